@@ -1,0 +1,48 @@
+from .client import Distillation, distill_table
+from .config import DistillConfig, ServerConfig, load_distill_config
+from .data.datasets import load_dataset
+from .data.encode import Encoded, decode, encode
+from .data.partition import partition
+from .data.schema import Schema, read_schema
+from .data.tables import read_table
+from .errors import InputError
+from .evaluation import Evaluation, evaluate
+from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from .model import LinearModel, Rows
+from .release import Release, read_release, write_release
+from .server import pool_and_train, read_releases
+from .trained import TrainedModel, read_model, write_model
+
+__version__: str
+
+__all__ = [
+    "CovariancePenalty",
+    "DistillConfig",
+    "Distillation",
+    "Encoded",
+    "Evaluation",
+    "InputError",
+    "LinearModel",
+    "Release",
+    "Rows",
+    "Schema",
+    "SelectionRatePenalty",
+    "ServerConfig",
+    "TrainedModel",
+    "__version__",
+    "decode",
+    "distill_table",
+    "encode",
+    "evaluate",
+    "load_dataset",
+    "load_distill_config",
+    "partition",
+    "pool_and_train",
+    "read_model",
+    "read_release",
+    "read_releases",
+    "read_schema",
+    "read_table",
+    "write_model",
+    "write_release",
+]

@@ -1,0 +1,5 @@
+"""One client's part. The routine is in :mod:`synthfair.client.routine`; it loads when used."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

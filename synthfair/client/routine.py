@@ -1,0 +1,168 @@
+"""One client's whole routine: a private table in, one release out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.schema import Schema
+from synthfair.distill import outer
+from synthfair.distill.checkpoint import load_checkpoint, save_checkpoint
+from synthfair.distill.outer import OuterState, Record
+from synthfair.distill.problem import make_problem
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import Model
+from synthfair.release import Header, Release, make_header
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Progress = Callable[[Record, int], None]
+"""Called between chunks with the chunk's records and the number of records of a full run."""
+
+LAST_STEPS = 50
+"""Inner convergence is judged over so many last steps."""
+
+
+class Distillation(NamedTuple):
+    """A release and how well it was computed.
+
+    Attributes:
+        release: what may be sent.
+        history: records [steps + 1] of every step. Private: computed from real rows.
+        resumed_at: step at which an interrupted run was taken up; 0 if it was not.
+    """
+
+    release: Release
+    history: Record
+    resumed_at: int = 0
+
+    @property
+    def unconverged(self) -> int:
+        """In how many of the last steps the inner problem missed its tolerance."""
+        return int(np.sum(~self.history.inner_converged[-LAST_STEPS:]))
+
+    @property
+    def inner_converged(self) -> bool:
+        """Whether the inner problem met its tolerance in all of the last steps."""
+        return self.unconverged == 0
+
+
+def distill_table(
+    table: pd.DataFrame,
+    schema: Schema,
+    config: DistillConfig | None = None,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation:
+    """Distils a private table into a release, Wu et al. (2024) algorithm 1, lines 1 to 16.
+
+    No guarantee of privacy: the synthetic rows are a function of the real ones without noise.
+
+    Args:
+        table: one row a person.
+        schema: public; the same for all clients.
+        config: settings; the defaults if not given.
+        model: another than the linear model with the logistic loss.
+        penalty: another than ``config.penalty``; ``config.notion`` then only chooses the
+            covariance that is shown.
+        source: what to call the table in errors.
+        progress: called between chunks of steps.
+        checkpoint: file to keep the run in if it is interrupted, and to take it up from.
+
+    Raises:
+        InputError: the table does not fit the schema, lacks a group or a label, or cannot be
+            distilled with these settings.
+        KeyboardInterrupt: after the checkpoint, if any, is written.
+    """
+    config = config or DistillConfig()
+    real = encode(table, schema, source=source)
+    check_rows(real, schema, config, source=source)
+    problem, x = make_problem(
+        real, config, n_groups=len(schema.groups), model=model, penalty=penalty
+    )
+    header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
+    fingerprint = _fingerprint(real, header)
+    start = Checkpoint(outer.init(problem, x), ())
+    saved = load_checkpoint(checkpoint, fingerprint, start.state) if checkpoint else None
+    done = start if saved is None else Checkpoint(saved[0], (saved[1],))
+    try:
+        for state, records in outer.run(problem, done.state, config):
+            done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
+            if progress:
+                progress(records, config.steps + 1)
+    except KeyboardInterrupt:
+        if checkpoint and done.records:
+            save_checkpoint(checkpoint, fingerprint, done.state, done.history)
+        raise
+    rows = map(np.asarray, (done.state.x, problem.s, problem.y))
+    resumed_at = 0 if saved is None else len(saved[1].objective)
+    return Distillation(Release(header, schema.encoded_names, *rows), done.history, resumed_at)
+
+
+class Checkpoint(NamedTuple):
+    """The state after the last full chunk and the records of all chunks."""
+
+    state: OuterState
+    records: tuple[Record, ...]
+
+    @property
+    def history(self) -> Record:
+        """The records of all chunks in one."""
+        fields = (np.concatenate(parts) for parts in zip(*self.records, strict=True))
+        return type(self.records[0])(*fields)
+
+
+def _fingerprint(real: Encoded, header: Header) -> str:
+    """sha256 of all that a run depends on."""
+    digest = hashlib.sha256(header.model_dump_json().encode())
+    for part in real:
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
+def check_rows(real: Encoded, schema: Schema, config: DistillConfig, *, source: str) -> None:
+    """Refuses tables in which groups cannot be compared.
+
+    Raises:
+        InputError: fewer rows than groups; only one label; or, among the rows that the fairness
+            notion compares, fewer groups than the penalty needs: two for the covariance, all for
+            the selection rate.
+    """
+    groups = schema.groups
+    if len(real.y) < len(groups):
+        raise InputError(f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups")
+    if len(np.unique(real.y)) < 2:
+        only = schema.positive if real.y[0] > 0 else schema.negative
+        raise InputError(f"{source}: column {schema.label!r} holds only {only!r}; needs both labels")
+    needed = len(groups) if config.penalty == "selection_rate" else 2
+    for name, rows in _compared(real.y, config.notion).items():
+        present = np.unique(real.s[rows])
+        if len(present) < needed:
+            raise InputError(
+                f"{source}: column {schema.sensitive!r}, among {name} rows, holds only"
+                f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
+                f" {needed} of {list(groups)}"
+            )
+
+
+def _compared(y: np.ndarray, notion: str) -> dict[str, np.ndarray]:
+    everything = {"all": np.full(len(y), True)}
+    positive, negative = {"positive": y > 0}, {"negative": y < 0}
+    notions = {
+        "statistical_parity": everything,
+        "equal_opportunity": everything | positive,
+        "equalized_odds": everything | positive | negative,
+    }
+    return notions[notion]

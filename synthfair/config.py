@@ -1,0 +1,108 @@
+"""One frozen, validated model a stage."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from synthfair.errors import InputError, refusal
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+Seed = Field(0, ge=0, lt=2**32, description="Seed of everything random; the same seed gives the same bytes.")
+
+
+class DistillConfig(BaseModel):
+    """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""
+
+    model_config = _STRICT
+
+    rho_o: float = Field(
+        10.0, ge=0, description="Weight of the fairness penalty on real rows; 0 is plain distillation."
+    )
+    rho_s: float = Field(0.0, ge=0, description="Weight of the fairness penalty on synthetic rows.")
+    notion: Literal["statistical_parity", "equal_opportunity", "equalized_odds"] = Field(
+        "statistical_parity",
+        description="Rows in which groups are compared: all, those with the positive label, those of each label.",
+    )
+    penalty: Literal["covariance", "selection_rate"] = Field(
+        "covariance", description="What is penalised: covariance of group and score, or the smooth selection-rate gap."
+    )
+    temperature: float = Field(
+        4.0, gt=0, description="Steepness of the smooth selection rate; the covariance does not use it."
+    )
+    lambda_x: float = Field(1e-4, ge=0, description="Regularisation of the synthetic features.")
+    lambda_theta: float = Field(1e-3, gt=0, description="Regularisation of the model, here and on the server.")
+    intercept: bool = Field(True, description="Whether the model has an intercept.")
+    n_synthetic: int | None = Field(
+        None,
+        ge=1,
+        description="Number of synthetic rows; if not given, 200 for each pair of group and label, or as many"
+        " as there are real rows with --labels copy.",
+    )
+    labels: Literal["balanced", "proportional", "copy"] = Field(
+        "balanced",
+        description="Groups and labels of the synthetic rows: equally many of each pair; in the real rows'"
+        " proportions (disclosed); or the real rows' own (disclosed, row by row).",
+    )
+    start: Literal["range", "normal", "real"] = Field(
+        "range",
+        description="First synthetic features: uniform over the schema's range; normal with the real rows' mean and"
+        " variance (disclosed); or real rows (disclosed).",
+    )
+    steps: int = Field(1000, ge=1, description="Steps of Adam on the synthetic features.")
+    learning_rate: float = Field(0.01, gt=0, description="Adam's learning rate.")
+    stop_tolerance: float = Field(
+        0.0,
+        ge=0,
+        description="Stop early once 50 steps lower the outer objective by less than this, relatively; 0 never does.",
+    )
+    inner_tolerance: float = Field(
+        1e-7, gt=0, description="The inner solver stops at this gradient norm (Newton decrement)."
+    )
+    inner_max_iterations: int = Field(100, ge=1, description="L-BFGS iterations of one inner solve, at most.")
+    seed: int = Seed
+
+    @model_validator(mode="after")
+    def _copy_sets_its_own_size(self) -> DistillConfig:
+        if self.labels == "copy" and self.n_synthetic is not None:
+            raise ValueError("n_synthetic must be left out with labels = 'copy': it is the number of real rows")
+        return self
+
+
+class ServerConfig(BaseModel):
+    """Settings of the server's report. The model's settings come with the releases."""
+
+    model_config = _STRICT
+
+    resamples: int = Field(1000, ge=1, description="Bootstrap resamples behind each 95 % interval.")
+    seed: int = Seed
+
+
+def load_distill_config(path: Path | None, **overrides: Any) -> DistillConfig:
+    """Settings from a TOML file (or the defaults), with overrides that are not None on top.
+
+    Raises:
+        InputError: unreadable file, unknown key, or a value that is not allowed.
+    """
+    settings: dict[str, Any] = {} if path is None else _read_toml(path)
+    given = {key: value for key, value in overrides.items() if value is not None}
+    source = "settings" if path is None else str(path)
+    try:
+        return DistillConfig.model_validate(settings | given)
+    except ValidationError as error:
+        flagged = any(str(problem["loc"][:1]) in {f"('{key}',)" for key in given} for problem in error.errors())
+        raise refusal("flags" if flagged else source, error) from error
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not TOML: {error}") from error

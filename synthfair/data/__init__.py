@@ -1,0 +1,1 @@
+"""Tables: public schemas, encoding, named data sets, and cutting a table into clients."""

@@ -1,0 +1,171 @@
+"""DataFrame + Schema -> Encoded, and back."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
+from synthfair.errors import InputError
+
+
+class Encoded(NamedTuple):
+    """A table as numbers.
+
+    Attributes:
+        x: [N, d] features; numbers scaled by the schema's bounds to [0, 1], categories one-hot.
+        s: [N] group index.
+        y: [N] label, -1.0 or +1.0.
+    """
+
+    x: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+
+
+def encode(table: pd.DataFrame, schema: Schema, *, source: str = "table") -> Encoded:
+    """Encodes a table by its public schema; no statistic of the rows enters.
+
+    Args:
+        table: one column for each of the schema's, in any order; ignored columns may be there.
+        source: what to call the table in errors.
+
+    Raises:
+        InputError: a column is missing or unknown, the table is empty, or a value is not one that
+            the schema allows.
+    """
+    _check_columns(table, schema, source=source, need_label=True)
+    x, s = _inputs(table, schema, source)
+    position = _positions(table[schema.label], schema.label_values, source)
+    y = np.where(position == schema.label_values.index(schema.positive), 1.0, -1.0)
+    return Encoded(x, s, y)
+
+
+def encode_inputs(
+    table: pd.DataFrame, schema: Schema, *, source: str = "table"
+) -> tuple[np.ndarray, np.ndarray]:
+    """x [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
+    _check_columns(table, schema, source=source, need_label=False)
+    return _inputs(table, schema, source)
+
+
+def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:
+    """The table that encodes to ``encoded``, up to rounding; for synthetic rows, the nearest one.
+
+    A number is scaled back and may lie outside its bounds; a category is the one with the largest
+    entry; missing where the entry for missing is above one half, or the largest.
+    """
+    out: dict[str, object] = {}
+    start = 0
+    for name, column in schema.columns.items():
+        if name == schema.label:
+            values = np.where(encoded.y > 0, schema.positive, schema.negative)
+        elif name == schema.sensitive:
+            values = np.asarray(schema.groups)[encoded.s]
+        else:
+            width = len(encoded_as(name, column))
+            values = _decode_feature(encoded.x[:, start : start + width], column)
+            start += width
+        out[name] = values
+    return pd.DataFrame(out)
+
+
+def _decode_feature(block: np.ndarray, column: Numeric | Categorical) -> np.ndarray:
+    if isinstance(column, Numeric):
+        values = column.lower + block[:, 0] * (column.upper - column.lower)
+        return np.where(block[:, 1] > 0.5, np.nan, values) if block.shape[1] > 1 else values
+    if len(column.categories) == 2:
+        block = np.hstack([1 - block.sum(axis=1, keepdims=True), block])
+    choices = np.asarray([*column.categories, None], dtype=object)
+    return choices[np.argmax(block, axis=1)]
+
+
+def _check_columns(
+    table: pd.DataFrame, schema: Schema, *, source: str, need_label: bool
+) -> None:
+    needed = set(schema.columns) - (set() if need_label else {schema.label})
+    missing = [name for name in schema.columns if name in needed and name not in table.columns]
+    if missing:
+        raise InputError(f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it")
+    known = set(schema.columns) | set(schema.ignored)
+    extra = [name for name in table.columns if name not in known]
+    if extra:
+        raise InputError(
+            f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
+            " drop it, or list it under 'ignored'"
+        )
+    if len(table) == 0:
+        raise InputError(f"{source}: has no rows")
+
+
+def _inputs(table: pd.DataFrame, schema: Schema, source: str) -> tuple[np.ndarray, np.ndarray]:
+    blocks = [
+        _encode_numeric(table[name], column, source)
+        if isinstance(column, Numeric)
+        else _encode_categorical(table[name], column, source)
+        for name, column in schema.features.items()
+    ]
+    return np.hstack(blocks), _positions(table[schema.sensitive], schema.groups, source)
+
+
+def _encode_numeric(values: pd.Series, column: Numeric, source: str) -> np.ndarray:
+    missing = _missing(values, column.missing, source)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(float, na_value=np.nan)
+    _refuse(values, ~missing & ~np.isfinite(numbers), "a finite number", source)
+    outside = (numbers < column.lower) | (numbers > column.upper)
+    if column.out_of_range == "refuse":
+        _refuse(values, outside, f"from {column.lower:g} to {column.upper:g}", source)
+    scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / (
+        column.upper - column.lower
+    )
+    scaled = np.where(missing, 0.0, scaled)[:, None]
+    return np.hstack([scaled, missing[:, None]]) if column.missing == "category" else scaled
+
+
+def _encode_categorical(values: pd.Series, column: Categorical, source: str) -> np.ndarray:
+    missing = _missing(values, column.missing, source)
+    position = _positions(values, column.categories, source, skip=missing)
+    first = 1 if len(column.categories) == 2 else 0
+    one_hot = (position[:, None] == np.arange(first, len(column.categories))).astype(float)
+    return np.hstack([one_hot, missing[:, None]]) if column.missing == "category" else one_hot
+
+
+def _positions(
+    values: pd.Series,
+    categories: tuple[int | float | str, ...],
+    source: str,
+    skip: np.ndarray | None = None,
+) -> np.ndarray:
+    """[N] index of each value among the categories; -1 where skipped."""
+    if skip is None:
+        skip = _missing(values, "refuse", source)
+    if isinstance(categories[0], str):
+        plain = values.astype("string").astype(object)
+    else:
+        plain = pd.to_numeric(values, errors="coerce")
+    position = pd.Index(categories).get_indexer(pd.Index(plain))
+    allowed = "one of " + ", ".join(map(str, categories))
+    _refuse(values, (position < 0) & ~skip, allowed, source)
+    return np.where(skip, -1, position)
+
+
+def _missing(values: pd.Series, policy: str, source: str) -> np.ndarray:
+    missing = values.isna().to_numpy()
+    if policy == "refuse":
+        _refuse(values, missing, "present (the schema forbids missing values here)", source)
+    return missing
+
+
+def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: str) -> None:
+    if not wrong.any():
+        return
+    row = int(np.argmax(wrong))
+    value = values.iloc[row]
+    shown = "a missing value" if pd.isna(value) else repr(value)
+    more = f" (and {wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
+    raise InputError(
+        f"{source}: column {values.name!r}, row {row + 1}: {shown} is not allowed{more};"
+        f" it must be {allowed}"
+    )

@@ -1,0 +1,222 @@
+"""The public schema of a table: a codebook, never fitted to rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from synthfair.errors import InputError, refusal
+
+Value = int | float | str
+"""A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Numeric(BaseModel):
+    """A column of numbers, scaled to (value - lower) / (upper - lower).
+
+    A missing value, where allowed, is encoded as 0 with a 1 in a column of its own.
+    """
+
+    model_config = _STRICT
+
+    kind: Literal["numeric"] = "numeric"
+    lower: float
+    upper: float
+    out_of_range: Literal["refuse", "clip"] = "refuse"
+    missing: Literal["refuse", "category"] = "refuse"
+
+    @field_validator("upper")
+    @classmethod
+    def _above_lower(cls, upper: float, info) -> float:  # noqa: ANN001
+        if "lower" in info.data and not upper > info.data["lower"]:
+            raise ValueError(f"must be above lower = {info.data['lower']}")
+        return upper
+
+
+class Categorical(BaseModel):
+    """A column of listed values, encoded one-hot in the order listed.
+
+    Of two categories only the second gets a column: the first is where that is 0.
+    """
+
+    model_config = _STRICT
+
+    kind: Literal["categorical"] = "categorical"
+    categories: tuple[Value, ...] = Field(min_length=2, strict=False)
+    missing: Literal["refuse", "category"] = "refuse"
+
+    @field_validator("categories")
+    @classmethod
+    def _one_kind_no_repeats(cls, categories: tuple[Value, ...]) -> tuple[Value, ...]:
+        if len({isinstance(value, str) for value in categories}) > 1:
+            raise ValueError("must be all numbers or all text")
+        if len(set(categories)) < len(categories):
+            raise ValueError("must not repeat a value")
+        return categories
+
+    @property
+    def numbers(self) -> bool:
+        """Whether the categories are numbers."""
+        return not isinstance(self.categories[0], str)
+
+
+Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
+
+
+class Schema(BaseModel):
+    """What everybody may know about a table: columns, ranges, categories and roles.
+
+    Attributes:
+        name: of the table.
+        description: for people; where the bounds come from.
+        label: name of a categorical column with two categories.
+        positive: the category of the label that is y = +1.
+        sensitive: name of a categorical column; its categories, in order, are the groups 0, 1, ...
+        columns: by name. All but the label and the sensitive attribute are features, in this order.
+        ignored: columns that a table may have and that are not used.
+        missing_values: texts that stand for a missing value in a CSV file.
+    """
+
+    model_config = _STRICT
+
+    name: str
+    description: str = ""
+    label: str
+    positive: Value
+    sensitive: str
+    columns: dict[str, Column]
+    ignored: tuple[str, ...] = Field((), strict=False)
+    missing_values: tuple[str, ...] = Field(("", "NA", "NaN"), strict=False)
+
+    @model_validator(mode="after")
+    def _roles_fit(self) -> Schema:
+        for role, name in (("label", self.label), ("sensitive", self.sensitive)):
+            column = self.columns.get(name)
+            if not isinstance(column, Categorical):
+                raise ValueError(f"{role} is {name!r}, which must be a categorical column")
+            if column.missing != "refuse":
+                raise ValueError(f"{role} column {name!r} must refuse missing values")
+        if self.label == self.sensitive:
+            raise ValueError(f"label and sensitive are both {self.label!r}")
+        if len(self.label_values) != 2 or self.positive not in self.label_values:
+            raise ValueError(
+                f"label {self.label!r} must have two categories, one of them positive ="
+                f" {self.positive!r}; it has {list(self.label_values)}"
+            )
+        if not self.features:
+            raise ValueError("columns holds no feature beside label and sensitive")
+        both = set(self.columns) & set(self.ignored)
+        if both:
+            raise ValueError(f"columns also ignored: {sorted(both)}")
+        self._check_names()
+        return self
+
+    def _check_names(self) -> None:
+        names = [*self.encoded_names, "s", "y"]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise ValueError(f"encoded column names clash: {repeated}; rename a column")
+
+    @property
+    def features(self) -> dict[str, Numeric | Categorical]:
+        """The columns that are neither label nor sensitive attribute."""
+        roles = (self.label, self.sensitive)
+        return {name: column for name, column in self.columns.items() if name not in roles}
+
+    @property
+    def groups(self) -> tuple[Value, ...]:
+        """Values of the sensitive attribute; position is group index."""
+        return self._categories(self.sensitive)
+
+    @property
+    def label_values(self) -> tuple[Value, ...]:
+        """The two values of the label."""
+        return self._categories(self.label)
+
+    @property
+    def negative(self) -> Value:
+        """The category of the label that is y = -1."""
+        return next(value for value in self.label_values if value != self.positive)
+
+    def _categories(self, name: str) -> tuple[Value, ...]:
+        column = self.columns[name]
+        return column.categories if isinstance(column, Categorical) else ()
+
+    @property
+    def encoded_names(self) -> tuple[str, ...]:
+        """Names of the d encoded feature columns, in order."""
+        return tuple(n for name, column in self.features.items() for n in encoded_as(name, column))
+
+    @property
+    def hash(self) -> str:
+        """sha256 of the schema in canonical JSON. Files with different hashes never pool."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def with_sensitive(self, name: str) -> Schema:
+        """The same codebook with another sensitive attribute; the present one becomes a feature.
+
+        Raises:
+            InputError: no categorical column has that name.
+        """
+        if name != self.label and isinstance(self.columns.get(name), Categorical):
+            return Schema.model_validate(self.model_dump() | {"sensitive": name})
+        able = [n for n, c in self.columns.items() if isinstance(c, Categorical) and n != self.label]
+        raise InputError(f"sensitive attribute {name!r}: {self.name} allows {', '.join(able)}")
+
+    def to_json(self) -> str:
+        """Readable JSON; :func:`parse_schema` reads it back."""
+        return self.model_dump_json(indent=2, exclude_none=True) + "\n"
+
+
+def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
+    """Names of the encoded columns of one feature."""
+    if isinstance(column, Categorical):
+        first = 1 if len(column.categories) == 2 else 0
+        names = [f"{name}={value}" for value in column.categories[first:]]
+    else:
+        names = [name]
+    return names + ([f"{name} is missing"] if column.missing == "category" else [])
+
+
+def parse_schema(text: str | bytes, *, source: str) -> Schema:
+    """A schema from JSON text, which is hostile until validated.
+
+    Args:
+        text: JSON.
+        source: what to call it in errors.
+
+    Raises:
+        InputError: not JSON, not a schema, or still marked a draft.
+    """
+    try:
+        found = json.loads(text)
+        if isinstance(found, dict) and "draft" in found:
+            raise InputError(
+                f"{source}: still marked a draft; review it as its 'draft' block says, then delete"
+                " that block"
+            )
+        return Schema.model_validate_json(text)
+    except ValidationError as error:
+        raise refusal(source, error) from error
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{source}: not JSON: {error}") from error
+
+
+def read_schema(path: Path) -> Schema:
+    """A reviewed schema from a JSON file.
+
+    Raises:
+        InputError: unreadable, not a schema, or still a draft.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+    return parse_schema(text, source=str(path))

@@ -1,0 +1,64 @@
+"""Reads tables from CSV and Parquet files, and writes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthfair.errors import InputError
+from synthfair.files import whole_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+    from synthfair.data.schema import Schema
+
+
+def read_table(path: Path, schema: Schema) -> pd.DataFrame:
+    """A table from a CSV or Parquet file, told apart by their first bytes.
+
+    CSV fields of the schema's columns are kept as text, so that :func:`synthfair.data.encode.encode`
+    judges each as it was written; texts in ``schema.missing_values`` become missing.
+
+    Raises:
+        InputError: unreadable, ragged, or a column name repeated.
+    """
+    import pyarrow as pa
+
+    try:
+        with path.open("rb") as file:
+            parquet = file.read(4) == b"PAR1"
+        table = _read_parquet(path) if parquet else _read_csv(path, schema)
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(f"{path}: cannot read as CSV or Parquet: {reason}") from error
+    names = table.column_names
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InputError(f"{path}: column {repeated[0]!r} appears more than once")
+    return table.to_pandas()
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(path).read()
+
+
+def _read_csv(path: Path, schema: Schema) -> pa.Table:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types={name: pa.string() for name in schema.columns},
+        null_values=list(schema.missing_values),
+        strings_can_be_null=True,
+    )
+    return csv.read_csv(path, convert_options=options)
+
+
+def write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Writes a table as CSV, whole or not at all."""
+    with whole_file(path) as temporary:
+        table.to_csv(temporary, index=False)

@@ -1,0 +1,1 @@
+"""Distils real rows into synthetic ones: the bilevel problem, its derivative and its solvers."""

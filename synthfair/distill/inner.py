@@ -1,0 +1,134 @@
+"""theta(x): trains a model to stationarity, and says how near it came.
+
+The one place that knows jaxopt.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import solve_triangular
+
+from synthfair.distill.implicit import InnerObjective
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import Model, Params, Rows, regularized_loss
+
+with warnings.catch_warnings():  # jaxopt announces on import that it is no longer maintained
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import jaxopt
+
+
+class InnerSolution(NamedTuple):
+    """An approximate minimiser and how well it was computed.
+
+    Attributes:
+        params: the minimiser.
+        gradient_norm: Euclidean norm of the gradient there.
+        iterations: L-BFGS iterations spent.
+        converged: whether the stopping criterion was met.
+        line_search_failed: whether the last line search found no step; usual where the precision
+            of the arithmetic is exhausted.
+    """
+
+    params: Params
+    gradient_norm: jax.Array
+    iterations: jax.Array
+    converged: jax.Array
+    line_search_failed: jax.Array
+
+
+def inverse_transpose(factor: jax.Array) -> jax.Array:
+    """L^-T of a lower triangular L [p, p]."""
+    return solve_triangular(factor.T, jnp.eye(len(factor), dtype=factor.dtype), lower=False)
+
+
+def solve(
+    fun: InnerObjective,
+    start: Params,
+    data: Any,
+    *,
+    factor: jax.Array | None = None,
+    tolerance: jax.Array | float,
+    max_iterations: int,
+) -> InnerSolution:
+    """Minimises f(theta, x) over theta by L-BFGS with a strong-Wolfe line search.
+
+    With L the Cholesky factor of a Hessian near the solution, the search runs over phi in
+    theta = start + L^-T phi, where the Hessian is close to the identity, so that L-BFGS needs
+    about as many steps as Newton's method.
+
+    Args:
+        fun: f(theta, x), convex in theta.
+        start: first theta; warm starts save most of the work.
+        data: x, passed through to f.
+        factor: L, lower triangular [p, p], or None to search over theta itself.
+        tolerance: stop when the Euclidean norm of the gradient in phi is at most this. In phi it
+            is the Newton decrement sqrt(g' H^-1 g), which bounds the error of theta in the metric
+            that the loss itself sets. About 1e-7 in float64 keeps hypergradients exact to 1e-5;
+            float32 cannot reach that and reports so.
+        max_iterations: at most so many L-BFGS iterations.
+    """
+    theta, unravel = ravel_pytree(start)
+
+    scale = None if factor is None else inverse_transpose(factor)
+
+    def place(phi: jax.Array) -> jax.Array:
+        return theta + (phi if scale is None else scale @ phi)
+
+    solver = jaxopt.LBFGS(
+        lambda phi: fun(unravel(place(phi)), data),
+        maxiter=max_iterations,
+        tol=tolerance,
+        linesearch="zoom",
+        stop_if_linesearch_fails=True,
+        implicit_diff=False,
+        unroll=False,  # "auto" would run all max_iterations as a scan of no-ops
+    )
+    phi, state = solver.run(jnp.zeros_like(theta))
+    params = unravel(place(phi))
+    gradient, _ = ravel_pytree(jax.grad(fun)(params, data))
+    return InnerSolution(
+        params=params,
+        gradient_norm=jnp.linalg.norm(gradient),
+        iterations=state.iter_num,
+        converged=state.error <= tolerance,
+        line_search_failed=state.failed_linesearch,
+    )
+
+
+@partial(jax.jit, static_argnames=("model", "penalty", "max_iterations"))
+def train(
+    rows: Rows,
+    lambda_theta: jax.Array | float,
+    *,
+    model: Model,
+    penalty: Penalty | None = None,
+    rho: jax.Array | float = 0.0,
+    tolerance: jax.Array | float = 1e-8,
+    max_iterations: int = 1000,
+) -> InnerSolution:
+    """Trains a model straight on rows: argmin of regularised loss + rho penalty, from a cold start.
+
+    Without penalty this is what a server does, Wu et al. (2024) eq. (15).
+
+    Args:
+        rows: real or synthetic.
+        lambda_theta: see :func:`synthfair.model.regularized_loss`.
+        model: what is trained.
+        penalty: none if not given.
+        rho: its weight, at least 0.
+        tolerance: on the Euclidean norm of the gradient.
+        max_iterations: at most so many L-BFGS iterations.
+    """
+
+    def fun(params: Params, rows: Rows) -> jax.Array:
+        loss = regularized_loss(model, params, rows, lambda_theta)
+        return loss if penalty is None else loss + rho * penalty(model, params, rows)
+
+    start = model.init(rows.a.shape[1])
+    return solve(fun, start, rows, tolerance=tolerance, max_iterations=max_iterations)

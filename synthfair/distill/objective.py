@@ -1,0 +1,55 @@
+"""F(theta): what a model must achieve on the real rows. The only code that holds real rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from synthfair.fairness.penalties import Notion, Penalty, group_covariances
+from synthfair.model import Model, Params, Rows
+
+
+class Objective(Protocol):
+    """Anything that judges params. A pytree, so that its arrays enter compiled code as arguments."""
+
+    def __call__(self, params: Params) -> jax.Array:
+        """F(theta), a scalar to be minimised."""
+        ...
+
+    def covariance(self, params: Params) -> jax.Array:
+        """The covariance of group and score to show while F falls; the largest, signed."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PenalizedLoss:
+    """F(theta) = mean loss + rho_o penalty, on real rows. Wu et al. (2024) eq. (12), first line.
+
+    Attributes:
+        rows: the real rows.
+        rho_o: weight of the penalty, at least 0.
+        model: what is trained.
+        penalty: a surrogate of unfairness.
+        notion: which rows :meth:`covariance` compares.
+        n_groups: number of groups.
+    """
+
+    rows: Rows
+    rho_o: jax.Array | float
+    model: Model = field(metadata={"static": True})
+    penalty: Penalty = field(metadata={"static": True})
+    notion: Notion = field(default="statistical_parity", metadata={"static": True})
+    n_groups: int = field(default=2, metadata={"static": True})
+
+    def __call__(self, params: Params) -> jax.Array:
+        loss = jnp.mean(self.model.loss(params, self.rows.a, self.rows.y))
+        return loss + self.rho_o * self.penalty(self.model, params, self.rows)
+
+    def covariance(self, params: Params) -> jax.Array:
+        scores = self.model.scores(params, self.rows.a)
+        gaps = group_covariances(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
+        return gaps.ravel()[jnp.argmax(jnp.abs(gaps))]

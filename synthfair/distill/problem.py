@@ -1,0 +1,128 @@
+"""The bilevel problem of one client: Wu et al. (2024) eq. (11) inside eq. (12)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded
+from synthfair.distill.objective import Objective, PenalizedLoss
+from synthfair.distill.start import choose_start
+from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.model import (
+    LinearModel,
+    Model,
+    Params,
+    Rows,
+    model_inputs,
+    regularized_loss,
+    squared_norm,
+)
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class Problem:
+    """min over x of P(x) = outer(theta(x), x), where theta(x) = argmin over theta of inner(theta, x).
+
+    Real rows enter through ``objective`` alone.
+
+    Attributes:
+        objective: F(theta).
+        s: [N_s] groups of the synthetic rows, fixed.
+        y: [N_s] labels of the synthetic rows, fixed.
+        rho_s: weight of the penalty on synthetic rows, at least 0.
+        lambda_x: regularisation of x, at least 0.
+        lambda_theta: regularisation of theta, positive.
+        model: what is trained.
+        penalty: the same surrogate as in F.
+        n_groups: number of groups.
+        intercept: whether the model has one.
+    """
+
+    objective: Objective
+    s: jax.Array
+    y: jax.Array
+    rho_s: jax.Array | float
+    lambda_x: jax.Array | float
+    lambda_theta: jax.Array | float
+    model: Model = field(metadata={"static": True})
+    penalty: Penalty = field(metadata={"static": True})
+    n_groups: int = field(metadata={"static": True})
+    intercept: bool = field(metadata={"static": True})
+
+    def rows(self, x: jax.Array) -> Rows:
+        """The synthetic rows with features x [N_s, d]."""
+        a = model_inputs(x, self.s, n_groups=self.n_groups, intercept=self.intercept)
+        return Rows(a, self.s, self.y)
+
+    def training_loss(self, params: Params, rows: Rows) -> jax.Array:
+        """Regularised loss of params on given rows, eq. (11)."""
+        return regularized_loss(self.model, params, rows, self.lambda_theta)
+
+    def inner(self, params: Params, x: jax.Array) -> jax.Array:
+        """The same on the synthetic rows, as a function of x."""
+        return self.training_loss(params, self.rows(x))
+
+    def outer(self, params: Params, x: jax.Array) -> jax.Array:
+        """F(theta) + rho_s penalty on synthetic rows + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
+        rows = self.rows(x)
+        ridge = self.lambda_x / (2 * rows.a.size**2) * squared_norm(x)
+        return self.objective(params) + self.rho_s * self.penalty(self.model, params, rows) + ridge
+
+
+def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
+    """The penalty that ``config.penalty`` and ``config.notion`` name."""
+    if config.penalty == "covariance":
+        return CovariancePenalty(n_groups, config.notion)
+    return SelectionRatePenalty(n_groups, config.notion, config.temperature)
+
+
+def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
+    """Encoded rows as a model sees them."""
+    x, s, y = (jnp.asarray(part) for part in encoded)
+    return Rows(model_inputs(x, s, n_groups=n_groups, intercept=intercept), s, y)
+
+
+def make_problem(
+    real: Encoded,
+    config: DistillConfig,
+    *,
+    n_groups: int,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+) -> tuple[Problem, jax.Array]:
+    """The bilevel problem of one client, and the first x.
+
+    Args:
+        real: the real rows.
+        config: settings.
+        n_groups: number of groups.
+        model: the linear model with the logistic loss if not given.
+        penalty: that of the settings if not given.
+
+    Raises:
+        InputError: the synthetic rows cannot be chosen as the settings say.
+    """
+    model = model or LinearModel()
+    penalty = penalty or make_penalty(config, n_groups=n_groups)
+    rows = make_rows(real, n_groups=n_groups, intercept=config.intercept)
+    start = choose_start(np.random.default_rng(config.seed), real, config, n_groups=n_groups)
+    x, s, y = (jnp.asarray(part) for part in start)
+    problem = Problem(
+        objective=PenalizedLoss(rows, config.rho_o, model, penalty, config.notion, n_groups),
+        s=s,
+        y=y,
+        rho_s=config.rho_s,
+        lambda_x=config.lambda_x,
+        lambda_theta=config.lambda_theta,
+        model=model,
+        penalty=penalty,
+        n_groups=n_groups,
+        intercept=config.intercept,
+    )
+    return problem, x

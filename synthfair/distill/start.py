@@ -1,0 +1,108 @@
+"""The choice of the synthetic rows' groups and labels, and of their first features."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded
+from synthfair.errors import InputError
+
+ROWS_PER_PAIR = 200
+"""Synthetic rows for each pair of group and label where n_synthetic is not given."""
+
+
+class Start(NamedTuple):
+    """Where distillation starts.
+
+    Attributes:
+        x: [N_s, d] first features.
+        s: [N_s] groups.
+        y: [N_s] labels.
+    """
+
+    x: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+
+
+def choose_start(rng: np.random.Generator, real: Encoded, config: DistillConfig, *, n_groups: int) -> Start:
+    """Groups, labels and first features as ``config.labels`` and ``config.start`` say.
+
+    With balanced labels and the range start nothing is read off the real rows but the number d of
+    features. Every other choice discloses something; see :func:`synthfair.release.disclosures`.
+
+    Raises:
+        InputError: n_synthetic does not split as wanted.
+    """
+    s, y = _groups_and_labels(real, config, n_groups)
+    x = _first_features(rng, real, s, y, config.start)
+    return Start(x, s, y)
+
+
+def _groups_and_labels(
+    real: Encoded, config: DistillConfig, n_groups: int
+) -> tuple[np.ndarray, np.ndarray]:
+    if config.labels == "copy":
+        return real.s, real.y
+    pairs = [(s, y) for s in range(n_groups) for y in (-1.0, 1.0)]
+    n_synthetic = config.n_synthetic or ROWS_PER_PAIR * len(pairs)
+    if config.labels == "balanced":
+        counts = _even_counts(n_synthetic, len(pairs))
+    else:
+        real_counts = np.array([np.sum((real.s == s) & (real.y == y)) for s, y in pairs])
+        counts = _proportional_counts(n_synthetic, real_counts)
+    s, y = np.array(pairs).T
+    return np.repeat(s.astype(int), counts), np.repeat(y, counts)
+
+
+def _even_counts(n: int, parts: int) -> np.ndarray:
+    if n % parts:
+        raise InputError(
+            f"n_synthetic = {n}: with balanced labels it must be a multiple of {parts},"
+            " the number of pairs of group and label"
+        )
+    return np.full(parts, n // parts)
+
+
+def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
+    """n cut in proportion to the real counts by largest remainders, at least 1 where any is real."""
+    if n < np.count_nonzero(real_counts):
+        raise InputError(
+            f"n_synthetic = {n}: must be at least {np.count_nonzero(real_counts)}, one row for"
+            " each pair of group and label"
+        )
+    needed = (real_counts > 0).astype(int)
+    quota = (n - needed.sum()) * real_counts / real_counts.sum()
+    counts = needed + np.floor(quota).astype(int)
+    largest = np.argsort(-(quota % 1), kind="stable")[: n - counts.sum()]
+    counts[largest] += 1
+    return counts
+
+
+def _first_features(
+    rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray, start: str
+) -> np.ndarray:
+    shape = (len(s), real.x.shape[1])
+    if start == "range":
+        return rng.uniform(size=shape)  # encoded features lie in [0, 1], by the schema
+    if start == "normal":
+        return real.x.mean(axis=0) + real.x.std(axis=0) * rng.standard_normal(shape)
+    return real.x[_matching_rows(rng, real, s, y)]
+
+
+def _matching_rows(rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """[N_s] indices of real rows with the wanted group and label, as few repeated as can be."""
+    if len(s) == len(real.s) and np.array_equal(s, real.s) and np.array_equal(y, real.y):
+        return np.arange(len(s))
+    order = rng.permutation(len(real.s))
+    chosen = np.empty(len(s), int)
+    for pair in set(zip(s.tolist(), y.tolist(), strict=True)):
+        wanted = np.flatnonzero((s == pair[0]) & (y == pair[1]))
+        pool = order[(real.s[order] == pair[0]) & (real.y[order] == pair[1])]
+        if len(pool) == 0:
+            raise InputError(f"start = 'real': no real row has group {pair[0]} and label {pair[1]:+g}")
+        chosen[wanted] = np.resize(pool, len(wanted))
+    return chosen

@@ -1,0 +1,38 @@
+"""The one exception for input that synthfair refuses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+class InputError(ValueError):
+    """Input from outside is not what it must be.
+
+    The message names the file, the column or key, the value and what is allowed.
+    """
+
+
+def refusal(source: str, error: ValidationError) -> InputError:
+    """The same complaint, one line for each offending key."""
+    lines = []
+    for problem in error.errors(include_url=False):
+        key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
+        shown = "" if problem["type"] in ("missing", "extra_forbidden") else _shown(problem["input"])
+        lines.append(f"{source}: {key}: {_sentence(problem)}{shown}")
+    return InputError("\n".join(lines))
+
+
+def _sentence(problem) -> str:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply
+    if problem["type"] == "extra_forbidden":
+        return "unknown key"
+    if problem["type"] == "missing":
+        return "missing"
+    return problem["msg"].removeprefix("Value error, ")
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"; got {text if len(text) <= 60 else text[:57] + '...'}"

@@ -1,0 +1,91 @@
+"""A trained model's metrics on test tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import synthfair
+from synthfair.config import ServerConfig
+from synthfair.data.encode import encode
+from synthfair.errors import InputError
+from synthfair.fairness.metrics import Metric, Scored, metrics_with_intervals
+from synthfair.trained import TrainedModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from synthfair.release import Release
+
+
+class Evaluation(NamedTuple):
+    """A model's metrics, with intervals.
+
+    Attributes:
+        overall: over all test rows.
+        per_client: the same, for the rows of each table by itself.
+        n_test: number of test rows.
+    """
+
+    overall: dict[str, Metric]
+    per_client: dict[str, dict[str, Metric]]
+    n_test: int
+
+
+def evaluate(
+    model: TrainedModel, tables: Mapping[str, pd.DataFrame], config: ServerConfig | None = None
+) -> Evaluation:
+    """Accuracy and group gaps of a model on test tables, overall and for each table.
+
+    Args:
+        model: its schema encodes the tables.
+        tables: by name; the name stands in errors and in ``per_client``.
+        config: of the bootstrap.
+
+    Raises:
+        InputError: no table, or one that does not fit the schema.
+    """
+    if not tables:
+        raise InputError("no test tables")
+    config = config or ServerConfig()
+    scored = {name: _score(model, table, name) for name, table in tables.items()}
+    everything = Scored(*(np.concatenate(f) for f in zip(*scored.values(), strict=True)))
+
+    def measured(rows: Scored) -> dict[str, Metric]:
+        return metrics_with_intervals(rows, resamples=config.resamples, seed=config.seed)
+
+    per_client = {name: measured(rows) for name, rows in scored.items()}
+    return Evaluation(measured(everything), per_client, len(everything.y))
+
+
+def _score(model: TrainedModel, table: pd.DataFrame, source: str) -> Scored:
+    x, s, y = encode(table, model.schema_, source=source)
+    return Scored(y, model.scores(x, s), s)
+
+
+def metrics_document(
+    evaluation: Evaluation, model: TrainedModel, releases: Mapping[str, Release], seed: int
+) -> dict[str, Any]:
+    """The contents of metrics.json; not-a-number is null there."""
+    return {
+        **_plain(evaluation.overall),
+        "per_client": {name: _plain(part) for name, part in evaluation.per_client.items()},
+        "n_test": evaluation.n_test,
+        "n_synthetic": sum(len(release.y) for release in releases.values()),
+        "config": {
+            name: release.header.config.model_dump(mode="json")
+            for name, release in releases.items()
+        },
+        "schema_hash": model.schema_.hash,
+        "version": synthfair.__version__,
+        "seed": seed,
+    }
+
+
+def _plain(part: dict[str, Metric]) -> dict[str, dict[str, float | None]]:
+    return {
+        name: {key: None if np.isnan(value) else value for key, value in metric._asdict().items()}
+        for name, metric in part.items()
+    }

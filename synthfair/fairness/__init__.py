@@ -1,0 +1,1 @@
+"""Fairness: what is penalised (JAX), and what is reported (NumPy)."""

@@ -1,0 +1,120 @@
+"""What is reported, in NumPy: accuracy, gaps between groups, and bootstrap intervals.
+
+With two groups, 0 and 1, a difference is that of group 1 minus that of group 0, as in Wu et al.
+(2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest minus the
+smallest value over groups. Where a group has no row that counts, the metric is not-a-number.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+CONFIDENCE = 0.95
+
+
+class Metric(NamedTuple):
+    """A value with a bootstrap interval; not-a-number where undefined."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Scored(NamedTuple):
+    """Rows with known labels and a model's scores.
+
+    Attributes:
+        y: [N] label, -1 or +1.
+        score: [N] score; the decision is +1 where it is positive.
+        s: [N] group index.
+    """
+
+    y: np.ndarray
+    score: np.ndarray
+    s: np.ndarray
+
+
+def accuracy(y_true: np.ndarray, y_pred: np.ndarray) -> float:
+    """Share of rows whose decision equals the label."""
+    return float(np.mean(y_true == y_pred)) if len(y_true) else np.nan
+
+
+def statistical_parity_difference(y_pred: np.ndarray, *, sensitive_features: np.ndarray) -> float:
+    """SPD = P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4)."""
+    return _difference(y_pred > 0, sensitive_features)
+
+
+def equal_opportunity_difference(
+    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray
+) -> float:
+    """The same difference among rows with y = +1: that of true positive rates."""
+    return _difference(y_pred > 0, sensitive_features, among=y_true > 0)
+
+
+def equalized_odds_difference(
+    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray
+) -> float:
+    """The larger of the absolute differences of true and of false positive rates; unsigned."""
+    differences = [_difference(y_pred > 0, sensitive_features, among=y_true * y > 0) for y in (1, -1)]
+    return float(np.max(np.abs(differences)))
+
+
+def boundary_covariance(score: np.ndarray, *, sensitive_features: np.ndarray) -> float:
+    """Covariance of group and score, (1/N) sum (s - mean s) z, Wu et al. (2024) eq. (2), (3).
+
+    With more than two groups, that of membership in the group where it is largest in size.
+    """
+    s = sensitive_features
+    groups = [1] if s.max(initial=0) <= 1 else np.unique(s)
+    covariances = [np.mean(((s == g) - np.mean(s == g)) * score) for g in groups]
+    return float(max(covariances, key=abs)) if len(s) else np.nan
+
+
+def _difference(
+    selected: np.ndarray, s: np.ndarray, among: np.ndarray | None = None
+) -> float:
+    counts = np.ones(len(s)) if among is None else among.astype(float)
+    size = np.bincount(s, weights=counts, minlength=2)
+    hits = np.bincount(s, weights=counts * selected, minlength=2)
+    rates = np.divide(hits, size, out=np.full(len(size), np.nan), where=size > 0)
+    return float(rates[1] - rates[0] if len(rates) == 2 else rates.max() - rates.min())
+
+
+def metrics(rows: Scored) -> dict[str, float]:
+    """All that is reported of a model on some rows, by the names of metrics.json."""
+    y_pred = np.where(rows.score > 0, 1, -1)
+    return {
+        "accuracy": accuracy(rows.y, y_pred),
+        "spd": statistical_parity_difference(y_pred, sensitive_features=rows.s),
+        "equal_opportunity_difference": equal_opportunity_difference(
+            rows.y, y_pred, sensitive_features=rows.s
+        ),
+        "equalized_odds_difference": equalized_odds_difference(
+            rows.y, y_pred, sensitive_features=rows.s
+        ),
+        "covariance": boundary_covariance(rows.score, sensitive_features=rows.s),
+    }
+
+
+def metrics_with_intervals(rows: Scored, *, resamples: int, seed: int) -> dict[str, Metric]:
+    """The same with 95 % percentile bootstrap intervals, rows being resampled.
+
+    Resamples in which a metric is undefined (no row of a group) do not count for it.
+    """
+    rng = np.random.default_rng(seed)
+    draws = rng.integers(len(rows.y), size=(resamples, len(rows.y)), dtype=np.int32)
+    drawn = [metrics(Scored(*(field[draw] for field in rows))) for draw in draws]
+    return {
+        name: Metric(value, *_interval(np.array([draw[name] for draw in drawn])))
+        for name, value in metrics(rows).items()
+    }
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    defined = values[~np.isnan(values)]
+    if len(defined) == 0:
+        return np.nan, np.nan
+    low, high = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return float(low), float(high)

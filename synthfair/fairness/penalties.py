@@ -1,0 +1,131 @@
+"""Differentiable surrogates of group fairness, to be added to a loss.
+
+A penalty is called as ``penalty(model, params, rows)`` and returns a scalar; the same one serves
+real and synthetic rows. Users pass any hashable callable of that shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from synthfair.model import Model, Params, Rows
+
+Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
+"""Which rows are compared: all; those with y = +1; those of either label, each by itself."""
+
+
+class Penalty(Protocol):
+    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array: ...
+
+
+def strata(notion: Notion, y: jax.Array) -> jax.Array:
+    """[K, N] row weights, each row summing to 1: the sets of rows within which groups are compared."""
+    masks = {
+        "statistical_parity": [jnp.ones_like(y)],
+        "equal_opportunity": [y > 0],
+        "equalized_odds": [y > 0, y < 0],
+    }[notion]
+    weights = jnp.stack(masks).astype(y.dtype)
+    return weights / jnp.sum(weights, axis=1, keepdims=True)
+
+
+def memberships(s: jax.Array, n_groups: int, dtype: jnp.dtype) -> jax.Array:
+    """[N, G] indicators of the groups that are each compared with the rest.
+
+    With two groups the two comparisons differ in sign alone, so only group 1 is kept.
+    """
+    indicators = jax.nn.one_hot(s, n_groups, dtype=dtype)
+    return indicators[:, 1:] if n_groups == 2 else indicators
+
+
+def group_covariances(
+    scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
+) -> jax.Array:
+    """[K, G] covariance of group membership and score, in each stratum, for each group.
+
+        C_g = (1/N) sum_i (1[s_i = g] - share_g) z_i
+
+    In the binary case the one entry is Wu et al. (2024) eq. (2), (3), signed.
+    """
+    weights = strata(notion, rows.y).astype(scores.dtype)
+    members = memberships(rows.s, n_groups, scores.dtype)
+    shares = weights @ members
+    return (weights * scores) @ members - shares * (weights @ scores)[:, None]
+
+
+def selection_rate_gaps(
+    scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int, temperature: float
+) -> jax.Array:
+    """[K, G] smooth selection rate of a group minus that of the rest, in each stratum.
+
+        gap_g = mean_{s = g} sigma(tau z) - mean_{s != g} sigma(tau z)
+
+    sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows.
+    """
+    weights = strata(notion, rows.y).astype(scores.dtype)
+    members = memberships(rows.s, n_groups, scores.dtype)
+    selected = jax.nn.sigmoid(temperature * scores)
+
+    def rate(indicator: jax.Array) -> jax.Array:
+        return (weights * selected) @ indicator / (weights @ indicator)
+
+    return rate(members) - rate(1 - members)
+
+
+@dataclass(frozen=True)
+class CovariancePenalty:
+    """Half the sum of squared covariances of group and score: rho_o times it is Wu et al. (12).
+
+    Args:
+        n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
+        notion: which rows are compared.
+    """
+
+    n_groups: int = 2
+    notion: Notion = "statistical_parity"
+
+    @property
+    def name(self) -> str:
+        """For release files."""
+        return f"covariance, {self.notion}"
+
+    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+        scores = model.scores(params, rows.a)
+        gaps = group_covariances(scores, rows, notion=self.notion, n_groups=self.n_groups)
+        return 0.5 * jnp.sum(gaps**2)
+
+
+@dataclass(frozen=True)
+class SelectionRatePenalty:
+    """Half the sum of squared smooth gaps in selection rate; nearer to SPD than the covariance.
+
+    Every compared group and its rest must have a row in every stratum. Not convex in params.
+
+    Args:
+        n_groups: number of groups, at least 2. Beyond two, each group is held against the rest.
+        notion: which rows are compared.
+        temperature: tau > 0; the larger, the closer to hard decisions and the harder to optimise.
+    """
+
+    n_groups: int = 2
+    notion: Notion = "statistical_parity"
+    temperature: float = 4.0
+
+    @property
+    def name(self) -> str:
+        """For release files."""
+        return f"selection rate at temperature {self.temperature:g}, {self.notion}"
+
+    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+        gaps = selection_rate_gaps(
+            model.scores(params, rows.a),
+            rows,
+            notion=self.notion,
+            n_groups=self.n_groups,
+            temperature=self.temperature,
+        )
+        return 0.5 * jnp.sum(gaps**2)

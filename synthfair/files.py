@@ -1,0 +1,61 @@
+"""Writes files whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from synthfair.errors import InputError
+
+
+def require_free(*paths: Path, force: bool) -> None:
+    """Refuses paths that exist, unless forced, before any work is done for them.
+
+    Raises:
+        InputError: a path exists and force is false, or is a folder, or its folder cannot be
+            written to.
+    """
+    for path in paths:
+        if path.is_dir():
+            raise InputError(f"{path}: is a folder; name a file")
+        if path.exists() and not force:
+            raise InputError(f"{path}: exists; choose another name, or --force to overwrite it")
+        _make_folder(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Asking os.access is not enough: it says yes to root, and on read-only file systems.
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot write here: {error.strerror or error}") from error
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yields a temporary name beside ``path``; renames it to ``path`` if the block succeeds.
+
+    On any exception, Ctrl-C included, the temporary file is removed and ``path`` is as it was.
+    """
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; an ordinary file is not
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes text whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,116 @@
+"""What a model is, and the linear model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+Params = Any
+"""A pytree of floating-point arrays."""
+
+
+class Rows(NamedTuple):
+    """Rows as a model and a penalty see them, real or synthetic.
+
+    Attributes:
+        a: [N, n] model inputs, see :func:`model_inputs`.
+        s: [N] group index, 0 to n_groups - 1.
+        y: [N] label, -1 or +1.
+    """
+
+    a: jax.Array
+    s: jax.Array
+    y: jax.Array
+
+
+class Model(Protocol):
+    """Three pure functions over a params pytree.
+
+    A model must be hashable and compare equal to another of the same mathematics (a frozen
+    dataclass does), because compiled code is looked up by it.
+    """
+
+    def init(self, n_inputs: int) -> Params:
+        """First params for inputs a of shape [N, n_inputs]."""
+        ...
+
+    def scores(self, params: Params, a: jax.Array) -> jax.Array:
+        """[N] scores; the decision is +1 where the score is positive."""
+        ...
+
+    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
+        """[N] losses, one a row; the caller averages. Convex and twice differentiable in params."""
+        ...
+
+
+def logistic(margin: jax.Array) -> jax.Array:
+    """Logistic loss log(1 + exp(-margin)) of the margin y a'theta, Wu et al. (2024) eq. (9)."""
+    return jax.nn.softplus(-margin)
+
+
+@dataclass(frozen=True)
+class LinearModel:
+    """Scores a'theta with a loss of the margin y a'theta; params are theta, shape [n].
+
+    Args:
+        margin_loss: maps margins [N] to losses [N]; convex and twice differentiable (almost
+            everywhere is enough in practice, as for the squared hinge).
+    """
+
+    margin_loss: Callable[[jax.Array], jax.Array] = logistic
+
+    @property
+    def name(self) -> str:
+        """For release files: what a server must train to get what the client foresaw."""
+        return f"linear, {getattr(self.margin_loss, '__name__', 'custom')} loss"
+
+    def init(self, n_inputs: int) -> jax.Array:
+        return jnp.zeros(n_inputs)
+
+    def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
+        return a @ params
+
+    def loss(self, params: jax.Array, a: jax.Array, y: jax.Array) -> jax.Array:
+        return self.margin_loss(y * self.scores(params, a))
+
+
+@partial(jax.jit, static_argnames=("n_groups", "intercept"))
+def model_inputs(x: jax.Array, s: jax.Array, *, n_groups: int, intercept: bool) -> jax.Array:
+    """Model inputs a = (x, s), with a 1 appended where the model has an intercept.
+
+    The groups enter as indicators of the groups 1 to n_groups - 1, which in the binary case is
+    the column s of Wu et al. (2024).
+
+    Args:
+        x: [N, d] encoded features.
+        s: [N] group index.
+
+    Returns:
+        [N, d + n_groups - 1 (+ 1)].
+    """
+    groups = jax.nn.one_hot(s, n_groups, dtype=x.dtype)[:, 1:]
+    ones = jnp.ones((x.shape[0], int(intercept)), x.dtype)
+    return jnp.concatenate([x, groups, ones], axis=1)
+
+
+def squared_norm(tree: Any) -> jax.Array:
+    """Sum of squares over all leaves of a pytree."""
+    return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
+
+
+def regularized_loss(
+    model: Model, params: Params, rows: Rows, lambda_theta: jax.Array | float
+) -> jax.Array:
+    """Mean loss + lambda_theta / (2 n^2) ||params||^2, Wu et al. (2024) eq. (11).
+
+    n is the number of inputs, the intercept counted. The intercept is regularised like the rest,
+    which keeps the problem strictly convex.
+    """
+    n_inputs = rows.a.shape[1]
+    ridge = lambda_theta / (2 * n_inputs**2) * squared_norm(params)
+    return jnp.mean(model.loss(params, rows.a, rows.y)) + ridge

@@ -1,0 +1,224 @@
+"""Writes, reads and validates the one file that leaves a client."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+import synthfair
+from synthfair.config import DistillConfig
+from synthfair.errors import InputError, refusal
+from synthfair.files import whole_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from synthfair.data.schema import Schema
+
+FORMAT = "synthfair-release/1"
+
+MAX_ROWS = 10_000_000
+"""A file that says it holds more is refused before its rows are read."""
+
+MAX_ABSOLUTE = 1e6
+"""Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
+
+_KEY = b"synthfair"
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+
+
+class PrivacyStatement(BaseModel):
+    """What a release claims and what it gives away.
+
+    Attributes:
+        epsilon: of differential privacy, or None: then nothing is claimed.
+        discloses: in words, what a reader of the file learns about the real rows.
+    """
+
+    model_config = _STRICT
+
+    epsilon: None = None
+    discloses: tuple[_Line, ...] = Field(max_length=20)
+
+
+class Header(BaseModel):
+    """The metadata of a release file. Public settings only: no statistic of the real rows."""
+
+    model_config = _STRICT
+
+    format: Literal["synthfair-release/1"] = FORMAT
+    schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
+    version: _Line
+    model: _Line
+    penalty: _Line
+    config: DistillConfig
+    privacy: PrivacyStatement
+
+
+@dataclass(frozen=True)
+class Release:
+    """Synthetic rows and what is said about them.
+
+    Attributes:
+        header: the metadata.
+        names: [d] names of the encoded features.
+        x: [N_s, d] synthetic features.
+        s: [N_s] groups.
+        y: [N_s] labels, -1 or +1.
+    """
+
+    header: Header
+    names: tuple[str, ...]
+    x: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
+        parts = (self.x.astype("<f8"), self.s.astype("<i4"), self.y.astype("<i4"))
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+
+def name_of(part: object) -> str:
+    """What to call a model or a penalty in a file: its ``name``, its function's, or its class's."""
+    own = getattr(part, "name", None) or getattr(part, "__name__", None)
+    return str(own or type(part).__name__)
+
+
+def make_header(
+    config: DistillConfig, schema: Schema, *, model: object, penalty: object
+) -> Header:
+    """The header of a release made with these settings, this model and this penalty."""
+    return Header(
+        schema_hash=schema.hash,
+        version=synthfair.__version__,
+        model=name_of(model),
+        penalty=name_of(penalty),
+        config=config,
+        privacy=PrivacyStatement(discloses=disclosures(config)),
+    )
+
+
+def disclosures(config: DistillConfig) -> tuple[str, ...]:
+    """What a release made with these settings tells its reader about the real rows."""
+    lines = [
+        "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
+        " about as much as publishing that model. No differential privacy is claimed; not anonymous."
+    ]
+    if config.labels == "proportional":
+        lines.append("The share of each pair of group and label among the real rows.")
+    if config.labels == "copy":
+        lines.append(
+            "The group and the label of every real row, in order, and the number of real rows."
+        )
+    if config.start == "normal":
+        lines.append("Traces of the mean and the variance of each real feature, where it started.")
+    if config.start == "real":
+        lines.append("Real rows: it started at them, and some may be unchanged or nearly so.")
+    return tuple(lines)
+
+
+def write_release(release: Release, path: Path) -> str:
+    """Writes a release whole or not at all.
+
+    Returns:
+        sha256 of the file; the same release gives the same bytes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = [*release.x.T.astype(float), release.s.astype("int32"), release.y.astype("int32")]
+    metadata = {_KEY: release.header.model_dump_json().encode()}
+    table = pa.table(columns, schema=_arrow_schema(release.names).with_metadata(metadata))
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary)
+        return hashlib.sha256(temporary.read_bytes()).hexdigest()
+
+
+def read_release(path: Path, schema: Schema) -> Release:
+    """Reads a release and believes nothing in it.
+
+    Raises:
+        InputError: unreadable, not a release of this format, of another schema, with other columns
+            or types, or with values that no release can have.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            header = _header(file.schema_arrow, schema, str(path))
+            _check_shape(file, schema, str(path))
+            table = file.read()
+            table.validate(full=True)
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise InputError(f"{path}: not a readable Parquet file: {reason}") from error
+    columns = [table.column(name) for name in table.column_names]
+    if any(column.null_count for column in columns):
+        raise InputError(f"{path}: holds missing values; a release has none")
+    *features, s, y = (column.to_numpy() for column in columns)
+    release = Release(header, schema.encoded_names, np.column_stack(features), s, y.astype(float))
+    _check_values(release, schema, str(path))
+    return release
+
+
+def _arrow_schema(names: tuple[str, ...]) -> pa.Schema:
+    import pyarrow as pa
+
+    fields = [pa.field(name, pa.float64()) for name in names]
+    return pa.schema([*fields, pa.field("s", pa.int32()), pa.field("y", pa.int32())])
+
+
+def _header(found: pa.Schema, schema: Schema, source: str) -> Header:
+    text = (found.metadata or {}).get(_KEY)
+    if text is None:
+        raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
+    try:
+        header = Header.model_validate_json(text)
+    except ValidationError as error:
+        raise refusal(source, error) from error
+    if header.schema_hash != schema.hash:
+        raise InputError(
+            f"{source}: made with schema {header.schema_hash[:12]}, but the schema given is"
+            f" {schema.hash[:12]}; all clients and the server must use the same schema file"
+        )
+    return header
+
+
+def _check_shape(file, schema: Schema, source: str) -> None:  # noqa: ANN001 - pq.ParquetFile
+    wanted, found = _arrow_schema(schema.encoded_names), file.schema_arrow
+    for name in [*wanted.names, *found.names]:
+        if wanted.names.count(name) != found.names.count(name):
+            raise InputError(f"{source}: column {name!r} is missing, unknown or repeated")
+    for field, other in zip(wanted, found, strict=True):
+        if field.name != other.name or field.type != other.type:
+            raise InputError(
+                f"{source}: column {other.name!r} ({other.type}) must be {field.name!r} ({field.type})"
+            )
+    rows = file.metadata.num_rows
+    if not 1 <= rows <= MAX_ROWS:
+        raise InputError(f"{source}: holds {rows} rows; must hold 1 to {MAX_ROWS}")
+
+
+def _check_values(release: Release, schema: Schema, source: str) -> None:
+    named = [
+        *zip(release.names, release.x.T, np.abs(release.x.T) <= MAX_ABSOLUTE, strict=True),
+        ("s", release.s, (release.s >= 0) & (release.s < len(schema.groups))),
+        ("y", release.y, np.abs(release.y) == 1),
+    ]
+    allowed = {"s": f"0 to {len(schema.groups) - 1}", "y": "-1 or 1"}
+    for name, values, right in named:
+        if not right.all():
+            row = int(np.argmin(right))
+            raise InputError(
+                f"{source}: column {name!r}, row {row + 1}: {values[row]!r} is not allowed; must be"
+                f" {allowed.get(name, f'a finite number of at most {MAX_ABSOLUTE:g} in size')}"
+            )

@@ -1,0 +1,5 @@
+"""The server's part. The routine is in :mod:`synthfair.server.routine`; it loads when used."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,3 @@
+from .routine import as_trained, pool, pool_and_train, read_releases
+
+__all__ = ["as_trained", "pool", "pool_and_train", "read_releases"]
