@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.errors import InputError, refusal
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+_Config = TypeVar("_Config", bound=BaseModel)
 
 Seed = Field(0, ge=0, lt=2**32, description="Seed of everything random; the same seed gives the same bytes.")
 
@@ -40,8 +42,8 @@ class DistillConfig(BaseModel):
     n_synthetic: int | None = Field(
         None,
         ge=1,
-        description="Number of synthetic rows; if not given, 200 for each pair of group and label, or as many"
-        " as there are real rows with --labels copy.",
+        description="Number of synthetic rows; if not given, 200 for each pair of group and label, or, with"
+        " --labels copy, as many as there are real rows.",
     )
     labels: Literal["balanced", "proportional", "copy"] = Field(
         "balanced",
@@ -66,12 +68,6 @@ class DistillConfig(BaseModel):
     inner_max_iterations: int = Field(100, ge=1, description="L-BFGS iterations of one inner solve, at most.")
     seed: int = Seed
 
-    @model_validator(mode="after")
-    def _copy_sets_its_own_size(self) -> DistillConfig:
-        if self.labels == "copy" and self.n_synthetic is not None:
-            raise ValueError("n_synthetic must be left out with labels = 'copy': it is the number of real rows")
-        return self
-
 
 class ServerConfig(BaseModel):
     """Settings of the server's report. The model's settings come with the releases."""
@@ -82,20 +78,31 @@ class ServerConfig(BaseModel):
     seed: int = Seed
 
 
-def load_distill_config(path: Path | None, **overrides: Any) -> DistillConfig:
+def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillConfig:
     """Settings from a TOML file (or the defaults), with overrides that are not None on top.
 
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
-    settings: dict[str, Any] = {} if path is None else _read_toml(path)
-    given = {key: value for key, value in overrides.items() if value is not None}
+    settings = {} if path is None else _read_toml(path)
     source = "settings" if path is None else str(path)
+    return _validated(DistillConfig, settings, overrides, source)
+
+
+def load_server_config(**overrides: Any) -> ServerConfig:
+    """The defaults with overrides that are not None on top. Raises as above."""
+    return _validated(ServerConfig, {}, overrides, "settings")
+
+
+def _validated(
+    kind: type[_Config], settings: dict[str, Any], overrides: dict[str, Any], source: str
+) -> _Config:
+    given = {key: value for key, value in overrides.items() if value is not None}
     try:
-        return DistillConfig.model_validate(settings | given)
+        return kind.model_validate(settings | given)
     except ValidationError as error:
-        flagged = any(str(problem["loc"][:1]) in {f"('{key}',)" for key in given} for problem in error.errors())
-        raise refusal("flags" if flagged else source, error) from error
+        from_flags = all(problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors())
+        raise refusal("flags" if from_flags else source, error) from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

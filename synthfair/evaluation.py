@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import synthfair
 from synthfair.config import ServerConfig
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, encode_inputs
+from synthfair.data.schema import Schema
+from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Metric, Scored, metrics_with_intervals
 from synthfair.trained import TrainedModel
@@ -32,6 +35,15 @@ class Evaluation(NamedTuple):
     overall: dict[str, Metric]
     per_client: dict[str, dict[str, Metric]]
     n_test: int
+
+
+def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
+    """Test tables by file name without ending, or by whole path where names repeat."""
+    names = [path.stem for path in paths]
+    return {
+        path.stem if names.count(path.stem) == 1 else str(path): read_table(path, schema)
+        for path in paths
+    }
 
 
 def evaluate(
@@ -63,6 +75,24 @@ def evaluate(
 def _score(model: TrainedModel, table: pd.DataFrame, source: str) -> Scored:
     x, s, y = encode(table, model.schema_, source=source)
     return Scored(y, model.scores(x, s), s)
+
+
+def predict(model: TrainedModel, table: pd.DataFrame, *, source: str = "table") -> pd.DataFrame:
+    """Score and decision for each row; labels may be absent from the table.
+
+    Returns:
+        Columns ``score``, and ``decision``: the label's positive value where the score is above 0.
+
+    Raises:
+        InputError: the table does not fit the model's schema.
+    """
+    import pandas as pd
+
+    schema = model.schema_
+    score = model.scores(*encode_inputs(table, schema, source=source))
+    return pd.DataFrame(
+        {"score": score, "decision": np.where(score > 0, schema.positive, schema.negative)}
+    )
 
 
 def metrics_document(

@@ -1,3 +1,3 @@
-from .routine import Distillation, check_rows, distill_table
+from .routine import Distillation, Receipt, check_rows, distill_file, distill_table
 
-__all__ = ["Distillation", "check_rows", "distill_table"]
+__all__ = ["Distillation", "Receipt", "check_rows", "distill_file", "distill_table"]

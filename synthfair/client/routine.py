@@ -7,19 +7,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import jax
 import numpy as np
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Schema, read_schema
+from synthfair.data.tables import read_table
 from synthfair.distill import outer
 from synthfair.distill.checkpoint import load_checkpoint, save_checkpoint
 from synthfair.distill.outer import OuterState, Record
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
+from synthfair.files import require_free
 from synthfair.model import Model
-from synthfair.release import Header, Release, make_header
+from synthfair.release import Header, Release, make_header, write_release
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +129,8 @@ class Checkpoint(NamedTuple):
 
 def _fingerprint(real: Encoded, header: Header) -> str:
     """sha256 of all that a run depends on."""
-    digest = hashlib.sha256(header.model_dump_json().encode())
+    precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
+    digest = hashlib.sha256(f"{precision} {header.model_dump_json()}".encode())
     for part in real:
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
@@ -166,3 +170,57 @@ def _compared(y: np.ndarray, notion: str) -> dict[str, np.ndarray]:
         "equalized_odds": everything | positive | negative,
     }
     return notions[notion]
+
+
+class Receipt(NamedTuple):
+    """What was written.
+
+    Attributes:
+        path: the release file.
+        size: in bytes.
+        sha256: of the file.
+    """
+
+    path: Path
+    size: int
+    sha256: str
+
+
+def distill_file(
+    data: Path,
+    schema_path: Path,
+    output: Path,
+    config: DistillConfig,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> tuple[Distillation, Receipt]:
+    """The same from file to file. An interrupted run is taken up where it stopped.
+
+    Args:
+        data: the private table, CSV or Parquet.
+        schema_path: the public schema.
+        output: the release, written whole or not at all. While a run is interrupted, a checkpoint
+            lies beside it; that holds private numbers and must not be sent.
+        config: settings.
+        force: whether an existing output is overwritten.
+        progress: see :func:`distill_table`.
+
+    Raises:
+        InputError: an input is refused, or the output exists or cannot be written.
+        KeyboardInterrupt: after the checkpoint is written.
+    """
+    require_free(output, force=force)
+    schema = read_schema(schema_path)
+    checkpoint = output.with_name(output.name + ".checkpoint")
+    distillation = distill_table(
+        read_table(data, schema),
+        schema,
+        config,
+        source=str(data),
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+    sha256 = write_release(distillation.release, output)
+    checkpoint.unlink(missing_ok=True)
+    return distillation, Receipt(output, output.stat().st_size, sha256)

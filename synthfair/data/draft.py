@@ -59,7 +59,7 @@ def draft_schema(
     }
     to_complete += [key for key in ("description", "positive") if not _set(document[key])]
     draft = {"warning": WARNING, "to_complete": to_complete, "read_off_private_rows": read_off}
-    return json.dumps({"draft": draft, **document}, indent=2) + "\n"
+    return json.dumps({"draft": draft, **document}, indent=2, default=str) + "\n"
 
 
 _READ = ("categories", "missing")

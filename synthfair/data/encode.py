@@ -144,7 +144,7 @@ def _positions(
     if isinstance(categories[0], str):
         plain = values.astype("string").astype(object)
     else:
-        plain = pd.to_numeric(values, errors="coerce")
+        plain = pd.to_numeric(values, errors="coerce").astype("Float64").astype(object)
     position = pd.Index(categories).get_indexer(pd.Index(plain))
     allowed = "one of " + ", ".join(map(str, categories))
     _refuse(values, (position < 0) & ~skip, allowed, source)

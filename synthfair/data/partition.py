@@ -1,12 +1,17 @@
-"""Cuts one table into clients and train/test rows, for simulation."""
+"""Cuts one table into clients with train and test rows, for simulation."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from synthfair.data.schema import Schema
+from synthfair.data.tables import write_csv
 from synthfair.errors import InputError
+from synthfair.files import require_free, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,16 +29,20 @@ def partition(
 ) -> list[ClientTable]:
     """Deals the rows out at random: every client's rows are a sample of the whole table.
 
-    Parts differ by at most one row; of n rows, floor((1 - test_fraction) n) are for training.
+    Every client has floor((1 - test_fraction) floor(N / clients)) training rows, the same number
+    for all, so that they share compiled code; the rest, dealt out evenly, are its test rows.
 
     Args:
+        table: N rows.
         clients: at least 1.
         seed: at least 0; the same seed gives the same parts.
         test_fraction: above 0 and below 1.
 
     Raises:
-        InputError: a client would have no training or no test row.
+        InputError: a client would have no training or no test row, or the seed is negative.
     """
+    if seed < 0:
+        raise InputError(f"seed = {seed}: must be at least 0")
     per_client = len(table) // max(clients, 1)
     n_train = int(per_client * (1 - test_fraction))
     if clients < 1 or not 0 < test_fraction < 1 or n_train < 1 or n_train == per_client:
@@ -42,9 +51,29 @@ def partition(
             " cut so that each client has training and test rows"
         )
     order = np.random.default_rng(seed).permutation(len(table))
-    return [_cut(table.iloc[part], test_fraction) for part in np.array_split(order, clients)]
+    parts = (table.iloc[part] for part in np.array_split(order, clients))
+    return [ClientTable(part.iloc[:n_train], part.iloc[n_train:]) for part in parts]
 
 
-def _cut(rows: pd.DataFrame, test_fraction: float) -> ClientTable:
-    n_train = int(len(rows) * (1 - test_fraction))
-    return ClientTable(rows.iloc[:n_train], rows.iloc[n_train:])
+def write_clients(
+    clients: Sequence[ClientTable], schema: Schema, folder: Path, *, force: bool = False
+) -> list[Path]:
+    """Writes client_I_train.csv and client_I_test.csv for each client, and schema.json.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: one exists and force is false, or the folder cannot be written to.
+    """
+    tables = {
+        folder / f"client_{i}_{part}.csv": table
+        for i, client in enumerate(clients)
+        for part, table in client._asdict().items()
+    }
+    schema_path = folder / "schema.json"
+    require_free(*tables, schema_path, force=force)
+    for path, table in tables.items():
+        write_csv(table, path)
+    write_text(schema_path, schema.to_json())
+    return [*tables, schema_path]

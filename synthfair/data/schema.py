@@ -34,8 +34,8 @@ class Numeric(BaseModel):
     @field_validator("upper")
     @classmethod
     def _above_lower(cls, upper: float, info) -> float:  # noqa: ANN001
-        if "lower" in info.data and not upper > info.data["lower"]:
-            raise ValueError(f"must be above lower = {info.data['lower']}")
+        if "lower" in info.data and not 0 < upper - info.data["lower"] < float("inf"):
+            raise ValueError(f"must be above lower = {info.data['lower']}, by a finite number")
         return upper
 
 

@@ -10,7 +10,7 @@ from synthfair.files import whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
+    from pyarrow import csv
 
     from synthfair.data.schema import Schema
 
@@ -25,11 +25,37 @@ def read_table(path: Path, schema: Schema) -> pd.DataFrame:
         InputError: unreadable, ragged, or a column name repeated.
     """
     import pyarrow as pa
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(
+        column_types={name: pa.string() for name in schema.columns},
+        null_values=list(schema.missing_values),
+        strings_can_be_null=True,
+    )
+    return _read(path, options)
+
+
+def read_raw_table(path: Path) -> pd.DataFrame:
+    """The same without a schema: column types are guessed. Raises as :func:`read_table`."""
+    from pyarrow import csv
+
+    # Without words for true and false, such columns stay the text that a schema must list.
+    return _read(
+        path, csv.ConvertOptions(strings_can_be_null=True, true_values=[], false_values=[])
+    )
+
+
+def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
 
     try:
         with path.open("rb") as file:
-            parquet = file.read(4) == b"PAR1"
-        table = _read_parquet(path) if parquet else _read_csv(path, schema)
+            binary = file.read(4) == b"PAR1"
+        if binary:
+            table = parquet.ParquetFile(path).read()
+        else:
+            table = csv.read_csv(path, convert_options=options)
     except (OSError, pa.ArrowException) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise InputError(f"{path}: cannot read as CSV or Parquet: {reason}") from error
@@ -38,24 +64,6 @@ def read_table(path: Path, schema: Schema) -> pd.DataFrame:
     if repeated:
         raise InputError(f"{path}: column {repeated[0]!r} appears more than once")
     return table.to_pandas()
-
-
-def _read_parquet(path: Path) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    return pq.ParquetFile(path).read()
-
-
-def _read_csv(path: Path, schema: Schema) -> pa.Table:
-    import pyarrow as pa
-    from pyarrow import csv
-
-    options = csv.ConvertOptions(
-        column_types={name: pa.string() for name in schema.columns},
-        null_values=list(schema.missing_values),
-        strings_can_be_null=True,
-    )
-    return csv.read_csv(path, convert_options=options)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

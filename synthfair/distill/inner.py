@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
-from synthfair.distill.implicit import InnerObjective
+from synthfair.distill.implicit import InnerObjective, hessian_factor
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_loss
 
@@ -122,13 +122,20 @@ def train(
         model: what is trained.
         penalty: none if not given.
         rho: its weight, at least 0.
-        tolerance: on the Euclidean norm of the gradient.
+        tolerance: see :func:`solve`.
         max_iterations: at most so many L-BFGS iterations.
     """
 
+    def loss(params: Params, rows: Rows) -> jax.Array:
+        return regularized_loss(model, params, rows, lambda_theta)
+
     def fun(params: Params, rows: Rows) -> jax.Array:
-        loss = regularized_loss(model, params, rows, lambda_theta)
-        return loss if penalty is None else loss + rho * penalty(model, params, rows)
+        unfairness = 0.0 if penalty is None else rho * penalty(model, params, rows)
+        return loss(params, rows) + unfairness
 
     start = model.init(rows.a.shape[1])
-    return solve(fun, start, rows, tolerance=tolerance, max_iterations=max_iterations)
+    # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
+    factor = hessian_factor(loss, start, rows)
+    return solve(
+        fun, start, rows, factor=factor, tolerance=tolerance, max_iterations=max_iterations
+    )

@@ -108,7 +108,7 @@ def step(problem: Problem, state: OuterState, knobs: Knobs) -> tuple[OuterState,
         problem.objective.covariance(solution.params),
         solution.gradient_norm,
         solution.converged,
-        solution.iterations,
+        solution.iterations.astype(int),
     )
     return OuterState(x + updates, adam, solution.params, factor, state.step + 1), record
 
@@ -129,9 +129,8 @@ def _chunk(
         x = jnp.where(state.step < last, moved.x, state.x)
         return moved._replace(x=x), record
 
-    nothing = jax.tree.map(
-        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(lambda: work(state)[1])
-    )
+    zero = jnp.zeros((), state.x.dtype)
+    nothing = Record(zero, zero, zero, jnp.zeros((), bool), jnp.zeros((), int))
 
     def work_or_idle(state: OuterState, _: None) -> tuple[OuterState, Record]:
         return jax.lax.cond(state.step <= last, work, lambda state: (state, nothing), state)

@@ -46,6 +46,11 @@ def _groups_and_labels(
     real: Encoded, config: DistillConfig, n_groups: int
 ) -> tuple[np.ndarray, np.ndarray]:
     if config.labels == "copy":
+        if config.n_synthetic not in (None, len(real.y)):
+            raise InputError(
+                f"n_synthetic = {config.n_synthetic}: with labels = 'copy' it must be the number of"
+                f" real rows, {len(real.y)}"
+            )
         return real.s, real.y
     pairs = [(s, y) for s in range(n_groups) for y in (-1.0, 1.0)]
     n_synthetic = config.n_synthetic or ROWS_PER_PAIR * len(pairs)

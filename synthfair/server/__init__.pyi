@@ -1,3 +1,3 @@
-from .routine import as_trained, pool, pool_and_train, read_releases
+from .routine import as_trained, pool, pool_and_train, read_releases, serve
 
-__all__ = ["as_trained", "pool", "pool_and_train", "read_releases"]
+__all__ = ["as_trained", "pool", "pool_and_train", "read_releases", "serve"]

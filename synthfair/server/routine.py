@@ -1,7 +1,8 @@
-"""The server's whole routine: releases in, one ordinary model out."""
+"""The server's whole routine: releases in, one ordinary model and its metrics out."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,14 +10,17 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair
+from synthfair.config import ServerConfig
 from synthfair.data.encode import Encoded
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Schema, read_schema
 from synthfair.distill.inner import InnerSolution, train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
+from synthfair.evaluation import Evaluation, evaluate, metrics_document, read_tests
+from synthfair.files import require_free, write_text
 from synthfair.model import LinearModel
 from synthfair.release import Release, name_of, read_release
-from synthfair.trained import TrainedModel, input_names
+from synthfair.trained import TrainedModel, input_names, write_model
 
 
 def read_releases(paths: Sequence[Path], schema: Schema) -> dict[str, Release]:
@@ -114,3 +118,37 @@ def as_trained(
         gradient_norm=float(solution.gradient_norm),
         converged=bool(solution.converged),
     )
+
+
+def serve(
+    releases: Sequence[Path],
+    schema_path: Path,
+    tests: Sequence[Path],
+    output: Path,
+    config: ServerConfig,
+    *,
+    force: bool = False,
+) -> tuple[TrainedModel, Evaluation]:
+    """The same from files to files: writes model.json and metrics.json.
+
+    Args:
+        releases: release files, one a client.
+        schema_path: the public schema.
+        tests: test tables, one a client; their file names, without ending, name the clients.
+        output: folder, made if need be.
+        config: of the report.
+        force: whether existing files are overwritten.
+
+    Raises:
+        InputError: an input is refused, or a file exists or cannot be written.
+    """
+    model_path, metrics_path = output / "model.json", output / "metrics.json"
+    require_free(model_path, metrics_path, force=force)
+    schema = read_schema(schema_path)
+    pooled = read_releases(releases, schema)
+    model = pool_and_train(pooled, schema)
+    evaluation = evaluate(model, read_tests(tests, schema), config)
+    write_model(model, model_path)
+    document = metrics_document(evaluation, model, pooled, config.seed)
+    write_text(metrics_path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    return model, evaluation

@@ -1,0 +1,84 @@
+"""The command line: parses, calls, prints; no mathematics."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import NoReturn
+
+from synthfair import __version__
+from synthfair.cli import client, demo, evaluate, predict, schema, server, split
+from synthfair.errors import InputError
+
+__all__ = ["client", "main", "run", "server"]
+
+COMMANDS: dict[str, ModuleType] = {
+    "demo": demo,
+    "split": split,
+    "schema": schema,
+    "client": client,
+    "server": server,
+    "predict": predict,
+    "evaluate": evaluate,
+}
+"""A command is a module with HELP, DESCRIPTION, add_arguments(parser) and run(args)."""
+
+_EPILOG = """\
+the way of the data:
+  split or schema -> client (one for each organisation) -> server -> predict, evaluate
+
+  python -m synthfair demo          sees it all run on a real table, in half a minute
+  python -m synthfair COMMAND -h    explains a command, with an example
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """``python -m synthfair``."""
+    parser = argparse.ArgumentParser(
+        prog="python -m synthfair",
+        description="Train one group-fair model across organisations that may not share rows.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"synthfair {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        _configure(commands.add_parser(name, help=module.HELP), module)
+    _execute(parser, argv)
+
+
+def run(module: ModuleType, *, prog: str, argv: Sequence[str] | None = None) -> NoReturn:
+    """One command by itself, as in ``python -m synthfair.client``."""
+    parser = argparse.ArgumentParser(prog=prog)
+    _configure(parser, module)
+    _execute(parser, argv)
+
+
+def _configure(parser: argparse.ArgumentParser, module: ModuleType) -> None:
+    parser.description = module.DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
+
+
+def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> NoReturn:
+    args = parser.parse_args(argv)
+    try:
+        args.run(args)
+    except InputError as error:
+        _fail(2, f"error: {error}")
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        _fail(1, f"error: {error.filename or ''}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        _fail(130, "interrupted; no output file was changed")
+    sys.exit(0)
+
+
+def _fail(code: int, message: str) -> NoReturn:
+    print(message, file=sys.stderr)  # noqa: T201 - the command line's own voice
+    sys.exit(code)

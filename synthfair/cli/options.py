@@ -1,0 +1,38 @@
+"""Flags made from a configuration's keys, so that neither can forget the other."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+def add_config_flags(parser: argparse.ArgumentParser, config: type[BaseModel]) -> None:
+    """Adds a flag for every key, named after it; one that is not given is None."""
+    for key, field in config.model_fields.items():
+        flag = "--" + key.replace("_", "-")
+        default = "" if field.default is None else f" Default: {_shown(field.default)}."
+        parser.add_argument(
+            flag, dest=key, default=None, help=f"{field.description}{default}", **_kind(field)
+        )
+
+
+def config_flags(args: argparse.Namespace, config: type[BaseModel]) -> dict[str, Any]:
+    """The flags as given, by key."""
+    return {key: getattr(args, key) for key in config.model_fields}
+
+
+def _kind(field: FieldInfo) -> dict[str, Any]:
+    annotation = field.annotation
+    if get_origin(annotation) is Literal:
+        return {"choices": get_args(annotation)}
+    if annotation is bool:
+        return {"action": argparse.BooleanOptionalAction}
+    number = float if annotation is float else int
+    return {"type": number, "metavar": number.__name__.upper()}
+
+
+def _shown(default: object) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)

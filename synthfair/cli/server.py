@@ -1,0 +1,50 @@
+"""``python -m synthfair.server``: pools releases, trains once, evaluates."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from synthfair.cli.options import add_config_flags, config_flags
+from synthfair.config import ServerConfig, load_server_config
+
+HELP = "pool release files, train one model, report accuracy and fairness"
+
+DESCRIPTION = """\
+Pool the clients' release files, train an ordinary model on them, and report accuracy
+and group gaps on test tables. Writes model.json and metrics.json.
+
+  python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
+      --test DIR/*_test.csv --output DIR/server
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("releases", type=Path, nargs="*", help="Release files, one a client.")
+    parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
+    parser.add_argument(
+        "--test", type=Path, nargs="+", required=True, help="Test tables, one a client."
+    )
+    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
+    add_config_flags(parser, ServerConfig)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Executes the command."""
+    config = load_server_config(**config_flags(args, ServerConfig))
+
+    from synthfair.cli.show import say, use_float64, warn
+
+    use_float64()
+    from synthfair.report import evaluation_tables
+    from synthfair.server import serve
+
+    model, evaluation = serve(
+        args.releases, args.schema, args.test, args.output, config, force=args.force
+    )
+    say(evaluation_tables(evaluation))
+    say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
+    if not model.converged:
+        warn(f"training did not converge; gradient norm {model.gradient_norm:.1e}")

@@ -1,0 +1,55 @@
+"""Consoles and progress bars. Tables go to standard output, all else to standard error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, RenderableType
+
+if TYPE_CHECKING:
+    from synthfair.client.routine import Progress
+    from synthfair.distill.outer import Record
+
+
+def say(what: RenderableType) -> None:
+    """Prints a result."""
+    Console().print(what, highlight=False)
+
+
+def warn(message: str) -> None:
+    """Prints a warning on standard error."""
+    Console(stderr=True).print(f"warning: {message}", highlight=False, markup=False, style="yellow")
+
+
+@contextmanager
+def progress_bar(title: str) -> Iterator[Progress]:
+    """Shows step, outer objective, covariance and inner gradient norm of a distillation."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=None, state="compiling")
+
+        def show(records: Record, total: int) -> None:
+            state = (
+                f"objective {records.objective[-1]:.5f} cov {records.covariance[-1]:+.4f}"
+                f" inner grad {records.gradient_norm[-1]:.0e}"
+            )
+            bar.update(task, advance=len(records.objective), total=total, state=state)
+
+        yield show
+
+
+def use_float64() -> None:
+    """The command line computes in float64, whatever the library's default is."""
+    import jax
+
+    jax.config.update("jax_enable_x64", True)

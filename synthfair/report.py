@@ -1,0 +1,109 @@
+"""Results as tables for people."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from synthfair.client import Distillation, Receipt
+    from synthfair.compare import Outcome
+    from synthfair.evaluation import Evaluation
+    from synthfair.fairness.metrics import Metric
+
+_TITLES = {
+    "accuracy": "accuracy",
+    "spd": "SPD",
+    "equal_opportunity_difference": "equal opportunity",
+    "equalized_odds_difference": "equalized odds",
+    "covariance": "covariance",
+}
+
+
+def evaluation_tables(evaluation: Evaluation) -> Group:
+    """Metrics with intervals over all test rows, then their values for each client."""
+    overall = _table("all test rows", "value", "95 % interval")
+    for name, title in _TITLES.items():
+        overall.add_row(title, _value(evaluation.overall[name]), _bounds(evaluation.overall[name]))
+    overall.caption = f"{evaluation.n_test} rows; SPD is group 1 minus group 0; bootstrap intervals"
+    clients = _table("test rows of", *_TITLES.values())
+    for client, part in evaluation.per_client.items():
+        clients.add_row(Text(client), *(_value(part[name]) for name in _TITLES))
+    return Group(overall, clients)
+
+
+def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
+    """Accuracy and SPD of several methods on the same test rows."""
+    table = _table("method", "accuracy", "SPD")
+    for outcome in outcomes:
+        overall = outcome.evaluation.overall
+        table.add_row(outcome.method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
+    table.caption = f"{outcomes[0].evaluation.n_test} test rows; 95 % bootstrap intervals."
+    return table
+
+
+def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
+    """What a client has computed and written."""
+    history, release = distillation.history, distillation.release
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("objective", f"{history.objective[0]:.6f} -> {history.objective[-1]:.6f}")
+    table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {history.covariance[-1]:+.5f}")
+    table.add_row("inner", _inner(distillation))
+    table.add_row("steps", f"{len(history.objective) - 1}")
+    table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
+    table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
+    table.add_row("sha256", receipt.sha256)
+    for line in release.header.privacy.discloses:
+        table.add_row("discloses", Text(line))
+    return table
+
+
+def _inner(distillation: Distillation) -> str:
+    norm = distillation.history.gradient_norm[-1]
+    state = "converged" if distillation.inner_converged else "NOT CONVERGED"
+    return f"{state} in the last steps; last gradient norm {norm:.1e}"
+
+
+def unconverged_warning(distillation: Distillation) -> str | None:
+    """What to say on exit if the inner problem missed its tolerance in the last steps."""
+    if distillation.inner_converged:
+        return None
+    return (
+        f"the inner problem did not converge in {distillation.unconverged} of the last steps: the"
+        " hypergradient there is not exact, and the release may be worse than it could be. Raise"
+        " --inner-max-iterations or --lambda-theta, or lower --learning-rate"
+    )
+
+
+def plain_text(table: RenderableType, width: int = 100) -> str:
+    """A table as text, for files and tests."""
+    file = io.StringIO()
+    Console(file=file, width=width, color_system=None).print(table)
+    return file.getvalue()
+
+
+def _table(*titles: str) -> Table:
+    table = Table()
+    for i, title in enumerate(titles):
+        table.add_column(title, justify="left" if i == 0 else "right")
+    return table
+
+
+def _value(metric: Metric) -> str:
+    return "undefined" if np.isnan(metric.value) else f"{metric.value:.3f}"
+
+
+def _bounds(metric: Metric) -> str:
+    return "" if np.isnan(metric.low) else f"[{metric.low:.3f}, {metric.high:.3f}]"
+
+
+def _interval(metric: Metric) -> str:
+    return f"{_value(metric)} {_bounds(metric)}".rstrip()

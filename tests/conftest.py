@@ -1,0 +1,75 @@
+"""Shared fixtures: double precision, small problems, and the public tables where they are."""
+
+from __future__ import annotations
+
+import os
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+import synthfair as sf
+from synthfair.data.datasets import DATA_VARIABLE
+from synthfair.data.schema import Categorical, Numeric, Schema
+
+jax.config.update("jax_enable_x64", True)
+
+needs_data = pytest.mark.skipif(
+    DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder with the tables"
+)
+
+
+def make_schema(n_groups: int = 2) -> Schema:
+    """Two numbers, a category with missing values, and n_groups groups."""
+    return Schema(
+        name="small",
+        label="paid",
+        positive="yes",
+        sensitive="town",
+        columns={
+            "income": Numeric(lower=0.0, upper=100.0, out_of_range="clip"),
+            "age": Numeric(lower=18.0, upper=90.0, missing="category"),
+            "home": Categorical(categories=("own", "rent", "other"), missing="category"),
+            "town": Categorical(categories=tuple("abcd"[:n_groups])),
+            "paid": Categorical(categories=("no", "yes")),
+        },
+    )
+
+
+def make_table(n: int = 120, seed: int = 0, n_groups: int = 2) -> pd.DataFrame:
+    """Rows of that schema in which the label depends on income and on the group."""
+    rng = np.random.default_rng(seed)
+    town = rng.integers(n_groups, size=n)
+    income = rng.uniform(0, 100, n)
+    chance = 1 / (1 + np.exp(-(income - 45 + 15 * town) / 15))
+    return pd.DataFrame(
+        {
+            "income": income,
+            "age": np.where(rng.random(n) < 0.1, np.nan, rng.uniform(18, 90, n)),
+            "home": rng.choice(np.array(["own", "rent", "other", None], object), n),
+            "town": np.array(list("abcd"))[town],
+            "paid": np.where(rng.random(n) < chance, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture
+def schema() -> Schema:
+    return make_schema()
+
+
+@pytest.fixture
+def table() -> pd.DataFrame:
+    return make_table()
+
+
+@pytest.fixture
+def quick() -> sf.DistillConfig:
+    """Settings that distil the small table in a moment."""
+    return sf.DistillConfig(n_synthetic=24, steps=60)
+
+
+@pytest.fixture
+def release(table, schema, quick) -> sf.Release:
+    return sf.distill_table(table, schema, quick).release

@@ -1,0 +1,64 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from synthfair.distill.implicit import hessian_factor
+from synthfair.distill.inner import solve, train
+from synthfair.fairness.penalties import CovariancePenalty
+from synthfair.model import LinearModel, Rows, regularized_loss
+
+
+def some_rows(n=200, d=5, seed=0):
+    rng = np.random.default_rng(seed)
+    a, s = rng.normal(size=(n, d)), rng.integers(2, size=n)
+    y = np.where(a @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
+    return Rows(jnp.array(a), jnp.array(s), jnp.array(y))
+
+
+def test_solution_is_scikit_learns():
+    rows, lambda_theta = some_rows(), 0.5
+    n, d = rows.a.shape
+    # scikit-learn minimises C sum loss + ||theta||^2 / 2; ours is that over C n.
+    reference = LogisticRegression(C=d**2 / (lambda_theta * n), fit_intercept=False, tol=1e-12)
+    reference.fit(np.asarray(rows.a), np.asarray(rows.y))
+    solution = train(rows, lambda_theta, model=LinearModel())
+    assert solution.converged
+    np.testing.assert_allclose(solution.params, reference.coef_[0], rtol=1e-5)
+
+
+def test_change_of_variables_finds_the_same_in_fewer_iterations():
+    rows, model = some_rows(), LinearModel()
+    scaled = rows._replace(a=rows.a * jnp.array([1.0, 10.0, 100.0, 1.0, 1.0]))
+    fun = lambda params, rows: regularized_loss(model, params, rows, 0.1)  # noqa: E731
+    start, knobs = jnp.zeros(5), {"tolerance": 1e-7, "max_iterations": 500}
+    plain = solve(fun, start, scaled, **knobs)
+    near = train(scaled, 0.1, model=model).params * 1.01
+    changed = solve(fun, start, scaled, factor=hessian_factor(fun, near, scaled), **knobs)
+    np.testing.assert_allclose(changed.params, plain.params, rtol=1e-4)
+    assert changed.converged
+    assert changed.iterations < 15 < plain.iterations
+
+
+def test_too_few_iterations_are_told():
+    rows = some_rows()
+    solution = train(rows, 1e-3, model=LinearModel(), max_iterations=2)
+    assert not solution.converged
+    gradient = jax.grad(lambda p: regularized_loss(LinearModel(), p, rows, 1e-3))(solution.params)
+    assert solution.gradient_norm == pytest.approx(float(jnp.linalg.norm(gradient)))
+    assert solution.gradient_norm > 1e-3
+
+
+def test_penalty_of_large_weight_removes_the_covariance():
+    rows, penalty, model = some_rows(), CovariancePenalty(), LinearModel()
+    free = train(rows, 1e-3, model=model)
+    fair = train(rows, 1e-3, model=model, penalty=penalty, rho=1e6)
+    assert penalty(model, fair.params, rows) < 1e-6 * penalty(model, free.params, rows)
+
+
+def test_single_precision_says_that_it_cannot_reach_double_tolerance():
+    with jax.enable_x64(False):
+        rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), some_rows())
+        assert train(rows, 1e-2, model=LinearModel(), tolerance=1e-5).converged
+        assert not train(rows, 1e-2, model=LinearModel(), tolerance=1e-12).converged

@@ -1,0 +1,86 @@
+import fairlearn.metrics as fl
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score
+
+from synthfair.fairness.metrics import (
+    Scored,
+    accuracy,
+    boundary_covariance,
+    equal_opportunity_difference,
+    equalized_odds_difference,
+    metrics,
+    metrics_with_intervals,
+    statistical_parity_difference,
+)
+
+
+def sample(seed, n_groups=2, n=200):
+    rng = np.random.default_rng(seed)
+    s = rng.integers(n_groups, size=n)
+    y = np.where(rng.random(n) < 0.3 + 0.1 * s, 1, -1)
+    return y, rng.normal(size=n) + 0.5 * y - 0.2 * s, s
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_sizes_are_fairlearns(seed, n_groups):
+    y, score, s = sample(seed, n_groups)
+    d, g = np.where(score > 0, 1, -1), {"sensitive_features": s}
+    assert accuracy(y, d) == accuracy_score(y, d)
+    for ours, theirs in (
+        (statistical_parity_difference(d, **g), fl.demographic_parity_difference(y, d, **g)),
+        (equal_opportunity_difference(y, d, **g), fl.equal_opportunity_difference(y, d, **g)),
+        (equalized_odds_difference(y, d, **g), fl.equalized_odds_difference(y, d, **g)),
+    ):
+        assert abs(ours) == pytest.approx(theirs)
+
+
+def test_spd_is_group_1_minus_group_0():
+    d, s = np.array([1, 1, 1, -1]), np.array([1, 1, 0, 0])
+    assert statistical_parity_difference(d, sensitive_features=s) == 0.5
+    assert statistical_parity_difference(d, sensitive_features=1 - s) == -0.5
+
+
+def test_covariance_is_numpys_and_the_largest_of_many():
+    _, score, s = sample(0)
+    expected = np.cov(s, score, bias=True)[0, 1]
+    assert boundary_covariance(score, sensitive_features=s) == pytest.approx(expected)
+    _, score, s = sample(0, 3)
+    each = [np.cov(s == g, score, bias=True)[0, 1] for g in range(3)]
+    assert boundary_covariance(score, sensitive_features=s) == pytest.approx(max(each, key=abs))
+
+
+def test_a_group_without_rows_leaves_gaps_undefined():
+    y, score, s = sample(0)
+    found = metrics_with_intervals(Scored(y, score, np.zeros_like(s)), resamples=5, seed=0)
+    assert np.isnan(found["spd"]).all()
+    assert found["accuracy"].value == metrics(Scored(y, score, s))["accuracy"]
+
+
+def coverage(halve):
+    """Share of 200 samples whose SPD interval holds the true SPD; planted bug: half as wide."""
+    hits = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        s = rng.integers(2, size=300)
+        score = np.where(rng.random(300) < np.where(s == 1, 0.6, 0.4), 1.0, -1.0)
+        found = metrics_with_intervals(Scored(np.ones(300), score, s), resamples=200, seed=seed)
+        value, low, high = found["spd"]
+        if halve:
+            low, high = (value + low) / 2, (value + high) / 2
+        hits += low <= 0.2 <= high
+    return hits
+
+
+def test_intervals_cover_at_their_rate():
+    # Of 200 samples at 95 %, fewer than 180 have probability 1e-3 by the binomial law; intervals
+    # half as wide cover 67 %.
+    assert coverage(halve=False) >= 180
+    assert coverage(halve=True) < 180
+
+
+def test_the_same_seed_gives_the_same_interval():
+    rows = Scored(*sample(1))
+    once, again = (metrics_with_intervals(rows, resamples=20, seed=3) for _ in range(2))
+    assert once == again
