@@ -15,6 +15,12 @@ class InputError(ValueError):
     """
 
 
+def reason(error: BaseException) -> str:
+    """The first line of what an error of a library says."""
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return said.splitlines()[0]
+
+
 def refusal(source: str, error: ValidationError) -> InputError:
     """The same complaint, one line for each offending key."""
     lines = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from synthfair.errors import InputError
+from synthfair.errors import InputError, reason
 
 
 def require_free(*paths: Path, force: bool) -> None:
@@ -33,7 +33,7 @@ def _make_folder(folder: Path) -> None:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise InputError(f"{folder}: cannot write here: {error.strerror or error}") from error
+        raise InputError(f"{folder}: cannot write here: {reason(error)}") from error
 
 
 @contextmanager

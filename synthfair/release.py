@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import synthfair
 from synthfair.config import DistillConfig
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError, reason, refusal
 from synthfair.files import whole_file
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def write_release(release: Release, path: Path) -> str:
     metadata = {_KEY: release.header.model_dump_json().encode()}
     table = pa.table(columns, schema=_arrow_schema(release.names).with_metadata(metadata))
     with whole_file(path) as temporary:
-        pq.write_table(table, temporary)
+        pq.write_table(table, temporary, write_page_checksum=True)
         return hashlib.sha256(temporary.read_bytes()).hexdigest()
 
 
@@ -153,14 +153,15 @@ def read_release(path: Path, schema: Schema) -> Release:
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             header = _header(file.schema_arrow, schema, str(path))
             _check_shape(file, schema, str(path))
             table = file.read()
             table.validate(full=True)
-    except (OSError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise InputError(f"{path}: not a readable Parquet file: {reason}") from error
+    except InputError:
+        raise
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
     columns = [table.column(name) for name in table.column_names]
     if any(column.null_count for column in columns):
         raise InputError(f"{path}: holds missing values; a release has none")

@@ -93,7 +93,7 @@ def plain_text(table: RenderableType, width: int = 100) -> str:
 def _table(*titles: str) -> Table:
     table = Table()
     for i, title in enumerate(titles):
-        table.add_column(title, justify="left" if i == 0 else "right")
+        table.add_column(title, justify="left" if i == 0 else "right", no_wrap=i == 0)
     return table
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_text
 
 
@@ -74,7 +74,7 @@ def read_model(path: Path) -> TrainedModel:
     try:
         body = json.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a model file: {error}") from error
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):

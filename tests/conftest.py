@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import hypothesis
 import jax
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ from synthfair.data.datasets import DATA_VARIABLE
 from synthfair.data.schema import Categorical, Numeric, Schema
 
 jax.config.update("jax_enable_x64", True)
+
+hypothesis.settings.register_profile("steady", deadline=None)  # a busy machine is not a bug
+hypothesis.settings.load_profile("steady")
 
 needs_data = pytest.mark.skipif(
     DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder with the tables"

@@ -1,19 +1,26 @@
 """The implicit derivative against finite differences, for inner problems of several shapes."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
 
 from synthfair.distill.implicit import hessian_factor, implicit_vjp
 
 
-def newton(fun, params, data, steps=40):
-    flat, unravel = jax.flatten_util.ravel_pytree(params)
-    inner = lambda t: fun(unravel(t), data)  # noqa: E731
-    for _ in range(steps):
-        flat = flat - jnp.linalg.solve(jax.hessian(inner)(flat), jax.grad(inner)(flat))
-    return unravel(flat)
+@partial(jax.jit, static_argnums=0)
+def newton(fun, params, data):
+    """The minimiser, to the last digit."""
+    flat, unravel = ravel_pytree(params)
+
+    def step(flat, _):
+        hessian, gradient = (d(lambda t: fun(unravel(t), data))(flat) for d in (jax.hessian, jax.grad))
+        return flat - jnp.linalg.solve(hessian, gradient), None
+
+    return unravel(jax.lax.scan(step, flat, None, length=40)[0])
 
 
 def ridge(params, data):
@@ -44,7 +51,8 @@ def test_vjp_is_the_finite_difference_over_a_params_pytree(fun):
         return sum(jax.tree.leaves(jax.tree.map(lambda p, q: jnp.sum(p * q), one, other)))
 
     params = newton(fun, start, data)
-    found = implicit_vjp(fun, params, data, cotangent, hessian_factor(fun, params, data))
+    factor = jax.jit(hessian_factor, static_argnums=0)(fun, params, data)
+    found = jax.jit(implicit_vjp, static_argnums=0)(fun, params, data, cotangent, factor)
     h = 1e-5
     slope = jax.tree.map(lambda p, q: (p - q) / (2 * h), shifted(h), shifted(-h))
     expected = inner_product(cotangent, slope)

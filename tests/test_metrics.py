@@ -58,26 +58,19 @@ def test_a_group_without_rows_leaves_gaps_undefined():
     assert found["accuracy"].value == metrics(Scored(y, score, s))["accuracy"]
 
 
-def coverage(halve):
-    """Share of 200 samples whose SPD interval holds the true SPD; planted bug: half as wide."""
-    hits = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        s = rng.integers(2, size=300)
-        score = np.where(rng.random(300) < np.where(s == 1, 0.6, 0.4), 1.0, -1.0)
-        found = metrics_with_intervals(Scored(np.ones(300), score, s), resamples=200, seed=seed)
-        value, low, high = found["spd"]
-        if halve:
-            low, high = (value + low) / 2, (value + high) / 2
-        hits += low <= 0.2 <= high
-    return hits
+def spd_interval(seed):
+    rng = np.random.default_rng(seed)
+    s = rng.integers(2, size=300)
+    score = np.where(rng.random(300) < np.where(s == 1, 0.6, 0.4), 1.0, -1.0)
+    return metrics_with_intervals(Scored(np.ones(300), score, s), resamples=100, seed=seed)["spd"]
 
 
 def test_intervals_cover_at_their_rate():
-    # Of 200 samples at 95 %, fewer than 180 have probability 1e-3 by the binomial law; intervals
-    # half as wide cover 67 %.
-    assert coverage(halve=False) >= 180
-    assert coverage(halve=True) < 180
+    # Of 200 samples at 95 %, fewer than 178 have probability 3e-4 by the binomial law. The planted
+    # bug, intervals half as wide, would cover 67 %.
+    found = [spd_interval(seed) for seed in range(200)]
+    assert sum(low <= 0.2 <= high for _, low, high in found) >= 178
+    assert sum((v + low) / 2 <= 0.2 <= (v + high) / 2 for v, low, high in found) < 178
 
 
 def test_the_same_seed_gives_the_same_interval():

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from synthfair import __version__
 from synthfair.cli import client, demo, evaluate, predict, schema, server, split
-from synthfair.errors import InputError
+from synthfair.errors import InputError, reason
 
 __all__ = ["client", "main", "run", "server"]
 
@@ -73,7 +73,7 @@ def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> NoR
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
-        _fail(1, f"error: {error.filename or ''}: {error.strerror or error}")
+        _fail(1, f"error: {error.filename or 'file'}: {reason(error)}")
     except KeyboardInterrupt:
         _fail(130, "interrupted; no output file was changed")
     sys.exit(0)

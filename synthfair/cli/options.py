@@ -14,9 +14,8 @@ def add_config_flags(parser: argparse.ArgumentParser, config: type[BaseModel]) -
     for key, field in config.model_fields.items():
         flag = "--" + key.replace("_", "-")
         default = "" if field.default is None else f" Default: {_shown(field.default)}."
-        parser.add_argument(
-            flag, dest=key, default=None, help=f"{field.description}{default}", **_kind(field)
-        )
+        text = f"{field.description}{default}".replace("%", "%%")  # argparse formats its help
+        parser.add_argument(flag, dest=key, default=None, help=text, **_kind(field))
 
 
 def config_flags(args: argparse.Namespace, config: type[BaseModel]) -> dict[str, Any]:

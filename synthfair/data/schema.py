@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError, reason, refusal
 
 Value = int | float | str
 """A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
@@ -218,5 +218,5 @@ def read_schema(path: Path) -> Schema:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror or error}") from error
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
     return parse_schema(text, source=str(path))

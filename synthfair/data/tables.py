@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthfair.errors import InputError
+from synthfair.errors import InputError, reason
 from synthfair.files import whole_file
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
             table = parquet.ParquetFile(path).read()
         else:
             table = csv.read_csv(path, convert_options=options)
-    except (OSError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot read as CSV or Parquet: {reason}") from error
-    names = table.column_names
+        names = table.column_names
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"{path}: column {repeated[0]!r} appears more than once")

@@ -38,12 +38,12 @@ def load_checkpoint(
         like: a state of the same shapes.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             if str(file["fingerprint"]) != fingerprint:
                 return None
             leaves, tree = jax.tree.flatten(like)
             saved = [jnp.asarray(file[f"leaf_{i}"]) for i in range(len(leaves))]
             records = Record(*(file[name] for name in Record._fields))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None
     return jax.tree.unflatten(tree, saved), records

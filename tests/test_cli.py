@@ -1,0 +1,186 @@
+"""Every command as a user runs it; bad input leaves a clear message and nothing half-written."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+from conftest import make_schema, make_table
+from synthfair.cli import client, main, run, server
+
+QUICK = ["--n-synthetic", "24", "--steps", "60"]
+
+
+@pytest.fixture
+def folder(tmp_path, schema):
+    for i in range(2):
+        make_table(seed=i).to_csv(tmp_path / f"client_{i}_train.csv", index=False)
+        make_table(seed=10 + i).to_csv(tmp_path / f"client_{i}_test.csv", index=False)
+    (tmp_path / "schema.json").write_text(schema.to_json())
+    return tmp_path
+
+
+def exits(call, *args, **kwargs):
+    with pytest.raises(SystemExit) as caught:
+        call(*args, **kwargs)
+    return caught.value.code
+
+
+def run_client(folder, i=0, *flags):
+    argv = ["--data", f"{folder}/client_{i}_train.csv", "--schema", f"{folder}/schema.json"]
+    argv += ["--output", f"{folder}/client_{i}.parquet", *QUICK, *flags]
+    return exits(run, client, prog="client", argv=argv)
+
+
+def run_server(folder, *flags):
+    releases = [str(path) for path in sorted(folder.glob("*.parquet"))]
+    tests = [str(path) for path in sorted(folder.glob("*_test.csv"))]
+    argv = [*releases, "--schema", f"{folder}/schema.json", "--test", *tests]
+    return exits(run, server, prog="server", argv=[*argv, "--output", f"{folder}/server", *flags])
+
+
+def test_from_tables_to_decisions(folder, capsys):
+    assert [run_client(folder, i) for i in range(2)] == [0, 0]
+    said = capsys.readouterr().out
+    for word in ("objective", "covariance", "converged", "bytes", "sha256", "not anonymous"):
+        assert word in said
+    assert run_server(folder) == 0
+    said = capsys.readouterr().out
+    for word in ("accuracy", "SPD", "client_0_test", "client_1_test", "metrics.json"):
+        assert word in said
+    model = f"{folder}/server/model.json"
+    new = make_table(seed=20).drop(columns="paid")
+    new.to_csv(folder / "new.csv", index=False)
+    argv = ["predict", "--model", model, "--data", f"{folder}/new.csv"]
+    assert exits(main, [*argv, "--output", f"{folder}/scored.csv"]) == 0
+    scored = pd.read_csv(folder / "scored.csv")
+    assert len(scored) == 120
+    assert set(scored["decision"]) == {"yes", "no"}
+    assert exits(main, argv) == 0
+    assert capsys.readouterr().out == (folder / "scored.csv").read_text()
+    assert exits(main, ["evaluate", "--model", model, "--data", f"{folder}/client_0_test.csv"]) == 0
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_split_writes_what_client_reads(tmp_path, capsys):
+    assert exits(main, ["split", "loanapp", "--clients", "3", "--output", str(tmp_path)]) == 0
+    assert len(capsys.readouterr().out.split()) == 7
+    argv = ["--data", f"{tmp_path}/client_2_train.csv", "--schema", f"{tmp_path}/schema.json"]
+    argv += ["--output", f"{tmp_path}/r.parquet", "--steps", "3", "--n-synthetic", "8"]
+    assert exits(run, client, prog="client", argv=argv) == 0
+
+
+def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
+    argv = ["schema", f"{folder}/client_0_train.csv", "--label", "paid", "--sensitive", "town"]
+    assert exits(main, argv) == 0
+    (folder / "schema.json").write_text(capsys.readouterr().out)
+    assert run_client(folder) == 2
+    assert "still marked a draft" in capsys.readouterr().err
+
+
+def test_unconverged_inner_problem_is_told_on_exit(folder, capsys):
+    assert run_client(folder, 0, "--inner-max-iterations", "1") == 0
+    said = capsys.readouterr()
+    assert "NOT CONVERGED" in said.out
+    assert "did not converge in 50 of the last steps" in " ".join(said.err.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--rho-o", "-1"], "flags: rho_o"),
+        (["--rho-o", "nan"], "flags: rho_o"),
+        (["--lambda-theta", "inf"], "flags: lambda_theta"),
+        (["--n-synthetic", "0"], "flags: n_synthetic"),
+        (["--n-synthetic", "25"], "multiple of 4"),
+        (["--config", "no.toml"], "no.toml: cannot read"),
+        (["--data", "no.csv"], "no.csv: cannot read"),
+        (["--schema", "no.json"], "no.json: cannot read"),
+        (["--output", "pyproject.toml/r.parquet"], "cannot write here"),
+    ],
+)
+def test_bad_flags_exit_with_2_and_leave_nothing(folder, capsys, flags, complaint):
+    before = sorted(folder.iterdir())
+    assert run_client(folder, 0, *flags) == 2
+    assert complaint in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before
+
+
+def test_bad_rows_are_named(folder, capsys):
+    make_table().assign(town="z").to_csv(folder / "client_0_train.csv", index=False)
+    assert run_client(folder) == 2
+    assert "client_0_train.csv: column 'town', row 1: 'z'" in capsys.readouterr().err
+
+
+def test_force(folder, capsys):
+    assert [run_client(folder), run_client(folder)] == [0, 2]
+    assert "--force" in capsys.readouterr().err
+    assert run_client(folder, 0, "--force") == 0
+
+
+def test_server_refuses_a_damaged_release(folder, capsys):
+    run_client(folder)
+    (folder / "client_9.parquet").write_bytes((folder / "client_0.parquet").read_bytes()[:500])
+    assert run_server(folder) == 2
+    assert "client_9.parquet: not a readable Parquet file" in capsys.readouterr().err
+    assert not (folder / "server" / "model.json").exists()
+
+
+def test_server_without_releases(folder, capsys):
+    assert run_server(folder) == 2
+    assert "pool is empty" in capsys.readouterr().err
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder):
+    argv = [sys.executable, "-m", "synthfair.client", "--data", f"{folder}/client_0_train.csv"]
+    argv += ["--schema", f"{folder}/schema.json", "--output", f"{folder}/r.parquet"]
+    argv += ["--n-synthetic", "400"]
+    process = subprocess.Popen([*argv, "--steps", "1000000"], stderr=subprocess.PIPE, text=True)
+    time.sleep(8)  # compiled by then, and far from done
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "no output file was changed" in said
+    assert not (folder / "r.parquet").exists()
+    assert [path.name for path in folder.glob("*r.parquet*")] == ["r.parquet.checkpoint"]
+
+
+@pytest.mark.parametrize("module", ["synthfair", "synthfair.client", "synthfair.server"])
+def test_help_is_instant_and_loads_no_jax(module):
+    code = (
+        "import runpy, sys\n"
+        f"sys.argv = ['x', '--help']\n"
+        f"try: runpy.run_module('{module}', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "heavy = {'jax', 'pandas', 'pyarrow', 'scipy'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "--help" in said.stdout
+
+
+def test_predicting_and_evaluating_load_no_jax(folder):
+    from synthfair.trained import write_model
+    from test_trained import some_model
+
+    write_model(some_model(), folder / "model.json")
+    for command in ("predict", "evaluate"):
+        argv = [command, "--model", f"{folder}/model.json", "--data", f"{folder}/client_0_test.csv"]
+        code = (
+            "import sys\nfrom synthfair.cli import main\n"
+            f"try: main({argv!r})\nexcept SystemExit as e: assert not e.code\n"
+            "assert 'jax' not in sys.modules"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_public_names_all_exist():
+    import synthfair
+
+    for name in synthfair.__all__:
+        assert getattr(synthfair, name) is not None
+    assert make_schema().hash

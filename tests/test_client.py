@@ -1,0 +1,147 @@
+import jax
+import numpy as np
+import pytest
+
+import synthfair as sf
+from conftest import make_schema, make_table
+from synthfair.client import distill_file
+from synthfair.distill.checkpoint import load_checkpoint
+from synthfair.errors import InputError
+from synthfair.release import read_release
+
+
+@pytest.fixture
+def files(tmp_path, table, schema):
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "schema.json").write_text(schema.to_json())
+    return tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "out.parquet"
+
+
+def stop_after(chunks):
+    """A progress callback that interrupts, as Ctrl-C does, after so many chunks."""
+    seen = []
+
+    def progress(records, total):
+        seen.append(records)
+        if len(seen) == chunks:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_distillation_lowers_objective_and_covariance(table, schema, quick):
+    plain = sf.distill_table(table, schema, quick.model_copy(update={"rho_o": 0.0, "steps": 400}))
+    fair = sf.distill_table(table, schema, quick.model_copy(update={"rho_o": 100.0, "steps": 400}))
+    assert fair.history.objective[-1] < fair.history.objective[0]
+    assert abs(fair.history.covariance[-1]) < 0.1 * abs(plain.history.covariance[-1])
+    assert fair.inner_converged
+
+
+def test_real_rows_enter_through_the_objective_alone(table, schema, quick):
+    """Two tables with the same F give the same release: here, one row order and another."""
+    one = sf.distill_table(table, schema, quick).release
+    other = sf.distill_table(table.sample(frac=1, random_state=0), schema, quick).release
+    np.testing.assert_allclose(one.x, other.x, atol=1e-6)
+
+
+@pytest.mark.parametrize("notion", ["statistical_parity", "equal_opportunity", "equalized_odds"])
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_more_than_two_groups(notion, penalty):
+    schema = make_schema(3)
+    config = sf.DistillConfig(
+        n_synthetic=24, steps=20, rho_s=1.0, notion=notion, penalty=penalty, lambda_theta=0.1
+    )
+    found = sf.distill_table(make_table(n_groups=3), schema, config)
+    assert set(found.release.s) == {0, 1, 2}
+    assert found.history.objective[-1] < found.history.objective[0]
+
+
+def test_the_same_seed_gives_the_same_bytes(files, quick):
+    data, schema, output = files
+    _, first = distill_file(data, schema, output, quick)
+    _, again = distill_file(data, schema, output, quick, force=True)
+    _, other = distill_file(data, schema, output, quick.model_copy(update={"seed": 1}), force=True)
+    assert first.sha256 == again.sha256 != other.sha256
+
+
+def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick):
+    data, schema, output = files
+    config = quick.model_copy(update={"steps": 170})
+    _, whole = distill_file(data, schema, output, config)
+    output.unlink()
+    with pytest.raises(KeyboardInterrupt):
+        distill_file(data, schema, output, config, progress=stop_after(2))
+    assert not output.exists()
+    distillation, resumed = distill_file(data, schema, output, config)
+    assert distillation.resumed_at == 100
+    assert len(distillation.history.objective) == 171
+    assert resumed.sha256 == whole.sha256
+    assert not list(output.parent.glob("*.checkpoint"))
+
+
+def test_a_checkpoint_of_other_settings_or_damaged_is_not_used(files, quick):
+    data, schema, output = files
+    with pytest.raises(KeyboardInterrupt):
+        distill_file(data, schema, output, quick, progress=stop_after(1))
+    checkpoint = next(output.parent.glob("*.checkpoint"))
+    assert load_checkpoint(checkpoint, "other", None) is None
+    checkpoint.write_bytes(checkpoint.read_bytes()[:200])
+    distillation, _ = distill_file(data, schema, output, quick)
+    assert distillation.resumed_at == 0
+
+
+def test_output_is_not_overwritten_without_force(files, quick):
+    data, schema, output = files
+    output.write_text("precious")
+    with pytest.raises(InputError, match="exists"):
+        distill_file(data, schema, output, quick)
+    assert output.read_text() == "precious"
+
+
+def test_unconverged_inner_problems_are_told(table, schema, quick):
+    hasty = sf.distill_table(table, schema, quick.model_copy(update={"inner_max_iterations": 1}))
+    assert not hasty.inner_converged
+    assert hasty.unconverged == 50
+
+
+@pytest.mark.parametrize(
+    ("table", "settings", "complaint"),
+    [
+        (make_table().assign(paid="yes"), {}, "'paid' holds only 'yes'"),
+        (make_table().assign(paid="no"), {}, "'paid' holds only 'no'"),
+        (make_table().assign(town="b"), {}, r"'town', among all rows, holds only \['b'\]"),
+        (make_table().query("town == 'a' or paid == 'no'"), {"notion": "equal_opportunity"}, "among positive rows"),
+        (make_table().query("town == 'a' or paid == 'yes'"), {"notion": "equalized_odds"}, "among negative rows"),
+        (make_table().head(1), {}, "1 rows are fewer than the 2 groups"),
+    ],
+)  # fmt: skip
+def test_tables_in_which_groups_cannot_be_compared(table, settings, complaint):
+    with pytest.raises(InputError, match=f"rows.csv: .*{complaint}"):
+        sf.distill_table(table, make_schema(), sf.DistillConfig(**settings), source="rows.csv")
+
+
+def test_the_selection_rate_needs_every_group():
+    table = make_table(n_groups=3).query("town != 'c'")
+    config = sf.DistillConfig(n_synthetic=12, steps=1)
+    sf.distill_table(table, make_schema(3), config)  # the covariance does without
+    with pytest.raises(InputError, match="needs 3 of"):
+        sf.distill_table(table, make_schema(3), config.model_copy(update={"penalty": "selection_rate"}))
+
+
+def test_single_precision_agrees_with_double(table, schema, quick):
+    config = quick.model_copy(update={"inner_tolerance": 1e-5})
+    double = sf.distill_table(table, schema, config)
+    with jax.enable_x64(False):
+        single = sf.distill_table(table, schema, config)
+    assert single.release.x.dtype == np.float32
+    assert single.inner_converged
+    np.testing.assert_allclose(single.history.objective, double.history.objective, rtol=1e-3)
+
+
+def test_release_file_reads_back(files, quick, schema):
+    data, schema_path, output = files
+    distillation, receipt = distill_file(data, schema_path, output, quick)
+    back = read_release(output, schema)
+    assert back.fingerprint == distillation.release.fingerprint
+    assert back.header == distillation.release.header
+    assert receipt.size == output.stat().st_size

@@ -1,0 +1,73 @@
+
+
+import pytest
+
+from synthfair.config import DistillConfig, load_distill_config, load_server_config
+from synthfair.data.datasets import configs_folder
+from synthfair.errors import InputError
+
+
+def config_file(tmp_path, text):
+    path = tmp_path / "c.toml"
+    path.write_text(text)
+    return path
+
+
+def test_file_then_flags(tmp_path):
+    path = config_file(tmp_path, 'rho_o = 3\nlabels = "copy"')
+    config = load_distill_config(path, rho_o=None, steps=7)
+    assert (config.rho_o, config.labels, config.steps) == (3.0, "copy", 7)
+
+
+@pytest.mark.parametrize("path", sorted(configs_folder().glob("*/*.toml")), ids=str)
+def test_every_config_in_the_project_is_valid(path):
+    assert load_distill_config(path).rho_o == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("rho = 3", "c.toml: rho: unknown key"),
+        ("rho_o = -1", "c.toml: rho_o: .*greater than or equal to 0; got -1"),
+        ("rho_o = inf", "c.toml: rho_o: .*finite"),
+        ("rho_s = nan", "c.toml: rho_s"),
+        ("lambda_theta = 0", "lambda_theta"),
+        ("lambda_x = -1", "lambda_x"),
+        ("n_synthetic = 0", "n_synthetic"),
+        ("steps = 1.5", "steps"),
+        ("learning_rate = 0.0", "learning_rate"),
+        ("inner_tolerance = 0", "inner_tolerance"),
+        ("inner_max_iterations = 0", "inner_max_iterations"),
+        ("temperature = -4", "temperature"),
+        ("seed = -1", "seed"),
+        ('rho_o = "10"', "rho_o: .*number; got '10'"),
+        ('labels = "some"', "labels"),
+        ('notion = "fair"', "notion"),
+        ("intercept = 1", "intercept"),
+        ("rho_o =", "not TOML"),
+    ],
+)
+def test_bad_settings_name_file_key_and_value(tmp_path, text, complaint):
+    with pytest.raises(InputError, match=complaint):
+        load_distill_config(config_file(tmp_path, text))
+
+
+def test_bad_flags_are_called_flags(tmp_path):
+    with pytest.raises(InputError, match="flags: rho_o"):
+        load_distill_config(config_file(tmp_path, "rho_s = 1"), rho_o=-1.0)
+
+
+def test_no_such_file(tmp_path):
+    with pytest.raises(InputError, match="none.toml: cannot read"):
+        load_distill_config(tmp_path / "none.toml")
+
+
+def test_settings_cannot_be_changed_after_validation():
+    with pytest.raises(ValueError, match="frozen"):
+        DistillConfig().rho_o = 3
+
+
+def test_server_settings():
+    assert load_server_config(seed=3).seed == 3
+    with pytest.raises(InputError, match="resamples"):
+        load_server_config(resamples=0)

@@ -1,0 +1,106 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.pandas import column, data_frames, range_indexes
+
+from conftest import make_schema, make_table
+from synthfair.data.encode import decode, encode, encode_inputs
+from synthfair.errors import InputError
+
+SCHEMA = make_schema()
+VALID = data_frames(
+    [
+        column("income", elements=st.floats(0, 100)),
+        column("age", elements=st.one_of(st.floats(18, 90), st.just(np.nan))),
+        column("home", dtype=object, elements=st.sampled_from(["own", "rent", "other", None])),
+        column("town", dtype=object, elements=st.sampled_from(["a", "b"])),
+        column("paid", dtype=object, elements=st.sampled_from(["no", "yes"])),
+    ],
+    index=range_indexes(min_size=1, max_size=8),
+)
+
+
+@given(VALID)
+def test_decoding_undoes_encoding(table):
+    back = decode(encode(table, SCHEMA), SCHEMA)
+    for name in ("income", "age"):
+        np.testing.assert_allclose(
+            back[name].to_numpy(float), table[name].to_numpy(float), atol=1e-12
+        )
+    for name in ("home", "town", "paid"):
+        wanted = [None if pd.isna(value) else value for value in table[name]]
+        assert [None if pd.isna(value) else value for value in back[name]] == wanted
+
+
+@given(VALID)
+def test_encoding_lies_in_the_unit_cube(table):
+    x, s, y = encode(table, SCHEMA)
+    assert x.shape == (len(table), len(SCHEMA.encoded_names))
+    assert ((x >= 0) & (x <= 1)).all()
+    assert set(s) <= {0, 1}
+    assert set(y) <= {-1.0, 1.0}
+
+
+def test_known_row():
+    row = pd.DataFrame(
+        {"income": ["250"], "age": [None], "home": ["rent"], "town": ["b"], "paid": ["yes"]}
+    )
+    x, s, y = encode(row, SCHEMA)
+    np.testing.assert_array_equal(x, [[1.0, 0, 1, 0, 1, 0, 0]])  # 250 is clipped to 100
+    assert (s[0], y[0]) == (1, 1.0)
+
+
+def test_columns_may_come_in_any_order():
+    table = make_table()
+    one, other = encode(table, SCHEMA), encode(table[table.columns[::-1]], SCHEMA)
+    np.testing.assert_array_equal(one.x, other.x)
+
+
+def with_value(name, value):
+    table = make_table().astype(object)
+    table.loc[3, name] = value
+    return table
+
+
+@pytest.mark.parametrize(
+    ("table", "complaint"),
+    [
+        (make_table().drop(columns="age"), "column 'age' is missing"),
+        (make_table().assign(shoe=1), "column 'shoe' is not in schema 'small'"),
+        (make_table().head(0), "has no rows"),
+        (with_value("home", "boat"), "column 'home', row 4: 'boat'.*one of own, rent, other"),
+        (with_value("town", None), "column 'town', row 4: a missing value"),
+        (with_value("paid", "maybe"), "column 'paid', row 4: 'maybe'.*one of no, yes"),
+        (with_value("age", 17), "column 'age', row 4: 17.*from 18 to 90"),
+        (with_value("age", "old"), "column 'age', row 4: 'old'.*a finite number"),
+        (with_value("income", np.inf), "column 'income', row 4: inf.*a finite number"),
+        (with_value("income", np.nan), "column 'income', row 4: a missing value"),
+    ],
+)
+def test_bad_tables_are_refused_with_file_column_row_and_value(table, complaint):
+    with pytest.raises(InputError, match=f"rows.csv: {complaint}"):
+        encode(table, SCHEMA, source="rows.csv")
+
+
+def test_all_bad_rows_are_counted():
+    with pytest.raises(InputError, match="119 more rows"):
+        encode(make_table().assign(town="z"), SCHEMA)
+
+
+def test_numbers_match_categories_by_value():
+    from synthfair.data.datasets import dataset_schema, load_dataset
+
+    table, schema = load_dataset("loanapp")
+    one = encode(table.head(50), schema)
+    as_text = table.head(50).astype("string")  # "1.0" is the category 1
+    np.testing.assert_array_equal(one.x, encode(as_text, schema).x)
+    assert schema == dataset_schema("loanapp")
+
+
+def test_labels_may_be_absent_for_prediction():
+    x, s = encode_inputs(make_table().drop(columns="paid"), SCHEMA)
+    full = encode(make_table(), SCHEMA)
+    np.testing.assert_array_equal(x, full.x)
+    np.testing.assert_array_equal(s, full.s)

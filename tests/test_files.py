@@ -1,0 +1,47 @@
+import pytest
+
+from synthfair.errors import InputError
+from synthfair.files import require_free, whole_file, write_text
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with pytest.raises(error), whole_file(path) as temporary:
+        temporary.write_text("half")
+        raise error
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_ordinary(tmp_path):
+    write_text(tmp_path / "one", "é")
+    (tmp_path / "two").write_text("é", encoding="utf-8")
+    one, two = (tmp_path / name for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+    assert one.stat().st_mode == two.stat().st_mode
+
+
+def test_existing_output_needs_force(tmp_path):
+    path = tmp_path / "out"
+    path.touch()
+    with pytest.raises(InputError, match="exists.*--force"):
+        require_free(path, force=False)
+    require_free(path, force=True)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(InputError, match="is a folder"):
+        require_free(tmp_path, force=True)
+
+
+def test_unwritable_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot write here"):
+        require_free(tmp_path / "file" / "out", force=False)
+
+
+def test_missing_folders_are_made(tmp_path):
+    require_free(tmp_path / "a" / "b" / "out", force=False)
+    assert (tmp_path / "a" / "b").is_dir()

@@ -1,0 +1,151 @@
+"""A release is hostile input until validated."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from conftest import make_schema
+from synthfair.config import DistillConfig
+from synthfair.errors import InputError
+from synthfair.model import LinearModel
+from synthfair.release import Release, make_header, read_release, write_release
+
+SCHEMA = make_schema()
+
+
+def some_release(x=None, **settings):
+    x = np.full((2, len(SCHEMA.encoded_names)), 0.25) if x is None else x
+    header = make_header(DistillConfig(**settings), SCHEMA, model=LinearModel(), penalty="p")
+    s, y = np.arange(len(x)) % 2, np.where(np.arange(len(x)) % 2, 1.0, -1.0)
+    return Release(header, SCHEMA.encoded_names, x, s, y)
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "r.parquet"
+    write_release(some_release(), path)
+    return path
+
+
+def rewrite(path, change=lambda table: table, **header):
+    """The file with some of its columns or of its header changed."""
+    table = change(pq.read_table(path))
+    metadata = dict(pq.read_schema(path).metadata)
+    metadata[b"synthfair"] = json.dumps(json.loads(metadata[b"synthfair"]) | header).encode()
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+
+
+def set_column(name, values):
+    return lambda table: table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+@given(
+    x=hnp.arrays(
+        float,
+        st.tuples(st.integers(1, 6), st.just(len(SCHEMA.encoded_names))),
+        elements=st.floats(-1e6, 1e6),
+    )
+)
+def test_what_is_written_is_read(x, tmp_path_factory):
+    path = tmp_path_factory.mktemp("r") / "r.parquet"
+    release = some_release(x)
+    write_release(release, path)
+    back = read_release(path, SCHEMA)
+    np.testing.assert_array_equal(back.x, x)
+    assert back.fingerprint == release.fingerprint
+    assert back.header == release.header
+
+
+def test_one_release_is_one_file(tmp_path):
+    one, other = (write_release(some_release(), tmp_path / name) for name in ("a", "b"))
+    assert one == other
+
+
+def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
+    assert set(json.loads(pq.read_schema(path).metadata[b"synthfair"])) == {
+        "format", "schema_hash", "version", "model", "penalty", "config", "privacy",
+    }  # fmt: skip
+    assert pq.read_schema(path).names == [*SCHEMA.encoded_names, "s", "y"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({}, "not anonymous"),
+        ({"labels": "proportional"}, "share"),
+        ({"labels": "copy"}, "group and the label of every real row"),
+        ({"start": "normal"}, "mean"),
+        ({"start": "real"}, "Real rows"),
+    ],
+)
+def test_the_privacy_statement_says_what_is_disclosed(settings, word):
+    statement = some_release(**settings).header.privacy
+    assert statement.epsilon is None
+    assert word in " ".join(statement.discloses)
+    assert len(statement.discloses) == (1 if not settings else 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "header", "complaint"),
+    [
+        (lambda t: t, {"format": "synthfair-release/2"}, "format.*'synthfair-release/1'"),
+        (lambda t: t, {"schema_hash": "0" * 64}, "same schema file"),
+        (lambda t: t, {"clients": 3}, "clients: unknown key"),
+        (lambda t: t, {"version": "\x1b[2J"}, "version"),
+        (lambda t: t, {"privacy": {"epsilon": 0.1, "discloses": []}}, "epsilon"),
+        (set_column("income", [0.5, float("nan")]), {}, "'income', row 2: .*nan"),
+        (set_column("income", [float("inf"), 0.5]), {}, "'income', row 1: .*inf"),
+        (set_column("income", [2e6, 0.5]), {}, "'income', row 1"),
+        (set_column("income", [None, 0.5]), {}, "missing values"),
+        (set_column("income", ["0.1", "0.2"]), {}, "'income'.*string.*must be 'income' .double"),
+        (set_column("s", pa.array([0, 2], pa.int32())), {}, "'s', row 2: .*must be 0 to 1"),
+        (set_column("y", pa.array([0, 1], pa.int32())), {}, "'y', row 1: .*must be -1 or 1"),
+        (lambda t: t.drop_columns("age"), {}, "'age' is missing"),
+        (lambda t: t.append_column("id", pa.array([1, 2])), {}, "'id' is missing, unknown"),
+        (lambda t: t.append_column("age", t["age"]), {}, "'age' is missing, unknown or repeated"),
+        (lambda t: t.select(t.column_names[::-1]), {}, "must be 'income'"),
+        (lambda t: t.slice(0, 0), {}, "0 rows"),
+    ],
+)
+def test_bad_releases_are_refused_with_the_reason(path, change, header, complaint):
+    rewrite(path, change, **header)
+    with pytest.raises(InputError, match=f"r.parquet: .*{complaint}"):
+        read_release(path, SCHEMA)
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 1500, -20])
+def test_truncated_files(path, size):
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        read_release(path, SCHEMA)
+
+
+def test_foreign_files(tmp_path):
+    (tmp_path / "csv.parquet").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="not a readable Parquet file"):
+        read_release(tmp_path / "csv.parquet", SCHEMA)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(InputError, match="not a synthfair release"):
+        read_release(tmp_path / "other.parquet", SCHEMA)
+    with pytest.raises(InputError, match="No such file"):
+        read_release(tmp_path / "none.parquet", SCHEMA)
+
+
+@given(where=st.integers(0, 10**6), value=st.integers(0, 255))
+def test_a_damaged_byte_never_changes_a_row_unseen(where, value, tmp_path_factory):
+    path = tmp_path_factory.mktemp("r") / "r.parquet"
+    release = some_release(np.random.default_rng(0).random((50, len(SCHEMA.encoded_names))))
+    write_release(release, path)
+    content = bytearray(path.read_bytes())
+    content[where % len(content)] = value
+    path.write_bytes(content)
+    try:
+        assert read_release(path, SCHEMA).fingerprint == release.fingerprint
+    except InputError:
+        pass

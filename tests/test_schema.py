@@ -1,0 +1,100 @@
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from conftest import make_schema
+from synthfair.data.datasets import SOURCES, dataset_schema
+from synthfair.data.schema import Categorical, Numeric, Schema, parse_schema, read_schema
+from synthfair.errors import InputError
+
+
+def edited(**changes):
+    return json.dumps(json.loads(make_schema().to_json()) | changes)
+
+
+def column(name, **changes):
+    columns = json.loads(make_schema().to_json())["columns"]
+    return edited(columns=columns | {name: columns[name] | changes})
+
+
+def test_json_round_trip_keeps_everything(schema, tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text(schema.to_json())
+    assert read_schema(path) == schema
+    assert read_schema(path).hash == schema.hash
+
+
+def test_hash_changes_with_any_bound(schema):
+    assert parse_schema(column("income", upper=101), source="x").hash != schema.hash
+
+
+def test_encoded_names(schema):
+    assert schema.encoded_names == (
+        "income", "age", "age is missing", "home=own", "home=rent", "home=other", "home is missing",
+    )  # fmt: skip
+
+
+def test_two_categories_share_one_column():
+    schema = dataset_schema("law_school")
+    assert "male=1" in schema.encoded_names
+    assert "male=0" not in schema.encoded_names
+
+
+def test_the_paper_counts_11_inputs():
+    assert len(dataset_schema("law_school").encoded_names) == 10  # and the sensitive attribute
+    assert len(dataset_schema("dutch").encoded_names) == 10
+
+
+def test_with_sensitive_turns_the_old_one_into_a_feature():
+    schema = dataset_schema("law_school", "male")
+    assert schema.groups == (0, 1)
+    assert "race=White" in schema.encoded_names
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_another_sensitive_attribute_must_be_categorical(name):
+    with pytest.raises(InputError, match="'height'.*allows"):
+        dataset_schema(name, "height")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "object; got"),
+        (edited(draft={"warning": "x"}), "still marked a draft"),
+        (edited(color="red"), "color: unknown key"),
+        (edited(label="income"), "label is 'income', which must be a categorical column"),
+        (edited(label="home"), "must refuse missing values"),
+        (edited(sensitive="paid"), "both 'paid'"),
+        (edited(positive="maybe"), "must have two categories.*'maybe'"),
+        (edited(ignored=["age"]), "also ignored"),
+        (column("income", lower=200), "above lower"),
+        (column("income", lower=-1.7e308, upper=1.7e308), "finite"),
+        (column("income", upper="100"), "income.*upper.*valid number; got '100'"),
+        (column("income", upper=None), "income.*upper"),
+        (column("home", categories=["own", 1]), "all numbers or all text"),
+        (column("home", categories=["own", "own"]), "repeat"),
+        (column("home", categories=["own"]), "at least 2"),
+        (column("home", kind="ordinal"), "ordinal"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_bad_schemas_are_refused_with_the_reason(text, complaint):
+    with pytest.raises(InputError, match=f"(?s)codebook.json: .*{complaint}"):
+        parse_schema(text, source="codebook.json")
+
+
+def test_names_that_encode_alike_are_refused():
+    number, choice = Numeric(lower=0, upper=1), Categorical(categories=("a", "b"))
+    with pytest.raises(ValidationError, match="clash.*'s'"):
+        Schema(
+            name="x", label="l", positive="a", sensitive="g",
+            columns={"s": number, "l": choice, "g": choice},
+        )  # fmt: skip
+
+
+def test_unreadable_schema(tmp_path):
+    with pytest.raises(InputError, match="nowhere.json: cannot read"):
+        read_schema(tmp_path / "nowhere.json")

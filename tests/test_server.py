@@ -1,0 +1,135 @@
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import synthfair as sf
+from conftest import make_schema, make_table
+from synthfair.data.encode import encode
+from synthfair.errors import InputError
+from synthfair.release import write_release
+from synthfair.server import pool, read_releases, serve
+
+
+@pytest.fixture
+def releases(quick):
+    tables = [make_table(seed=seed) for seed in (0, 1)]
+    return {
+        f"client {i}": sf.distill_table(table, make_schema(), quick).release
+        for i, table in enumerate(tables)
+    }
+
+
+@pytest.fixture
+def folder(tmp_path, releases, schema):
+    for i, release in enumerate(releases.values()):
+        write_release(release, tmp_path / f"client_{i}.parquet")
+        make_table(seed=10 + i).to_csv(tmp_path / f"client_{i}_test.csv", index=False)
+    (tmp_path / "schema.json").write_text(schema.to_json())
+    return tmp_path
+
+
+def served(folder, force=False, name="server"):
+    return serve(
+        sorted(folder.glob("*.parquet")),
+        folder / "schema.json",
+        sorted(folder.glob("*_test.csv")),
+        folder / name,
+        sf.ServerConfig(resamples=50),
+        force=force,
+    )
+
+
+def test_the_pooled_model_is_scikit_learns(releases, schema):
+    model = sf.pool_and_train(releases, schema)
+    x, s, y = pool(releases)
+    a = np.column_stack([x, s, np.ones(len(y))])
+    penalty = 1e-3 / a.shape[1] ** 2
+    reference = LogisticRegression(C=1 / (penalty * len(y)), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    reference.fit(a, y)
+    assert model.converged
+    np.testing.assert_allclose(model.theta, reference.coef_[0], rtol=1e-3, atol=1e-3)
+
+
+def test_metrics_json_keeps_its_contract(folder):
+    model, evaluation = served(folder)
+    found = json.loads((folder / "server" / "metrics.json").read_text())
+    names = ["accuracy", "spd", "equal_opportunity_difference", "equalized_odds_difference", "covariance"]
+    assert set(found) == {
+        *names, "per_client", "n_test", "n_synthetic", "config", "schema_hash", "version", "seed",
+    }  # fmt: skip
+    for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):
+        for name in names:
+            assert part[name]["low"] <= part[name]["value"] <= part[name]["high"]
+    assert (found["n_test"], found["n_synthetic"]) == (240, 48)
+    assert found["schema_hash"] == model.schema_.hash
+    assert found["spd"]["value"] == evaluation.overall["spd"].value
+
+
+def test_metrics_are_those_of_the_written_model(folder):
+    _, evaluation = served(folder)
+    model = sf.read_model(folder / "server" / "model.json")
+    tables = [make_table(seed=10 + i) for i in range(2)]
+    right = np.concatenate(
+        [
+            (model.scores(*encode(table, model.schema_)[:2]) > 0) == (table["paid"] == "yes")
+            for table in tables
+        ]
+    )
+    assert evaluation.overall["accuracy"].value == right.mean()
+
+
+def test_the_same_inputs_give_the_same_files(folder):
+    served(folder, name="one")
+    served(folder, name="two")
+    for name in ("model.json", "metrics.json"):
+        assert (folder / "one" / name).read_bytes() == (folder / "two" / name).read_bytes()
+
+
+def test_empty_pool():
+    with pytest.raises(InputError, match="pool is empty"):
+        read_releases([], make_schema())
+
+
+def test_the_same_release_twice_under_any_name(folder, schema):
+    (folder / "copy.parquet").write_bytes((folder / "client_0.parquet").read_bytes())
+    with pytest.raises(InputError, match="copy.parquet: the same release as .*client_0.parquet"):
+        read_releases([folder / "client_0.parquet", folder / "copy.parquet"], schema)
+
+
+def test_clients_that_foresee_different_models(releases, schema, table, quick):
+    other = quick.model_copy(update={"lambda_theta": 0.5})
+    releases["odd"] = sf.distill_table(table, schema, other).release
+    with pytest.raises(InputError, match="odd: made for .*0.5.*clients must agree"):
+        sf.pool_and_train(releases, schema)
+
+
+def test_a_custom_loss_must_be_given_to_the_server(table, schema, quick):
+    def squared_hinge(margin):
+        return jnp.maximum(0.0, 1.0 - margin) ** 2
+
+    model = sf.LinearModel(squared_hinge)
+    release = sf.distill_table(table, schema, quick, model=model).release
+    with pytest.raises(InputError, match="'linear, squared_hinge loss'.*pass that model"):
+        sf.pool_and_train({"c": release}, schema)
+    trained = sf.pool_and_train({"c": release}, schema, model=model)
+    assert trained.loss == "linear, squared_hinge loss"
+    assert trained.converged
+
+
+def test_a_bad_test_table_leaves_no_output(folder):
+    (folder / "client_1_test.csv").write_text("income\n1\n")
+    with pytest.raises(InputError, match="client_1_test"):
+        served(folder)
+    assert list((folder / "server").iterdir()) == []
+
+
+def test_existing_output_is_kept_without_force(folder):
+    served(folder)
+    before = (folder / "server" / "model.json").read_bytes()
+    with pytest.raises(InputError, match="exists"):
+        served(folder)
+    served(folder, force=True)
+    assert (folder / "server" / "model.json").read_bytes() == before

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import make_schema, make_table
+from synthfair.config import DistillConfig
+from synthfair.data.encode import encode
+from synthfair.distill.start import choose_start
+from synthfair.errors import InputError
+
+REAL = encode(make_table(), make_schema())
+
+
+def start(seed=0, real=REAL, n_groups=2, **settings):
+    return choose_start(np.random.default_rng(seed), real, DistillConfig(**settings), n_groups=n_groups)
+
+
+def counts(s, y):
+    return {(g, v): int(np.sum((s == g) & (y == v))) for g in (0, 1) for v in (-1, 1)}
+
+
+def test_balanced_has_equally_many_of_each_pair():
+    chosen = start(n_synthetic=40)
+    assert set(counts(chosen.s, chosen.y).values()) == {10}
+
+
+def test_default_is_200_of_each_pair():
+    assert set(counts(*start()[1:]).values()) == {200}
+
+
+@given(n=st.integers(4, 300))
+def test_proportional_is_within_two_rows_of_the_real_shares(n):
+    chosen = start(n_synthetic=n, labels="proportional")
+    assert len(chosen.y) == n
+    real = counts(REAL.s, REAL.y)
+    for pair, count in counts(chosen.s, chosen.y).items():
+        assert count >= 1
+        assert abs(count - n * real[pair] / len(REAL.y)) <= 2
+
+
+def test_copy_takes_the_real_groups_and_labels():
+    chosen = start(labels="copy")
+    np.testing.assert_array_equal(chosen.s, REAL.s)
+    np.testing.assert_array_equal(chosen.y, REAL.y)
+
+
+def test_range_start_with_balanced_labels_reads_nothing_of_the_real_rows():
+    other = encode(make_table(n=77, seed=9), make_schema())
+    for one, two in zip(start(n_synthetic=8), start(n_synthetic=8, real=other), strict=True):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_normal_start_has_the_real_mean_and_spread():
+    x = start(n_synthetic=40_000, start="normal").x
+    standard_error = REAL.x.std(axis=0) / 200
+    assert (np.abs(x.mean(axis=0) - REAL.x.mean(axis=0)) < 5 * standard_error).all()
+    np.testing.assert_allclose(x.std(axis=0), REAL.x.std(axis=0), rtol=0.03)
+
+
+def test_real_start_takes_rows_of_the_same_group_and_label():
+    chosen = start(n_synthetic=20, start="real")
+    rows = {(*x, s, y) for x, s, y in zip(REAL.x.tolist(), REAL.s, REAL.y, strict=True) for x in [tuple(x)]}
+    assert all((*x, s, y) in rows for x, s, y in zip(chosen.x.tolist(), chosen.s, chosen.y, strict=True))
+    assert len(np.unique(chosen.x, axis=0)) == 20
+
+
+def test_real_start_with_copied_labels_is_the_table():
+    np.testing.assert_array_equal(start(labels="copy", start="real").x, REAL.x)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"n_synthetic": 42}, "n_synthetic = 42.*multiple of 4"),
+        ({"n_synthetic": 3, "labels": "proportional"}, "n_synthetic = 3.*at least 4"),
+        ({"n_synthetic": 8, "labels": "copy"}, "n_synthetic = 8.*must be the number of real rows, 120"),
+    ],
+)
+def test_sizes_that_do_not_split(settings, complaint):
+    with pytest.raises(InputError, match=complaint):
+        start(**settings)
+
+
+def test_real_start_without_a_real_row_of_a_pair():
+    lonely = REAL._replace(y=np.where(REAL.s == 1, 1.0, REAL.y))
+    with pytest.raises(InputError, match="no real row has group 1 and label -1"):
+        start(real=lonely, n_synthetic=8, start="real")

@@ -1,0 +1,84 @@
+import json
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import synthfair as sf
+from conftest import make_schema, make_table
+from synthfair.data.encode import encode
+from synthfair.errors import InputError
+from synthfair.model import LinearModel, model_inputs
+from synthfair.trained import TrainedModel, _checksum, input_names, read_model, write_model
+
+
+def some_model(n_groups=2, intercept=True):
+    schema = make_schema(n_groups)
+    names = input_names(schema, intercept=intercept)
+    theta = np.random.default_rng(0).normal(size=len(names))
+    return TrainedModel(
+        schema=schema, version="0", loss="l", intercept=intercept, inputs=names,
+        theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_scores_are_those_of_the_jax_model(n_groups, intercept):
+    model = some_model(n_groups, intercept)
+    x, s, _ = encode(make_table(n_groups=n_groups), model.schema_)
+    a = model_inputs(x, s, n_groups=n_groups, intercept=intercept)
+    expected = LinearModel().scores(jnp.array(model.theta), a)
+    np.testing.assert_allclose(model.scores(x, s), expected)
+
+
+def test_round_trip(tmp_path):
+    write_model(some_model(), tmp_path / "m.json")
+    assert read_model(tmp_path / "m.json") == some_model()
+
+
+def altered(tmp_path, fix_checksum=False, **changes):
+    path = tmp_path / "m.json"
+    write_model(some_model(), path)
+    body = json.loads(path.read_text()) | changes
+    if fix_checksum:
+        body["sha256"] = _checksum({k: v for k, v in body.items() if k != "sha256"})
+    path.write_text(json.dumps(body))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"theta": [0.0] * 9}, {"intercept": False}, {"sha256": "0" * 64}, {"extra": 1}, {"sha256": None}],
+)
+def test_a_model_that_was_tampered_with_is_refused(tmp_path, changes):
+    with pytest.raises(InputError, match="m.json: not a model file, or altered"):
+        read_model(altered(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"theta": [0.0]}, "inputs and theta must be the 9"),
+        ({"inputs": ["a"]}, "inputs and theta"),
+        ({"theta": ["x"]}, "theta.0"),
+        ({"format": "synthfair-model/9"}, "format"),
+        ({"extra": 1}, "extra: unknown key"),
+        ({"schema": {}}, "schema.name: missing"),
+    ],
+)
+def test_a_renewed_checksum_does_not_help_a_bad_model(tmp_path, changes, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read_model(altered(tmp_path, fix_checksum=True, **changes))
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\x80\x04N.", b"{}", b"[" * 100_000])
+def test_foreign_files(tmp_path, content):
+    (tmp_path / "m.json").write_bytes(content)
+    with pytest.raises(InputError, match="not a model file"):
+        read_model(tmp_path / "m.json")
+
+
+def test_no_such_model(tmp_path):
+    with pytest.raises(InputError, match="cannot read"):
+        sf.read_model(tmp_path / "m.json")
