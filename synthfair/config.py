@@ -14,7 +14,12 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=Fal
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
-Seed = Field(0, ge=0, lt=2**32, description="Seed of everything random; the same seed gives the same bytes.")
+Seed = Field(
+    default=0,
+    ge=0,
+    lt=2**32,
+    description="Seed of everything random; the same seed gives the same bytes.",
+)
 
 
 class DistillConfig(BaseModel):
@@ -23,49 +28,67 @@ class DistillConfig(BaseModel):
     model_config = _STRICT
 
     rho_o: float = Field(
-        10.0, ge=0, description="Weight of the fairness penalty on real rows; 0 is plain distillation."
+        default=10.0,
+        ge=0,
+        description="Weight of the fairness penalty on real rows; 0 is plain distillation.",
     )
-    rho_s: float = Field(0.0, ge=0, description="Weight of the fairness penalty on synthetic rows.")
+    rho_s: float = Field(
+        default=0.0, ge=0, description="Weight of the fairness penalty on synthetic rows."
+    )
     notion: Literal["statistical_parity", "equal_opportunity", "equalized_odds"] = Field(
-        "statistical_parity",
-        description="Rows in which groups are compared: all, those with the positive label, those of each label.",
+        default="statistical_parity",
+        description="Rows in which groups are compared: all, those with the positive label, those"
+        " of each label.",
     )
     penalty: Literal["covariance", "selection_rate"] = Field(
-        "covariance", description="What is penalised: covariance of group and score, or the smooth selection-rate gap."
+        default="covariance",
+        description="What is penalised: covariance of group and score, or the smooth"
+        " selection-rate gap.",
     )
     temperature: float = Field(
-        4.0, gt=0, description="Steepness of the smooth selection rate; the covariance does not use it."
+        default=4.0,
+        gt=0,
+        description="Steepness of the smooth selection rate; the covariance does not use it.",
     )
-    lambda_x: float = Field(1e-4, ge=0, description="Regularisation of the synthetic features.")
-    lambda_theta: float = Field(1e-3, gt=0, description="Regularisation of the model, here and on the server.")
-    intercept: bool = Field(True, description="Whether the model has an intercept.")
+    lambda_x: float = Field(
+        default=1e-4, ge=0, description="Regularisation of the synthetic features."
+    )
+    lambda_theta: float = Field(
+        default=1e-3, gt=0, description="Regularisation of the model, here and on the server."
+    )
+    intercept: bool = Field(default=True, description="Whether the model has an intercept.")
     n_synthetic: int | None = Field(
-        None,
+        default=None,
         ge=1,
-        description="Number of synthetic rows; if not given, 200 for each pair of group and label, or, with"
-        " --labels copy, as many as there are real rows.",
+        description="Number of synthetic rows; if not given, 200 for each pair of group and label,"
+        " or, with --labels copy, as many as there are real rows.",
     )
     labels: Literal["balanced", "proportional", "copy"] = Field(
-        "balanced",
-        description="Groups and labels of the synthetic rows: equally many of each pair; in the real rows'"
-        " proportions (disclosed); or the real rows' own (disclosed, row by row).",
+        default="balanced",
+        description="Groups and labels of the synthetic rows: equally many of each pair; in the"
+        " real rows' proportions (disclosed); or the real rows' own (disclosed, row by row).",
     )
     start: Literal["range", "normal", "real"] = Field(
-        "range",
-        description="First synthetic features: uniform over the schema's range; normal with the real rows' mean and"
-        " variance (disclosed); or real rows (disclosed).",
+        default="range",
+        description="First synthetic features: uniform over the schema's range; normal with the"
+        " real rows' mean and variance (disclosed); or real rows (disclosed).",
     )
-    steps: int = Field(1000, ge=1, description="Steps of Adam on the synthetic features.")
-    learning_rate: float = Field(0.01, gt=0, description="Adam's learning rate.")
+    steps: int = Field(default=1000, ge=1, description="Steps of Adam on the synthetic features.")
+    learning_rate: float = Field(default=0.01, gt=0, description="Adam's learning rate.")
     stop_tolerance: float = Field(
-        0.0,
+        default=0.0,
         ge=0,
-        description="Stop early once 50 steps lower the outer objective by less than this, relatively; 0 never does.",
+        description="Stop early once 50 steps lower the outer objective by less than this,"
+        " relatively; 0 never does.",
     )
     inner_tolerance: float = Field(
-        1e-7, gt=0, description="The inner solver stops at this gradient norm (Newton decrement)."
+        default=1e-7,
+        gt=0,
+        description="The inner solver stops at this gradient norm (in the metric of the Hessian).",
     )
-    inner_max_iterations: int = Field(100, ge=1, description="L-BFGS iterations of one inner solve, at most.")
+    inner_max_iterations: int = Field(
+        default=100, ge=1, description="L-BFGS iterations of one inner solve, at most."
+    )
     seed: int = Seed
 
 
@@ -74,7 +97,9 @@ class ServerConfig(BaseModel):
 
     model_config = _STRICT
 
-    resamples: int = Field(1000, ge=1, description="Bootstrap resamples behind each 95 % interval.")
+    resamples: int = Field(
+        default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
+    )
     seed: int = Seed
 
 
@@ -101,7 +126,9 @@ def _validated(
     try:
         return kind.model_validate(settings | given)
     except ValidationError as error:
-        from_flags = all(problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors())
+        from_flags = all(
+            problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors()
+        )
         raise refusal("flags" if from_flags else source, error) from error
 
 

@@ -26,7 +26,9 @@ def refusal(source: str, error: ValidationError) -> InputError:
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
-        shown = "" if problem["type"] in ("missing", "extra_forbidden") else _shown(problem["input"])
+        shown = (
+            "" if problem["type"] in ("missing", "extra_forbidden") else _shown(problem["input"])
+        )
         lines.append(f"{source}: {key}: {_sentence(problem)}{shown}")
     return InputError("\n".join(lines))
 

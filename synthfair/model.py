@@ -70,12 +70,15 @@ class LinearModel:
         return f"linear, {getattr(self.margin_loss, '__name__', 'custom')} loss"
 
     def init(self, n_inputs: int) -> jax.Array:
+        """Zeros."""
         return jnp.zeros(n_inputs)
 
     def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
+        """[N] a'theta."""
         return a @ params
 
     def loss(self, params: jax.Array, a: jax.Array, y: jax.Array) -> jax.Array:
+        """[N] losses of the margins."""
         return self.margin_loss(y * self.scores(params, a))
 
 
@@ -89,6 +92,8 @@ def model_inputs(x: jax.Array, s: jax.Array, *, n_groups: int, intercept: bool) 
     Args:
         x: [N, d] encoded features.
         s: [N] group index.
+        n_groups: number of groups, at least 2.
+        intercept: whether the 1 is appended.
 
     Returns:
         [N, d + n_groups - 1 (+ 1)].

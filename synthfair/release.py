@@ -92,9 +92,7 @@ def name_of(part: object) -> str:
     return str(own or type(part).__name__)
 
 
-def make_header(
-    config: DistillConfig, schema: Schema, *, model: object, penalty: object
-) -> Header:
+def make_header(config: DistillConfig, schema: Schema, *, model: object, penalty: object) -> Header:
     """The header of a release made with these settings, this model and this penalty."""
     return Header(
         schema_hash=schema.hash,
@@ -110,7 +108,8 @@ def disclosures(config: DistillConfig) -> tuple[str, ...]:
     """What a release made with these settings tells its reader about the real rows."""
     lines = [
         "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
-        " about as much as publishing that model. No differential privacy is claimed; not anonymous."
+        " about as much as publishing that model. No differential privacy is claimed; not"
+        " anonymous."
     ]
     if config.labels == "proportional":
         lines.append("The share of each pair of group and label among the real rows.")
@@ -201,9 +200,8 @@ def _check_shape(file, schema: Schema, source: str) -> None:  # noqa: ANN001 - p
             raise InputError(f"{source}: column {name!r} is missing, unknown or repeated")
     for field, other in zip(wanted, found, strict=True):
         if field.name != other.name or field.type != other.type:
-            raise InputError(
-                f"{source}: column {other.name!r} ({other.type}) must be {field.name!r} ({field.type})"
-            )
+            must = f"must be {field.name!r} ({field.type})"
+            raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
     rows = file.metadata.num_rows
     if not 1 <= rows <= MAX_ROWS:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {MAX_ROWS}")

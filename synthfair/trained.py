@@ -78,14 +78,18 @@ def read_model(path: Path) -> TrainedModel:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a model file: {error}") from error
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
-        raise InputError(f"{path}: not a model file, or altered since it was written (sha256 differs)")
+        raise InputError(
+            f"{path}: not a model file, or altered since it was written (sha256 differs)"
+        )
     try:
         model = TrainedModel.model_validate_json(json.dumps(body))
     except ValidationError as error:
         raise refusal(str(path), error) from error
     names = input_names(model.schema_, intercept=model.intercept)
     if model.inputs != names or len(model.theta) != len(names):
-        raise InputError(f"{path}: inputs and theta must be the {len(names)} that the schema encodes")
+        raise InputError(
+            f"{path}: inputs and theta must be the {len(names)} that the schema encodes"
+        )
     return model
 
 

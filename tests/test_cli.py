@@ -7,8 +7,8 @@ import time
 
 import pandas as pd
 import pytest
-
 from conftest import make_schema, make_table
+
 from synthfair.cli import client, main, run, server
 
 QUICK = ["--n-synthetic", "24", "--steps", "60"]
@@ -164,8 +164,9 @@ def test_help_is_instant_and_loads_no_jax(module):
 
 
 def test_predicting_and_evaluating_load_no_jax(folder):
-    from synthfair.trained import write_model
     from test_trained import some_model
+
+    from synthfair.trained import write_model
 
     write_model(some_model(), folder / "model.json")
     for command in ("predict", "evaluate"):

@@ -1,9 +1,9 @@
 import jax
 import numpy as np
 import pytest
+from conftest import make_schema, make_table
 
 import synthfair as sf
-from conftest import make_schema, make_table
 from synthfair.client import distill_file
 from synthfair.distill.checkpoint import load_checkpoint
 from synthfair.errors import InputError
@@ -21,7 +21,7 @@ def stop_after(chunks):
     """A progress callback that interrupts, as Ctrl-C does, after so many chunks."""
     seen = []
 
-    def progress(records, total):
+    def progress(records, step, steps):
         seen.append(records)
         if len(seen) == chunks:
             raise KeyboardInterrupt
@@ -125,7 +125,9 @@ def test_the_selection_rate_needs_every_group():
     config = sf.DistillConfig(n_synthetic=12, steps=1)
     sf.distill_table(table, make_schema(3), config)  # the covariance does without
     with pytest.raises(InputError, match="needs 3 of"):
-        sf.distill_table(table, make_schema(3), config.model_copy(update={"penalty": "selection_rate"}))
+        sf.distill_table(
+            table, make_schema(3), config.model_copy(update={"penalty": "selection_rate"})
+        )
 
 
 def test_single_precision_agrees_with_double(table, schema, quick):
@@ -145,3 +147,11 @@ def test_release_file_reads_back(files, quick, schema):
     assert back.fingerprint == distillation.release.fingerprint
     assert back.header == distillation.release.header
     assert receipt.size == output.stat().st_size
+
+
+@pytest.mark.parametrize("settings", [{"learning_rate": 1e7}, {"learning_rate": 1e300}])
+def test_divergence_makes_no_release(files, quick, settings):
+    data, schema, output = files
+    with pytest.raises(InputError, match="diverged, by step"):
+        distill_file(data, schema, output, quick.model_copy(update=settings))
+    assert not output.exists()

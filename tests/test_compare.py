@@ -3,9 +3,9 @@ from contextlib import contextmanager
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import make_schema, make_table
 
 import synthfair as sf
-from conftest import make_schema, make_table
 from synthfair.compare import demonstrate, train_centrally
 from synthfair.data.partition import partition
 from synthfair.fairness.metrics import boundary_covariance
@@ -14,7 +14,7 @@ from synthfair.report import outcomes_table, plain_text
 
 @contextmanager
 def silent(_):
-    yield lambda records, total: None
+    yield lambda records, step, steps: None
 
 
 def test_central_penalty_lowers_the_covariance_on_real_rows():

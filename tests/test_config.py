@@ -1,5 +1,3 @@
-
-
 import pytest
 
 from synthfair.config import DistillConfig, load_distill_config, load_server_config

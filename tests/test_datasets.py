@@ -6,8 +6,8 @@ import http.server
 import threading
 
 import pytest
-
 from conftest import needs_data
+
 from synthfair.data import datasets
 from synthfair.data.datasets import DATA_VARIABLE, SOURCES, Source, find_file, load_dataset
 from synthfair.data.encode import encode

@@ -1,8 +1,8 @@
 import json
 
 import pytest
-
 from conftest import make_schema, make_table
+
 from synthfair.data.draft import draft_schema
 from synthfair.data.encode import encode
 from synthfair.data.schema import parse_schema

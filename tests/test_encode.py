@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import make_schema, make_table
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.pandas import column, data_frames, range_indexes
 
-from conftest import make_schema, make_table
 from synthfair.data.encode import decode, encode, encode_inputs
 from synthfair.errors import InputError
 

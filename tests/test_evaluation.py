@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
+from conftest import make_table
+from test_trained import some_model
 
 import synthfair as sf
-from conftest import make_table
 from synthfair.errors import InputError
 from synthfair.evaluation import metrics_document, predict, read_tests
-from test_trained import some_model
 
 
 def test_decisions_are_label_values():

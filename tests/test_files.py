@@ -8,7 +8,7 @@ from synthfair.files import require_free, whole_file, write_text
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, error):
     path = tmp_path / "out.txt"
     path.write_text("old")
-    with pytest.raises(error), whole_file(path) as temporary:
+    with pytest.raises(error), whole_file(path) as temporary:  # noqa: PT012
         temporary.write_text("half")
         raise error
     assert path.read_text() == "old"

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import needs_data
 
 import synthfair as sf
-from conftest import needs_data
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem

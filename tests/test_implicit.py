@@ -17,7 +17,9 @@ def newton(fun, params, data):
     flat, unravel = ravel_pytree(params)
 
     def step(flat, _):
-        hessian, gradient = (d(lambda t: fun(unravel(t), data))(flat) for d in (jax.hessian, jax.grad))
+        hessian, gradient = (
+            d(lambda t: fun(unravel(t), data))(flat) for d in (jax.hessian, jax.grad)
+        )
         return flat - jnp.linalg.solve(hessian, gradient), None
 
     return unravel(jax.lax.scan(step, flat, None, length=40)[0])
@@ -32,7 +34,9 @@ def ridge(params, data):
 def poisson(params, data):
     """Poisson regression: convex, far from quadratic."""
     z = data["a"] @ params["w"] + params["b"]
-    return jnp.mean(jnp.exp(z) - data["t"] * z) + 0.1 * (jnp.sum(params["w"] ** 2) + params["b"] ** 2)
+    return jnp.mean(jnp.exp(z) - data["t"] * z) + 0.1 * (
+        jnp.sum(params["w"] ** 2) + params["b"] ** 2
+    )
 
 
 @pytest.mark.parametrize("fun", [ridge, poisson])

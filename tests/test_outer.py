@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.optimize
-
 from conftest import make_schema, make_table
+
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import outer
@@ -165,7 +165,7 @@ def test_early_stop():
 def test_problems_of_one_shape_share_one_compilation():
     first, x = some_problem(rho_o=1.0)
     second, _ = some_problem(rho_o=100.0, lambda_theta=0.3, seed=5)
-    compiled = outer._compiled_chunk()  # noqa: SLF001 - what is tested is what it compiled
+    compiled = outer._compiled_chunk()
     list(outer.run(first, outer.init(first, x), DistillConfig(steps=10)))
     before = compiled._cache_size()
     list(outer.run(second, outer.init(second, x + 0.1), DistillConfig(steps=20, learning_rate=0.1)))

@@ -1,9 +1,9 @@
 import json
 
 import pytest
+from conftest import make_schema
 from pydantic import ValidationError
 
-from conftest import make_schema
 from synthfair.data.datasets import SOURCES, dataset_schema
 from synthfair.data.schema import Categorical, Numeric, Schema, parse_schema, read_schema
 from synthfair.errors import InputError

@@ -3,10 +3,10 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import make_schema, make_table
 from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
-from conftest import make_schema, make_table
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.release import write_release
@@ -47,7 +47,9 @@ def test_the_pooled_model_is_scikit_learns(releases, schema):
     x, s, y = pool(releases)
     a = np.column_stack([x, s, np.ones(len(y))])
     penalty = 1e-3 / a.shape[1] ** 2
-    reference = LogisticRegression(C=1 / (penalty * len(y)), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    reference = LogisticRegression(
+        C=1 / (penalty * len(y)), fit_intercept=False, tol=1e-10, max_iter=10_000
+    )
     reference.fit(a, y)
     assert model.converged
     np.testing.assert_allclose(model.theta, reference.coef_[0], rtol=1e-3, atol=1e-3)
@@ -56,7 +58,13 @@ def test_the_pooled_model_is_scikit_learns(releases, schema):
 def test_metrics_json_keeps_its_contract(folder):
     model, evaluation = served(folder)
     found = json.loads((folder / "server" / "metrics.json").read_text())
-    names = ["accuracy", "spd", "equal_opportunity_difference", "equalized_odds_difference", "covariance"]
+    names = [
+        "accuracy",
+        "spd",
+        "equal_opportunity_difference",
+        "equalized_odds_difference",
+        "covariance",
+    ]
     assert set(found) == {
         *names, "per_client", "n_test", "n_synthetic", "config", "schema_hash", "version", "seed",
     }  # fmt: skip

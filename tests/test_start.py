@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
+from conftest import make_schema, make_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import make_schema, make_table
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill.start import choose_start
@@ -13,7 +13,9 @@ REAL = encode(make_table(), make_schema())
 
 
 def start(seed=0, real=REAL, n_groups=2, **settings):
-    return choose_start(np.random.default_rng(seed), real, DistillConfig(**settings), n_groups=n_groups)
+    return choose_start(
+        np.random.default_rng(seed), real, DistillConfig(**settings), n_groups=n_groups
+    )
 
 
 def counts(s, y):
@@ -60,8 +62,14 @@ def test_normal_start_has_the_real_mean_and_spread():
 
 def test_real_start_takes_rows_of_the_same_group_and_label():
     chosen = start(n_synthetic=20, start="real")
-    rows = {(*x, s, y) for x, s, y in zip(REAL.x.tolist(), REAL.s, REAL.y, strict=True) for x in [tuple(x)]}
-    assert all((*x, s, y) in rows for x, s, y in zip(chosen.x.tolist(), chosen.s, chosen.y, strict=True))
+    rows = {
+        (*x, s, y)
+        for x, s, y in zip(REAL.x.tolist(), REAL.s, REAL.y, strict=True)
+        for x in [tuple(x)]
+    }
+    assert all(
+        (*x, s, y) in rows for x, s, y in zip(chosen.x.tolist(), chosen.s, chosen.y, strict=True)
+    )
     assert len(np.unique(chosen.x, axis=0)) == 20
 
 
@@ -74,7 +82,10 @@ def test_real_start_with_copied_labels_is_the_table():
     [
         ({"n_synthetic": 42}, "n_synthetic = 42.*multiple of 4"),
         ({"n_synthetic": 3, "labels": "proportional"}, "n_synthetic = 3.*at least 4"),
-        ({"n_synthetic": 8, "labels": "copy"}, "n_synthetic = 8.*must be the number of real rows, 120"),
+        (
+            {"n_synthetic": 8, "labels": "copy"},
+            "n_synthetic = 8.*must be the number of real rows, 120",
+        ),
     ],
 )
 def test_sizes_that_do_not_split(settings, complaint):

@@ -1,6 +1,6 @@
 import pytest
-
 from conftest import make_schema, make_table
+
 from synthfair.data.encode import encode
 from synthfair.data.tables import read_table, write_csv
 from synthfair.errors import InputError
@@ -10,7 +10,9 @@ def test_csv_and_parquet_encode_alike(tmp_path, schema):
     table = make_table()
     write_csv(table, tmp_path / "t.csv")
     table.to_parquet(tmp_path / "t.parquet")
-    one, other = (encode(read_table(tmp_path / f"t.{e}", schema), schema) for e in ("csv", "parquet"))
+    one, other = (
+        encode(read_table(tmp_path / f"t.{e}", schema), schema) for e in ("csv", "parquet")
+    )
     assert (one.x == other.x).all()
     assert (one.y == other.y).all()
 

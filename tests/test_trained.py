@@ -3,9 +3,9 @@ import json
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import make_schema, make_table
 
 import synthfair as sf
-from conftest import make_schema, make_table
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.model import LinearModel, model_inputs
@@ -49,7 +49,13 @@ def altered(tmp_path, fix_checksum=False, **changes):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"theta": [0.0] * 9}, {"intercept": False}, {"sha256": "0" * 64}, {"extra": 1}, {"sha256": None}],
+    [
+        {"theta": [0.0] * 9},
+        {"intercept": False},
+        {"sha256": "0" * 64},
+        {"extra": 1},
+        {"sha256": None},
+    ],
 )
 def test_a_model_that_was_tampered_with_is_refused(tmp_path, changes):
     with pytest.raises(InputError, match="m.json: not a model file, or altered"):

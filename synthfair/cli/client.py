@@ -26,7 +26,9 @@ Flags override the configuration file and are named after its keys.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     files = parser.add_argument_group("files")
-    files.add_argument("--data", type=Path, required=True, help="The private table, CSV or Parquet.")
+    files.add_argument(
+        "--data", type=Path, required=True, help="The private table, CSV or Parquet."
+    )
     files.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
     files.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
     files.add_argument("--output", type=Path, required=True, help="The release file to write.")

@@ -41,4 +41,4 @@ def run(args: argparse.Namespace) -> None:
     table = outcomes_table(outcomes)
     say(table)
     write_text(args.output / "comparison.txt", plain_text(table))
-    say(f"Wrote the lenders' tables, releases, models, metrics and comparison.txt to {args.output}/.")
+    say(f"Wrote the lenders' tables, releases, models and metrics to {args.output}/.")

@@ -25,7 +25,7 @@ def warn(message: str) -> None:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """Shows step, outer objective, covariance and inner gradient norm of a distillation."""
+    """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -38,12 +38,12 @@ def progress_bar(title: str) -> Iterator[Progress]:
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=None, state="compiling")
 
-        def show(records: Record, total: int) -> None:
+        def show(records: Record, step: int, steps: int) -> None:
             state = (
-                f"objective {records.objective[-1]:.5f} cov {records.covariance[-1]:+.4f}"
-                f" inner grad {records.gradient_norm[-1]:.0e}"
+                f"objective {records.objective[-1]:.4f} cov {records.covariance[-1]:+.4f}"
+                f" grad {records.gradient_norm[-1]:.0e}"
             )
-            bar.update(task, advance=len(records.objective), total=total, state=state)
+            bar.update(task, completed=step, total=steps, state=state)
 
         yield show
 

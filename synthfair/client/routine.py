@@ -22,13 +22,13 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.files import require_free
 from synthfair.model import Model
-from synthfair.release import Header, Release, make_header, write_release
+from synthfair.release import MAX_ABSOLUTE, Header, Release, make_header, write_release
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Progress = Callable[[Record, int], None]
-"""Called between chunks with the chunk's records and the number of records of a full run."""
+Progress = Callable[[Record, int, int], None]
+"""Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
 
 LAST_STEPS = 50
 """Inner convergence is judged over so many last steps."""
@@ -86,7 +86,7 @@ def distill_table(
 
     Raises:
         InputError: the table does not fit the schema, lacks a group or a label, or cannot be
-            distilled with these settings.
+            distilled with these settings, or diverges.
         KeyboardInterrupt: after the checkpoint, if any, is written.
     """
     config = config or DistillConfig()
@@ -104,14 +104,27 @@ def distill_table(
         for state, records in outer.run(problem, done.state, config):
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
-                progress(records, config.steps + 1)
+                progress(records, len(done.history.objective) - 1, config.steps)
     except KeyboardInterrupt:
         if checkpoint and done.records:
             save_checkpoint(checkpoint, fingerprint, done.state, done.history)
         raise
     rows = map(np.asarray, (done.state.x, problem.s, problem.y))
+    release = Release(header, schema.encoded_names, *rows)
+    _refuse_divergence(release, done.history)
     resumed_at = 0 if saved is None else len(saved[1].objective)
-    return Distillation(Release(header, schema.encoded_names, *rows), done.history, resumed_at)
+    return Distillation(release, done.history, resumed_at)
+
+
+def _refuse_divergence(release: Release, history: Record) -> None:
+    """A release that no server would accept is not made."""
+    lost = ~np.isfinite(history.objective)
+    if lost.any() or not (np.abs(release.x) <= MAX_ABSOLUTE).all():
+        step = int(np.argmax(lost)) if lost.any() else len(lost) - 1
+        raise InputError(
+            f"distillation diverged, by step {step}: the inner problem must be strictly convex"
+            " (raise lambda_theta) and the steps small enough (lower learning_rate)"
+        )
 
 
 class Checkpoint(NamedTuple):
@@ -149,7 +162,9 @@ def check_rows(real: Encoded, schema: Schema, config: DistillConfig, *, source: 
         raise InputError(f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups")
     if len(np.unique(real.y)) < 2:
         only = schema.positive if real.y[0] > 0 else schema.negative
-        raise InputError(f"{source}: column {schema.label!r} holds only {only!r}; needs both labels")
+        raise InputError(
+            f"{source}: column {schema.label!r} holds only {only!r}; needs both labels"
+        )
     needed = len(groups) if config.penalty == "selection_rate" else 2
     for name, rows in _compared(real.y, config.notion).items():
         present = np.unique(real.s[rows])

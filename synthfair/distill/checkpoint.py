@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +24,13 @@ def save_checkpoint(path: Path, fingerprint: str, state: OuterState, records: Re
         records: of all steps so far.
     """
     leaves = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
+    contents: dict[str, Any] = {
+        "fingerprint": np.asarray(fingerprint),
+        **records._asdict(),
+        **leaves,
+    }
     with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, fingerprint=np.asarray(fingerprint), **records._asdict(), **leaves)
+        np.savez(file, **contents)
 
 
 def load_checkpoint(

@@ -54,7 +54,7 @@ def solve(
     *,
     factor: jax.Array | None = None,
     tolerance: jax.Array | float,
-    max_iterations: int,
+    max_iterations: jax.Array | int,
 ) -> InnerSolution:
     """Minimises f(theta, x) over theta by L-BFGS with a strong-Wolfe line search.
 
@@ -82,8 +82,8 @@ def solve(
 
     solver = jaxopt.LBFGS(
         lambda phi: fun(unravel(place(phi)), data),
-        maxiter=max_iterations,
-        tol=tolerance,
+        maxiter=max_iterations,  # type: ignore[arg-type]  # traced is fine, here
+        tol=tolerance,  # type: ignore[arg-type]  # and here
         linesearch="zoom",
         stop_if_linesearch_fails=True,
         implicit_diff=False,
@@ -101,7 +101,7 @@ def solve(
     )
 
 
-@partial(jax.jit, static_argnames=("model", "penalty", "max_iterations"))
+@partial(jax.jit, static_argnames=("model", "penalty"))
 def train(
     rows: Rows,
     lambda_theta: jax.Array | float,
@@ -110,7 +110,7 @@ def train(
     penalty: Penalty | None = None,
     rho: jax.Array | float = 0.0,
     tolerance: jax.Array | float = 1e-8,
-    max_iterations: int = 1000,
+    max_iterations: jax.Array | int = 1000,
 ) -> InnerSolution:
     """Trains a model straight on rows: argmin of regularised loss + rho penalty, from a cold start.
 

@@ -13,7 +13,7 @@ from synthfair.model import Model, Params, Rows
 
 
 class Objective(Protocol):
-    """Anything that judges params. A pytree, so that its arrays enter compiled code as arguments."""
+    """Anything that judges params; a pytree, so that its arrays are arguments to compiled code."""
 
     def __call__(self, params: Params) -> jax.Array:
         """F(theta), a scalar to be minimised."""
@@ -46,10 +46,12 @@ class PenalizedLoss:
     n_groups: int = field(default=2, metadata={"static": True})
 
     def __call__(self, params: Params) -> jax.Array:
+        """F(theta)."""
         loss = jnp.mean(self.model.loss(params, self.rows.a, self.rows.y))
         return loss + self.rho_o * self.penalty(self.model, params, self.rows)
 
     def covariance(self, params: Params) -> jax.Array:
+        """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
         scores = self.model.scores(params, self.rows.a)
         gaps = group_covariances(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
         return gaps.ravel()[jnp.argmax(jnp.abs(gaps))]

@@ -18,7 +18,7 @@ from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
 CHUNK = 50
-"""Steps in one compiled call: long enough to cost nothing, short enough to show and to interrupt."""
+"""Steps in one compiled call: enough to cost nothing, few enough to show and to interrupt."""
 
 
 class OuterState(NamedTuple):
@@ -50,11 +50,11 @@ class Record(NamedTuple):
         inner_iterations: L-BFGS iterations.
     """
 
-    objective: jax.Array
-    covariance: jax.Array
-    gradient_norm: jax.Array
-    inner_converged: jax.Array
-    inner_iterations: jax.Array
+    objective: jax.Array | np.ndarray
+    covariance: jax.Array | np.ndarray
+    gradient_norm: jax.Array | np.ndarray
+    inner_converged: jax.Array | np.ndarray
+    inner_iterations: jax.Array | np.ndarray
 
 
 class Knobs(NamedTuple):
@@ -62,7 +62,7 @@ class Knobs(NamedTuple):
 
     learning_rate: jax.Array | float = 0.01
     inner_tolerance: jax.Array | float = 1e-7
-    inner_max_iterations: int = 100
+    inner_max_iterations: jax.Array | int = 100
 
 
 def hypergradient(
@@ -110,19 +110,14 @@ def step(problem: Problem, state: OuterState, knobs: Knobs) -> tuple[OuterState,
         solution.converged,
         solution.iterations.astype(int),
     )
-    return OuterState(x + updates, adam, solution.params, factor, state.step + 1), record
+    x = x + jnp.asarray(updates)
+    return OuterState(x, adam, solution.params, factor, state.step + 1), record
 
 
 def _chunk(
-    problem: Problem,
-    state: OuterState,
-    last: jax.Array | int,
-    learning_rate: jax.Array | float,
-    inner_tolerance: jax.Array | float,
-    inner_max_iterations: int,
+    problem: Problem, state: OuterState, last: jax.Array | int, knobs: Knobs
 ) -> tuple[OuterState, Record]:
     """CHUNK steps, idle after step ``last``, which judges its x and leaves it where it is."""
-    knobs = Knobs(learning_rate, inner_tolerance, inner_max_iterations)
 
     def work(state: OuterState) -> tuple[OuterState, Record]:
         moved, record = step(problem, state, knobs)
@@ -149,7 +144,7 @@ def _compiled_chunk() -> Callable[..., tuple[OuterState, Record]]:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:  # a version of XLA that has no such option
         options = {}
-    return jax.jit(_chunk, static_argnames="inner_max_iterations", compiler_options=options)
+    return jax.jit(_chunk, compiler_options=options)
 
 
 def run(
@@ -168,16 +163,10 @@ def run(
         records of all chunks number ``steps`` + 1, the last being that of the final x.
     """
     chunk = _compiled_chunk()
+    knobs = Knobs(config.learning_rate, config.inner_tolerance, config.inner_max_iterations)
     last = config.steps
     while (first := int(state.step)) <= last:
-        state, records = chunk(
-            problem,
-            state,
-            last,
-            config.learning_rate,
-            config.inner_tolerance,
-            config.inner_max_iterations,
-        )
+        state, records = chunk(problem, state, last, knobs)
         records = Record(*(np.asarray(field)[: last + 1 - first] for field in records))
         yield state, records
         before, after = records.objective[0], records.objective[-1]

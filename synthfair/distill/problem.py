@@ -27,7 +27,7 @@ from synthfair.model import (
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Problem:
-    """min over x of P(x) = outer(theta(x), x), where theta(x) = argmin over theta of inner(theta, x).
+    """min over x of P(x) = outer(theta(x), x), where theta(x) minimises inner(theta, x).
 
     Real rows enter through ``objective`` alone.
 
@@ -69,7 +69,7 @@ class Problem:
         return self.training_loss(params, self.rows(x))
 
     def outer(self, params: Params, x: jax.Array) -> jax.Array:
-        """F(theta) + rho_s penalty on synthetic rows + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
+        """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         rows = self.rows(x)
         ridge = self.lambda_x / (2 * rows.a.size**2) * squared_norm(x)
         return self.objective(params) + self.rho_s * self.penalty(self.model, params, rows) + ridge

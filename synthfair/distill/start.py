@@ -28,7 +28,9 @@ class Start(NamedTuple):
     y: np.ndarray
 
 
-def choose_start(rng: np.random.Generator, real: Encoded, config: DistillConfig, *, n_groups: int) -> Start:
+def choose_start(
+    rng: np.random.Generator, real: Encoded, config: DistillConfig, *, n_groups: int
+) -> Start:
     """Groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
     With balanced labels and the range start nothing is read off the real rows but the number d of
@@ -73,7 +75,7 @@ def _even_counts(n: int, parts: int) -> np.ndarray:
 
 
 def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
-    """n cut in proportion to the real counts by largest remainders, at least 1 where any is real."""
+    """Counts in proportion to the real ones by largest remainders, at least 1 where any is."""
     if n < np.count_nonzero(real_counts):
         raise InputError(
             f"n_synthetic = {n}: must be at least {np.count_nonzero(real_counts)}, one row for"
@@ -98,7 +100,9 @@ def _first_features(
     return real.x[_matching_rows(rng, real, s, y)]
 
 
-def _matching_rows(rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _matching_rows(
+    rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray
+) -> np.ndarray:
     """[N_s] indices of real rows with the wanted group and label, as few repeated as can be."""
     if len(s) == len(real.s) and np.array_equal(s, real.s) and np.array_equal(y, real.y):
         return np.arange(len(s))
@@ -108,6 +112,7 @@ def _matching_rows(rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np
         wanted = np.flatnonzero((s == pair[0]) & (y == pair[1]))
         pool = order[(real.s[order] == pair[0]) & (real.y[order] == pair[1])]
         if len(pool) == 0:
-            raise InputError(f"start = 'real': no real row has group {pair[0]} and label {pair[1]:+g}")
+            names = "group {} and label {:+g}".format(*pair)
+            raise InputError(f"start = 'real': no real row has {names}")
         chosen[wanted] = np.resize(pool, len(wanted))
     return chosen

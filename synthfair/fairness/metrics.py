@@ -57,7 +57,9 @@ def equalized_odds_difference(
     y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray
 ) -> float:
     """The larger of the absolute differences of true and of false positive rates; unsigned."""
-    differences = [_difference(y_pred > 0, sensitive_features, among=y_true * y > 0) for y in (1, -1)]
+    differences = [
+        _difference(y_pred > 0, sensitive_features, among=y_true * y > 0) for y in (1, -1)
+    ]
     return float(np.max(np.abs(differences)))
 
 
@@ -72,9 +74,7 @@ def boundary_covariance(score: np.ndarray, *, sensitive_features: np.ndarray) ->
     return float(max(covariances, key=abs)) if len(s) else np.nan
 
 
-def _difference(
-    selected: np.ndarray, s: np.ndarray, among: np.ndarray | None = None
-) -> float:
+def _difference(selected: np.ndarray, s: np.ndarray, among: np.ndarray | None = None) -> float:
     counts = np.ones(len(s)) if among is None else among.astype(float)
     size = np.bincount(s, weights=counts, minlength=2)
     hits = np.bincount(s, weights=counts * selected, minlength=2)

@@ -19,11 +19,15 @@ Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
 
 
 class Penalty(Protocol):
-    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array: ...
+    """How unfair a model is on some rows; at least 0, differentiable, hashable."""
+
+    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+        """The penalty, a scalar."""
+        ...
 
 
 def strata(notion: Notion, y: jax.Array) -> jax.Array:
-    """[K, N] row weights, each row summing to 1: the sets of rows within which groups are compared."""
+    """[K, N] weights, each line summing to 1: the rows among which groups are compared."""
     masks = {
         "statistical_parity": [jnp.ones_like(y)],
         "equal_opportunity": [y > 0],
@@ -42,9 +46,7 @@ def memberships(s: jax.Array, n_groups: int, dtype: jnp.dtype) -> jax.Array:
     return indicators[:, 1:] if n_groups == 2 else indicators
 
 
-def group_covariances(
-    scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
-) -> jax.Array:
+def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
     """[K, G] covariance of group membership and score, in each stratum, for each group.
 
         C_g = (1/N) sum_i (1[s_i = g] - share_g) z_i
@@ -94,6 +96,7 @@ class CovariancePenalty:
         return f"covariance, {self.notion}"
 
     def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+        """1/2 sum of C_g^2 over strata and groups."""
         scores = model.scores(params, rows.a)
         gaps = group_covariances(scores, rows, notion=self.notion, n_groups=self.n_groups)
         return 0.5 * jnp.sum(gaps**2)
@@ -121,6 +124,7 @@ class SelectionRatePenalty:
         return f"selection rate at temperature {self.temperature:g}, {self.notion}"
 
     def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+        """1/2 sum of gap_g^2 over strata and groups."""
         gaps = selection_rate_gaps(
             model.scores(params, rows.a),
             rows,

@@ -36,7 +36,9 @@ def read_releases(paths: Sequence[Path], schema: Schema) -> dict[str, Release]:
     for path in paths:
         release = read_release(path, schema)
         if release.fingerprint in seen:
-            raise InputError(f"{path}: the same release as {seen[release.fingerprint]}; give each once")
+            raise InputError(
+                f"{path}: the same release as {seen[release.fingerprint]}; give each once"
+            )
         seen[release.fingerprint] = path
         releases[str(path)] = release
     return releases
@@ -68,7 +70,9 @@ def foreseen(releases: Mapping[str, Release]) -> Foreseen:
     first, wish = next(iter(wishes.items()))
     for name, other in wishes.items():
         if other != wish:
-            raise InputError(f"{name}: made for {other}, but {first} for {wish}; clients must agree")
+            raise InputError(
+                f"{name}: made for {other}, but {first} for {wish}; clients must agree"
+            )
     return wish
 
 
