@@ -1,0 +1,1 @@
+"""One script a published table or figure, plus speed and scale; public names only."""

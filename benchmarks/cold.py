@@ -1,0 +1,73 @@
+"""Wall time and peak memory of ``python -m synthfair.client`` from a cold start.
+
+    python -m benchmarks.cold
+
+One Law School client (8,319 training rows, sensitive: race), 1,000 steps, in a new process each
+time: with 800 balanced synthetic rows, and with 8,319 whose groups and labels are copied. The best of
+a few runs is printed, because a shared machine only ever adds to it; and the median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import synthfair as sf
+from synthfair.data.partition import write_clients
+
+CASES = {"N_s = 800": [], "N_s = 8319": ["--labels", "copy", "--n-synthetic", "8319"]}
+
+
+class Cost(NamedTuple):
+    """Of one process: wall time in seconds and peak resident memory in MB."""
+
+    seconds: float
+    megabytes: float
+
+
+def measure(command: list[str]) -> Cost:
+    """Runs a command to its end."""
+    start = time.perf_counter()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    if os.waitstatus_to_exitcode(status):
+        raise RuntimeError(f"failed: {' '.join(command)}")
+    return Cost(time.perf_counter() - start, usage.ru_maxrss / 1000)
+
+
+def client_command(folder: Path, flags: list[str]) -> list[str]:
+    """The command line of one client."""
+    config = Path(__file__).parent.parent / "configs" / "law_school" / "race.toml"
+    return [
+        *(sys.executable, "-m", "synthfair.client", "--force", "--config", str(config)),
+        *("--data", str(folder / "client_0_train.csv"), "--schema", str(folder / "schema.json")),
+        *("--output", str(folder / "release.parquet"), *flags),
+    ]
+
+
+def main() -> None:
+    """Prints a Markdown table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--runs", type=int, default=5, help="Runs of each case. Default: 5.")
+    runs = parser.parse_args().runs
+    print("| case | best s | median s | peak MB |\n|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        table, schema = sf.load_dataset("law_school", "race")
+        write_clients(sf.partition(table, clients=2, seed=0), schema, folder)
+        for case, flags in CASES.items():
+            costs = [measure(client_command(folder, flags)) for _ in range(runs)]
+            seconds = [cost.seconds for cost in costs]
+            peak = max(cost.megabytes for cost in costs)
+            print(f"| {case} | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {peak:.0f} |")
+
+
+if __name__ == "__main__":
+    main()
