@@ -3,8 +3,8 @@
     python -m benchmarks.cold
 
 One Law School client (8,319 training rows, sensitive: race), 1,000 steps, in a new process each
-time: with 800 balanced synthetic rows, and with 8,319 whose groups and labels are copied. The best of
-a few runs is printed, because a shared machine only ever adds to it; and the median.
+time: with 800 balanced synthetic rows, and with 8,319 whose groups and labels are copied. The best
+of a few runs is printed, because a shared machine only ever adds to it; and the median.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def main() -> None:
             costs = [measure(client_command(folder, flags)) for _ in range(runs)]
             seconds = [cost.seconds for cost in costs]
             peak = max(cost.megabytes for cost in costs)
-            print(f"| {case} | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {peak:.0f} |")
+            print(
+                f"| {case} | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {peak:.0f} |"
+            )
 
 
 if __name__ == "__main__":

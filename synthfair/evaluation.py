@@ -20,8 +20,6 @@ from synthfair.trained import TrainedModel
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.release import Release
-
 
 class Evaluation(NamedTuple):
     """A model's metrics, with intervals.
@@ -39,11 +37,15 @@ class Evaluation(NamedTuple):
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
     """Test tables by file name without ending, or by whole path where names repeat."""
-    names = [path.stem for path in paths]
     return {
-        path.stem if names.count(path.stem) == 1 else str(path): read_table(path, schema)
-        for path in paths
+        name: read_table(path, schema) for name, path in zip(file_names(paths), paths, strict=True)
     }
+
+
+def file_names(paths: Sequence[Path]) -> list[str]:
+    """File names without ending, or whole paths where names repeat."""
+    stems = [path.stem for path in paths]
+    return [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
 
 
 def evaluate(
@@ -95,22 +97,17 @@ def predict(model: TrainedModel, table: pd.DataFrame, *, source: str = "table") 
     )
 
 
-def metrics_document(
-    evaluation: Evaluation, model: TrainedModel, releases: Mapping[str, Release], seed: int
+def evaluation_document(
+    evaluation: Evaluation, model: TrainedModel, config: ServerConfig
 ) -> dict[str, Any]:
-    """The contents of metrics.json; not-a-number is null there."""
+    """The metrics as they stand in metrics.json; not-a-number is null there."""
     return {
         **_plain(evaluation.overall),
         "per_client": {name: _plain(part) for name, part in evaluation.per_client.items()},
         "n_test": evaluation.n_test,
-        "n_synthetic": sum(len(release.y) for release in releases.values()),
-        "config": {
-            name: release.header.config.model_dump(mode="json")
-            for name, release in releases.items()
-        },
         "schema_hash": model.schema_.hash,
         "version": synthfair.__version__,
-        "seed": seed,
+        "seed": config.seed,
     }
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from synthfair.errors import InputError, reason
 
@@ -24,6 +26,17 @@ def require_free(*paths: Path, force: bool) -> None:
         if path.exists() and not force:
             raise InputError(f"{path}: exists; choose another name, or --force to overwrite it")
         _make_folder(path.parent)
+
+
+def require_distinct(output: Path, *inputs: Path) -> None:
+    """Refuses to write over what is read, even where overwriting is forced.
+
+    Raises:
+        InputError: the output is one of the inputs.
+    """
+    for path in inputs:
+        if output.exists() and path.exists() and output.samefile(path):
+            raise InputError(f"{output}: is an input, too; choose another name for the output")
 
 
 def _make_folder(folder: Path) -> None:
@@ -59,3 +72,12 @@ def write_text(path: Path, text: str) -> None:
     """Writes text whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Writes a document as JSON, whole or not at all.
+
+    Raises:
+        ValueError: it holds not-a-number or infinity, which JSON has no word for.
+    """
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")

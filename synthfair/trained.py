@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import write_text
+from synthfair.files import write_json
 
 
 class TrainedModel(BaseModel):
@@ -59,7 +59,7 @@ def input_names(schema: Schema, *, intercept: bool) -> tuple[str, ...]:
 def write_model(model: TrainedModel, path: Path) -> None:
     """Writes a model as JSON with a checksum, whole or not at all."""
     body = model.model_dump(mode="json", by_alias=True)
-    write_text(path, json.dumps({"sha256": _checksum(body), **body}, indent=2) + "\n")
+    write_json(path, {"sha256": _checksum(body), **body})
 
 
 def read_model(path: Path) -> TrainedModel:

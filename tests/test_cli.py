@@ -1,5 +1,6 @@
 """Every command as a user runs it; bad input leaves a clear message and nothing half-written."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -61,8 +62,13 @@ def test_from_tables_to_decisions(folder, capsys):
     assert set(scored["decision"]) == {"yes", "no"}
     assert exits(main, argv) == 0
     assert capsys.readouterr().out == (folder / "scored.csv").read_text()
-    assert exits(main, ["evaluate", "--model", model, "--data", f"{folder}/client_0_test.csv"]) == 0
+    argv = ["evaluate", "--model", model, "--data", f"{folder}/client_0_test.csv"]
+    assert exits(main, [*argv, "--output", f"{folder}/again.json"]) == 0
     assert "accuracy" in capsys.readouterr().out
+    served = json.loads((folder / "server" / "metrics.json").read_text())
+    again = json.loads((folder / "again.json").read_text())
+    assert again["accuracy"] == served["per_client"]["client_0_test"]["accuracy"]
+    assert set(served["config"]) == {"client_0", "client_1"}
 
 
 def test_split_writes_what_client_reads(tmp_path, capsys):
@@ -119,6 +125,14 @@ def test_force(folder, capsys):
     assert [run_client(folder), run_client(folder)] == [0, 2]
     assert "--force" in capsys.readouterr().err
     assert run_client(folder, 0, "--force") == 0
+
+
+def test_inputs_are_never_overwritten(folder, capsys):
+    for name in ("client_0_train.csv", "schema.json"):
+        before = (folder / name).read_bytes()
+        assert run_client(folder, 0, "--force", "--output", f"{folder}/{name}") == 2
+        assert "is an input, too" in capsys.readouterr().err
+        assert (folder / name).read_bytes() == before
 
 
 def test_server_refuses_a_damaged_release(folder, capsys):

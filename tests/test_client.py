@@ -1,4 +1,7 @@
+from dataclasses import dataclass
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
@@ -155,3 +158,28 @@ def test_divergence_makes_no_release(files, quick, settings):
     with pytest.raises(InputError, match="diverged, by step"):
         distill_file(data, schema, output, quick.model_copy(update=settings))
     assert not output.exists()
+
+
+@dataclass(frozen=True)
+class WeightsAndBias:
+    """A user's model, with params of two leaves."""
+
+    def init(self, n_inputs):
+        return {"weights": jnp.zeros(n_inputs), "bias": jnp.zeros(())}
+
+    def scores(self, params, a):
+        return a @ params["weights"] + params["bias"]
+
+    def loss(self, params, a, y):
+        return jax.nn.softplus(-y * self.scores(params, a))
+
+
+def test_a_models_params_may_be_any_pytree(table, schema, quick):
+    """A bias of its own is the intercept, once lambda_theta / n^2 is made the same."""
+    n = len(schema.encoded_names) + 1
+    own = {"intercept": False, "lambda_x": 0.0, "lambda_theta": 0.1}
+    usual = {"intercept": True, "lambda_x": 0.0, "lambda_theta": 0.1 * (n + 1) ** 2 / n**2}
+    one = sf.distill_table(table, schema, quick.model_copy(update=own), model=WeightsAndBias())
+    other = sf.distill_table(table, schema, quick.model_copy(update=usual))
+    np.testing.assert_allclose(one.release.x, other.release.x, atol=1e-6)
+    assert one.release.header.model == "WeightsAndBias"

@@ -5,7 +5,7 @@ from test_trained import some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.evaluation import metrics_document, predict, read_tests
+from synthfair.evaluation import evaluation_document, predict, read_tests
 
 
 def test_decisions_are_label_values():
@@ -30,7 +30,7 @@ def test_overall_is_over_all_rows_of_all_tables():
 
 def test_undefined_metrics_are_null():
     found = sf.evaluate(some_model(), {"a": make_table().assign(town="a")})
-    document = metrics_document(found, some_model(), {}, 0)
+    document = evaluation_document(found, some_model(), sf.ServerConfig())
     assert document["spd"] == {"value": None, "low": None, "high": None}
 
 

@@ -25,6 +25,16 @@ def test_text_that_looks_missing_is_missing_only_where_the_schema_says(tmp_path)
         encode(read_table(path, schema), schema)
 
 
+def test_spreadsheets_write_marks_and_newlines(tmp_path, schema):
+    path = tmp_path / "t.csv"
+    path.write_bytes(
+        b'\xef\xbb\xbf"income",age,home,town,paid\r\n1,20,"own",a,no\r\n2,,"re\nnt",b,yes\r\n'
+    )
+    table = read_table(path, schema)
+    assert list(table["home"]) == ["own", "re\nnt"]
+    assert list(table["income"]) == ["1", "2"]
+
+
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [

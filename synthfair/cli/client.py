@@ -42,9 +42,10 @@ def run(args: argparse.Namespace) -> None:
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
 
     from synthfair.cli.show import progress_bar, say, use_float64, warn
-    from synthfair.files import require_free
+    from synthfair.files import require_distinct, require_free
     from synthfair.report import distillation_table, unconverged_warning
 
+    require_distinct(args.output, args.data, args.schema)
     require_free(args.output, force=args.force)
     use_float64()
     from synthfair.client import distill_file

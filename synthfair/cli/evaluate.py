@@ -24,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, nargs="+", required=True, help="Tables with labels, CSV or Parquet."
     )
+    parser.add_argument("--output", type=Path, help="JSON file to write the metrics to as well.")
+    parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
     add_config_flags(parser, ServerConfig)
 
 
@@ -32,9 +34,16 @@ def run(args: argparse.Namespace) -> None:
     config = load_server_config(**config_flags(args, ServerConfig))
 
     from synthfair.cli.show import say
-    from synthfair.evaluation import evaluate, read_tests
+    from synthfair.evaluation import evaluate, evaluation_document, read_tests
+    from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report import evaluation_tables
     from synthfair.trained import read_model
 
+    if args.output:
+        require_distinct(args.output, args.model, *args.data)
+        require_free(args.output, force=args.force)
     model = read_model(args.model)
-    say(evaluation_tables(evaluate(model, read_tests(args.data, model.schema_), config)))
+    evaluation = evaluate(model, read_tests(args.data, model.schema_), config)
+    say(evaluation_tables(evaluation))
+    if args.output:
+        write_json(args.output, evaluation_document(evaluation, model, config))

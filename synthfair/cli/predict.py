@@ -30,10 +30,11 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     from synthfair.data.tables import read_table, write_csv
     from synthfair.evaluation import predict
-    from synthfair.files import require_free
+    from synthfair.files import require_distinct, require_free
     from synthfair.trained import read_model
 
     if args.output:
+        require_distinct(args.output, args.model, args.data)
         require_free(args.output, force=args.force)
     model = read_model(args.model)
     scored = predict(model, read_table(args.data, model.schema_), source=str(args.data))

@@ -30,7 +30,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=10),
+        BarColumn(bar_width=6),
         MofNCompleteColumn(),
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),

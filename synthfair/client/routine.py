@@ -20,7 +20,7 @@ from synthfair.distill.outer import OuterState, Record
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
-from synthfair.files import require_free
+from synthfair.files import require_distinct, require_free
 from synthfair.model import Model
 from synthfair.release import MAX_ABSOLUTE, Header, Release, make_header, write_release
 
@@ -225,6 +225,7 @@ def distill_file(
         InputError: an input is refused, or the output exists or cannot be written.
         KeyboardInterrupt: after the checkpoint is written.
     """
+    require_distinct(output, data, schema_path)
     require_free(output, force=force)
     schema = read_schema(schema_path)
     checkpoint = output.with_name(output.name + ".checkpoint")

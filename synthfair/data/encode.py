@@ -153,7 +153,9 @@ def _positions(
 
 
 def _numbers(values: pd.Series) -> pd.Series:
-    """The values as numbers; missing where they are not."""
+    """The values as numbers; missing where they are not. A date is text here, not a number."""
+    if not pd.api.types.is_any_real_numeric_dtype(values):
+        values = values.astype("string")
     return pd.Series(pd.to_numeric(values, errors="coerce")).astype("Float64")
 
 

@@ -55,7 +55,8 @@ def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
         if binary:
             table = parquet.ParquetFile(path).read()
         else:
-            table = csv.read_csv(path, convert_options=options)
+            parsing = csv.ParseOptions(newlines_in_values=True)
+            table = csv.read_csv(path, parse_options=parsing, convert_options=options)
         names = table.column_names
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error

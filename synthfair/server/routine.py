@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.distill.inner import InnerSolution, train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
-from synthfair.evaluation import Evaluation, evaluate, metrics_document, read_tests
-from synthfair.files import require_free, write_text
+from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
+from synthfair.files import require_free, write_json
 from synthfair.model import LinearModel
 from synthfair.release import Release, name_of, read_release
 from synthfair.trained import TrainedModel, input_names, write_model
@@ -153,6 +152,18 @@ def serve(
     model = pool_and_train(pooled, schema)
     evaluation = evaluate(model, read_tests(tests, schema), config)
     write_model(model, model_path)
-    document = metrics_document(evaluation, model, pooled, config.seed)
-    write_text(metrics_path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    document = evaluation_document(evaluation, model, config) | _origin(releases, pooled)
+    write_json(metrics_path, document)
     return model, evaluation
+
+
+def _origin(paths: Sequence[Path], releases: Mapping[str, Release]) -> dict[str, Any]:
+    """What the model was made of: the number of rows, and the public settings of each client."""
+    headers = [release.header for release in releases.values()]
+    return {
+        "n_synthetic": sum(len(release.y) for release in releases.values()),
+        "config": {
+            name: header.config.model_dump(mode="json")
+            for name, header in zip(file_names(paths), headers, strict=True)
+        },
+    }
