@@ -15,9 +15,9 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.distill import outer
-from synthfair.distill.checkpoint import load_checkpoint, save_checkpoint
-from synthfair.distill.outer import OuterState, Record
-from synthfair.distill.problem import make_problem
+from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
+from synthfair.distill.outer import Record
+from synthfair.distill.problem import Problem, make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.files import require_distinct, require_free
@@ -96,24 +96,34 @@ def distill_table(
         real, config, n_groups=len(schema.groups), model=model, penalty=penalty
     )
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
-    fingerprint = _fingerprint(real, header)
-    start = Checkpoint(outer.init(problem, x), ())
-    saved = load_checkpoint(checkpoint, fingerprint, start.state) if checkpoint else None
-    done = start if saved is None else Checkpoint(saved[0], (saved[1],))
+    file = CheckpointFile(checkpoint, _fingerprint(real, header)) if checkpoint else None
+    start = Checkpoint(outer.init(problem, x))
+    resumed = (file and file.load(start.state)) or start
+    done = _run(problem, resumed, config, file, progress)
+    rows = map(np.asarray, (done.state.x, problem.s, problem.y))
+    release = Release(header, schema.encoded_names, *rows)
+    _refuse_divergence(release, done.history)
+    return Distillation(release, done.history, resumed_at=resumed.steps)
+
+
+def _run(
+    problem: Problem,
+    done: Checkpoint,
+    config: DistillConfig,
+    file: CheckpointFile | None,
+    progress: Progress | None,
+) -> Checkpoint:
+    """Goes on from ``done`` to the end; on Ctrl-C, keeps how far it came."""
     try:
         for state, records in outer.run(problem, done.state, config):
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
-                progress(records, len(done.history.objective) - 1, config.steps)
+                progress(records, done.steps - 1, config.steps)
     except KeyboardInterrupt:
-        if checkpoint and done.records:
-            save_checkpoint(checkpoint, fingerprint, done.state, done.history)
+        if file and done.records:
+            file.save(done)
         raise
-    rows = map(np.asarray, (done.state.x, problem.s, problem.y))
-    release = Release(header, schema.encoded_names, *rows)
-    _refuse_divergence(release, done.history)
-    resumed_at = 0 if saved is None else len(saved[1].objective)
-    return Distillation(release, done.history, resumed_at)
+    return done
 
 
 def _refuse_divergence(release: Release, history: Record) -> None:
@@ -125,19 +135,6 @@ def _refuse_divergence(release: Release, history: Record) -> None:
             f"distillation diverged, by step {step}: the inner problem must be strictly convex"
             " (raise lambda_theta) and the steps small enough (lower learning_rate)"
         )
-
-
-class Checkpoint(NamedTuple):
-    """The state after the last full chunk and the records of all chunks."""
-
-    state: OuterState
-    records: tuple[Record, ...]
-
-    @property
-    def history(self) -> Record:
-        """The records of all chunks in one."""
-        fields = (np.concatenate(parts) for parts in zip(*self.records, strict=True))
-        return type(self.records[0])(*fields)
 
 
 def _fingerprint(real: Encoded, header: Header) -> str:

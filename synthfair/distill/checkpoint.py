@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,42 +15,64 @@ from synthfair.distill.outer import OuterState, Record
 from synthfair.files import whole_file
 
 
-def save_checkpoint(path: Path, fingerprint: str, state: OuterState, records: Record) -> None:
-    """Writes a checkpoint, whole or not at all.
+class Checkpoint(NamedTuple):
+    """How far a run has come.
 
-    Args:
-        path: where.
-        fingerprint: of everything that the run depends on.
+    Attributes:
         state: after the last full chunk.
-        records: of all steps so far.
+        records: of the chunks so far.
     """
-    leaves = {f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(state))}
-    contents: dict[str, Any] = {
-        "fingerprint": np.asarray(fingerprint),
-        **records._asdict(),
-        **leaves,
-    }
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.savez(file, **contents)
+
+    state: OuterState
+    records: tuple[Record, ...] = ()
+
+    @property
+    def history(self) -> Record:
+        """The records of all chunks in one."""
+        return Record(*(np.concatenate(parts) for parts in zip(*self.records, strict=True)))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps with a record."""
+        return sum(len(records.objective) for records in self.records)
 
 
-def load_checkpoint(
-    path: Path, fingerprint: str, like: OuterState
-) -> tuple[OuterState, Record] | None:
-    """The state and records saved, or None where there is none of this very run.
+@dataclass(frozen=True)
+class CheckpointFile:
+    """Where a checkpoint is kept.
 
-    Args:
-        path: where.
-        fingerprint: a checkpoint with another is of another run.
-        like: a state of the same shapes.
+    Attributes:
+        path: of the file.
+        fingerprint: of everything that the run depends on; a file with another is of another run.
     """
-    try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if str(file["fingerprint"]) != fingerprint:
-                return None
-            leaves, tree = jax.tree.flatten(like)
-            saved = [jnp.asarray(file[f"leaf_{i}"]) for i in range(len(leaves))]
-            records = Record(*(file[name] for name in Record._fields))
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-        return None
-    return jax.tree.unflatten(tree, saved), records
+
+    path: Path
+    fingerprint: str
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Writes a checkpoint, whole or not at all."""
+        leaves = jax.tree.leaves(checkpoint.state)
+        contents: dict[str, Any] = {
+            "fingerprint": np.asarray(self.fingerprint),
+            **checkpoint.history._asdict(),
+            **{f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
+        }
+        with whole_file(self.path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **contents)
+
+    def load(self, like: OuterState) -> Checkpoint | None:
+        """The checkpoint saved, or None where there is none of this very run.
+
+        Args:
+            like: a state of the same structure.
+        """
+        leaves, tree = jax.tree.flatten(like)
+        try:
+            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                if str(file["fingerprint"]) != self.fingerprint:
+                    return None
+                saved = [jnp.asarray(file[f"leaf_{i}"]) for i in range(len(leaves))]
+                history = Record(*(file[name] for name in Record._fields))
+        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+            return None
+        return Checkpoint(jax.tree.unflatten(tree, saved), (history,))
