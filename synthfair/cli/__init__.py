@@ -74,8 +74,8 @@ def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> NoR
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         _fail(1, f"error: {error.filename or 'file'}: {reason(error)}")
-    except KeyboardInterrupt:
-        _fail(130, "interrupted; no output file was changed")
+    except KeyboardInterrupt as stop:
+        _fail(130, f"interrupted: {stop or 'no output file was changed'}")
     sys.exit(0)
 
 

@@ -119,10 +119,12 @@ def _run(
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
                 progress(records, done.steps - 1, config.steps)
-    except KeyboardInterrupt:
-        if file and done.records:
-            file.save(done)
-        raise
+    except KeyboardInterrupt as stop:
+        if not (file and done.records):
+            raise
+        file.save(done)
+        kept = f"no release was written; {file.path} keeps {done.steps} steps: run the same again"
+        raise KeyboardInterrupt(kept) from stop
     return done
 
 

@@ -60,11 +60,6 @@ class Categorical(BaseModel):
             raise ValueError("must not repeat a value")
         return categories
 
-    @property
-    def numbers(self) -> bool:
-        """Whether the categories are numbers."""
-        return not isinstance(self.categories[0], str)
-
 
 Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
 
