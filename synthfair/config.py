@@ -12,6 +12,9 @@ from synthfair.errors import InputError, reason, refusal
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+MAX_ROWS = 10_000_000
+"""Most synthetic rows of one release; a file that says it holds more is not read."""
+
 _Config = TypeVar("_Config", bound=BaseModel)
 
 Seed = Field(
@@ -60,6 +63,7 @@ class DistillConfig(BaseModel):
     n_synthetic: int | None = Field(
         default=None,
         ge=1,
+        le=MAX_ROWS,
         description="Number of synthetic rows; if not given, 200 for each pair of group and label,"
         " or, with --labels copy, as many as there are real rows.",
     )

@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 import synthfair
-from synthfair.config import DistillConfig
+from synthfair.config import MAX_ROWS, DistillConfig
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import whole_file
 
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 FORMAT = "synthfair-release/1"
-
-MAX_ROWS = 10_000_000
-"""A file that says it holds more is refused before its rows are read."""
 
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""

@@ -32,6 +32,7 @@ def test_every_config_in_the_project_is_valid(path):
         ("lambda_theta = 0", "lambda_theta"),
         ("lambda_x = -1", "lambda_x"),
         ("n_synthetic = 0", "n_synthetic"),
+        ("n_synthetic = 40000000000", "n_synthetic: .*less than or equal to 10000000"),
         ("steps = 1.5", "steps"),
         ("learning_rate = 0.0", "learning_rate"),
         ("inner_tolerance = 0", "inner_tolerance"),
