@@ -35,11 +35,13 @@ class Outcome(NamedTuple):
         method: in words.
         model: that it trained.
         evaluation: on the clients' test rows.
+        converged: whether every problem solved on the way met its tolerance.
     """
 
     method: str
     model: TrainedModel
     evaluation: Evaluation
+    converged: bool
 
 
 def train_centrally(
@@ -84,7 +86,7 @@ def demonstrate(
     for penalized in (True, False):
         model = train_centrally(clients, schema, config, penalized=penalized)
         title = f"central, rho_o = {config.rho_o if penalized else 0:g}"
-        outcomes.append(Outcome(title, model, evaluate(model, tests)))
+        outcomes.append(Outcome(title, model, evaluate(model, tests), model.converged))
     return outcomes
 
 
@@ -92,14 +94,17 @@ def _single_shot(
     title: str, folder: Path, name: str, config: DistillConfig, show: ShowProgress, *, force: bool
 ) -> Outcome:
     """Two clients distil from their files, and the server trains, in ``folder / name``."""
-    schema_path, releases = folder / "schema.json", []
+    schema_path, releases, converged = folder / "schema.json", [], []
     for i in range(2):
         release = folder / name / f"client_{i}.parquet"
         with show(f"lender {i} {name}") as progress:
             data = folder / f"client_{i}_train.csv"
-            distill_file(data, schema_path, release, config, force=force, progress=progress)
+            distillation, _ = distill_file(
+                data, schema_path, release, config, force=force, progress=progress
+            )
         releases.append(release)
+        converged.append(distillation.inner_converged)
     tests = [folder / f"client_{i}_test.csv" for i in range(2)]
     server = folder / name / "server"
     model, evaluation = serve(releases, schema_path, tests, server, ServerConfig(), force=force)
-    return Outcome(title, model, evaluation)
+    return Outcome(title, model, evaluation, all([*converged, model.converged]))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from synthfair.compare import Outcome
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
+    from synthfair.trained import TrainedModel
 
 _TITLES = {
     "accuracy": "accuracy",
@@ -43,7 +44,8 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     table = _table("method", "accuracy", "SPD")
     for outcome in outcomes:
         overall = outcome.evaluation.overall
-        table.add_row(outcome.method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
+        method = outcome.method if outcome.converged else f"{outcome.method}, NOT CONVERGED"
+        table.add_row(method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
     table.caption = f"{outcomes[0].evaluation.n_test} test rows; 95 % bootstrap intervals."
     return table
 
@@ -81,6 +83,13 @@ def unconverged_warning(distillation: Distillation) -> str | None:
         " hypergradient there is not exact, and the release may be worse than it could be. Raise"
         " --inner-max-iterations or --lambda-theta, or lower --learning-rate"
     )
+
+
+def untrained_warning(model: TrainedModel) -> str | None:
+    """What to say of a model whose training missed its tolerance."""
+    if model.converged:
+        return None
+    return f"the model's training did not converge; gradient norm {model.gradient_norm:.1e}"
 
 
 def plain_text(table: RenderableType, width: int = 100) -> str:

@@ -56,3 +56,10 @@ def test_a_completed_draft_encodes_the_table():
 def test_unknown_roles(changes):
     with pytest.raises(InputError, match="'height'|'perhaps'"):
         draft(**changes)
+
+
+def test_positive_names_a_number_by_value():
+    table = make_table().assign(paid=lambda t: (t["paid"] == "yes").astype(float))
+    for text in ("1", "1.0"):
+        found = draft_schema(table, name="x", label="paid", sensitive="town", positive=text)
+        assert json.loads(found)["positive"] == 1

@@ -33,10 +33,10 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_server_config(**config_flags(args, ServerConfig))
 
-    from synthfair.cli.show import say
+    from synthfair.cli.show import say, warn
     from synthfair.evaluation import evaluate, evaluation_document, read_tests
     from synthfair.files import require_distinct, require_free, write_json
-    from synthfair.report import evaluation_tables
+    from synthfair.report import evaluation_tables, untrained_warning
     from synthfair.trained import read_model
 
     if args.output:
@@ -45,5 +45,7 @@ def run(args: argparse.Namespace) -> None:
     model = read_model(args.model)
     evaluation = evaluate(model, read_tests(args.data, model.schema_), config)
     say(evaluation_tables(evaluation))
+    if warning := untrained_warning(model):
+        warn(warning)
     if args.output:
         write_json(args.output, evaluation_document(evaluation, model, config))

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say, use_float64, warn
 
     use_float64()
-    from synthfair.report import evaluation_tables
+    from synthfair.report import evaluation_tables, untrained_warning
     from synthfair.server import serve
 
     model, evaluation = serve(
@@ -46,5 +46,5 @@ def run(args: argparse.Namespace) -> None:
     )
     say(evaluation_tables(evaluation))
     say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
-    if not model.converged:
-        warn(f"training did not converge; gradient norm {model.gradient_norm:.1e}")
+    if warning := untrained_warning(model):
+        warn(warning)

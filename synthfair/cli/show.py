@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def say(what: RenderableType) -> None:
     """Prints a result."""
-    Console().print(what, highlight=False)
+    Console().print(what, highlight=False, markup=False)
 
 
 def warn(message: str) -> None:

@@ -83,7 +83,17 @@ def _draft_column(values: pd.Series, *, categorical: bool) -> dict[str, Any]:
 def _positive(categories: list[Any] | None, label: str, positive: str | None) -> Any:
     if positive is None:
         return None
-    matching = [value for value in categories or [] if str(value) == positive]
+    matching = [value for value in categories or [] if _same(value, positive)]
     if not matching:
         raise InputError(f"positive {positive!r}: {label!r} holds {categories}")
     return matching[0]
+
+
+def _same(value: object, text: str) -> bool:
+    """Whether a text names a value: numbers by value, so that 1 names 1.0."""
+    if isinstance(value, str):
+        return value == text
+    try:
+        return float(text) == value
+    except ValueError:
+        return False
