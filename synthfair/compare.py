@@ -18,6 +18,7 @@ from synthfair.data.partition import ClientTable, partition, write_clients
 from synthfair.data.schema import Schema
 from synthfair.distill.inner import train
 from synthfair.distill.problem import make_penalty, make_rows
+from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate
 from synthfair.model import LinearModel
 from synthfair.release import name_of
@@ -72,8 +73,9 @@ def demonstrate(
         force: whether existing files are overwritten.
 
     Raises:
-        InputError: a file exists and force is false, or the folder cannot be written to.
+        InputError: the folder is not empty and force is false, or it cannot be written to.
     """
+    _require_empty(folder, force=force)
     table, schema = load_dataset("loanapp")
     clients = partition(table, clients=2, seed=config.seed)
     write_clients(clients, schema, folder, force=force)
@@ -88,6 +90,13 @@ def demonstrate(
         title = f"central, rho_o = {config.rho_o if penalized else 0:g}"
         outcomes.append(Outcome(title, model, evaluate(model, tests), model.converged))
     return outcomes
+
+
+def _require_empty(folder: Path, *, force: bool) -> None:
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        raise InputError(
+            f"{folder}: exists and is not empty; name another, or --force to go on in it"
+        )
 
 
 def _single_shot(

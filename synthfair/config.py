@@ -77,7 +77,9 @@ class DistillConfig(BaseModel):
         description="First synthetic features: uniform over the schema's range; normal with the"
         " real rows' mean and variance (disclosed); or real rows (disclosed).",
     )
-    steps: int = Field(default=1000, ge=1, description="Steps of Adam on the synthetic features.")
+    steps: int = Field(
+        default=1000, ge=1, lt=2**31, description="Steps of Adam on the synthetic features."
+    )
     learning_rate: float = Field(default=0.01, gt=0, description="Adam's learning rate.")
     stop_tolerance: float = Field(
         default=0.0,
@@ -85,13 +87,14 @@ class DistillConfig(BaseModel):
         description="Stop early once 50 steps lower the outer objective by less than this,"
         " relatively; 0 never does.",
     )
-    inner_tolerance: float = Field(
-        default=1e-7,
+    inner_tolerance: float | None = Field(
+        default=None,
         gt=0,
-        description="The inner solver stops at this gradient norm (in the metric of the Hessian).",
+        description="The inner solver stops at this gradient norm (in the metric of the Hessian);"
+        " if not given, 1e-8, or 1e-5 in single precision.",
     )
     inner_max_iterations: int = Field(
-        default=100, ge=1, description="L-BFGS iterations of one inner solve, at most."
+        default=100, ge=1, lt=2**31, description="L-BFGS iterations of one inner solve, at most."
     )
     seed: int = Seed
 

@@ -36,7 +36,15 @@ class Evaluation(NamedTuple):
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
-    """Test tables by file name without ending, or by whole path where names repeat."""
+    """Test tables by file name without ending, or by whole path where names repeat.
+
+    Raises:
+        InputError: a table is unreadable or given twice.
+    """
+    given = [path.resolve() for path in paths]
+    for path in paths:
+        if given.count(path.resolve()) > 1:
+            raise InputError(f"{path}: given more than once; give each test table once")
     return {
         name: read_table(path, schema) for name, path in zip(file_names(paths), paths, strict=True)
     }
@@ -65,7 +73,13 @@ def evaluate(
         raise InputError("no test tables")
     config = config or ServerConfig()
     scored = {name: _score(model, table, name) for name, table in tables.items()}
-    everything = Scored(*(np.concatenate(f) for f in zip(*scored.values(), strict=True)))
+    everything = Scored(
+        *(
+            np.concatenate(field)
+            for field in zip(*(rows[:3] for rows in scored.values()), strict=True)
+        ),
+        n_groups=len(model.schema_.groups),
+    )
 
     def measured(rows: Scored) -> dict[str, Metric]:
         return metrics_with_intervals(rows, resamples=config.resamples, seed=config.seed)
@@ -76,7 +90,7 @@ def evaluate(
 
 def _score(model: TrainedModel, table: pd.DataFrame, source: str) -> Scored:
     x, s, y = encode(table, model.schema_, source=source)
-    return Scored(y, model.scores(x, s), s)
+    return Scored(y, model.scores(x, s), s, len(model.schema_.groups))
 
 
 def predict(model: TrainedModel, table: pd.DataFrame, *, source: str = "table") -> pd.DataFrame:

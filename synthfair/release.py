@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 FORMAT = "synthfair-release/1"
 
+MAX_CELLS = 50_000_000
+"""Rows times columns of a file that is read, about 400 MB; a small file may claim far more."""
+
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
@@ -84,9 +87,16 @@ class Release:
 
 
 def name_of(part: object) -> str:
-    """What to call a model or a penalty in a file: its ``name``, its function's, or its class's."""
+    """What to call a model or a penalty in a file: its ``name``, its function's, or its class's.
+
+    Raises:
+        InputError: it is a lambda, which cannot be told from another.
+    """
     own = getattr(part, "name", None) or getattr(part, "__name__", None)
-    return str(own or type(part).__name__)
+    name = str(own or type(part).__name__)
+    if "<lambda>" in name:
+        raise InputError(f"{name}: a loss or a penalty needs a name of its own; define it with def")
+    return name
 
 
 def make_header(config: DistillConfig, schema: Schema, *, model: object, penalty: object) -> Header:
@@ -105,7 +115,7 @@ def disclosures(config: DistillConfig) -> tuple[str, ...]:
     """What a release made with these settings tells its reader about the real rows."""
     lines = [
         "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
-        " about as much as publishing that model. No differential privacy is claimed; not"
+        " at least as much as publishing that model. No differential privacy is claimed; not"
         " anonymous."
     ]
     if config.labels == "proportional":
@@ -200,8 +210,9 @@ def _check_shape(file, schema: Schema, source: str) -> None:  # noqa: ANN001 - p
             must = f"must be {field.name!r} ({field.type})"
             raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
     rows = file.metadata.num_rows
-    if not 1 <= rows <= MAX_ROWS:
-        raise InputError(f"{source}: holds {rows} rows; must hold 1 to {MAX_ROWS}")
+    most = min(MAX_ROWS, MAX_CELLS // len(wanted))
+    if not 1 <= rows <= most:
+        raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
 
 
 def _check_values(release: Release, schema: Schema, source: str) -> None:

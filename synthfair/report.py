@@ -32,7 +32,7 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     overall = _table("all test rows", "value", "95 % interval")
     for name, title in _TITLES.items():
         overall.add_row(title, _value(evaluation.overall[name]), _bounds(evaluation.overall[name]))
-    overall.caption = f"{evaluation.n_test} rows; SPD is group 1 minus group 0; bootstrap intervals"
+    overall.caption = f"{evaluation.n_test} rows; bootstrap intervals"
     clients = _table("test rows of", *_TITLES.values())
     for client, part in evaluation.per_client.items():
         clients.add_row(Text(client), *(_value(part[name]) for name in _TITLES))

@@ -148,18 +148,22 @@ def test_server_without_releases(folder, capsys):
     assert "pool is empty" in capsys.readouterr().err
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder):
+@pytest.mark.parametrize("seconds", [3.0, 4.5])
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder, seconds):
+    """While it compiles, and while it runs: both wait for a whole chunk of steps."""
     argv = [sys.executable, "-m", "synthfair.client", "--data", f"{folder}/client_0_train.csv"]
     argv += ["--schema", f"{folder}/schema.json", "--output", f"{folder}/r.parquet"]
-    argv += ["--n-synthetic", "400"]
-    process = subprocess.Popen([*argv, "--steps", "1000000"], stderr=subprocess.PIPE, text=True)
-    time.sleep(8)  # compiled by then, and far from done
+    argv += ["--n-synthetic", "400", "--steps", "40000"]
+    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
+    time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "r.parquet.checkpoint keeps" in said
+    assert process.returncode == 130, said
+    assert "and the same run goes on from there" in said
     assert not (folder / "r.parquet").exists()
-    assert [path.name for path in folder.glob("*r.parquet*")] == ["r.parquet.checkpoint"]
+    again = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert "Taken up at step" in again.stdout
+    assert [path.name for path in folder.glob("*r.parquet*")] == ["r.parquet"]
 
 
 @pytest.mark.parametrize("module", ["synthfair", "synthfair.client", "synthfair.server"])

@@ -67,17 +67,20 @@ def test_the_same_seed_gives_the_same_bytes(files, quick):
     assert first.sha256 == again.sha256 != other.sha256
 
 
-def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick):
+@pytest.mark.parametrize("chunks", [1, 2, 3])
+@pytest.mark.parametrize("stop_tolerance", [0.0, 0.03])
+def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, stop_tolerance):
     data, schema, output = files
-    config = quick.model_copy(update={"steps": 170})
-    _, whole = distill_file(data, schema, output, config)
+    config = quick.model_copy(update={"steps": 170, "stop_tolerance": stop_tolerance})
+    once, whole = distill_file(data, schema, output, config)
     output.unlink()
     with pytest.raises(KeyboardInterrupt):
-        distill_file(data, schema, output, config, progress=stop_after(2))
+        distill_file(data, schema, output, config, progress=stop_after(chunks))
     assert not output.exists()
     distillation, resumed = distill_file(data, schema, output, config)
-    assert distillation.resumed_at == 100
-    assert len(distillation.history.objective) == 171
+    assert distillation.resumed_at == min(50 * chunks, len(once.history.objective))
+    np.testing.assert_array_equal(distillation.history.objective, once.history.objective)
+    assert (len(once.history.objective) == 171) == (stop_tolerance == 0)
     assert resumed.sha256 == whole.sha256
     assert not list(output.parent.glob("*.checkpoint"))
 
@@ -91,6 +94,14 @@ def test_a_checkpoint_of_other_settings_or_damaged_is_not_used(files, quick):
     checkpoint.write_bytes(checkpoint.read_bytes()[:200])
     distillation, _ = distill_file(data, schema, output, quick)
     assert distillation.resumed_at == 0
+
+
+def test_only_the_runs_own_checkpoint_is_removed(files, quick):
+    data, schema, output = files
+    other = output.with_name(output.name + ".checkpoint")
+    other.write_bytes(data.read_bytes())
+    distill_file(other, schema, output, quick)
+    assert other.read_bytes() == data.read_bytes()
 
 
 def test_output_is_not_overwritten_without_force(files, quick):

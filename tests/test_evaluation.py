@@ -46,3 +46,5 @@ def test_tables_of_one_name_keep_their_paths(tmp_path, schema):
         make_table().to_csv(path, index=False)
     assert list(read_tests(paths, schema)) == [str(path) for path in paths]
     assert list(read_tests(paths[:1], schema)) == ["test"]
+    with pytest.raises(InputError, match="given more than once"):
+        read_tests([paths[0], tmp_path / "b" / ".." / "a" / "test.csv"], schema)

@@ -27,11 +27,12 @@ def sample(seed, n_groups=2, n=200):
 def test_sizes_are_fairlearns(seed, n_groups):
     y, score, s = sample(seed, n_groups)
     d, g = np.where(score > 0, 1, -1), {"sensitive_features": s}
+    k = {"n_groups": n_groups}
     assert accuracy(y, d) == accuracy_score(y, d)
     for ours, theirs in (
-        (statistical_parity_difference(d, **g), fl.demographic_parity_difference(y, d, **g)),
-        (equal_opportunity_difference(y, d, **g), fl.equal_opportunity_difference(y, d, **g)),
-        (equalized_odds_difference(y, d, **g), fl.equalized_odds_difference(y, d, **g)),
+        (statistical_parity_difference(d, **g, **k), fl.demographic_parity_difference(y, d, **g)),
+        (equal_opportunity_difference(y, d, **g, **k), fl.equal_opportunity_difference(y, d, **g)),
+        (equalized_odds_difference(y, d, **g, **k), fl.equalized_odds_difference(y, d, **g)),
     ):
         assert abs(ours) == pytest.approx(theirs)
 
@@ -48,7 +49,8 @@ def test_covariance_is_numpys_and_the_largest_of_many():
     assert boundary_covariance(score, sensitive_features=s) == pytest.approx(expected)
     _, score, s = sample(0, 3)
     each = [np.cov(s == g, score, bias=True)[0, 1] for g in range(3)]
-    assert boundary_covariance(score, sensitive_features=s) == pytest.approx(max(each, key=abs))
+    found = boundary_covariance(score, sensitive_features=s, n_groups=3)
+    assert found == pytest.approx(max(map(abs, each)))
 
 
 def test_a_group_without_rows_leaves_gaps_undefined():
@@ -56,6 +58,24 @@ def test_a_group_without_rows_leaves_gaps_undefined():
     found = metrics_with_intervals(Scored(y, score, np.zeros_like(s)), resamples=5, seed=0)
     assert np.isnan(found["spd"]).all()
     assert found["accuracy"].value == metrics(Scored(y, score, s))["accuracy"]
+
+
+@pytest.mark.parametrize("absent", [0, 1, 2])
+def test_any_absent_group_of_three_leaves_gaps_undefined(absent):
+    y, score, s = sample(0, 3)
+    kept = s != absent
+    found = metrics(Scored(y[kept], score[kept], s[kept], 3))
+    assert np.isnan(found["spd"])
+    assert np.isnan(found["equalized_odds_difference"])
+    assert np.isfinite(found["covariance"])
+
+
+def test_a_tiny_group_never_flips_the_sign_of_a_bound():
+    y, score, s = sample(0, 3)
+    few = (s != 2) | (np.arange(len(s)) == np.flatnonzero(s == 2)[0])
+    found = metrics_with_intervals(Scored(y[few], score[few], s[few], 3), resamples=200, seed=0)
+    for name in ("spd", "equal_opportunity_difference", "covariance"):
+        assert found[name].low >= 0
 
 
 def spd_interval(seed):

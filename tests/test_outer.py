@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
@@ -139,7 +140,7 @@ def numpy_hypergradient(problem, x):
 def test_run_judges_the_last_x_and_leaves_it():
     problem, x = some_problem()
     config = DistillConfig(steps=70)
-    chunks = list(outer.run(problem, outer.init(problem, x), config))
+    chunks = list(outer.run(problem, outer.init(problem, x, config.steps), config))
     objective = np.concatenate([records.objective for _, records in chunks])
     assert len(objective) == 71
     last = chunks[-1][0]
@@ -149,16 +150,41 @@ def test_run_judges_the_last_x_and_leaves_it():
 def test_steps_do_not_depend_on_how_many_follow():
     problem, x = some_problem()
     short, long = (
-        np.concatenate([r.objective for _, r in outer.run(problem, outer.init(problem, x), c)])
+        np.concatenate(
+            [r.objective for _, r in outer.run(problem, outer.init(problem, x, c.steps), c)]
+        )
         for c in (DistillConfig(steps=30), DistillConfig(steps=120))
     )
     np.testing.assert_array_equal(short, long[:31])
 
 
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_hypergradients_of_the_loop_itself_are_exact(penalty):
+    """Adam's first moment after one step is a tenth of the gradient that the loop computed."""
+    problem, x = some_problem(penalty=penalty)
+    state = outer.init(problem, x, 3)
+    for _ in range(3):
+        state, record = jax.jit(outer.step)(
+            problem, state._replace(adam=fresh(state.x)), outer.Knobs()
+        )
+        expected = hypergradient(problem, x)
+        error = jnp.linalg.norm(state.adam[0].mu / 0.1 - expected) / jnp.linalg.norm(expected)
+        assert error <= 1e-6
+        assert record.inner_converged
+        x = state.x
+
+
+def fresh(x):
+    return optax.adam(1.0).init(x)
+
+
 def test_early_stop():
     problem, x = some_problem()
     config = DistillConfig(steps=5000, stop_tolerance=1e-3)
-    n = sum(len(r.objective) for _, r in outer.run(problem, outer.init(problem, x), config))
+    n = sum(
+        len(r.objective)
+        for _, r in outer.run(problem, outer.init(problem, x, config.steps), config)
+    )
     assert n < 2000
 
 
@@ -166,16 +192,16 @@ def test_problems_of_one_shape_share_one_compilation():
     first, x = some_problem(rho_o=1.0)
     second, _ = some_problem(rho_o=100.0, lambda_theta=0.3, seed=5)
     compiled = outer._compiled_chunk()
-    list(outer.run(first, outer.init(first, x), DistillConfig(steps=10)))
+    list(outer.run(first, outer.init(first, x, 10), DistillConfig()))
     before = compiled._cache_size()
-    list(outer.run(second, outer.init(second, x + 0.1), DistillConfig(steps=20, learning_rate=0.1)))
+    list(outer.run(second, outer.init(second, x + 0.1, 20), DistillConfig(learning_rate=0.1)))
     assert compiled._cache_size() == before
 
 
 def test_no_penalty_and_one_client_reach_plain_central_training():
     problem, x = some_problem(rho_o=0.0, rho_s=0.0, lambda_x=0.0, lambda_theta=1e-6)
     config = DistillConfig(steps=3000, learning_rate=0.02)
-    records = [r for _, r in outer.run(problem, outer.init(problem, x), config)][-1]
+    records = [r for _, r in outer.run(problem, outer.init(problem, x, config.steps), config)][-1]
     rows = problem.objective.rows
     a, y = np.asarray(rows.a), np.asarray(rows.y)
     best = scipy.optimize.minimize(

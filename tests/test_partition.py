@@ -31,7 +31,7 @@ def test_the_seed_decides():
     assert not one.equals(other)
 
 
-@pytest.mark.parametrize("settings", [{"clients": 0}, {"clients": 30}, {"test_fraction": 1.0}, {"test_fraction": 0.0}, {"seed": -1}])  # fmt: skip
+@pytest.mark.parametrize("settings", [{"clients": 0}, {"clients": 30}, {"test_fraction": 1.0}, {"test_fraction": 0.0}, {"test_fraction": float("nan")}, {"seed": -1}])  # fmt: skip
 def test_impossible_cuts(settings):
     with pytest.raises(InputError, match="cannot be cut|must be at least 0"):
         partition(pd.DataFrame({"i": range(50)}), **({"clients": 2, "seed": 0} | settings))

@@ -78,6 +78,9 @@ def test_another_sensitive_attribute_must_be_categorical(name):
         (column("home", categories=["own", "own"]), "repeat"),
         (column("home", categories=["own"]), "at least 2"),
         (column("home", kind="ordinal"), "ordinal"),
+        (column("home", categories=["NA", "rent"]), "'NA'.*also missing_values"),
+        (column("home", categories=[2**53 + 1, 1]), "beyond 2.53"),
+        (edited().replace("100.0", "9" * 5000), "not JSON"),
         ("[" * 100_000, "not JSON"),
     ],
 )

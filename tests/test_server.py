@@ -134,6 +134,23 @@ def test_a_bad_test_table_leaves_no_output(folder):
     assert list((folder / "server").iterdir()) == []
 
 
+def test_inputs_are_never_overwritten(folder):
+    served(folder)
+    model, metrics = folder / "server" / "model.json", folder / "server" / "metrics.json"
+    (folder / "schema.json").rename(model)
+    releases, tests = sorted(folder.glob("*.parquet")), sorted(folder.glob("*_test.csv"))
+    with pytest.raises(InputError, match="is an input, too"):
+        serve(releases, model, tests, folder / "server", sf.ServerConfig(), force=True)
+    with pytest.raises(InputError, match="is an input, too"):
+        serve(releases, folder / "s", [metrics], folder / "server", sf.ServerConfig(), force=True)
+
+
+def test_a_loss_without_a_name_is_refused(table, schema, quick):
+    model = sf.LinearModel(lambda margin: jnp.exp(-margin))
+    with pytest.raises(InputError, match="needs a name"):
+        sf.distill_table(table, schema, quick, model=model)
+
+
 def test_existing_output_is_kept_without_force(folder):
     served(folder)
     before = (folder / "server" / "model.json").read_bytes()

@@ -1,3 +1,5 @@
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from conftest import make_schema, make_table
 
@@ -55,3 +57,11 @@ def test_unreadable_tables(tmp_path, schema, content, complaint):
 def test_no_such_table(tmp_path, schema):
     with pytest.raises(InputError, match="No such file"):
         read_table(tmp_path / "none.csv", schema)
+
+
+def test_broken_metadata_is_refused(tmp_path, schema):
+    path = tmp_path / "t.parquet"
+    table = pa.Table.from_pandas(make_table()).replace_schema_metadata({b"pandas": b"garbage"})
+    pq.write_table(table, path)
+    with pytest.raises(InputError, match=r"t.parquet: cannot read"):
+        read_table(path, schema)

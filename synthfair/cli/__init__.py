@@ -75,10 +75,18 @@ def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> NoR
     except OSError as error:
         _fail(1, f"error: {error.filename or 'file'}: {reason(error)}")
     except KeyboardInterrupt as stop:
-        _fail(130, f"interrupted: {stop or 'no output file was changed'}")
+        _stop(f"interrupted: {stop}" if str(stop) else "interrupted")
     sys.exit(0)
 
 
 def _fail(code: int, message: str) -> NoReturn:
-    print(message, file=sys.stderr)  # noqa: T201 - the command line's own voice
+    shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
+    print(shown, file=sys.stderr)  # noqa: T201 - the command line's own voice
     sys.exit(code)
+
+
+def _stop(message: str) -> NoReturn:
+    """Ends the process at once: threads that still compile would crash an orderly exit."""
+    print(message, file=sys.stderr, flush=True)  # noqa: T201
+    sys.stdout.flush()
+    os._exit(130)

@@ -29,7 +29,7 @@ def _kind(field: FieldInfo) -> dict[str, Any]:
         return {"choices": get_args(annotation)}
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
-    number = float if annotation is float else int
+    number = float if float in (annotation, *get_args(annotation)) else int
     return {"type": number, "metavar": number.__name__.upper()}
 
 

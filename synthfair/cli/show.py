@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -35,7 +37,10 @@ def progress_bar(title: str) -> Iterator[Progress]:
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with (
+        deferred_interrupt() as interrupt,
+        Progress(*columns, console=Console(stderr=True)) as bar,
+    ):
         task = bar.add_task(title, total=None, state="compiling")
 
         def show(records: Record, step: int, steps: int) -> None:
@@ -44,8 +49,35 @@ def progress_bar(title: str) -> Iterator[Progress]:
                 f" grad {records.gradient_norm[-1]:.0e}"
             )
             bar.update(task, completed=step, total=steps, state=state)
+            interrupt()
 
         yield show
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[Callable[[], None]]:
+    """Yields a function that raises KeyboardInterrupt if Ctrl-C was pressed since the start.
+
+    Between, Ctrl-C only leaves a note: XLA cannot be stopped while it compiles. Pressed again, it
+    ends the process at once.
+    """
+    pressed = False
+
+    def note(_signal: int, _frame: object) -> None:
+        nonlocal pressed
+        if pressed:
+            os._exit(130)
+        pressed = True
+
+    def interrupt() -> None:
+        if pressed:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupt
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def use_float64() -> None:

@@ -16,7 +16,7 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.distill import outer
 from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
-from synthfair.distill.outer import Record
+from synthfair.distill.outer import OuterState, Record
 from synthfair.distill.problem import Problem, make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
@@ -41,11 +41,13 @@ class Distillation(NamedTuple):
         release: what may be sent.
         history: records [steps + 1] of every step. Private: computed from real rows.
         resumed_at: step at which an interrupted run was taken up; 0 if it was not.
+        checkpoint: a file that is of no more use once the release is written; it may not exist.
     """
 
     release: Release
     history: Record
     resumed_at: int = 0
+    checkpoint: Path | None = None
 
     @property
     def unconverged(self) -> int:
@@ -82,7 +84,7 @@ def distill_table(
             covariance that is shown.
         source: what to call the table in errors.
         progress: called between chunks of steps.
-        checkpoint: file to keep the run in if it is interrupted, and to take it up from.
+        checkpoint: name beside which an interrupted run is kept, and taken up from.
 
     Raises:
         InputError: the table does not fit the schema, lacks a group or a label, or cannot be
@@ -96,14 +98,13 @@ def distill_table(
         real, config, n_groups=len(schema.groups), model=model, penalty=penalty
     )
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
-    file = CheckpointFile(checkpoint, _fingerprint(real, header)) if checkpoint else None
-    start = Checkpoint(outer.init(problem, x))
+    file = CheckpointFile.beside(checkpoint, _fingerprint(real, header)) if checkpoint else None
+    start = Checkpoint(outer.init(problem, x, config.steps))
     resumed = (file and file.load(start.state)) or start
     done = _run(problem, resumed, config, file, progress)
     rows = map(np.asarray, (done.state.x, problem.s, problem.y))
     release = Release(header, schema.encoded_names, *rows)
-    _refuse_divergence(release, done.history)
-    return Distillation(release, done.history, resumed_at=resumed.steps)
+    return Distillation(release, done.history, resumed.steps, file and file.path)
 
 
 def _run(
@@ -116,6 +117,7 @@ def _run(
     """Goes on from ``done`` to the end; on Ctrl-C, keeps how far it came."""
     try:
         for state, records in outer.run(problem, done.state, config):
+            _refuse_divergence(state, records)
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
                 progress(records, done.steps - 1, config.steps)
@@ -123,19 +125,18 @@ def _run(
         if not (file and done.records):
             raise
         file.save(done)
-        kept = f"no release was written; {file.path} keeps {done.steps} steps: run the same again"
+        kept = f"{file.path} keeps {done.steps} steps, and the same run goes on from there"
         raise KeyboardInterrupt(kept) from stop
     return done
 
 
-def _refuse_divergence(release: Release, history: Record) -> None:
-    """A release that no server would accept is not made."""
-    lost = ~np.isfinite(history.objective)
-    if lost.any() or not (np.abs(release.x) <= MAX_ABSOLUTE).all():
-        step = int(np.argmax(lost)) if lost.any() else len(lost) - 1
+def _refuse_divergence(state: OuterState, records: Record) -> None:
+    """Stops a run whose release no server would accept."""
+    largest = float(np.abs(np.asarray(state.x)).max())
+    if not (np.isfinite(records.objective).all() and largest <= MAX_ABSOLUTE):
         raise InputError(
-            f"distillation diverged, by step {step}: the inner problem must be strictly convex"
-            " (raise lambda_theta) and the steps small enough (lower learning_rate)"
+            f"distillation diverged, by step {int(state.step)}: lower learning_rate, rho_o or"
+            " temperature, or raise lambda_theta (the inner problem must be strictly convex)"
         )
 
 
@@ -227,15 +228,15 @@ def distill_file(
     require_distinct(output, data, schema_path)
     require_free(output, force=force)
     schema = read_schema(schema_path)
-    checkpoint = output.with_name(output.name + ".checkpoint")
     distillation = distill_table(
         read_table(data, schema),
         schema,
         config,
         source=str(data),
         progress=progress,
-        checkpoint=checkpoint,
+        checkpoint=output,
     )
     sha256 = write_release(distillation.release, output)
-    checkpoint.unlink(missing_ok=True)
+    if distillation.checkpoint:
+        distillation.checkpoint.unlink(missing_ok=True)
     return distillation, Receipt(output, output.stat().st_size, sha256)

@@ -43,9 +43,10 @@ def partition(
     """
     if seed < 0:
         raise InputError(f"seed = {seed}: must be at least 0")
-    per_client = len(table) // max(clients, 1)
-    n_train = int(per_client * (1 - test_fraction))
-    if clients < 1 or not 0 < test_fraction < 1 or n_train < 1 or n_train == per_client:
+    possible = clients >= 1 and 0 < test_fraction < 1
+    per_client = len(table) // clients if possible else 0
+    n_train = int(per_client * (1 - test_fraction)) if possible else 0
+    if n_train < 1 or n_train == per_client:
         raise InputError(
             f"clients = {clients}, test fraction = {test_fraction}: {len(table)} rows cannot be"
             " cut so that each client has training and test rows"

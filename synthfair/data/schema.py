@@ -14,6 +14,9 @@ from synthfair.errors import InputError, reason, refusal
 Value = int | float | str
 """A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
 
+MISSING_VALUES = ("", "NA", "NaN")
+"""Texts that stand for a missing value where a schema does not say."""
+
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
@@ -58,6 +61,8 @@ class Categorical(BaseModel):
             raise ValueError("must be all numbers or all text")
         if len(set(categories)) < len(categories):
             raise ValueError("must not repeat a value")
+        if any(not isinstance(value, str) and abs(value) > 2**53 for value in categories):
+            raise ValueError("must not be numbers beyond 2^53, which differ as text only")
         return categories
 
 
@@ -87,7 +92,7 @@ class Schema(BaseModel):
     sensitive: str
     columns: dict[str, Column]
     ignored: tuple[str, ...] = Field((), strict=False)
-    missing_values: tuple[str, ...] = Field(("", "NA", "NaN"), strict=False)
+    missing_values: tuple[str, ...] = Field(MISSING_VALUES, strict=False)
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Schema:
@@ -110,6 +115,10 @@ class Schema(BaseModel):
         if both:
             raise ValueError(f"columns also ignored: {sorted(both)}")
         self._check_names()
+        for name, column in self.columns.items():
+            words = set(self.missing_values) & set(getattr(column, "categories", ()))
+            if words:
+                raise ValueError(f"column {name!r}: {sorted(words)} are also missing_values")
         return self
 
     def _check_names(self) -> None:
@@ -194,16 +203,17 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
     """
     try:
         found = json.loads(text)
-        if isinstance(found, dict) and "draft" in found:
-            raise InputError(
-                f"{source}: still marked a draft; review it as its 'draft' block says, then delete"
-                " that block"
-            )
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source}: not JSON: {reason(error)}") from error
+    if isinstance(found, dict) and "draft" in found:
+        raise InputError(
+            f"{source}: still marked a draft; review it as its 'draft' block says, then delete that"
+            " block"
+        )
+    try:
         return Schema.model_validate_json(text)
     except ValidationError as error:
         raise refusal(source, error) from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{source}: not JSON: {error}") from error
 
 
 def read_schema(path: Path) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synthfair.data.schema import MISSING_VALUES
 from synthfair.errors import InputError, reason
 from synthfair.files import whole_file
 
@@ -41,7 +42,13 @@ def read_raw_table(path: Path) -> pd.DataFrame:
 
     # Without words for true and false, such columns stay the text that a schema must list.
     return _read(
-        path, csv.ConvertOptions(strings_can_be_null=True, true_values=[], false_values=[])
+        path,
+        csv.ConvertOptions(
+            null_values=list(MISSING_VALUES),
+            strings_can_be_null=True,
+            true_values=[],
+            false_values=[],
+        ),
     )
 
 
@@ -58,12 +65,13 @@ def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
             parsing = csv.ParseOptions(newlines_in_values=True)
             table = csv.read_csv(path, parse_options=parsing, convert_options=options)
         names = table.column_names
+        frame = table.to_pandas(ignore_metadata=True)
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"{path}: column {repeated[0]!r} appears more than once")
-    return table.to_pandas()
+    return frame
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -49,6 +49,11 @@ class CheckpointFile:
     path: Path
     fingerprint: str
 
+    @classmethod
+    def beside(cls, output: Path, fingerprint: str) -> CheckpointFile:
+        """Named after an output and the run, so that it is never another file."""
+        return cls(output.with_name(f"{output.name}.{fingerprint[:16]}.checkpoint"), fingerprint)
+
     def save(self, checkpoint: Checkpoint) -> None:
         """Writes a checkpoint, whole or not at all."""
         leaves = jax.tree.leaves(checkpoint.state)

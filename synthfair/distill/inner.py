@@ -42,6 +42,14 @@ class InnerSolution(NamedTuple):
     line_search_failed: jax.Array
 
 
+def default_tolerance() -> float:
+    """1e-8 in float64, which keeps hypergradients exact to about 1e-6; 1e-5 in float32.
+
+    Single precision cannot reach less, and a solution that missed its tolerance says so.
+    """
+    return 1e-8 if jax.dtypes.canonicalize_dtype(float) == jnp.float64 else 1e-5
+
+
 def inverse_transpose(factor: jax.Array) -> jax.Array:
     """L^-T of a lower triangular L [p, p]."""
     return solve_triangular(factor.T, jnp.eye(len(factor), dtype=factor.dtype), lower=False)
@@ -69,8 +77,7 @@ def solve(
         factor: L, lower triangular [p, p], or None to search over theta itself.
         tolerance: stop when the Euclidean norm of the gradient in phi is at most this. In phi it
             is the Newton decrement sqrt(g' H^-1 g), which bounds the error of theta in the metric
-            that the loss itself sets. About 1e-7 in float64 keeps hypergradients exact to 1e-5;
-            float32 cannot reach that and reports so.
+            that the loss itself sets. See :func:`default_tolerance`.
         max_iterations: at most so many L-BFGS iterations.
     """
     theta, unravel = ravel_pytree(start)
@@ -109,7 +116,7 @@ def train(
     model: Model,
     penalty: Penalty | None = None,
     rho: jax.Array | float = 0.0,
-    tolerance: jax.Array | float = 1e-8,
+    tolerance: jax.Array | float | None = None,
     max_iterations: jax.Array | int = 1000,
 ) -> InnerSolution:
     """Trains a model straight on rows: argmin of regularised loss + rho penalty, from a cold start.
@@ -122,7 +129,7 @@ def train(
         model: what is trained.
         penalty: none if not given.
         rho: its weight, at least 0.
-        tolerance: see :func:`solve`.
+        tolerance: see :func:`solve`; that of :func:`default_tolerance` if not given.
         max_iterations: at most so many L-BFGS iterations.
     """
 
@@ -133,6 +140,7 @@ def train(
         unfairness = 0.0 if penalty is None else rho * penalty(model, params, rows)
         return loss(params, rows) + unfairness
 
+    tolerance = default_tolerance() if tolerance is None else tolerance
     start = model.init(rows.a.shape[1])
     # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
     factor = hessian_factor(loss, start, rows)

@@ -30,6 +30,7 @@ class OuterState(NamedTuple):
         params: theta at the x before this one, where the next inner solve starts.
         factor: Cholesky factor of the inner Hessian there; the identity before the first step.
         step: number of steps taken, each with a record.
+        last: the step that judges its x and leaves it; smaller once a run has stopped early.
     """
 
     x: jax.Array
@@ -37,6 +38,7 @@ class OuterState(NamedTuple):
     params: Params
     factor: jax.Array
     step: jax.Array
+    last: jax.Array
 
 
 class Record(NamedTuple):
@@ -61,7 +63,7 @@ class Knobs(NamedTuple):
     """How the problem is solved, as opposed to what is solved."""
 
     learning_rate: jax.Array | float = 0.01
-    inner_tolerance: jax.Array | float = 1e-7
+    inner_tolerance: jax.Array | float = 1e-8
     inner_max_iterations: jax.Array | int = 100
 
 
@@ -80,13 +82,14 @@ def hypergradient(
 
 
 @jax.jit
-def init(problem: Problem, x: jax.Array) -> OuterState:
-    """State before the first step, from the first features x [N_s, d]."""
+def init(problem: Problem, x: jax.Array, steps: jax.Array | int) -> OuterState:
+    """State before the first of ``steps`` steps, from the first features x [N_s, d]."""
     n_inputs = jax.eval_shape(problem.rows, x).a.shape[1]
     params = problem.model.init(n_inputs)
     n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
     factor = jnp.eye(n_params, dtype=x.dtype)
-    return OuterState(x, optax.adam(1.0).init(x), params, factor, jnp.zeros((), int))
+    step, last = jnp.zeros((), int), jnp.asarray(steps, int)
+    return OuterState(x, optax.adam(1.0).init(x), params, factor, step, last)
 
 
 def step(problem: Problem, state: OuterState, knobs: Knobs) -> tuple[OuterState, Record]:
@@ -111,24 +114,22 @@ def step(problem: Problem, state: OuterState, knobs: Knobs) -> tuple[OuterState,
         solution.iterations.astype(int),
     )
     x = x + jnp.asarray(updates)
-    return OuterState(x, adam, solution.params, factor, state.step + 1), record
+    return OuterState(x, adam, solution.params, factor, state.step + 1, state.last), record
 
 
-def _chunk(
-    problem: Problem, state: OuterState, last: jax.Array | int, knobs: Knobs
-) -> tuple[OuterState, Record]:
+def _chunk(problem: Problem, state: OuterState, knobs: Knobs) -> tuple[OuterState, Record]:
     """CHUNK steps, idle after step ``last``, which judges its x and leaves it where it is."""
 
     def work(state: OuterState) -> tuple[OuterState, Record]:
         moved, record = step(problem, state, knobs)
-        x = jnp.where(state.step < last, moved.x, state.x)
+        x = jnp.where(state.step < state.last, moved.x, state.x)
         return moved._replace(x=x), record
 
     zero = jnp.zeros((), state.x.dtype)
     nothing = Record(zero, zero, zero, jnp.zeros((), bool), jnp.zeros((), int))
 
     def work_or_idle(state: OuterState, _: None) -> tuple[OuterState, Record]:
-        return jax.lax.cond(state.step <= last, work, lambda state: (state, nothing), state)
+        return jax.lax.cond(state.step <= state.last, work, lambda state: (state, nothing), state)
 
     return jax.lax.scan(work_or_idle, state, None, length=CHUNK)
 
@@ -155,20 +156,19 @@ def run(
     Args:
         problem: what is minimised.
         state: from :func:`init`, or one that an earlier run yielded.
-        config: its steps, learning rate, and tolerances. The x after ``steps`` steps is the last;
-            it is judged, too, and then not moved.
+        config: its learning rate and tolerances.
 
     Yields:
         The state after a chunk, and the records [up to CHUNK] of its steps, as NumPy arrays. The
-        records of all chunks number ``steps`` + 1, the last being that of the final x.
+        x after the last step is judged, too, so that there is one more record than steps.
     """
     chunk = _compiled_chunk()
-    knobs = Knobs(config.learning_rate, config.inner_tolerance, config.inner_max_iterations)
-    last = config.steps
-    while (first := int(state.step)) <= last:
-        state, records = chunk(problem, state, last, knobs)
+    tolerance = config.inner_tolerance or inner.default_tolerance()
+    knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
+    while (first := int(state.step)) <= (last := int(state.last)):
+        state, records = chunk(problem, state, knobs)
         records = Record(*(np.asarray(field)[: last + 1 - first] for field in records))
-        yield state, records
         before, after = records.objective[0], records.objective[-1]
         if config.stop_tolerance and before - after < config.stop_tolerance * abs(before):
-            last = min(last, int(state.step))
+            state = state._replace(last=jnp.minimum(state.last, state.step))
+        yield state, records

@@ -1,8 +1,8 @@
 """What is reported, in NumPy: accuracy, gaps between groups, and bootstrap intervals.
 
-With two groups, 0 and 1, a difference is that of group 1 minus that of group 0, as in Wu et al.
-(2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest minus the
-smallest value over groups. Where a group has no row that counts, the metric is not-a-number.
+With two groups, 0 and 1, a difference is signed: that of group 1 minus that of group 0, as in Wu
+et al. (2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest
+minus the smallest value over groups. Where a group has no row that counts, the metric is not-a-number.
 """
 
 from __future__ import annotations
@@ -29,11 +29,17 @@ class Scored(NamedTuple):
         y: [N] label, -1 or +1.
         score: [N] score; the decision is +1 where it is positive.
         s: [N] group index.
+        n_groups: number of groups that there are.
     """
 
     y: np.ndarray
     score: np.ndarray
     s: np.ndarray
+    n_groups: int = 2
+
+    def take(self, index: np.ndarray) -> Scored:
+        """The rows at these positions."""
+        return Scored(self.y[index], self.score[index], self.s[index], self.n_groups)
 
 
 def accuracy(y_true: np.ndarray, y_pred: np.ndarray) -> float:
@@ -41,60 +47,69 @@ def accuracy(y_true: np.ndarray, y_pred: np.ndarray) -> float:
     return float(np.mean(y_true == y_pred)) if len(y_true) else np.nan
 
 
-def statistical_parity_difference(y_pred: np.ndarray, *, sensitive_features: np.ndarray) -> float:
-    """SPD = P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4)."""
-    return _difference(y_pred > 0, sensitive_features)
+def statistical_parity_difference(
+    y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
+) -> float:
+    """SPD = P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4).
+
+    Args:
+        y_pred: [N] decision, -1 or +1.
+        sensitive_features: [N] group index, 0 to n_groups - 1.
+        n_groups: number of groups that there are, whether or not they have rows here.
+    """
+    return _difference(y_pred > 0, sensitive_features, n_groups)
 
 
 def equal_opportunity_difference(
-    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray
+    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
 ) -> float:
     """The same difference among rows with y = +1: that of true positive rates."""
-    return _difference(y_pred > 0, sensitive_features, among=y_true > 0)
+    return _difference(y_pred > 0, sensitive_features, n_groups, among=y_true > 0)
 
 
 def equalized_odds_difference(
-    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray
+    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
 ) -> float:
     """The larger of the absolute differences of true and of false positive rates; unsigned."""
     differences = [
-        _difference(y_pred > 0, sensitive_features, among=y_true * y > 0) for y in (1, -1)
+        _difference(y_pred > 0, sensitive_features, n_groups, among=y_true == y) for y in (1, -1)
     ]
     return float(np.max(np.abs(differences)))
 
 
-def boundary_covariance(score: np.ndarray, *, sensitive_features: np.ndarray) -> float:
+def boundary_covariance(
+    score: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
+) -> float:
     """Covariance of group and score, (1/N) sum (s - mean s) z, Wu et al. (2024) eq. (2), (3).
 
-    With more than two groups, that of membership in the group where it is largest in size.
+    With more than two groups, the largest absolute covariance of membership in one of them.
     """
     s = sensitive_features
-    groups = [1] if s.max(initial=0) <= 1 else np.unique(s)
-    covariances = [np.mean(((s == g) - np.mean(s == g)) * score) for g in groups]
-    return float(max(covariances, key=abs)) if len(s) else np.nan
+    groups = [1] if n_groups == 2 else range(n_groups)
+    covariances = [float(np.mean(((s == g) - np.mean(s == g)) * score)) for g in groups]
+    return covariances[0] if n_groups == 2 else max(map(abs, covariances))
 
 
-def _difference(selected: np.ndarray, s: np.ndarray, among: np.ndarray | None = None) -> float:
+def _difference(
+    selected: np.ndarray, s: np.ndarray, n_groups: int, among: np.ndarray | None = None
+) -> float:
     counts = np.ones(len(s)) if among is None else among.astype(float)
-    size = np.bincount(s, weights=counts, minlength=2)
-    hits = np.bincount(s, weights=counts * selected, minlength=2)
-    rates = np.divide(hits, size, out=np.full(len(size), np.nan), where=size > 0)
-    return float(rates[1] - rates[0] if len(rates) == 2 else rates.max() - rates.min())
+    size = np.bincount(s, weights=counts, minlength=n_groups)
+    hits = np.bincount(s, weights=counts * selected, minlength=n_groups)
+    rates = np.divide(hits, size, out=np.full(n_groups, np.nan), where=size > 0)
+    return float(rates[1] - rates[0] if n_groups == 2 else rates.max() - rates.min())
 
 
 def metrics(rows: Scored) -> dict[str, float]:
     """All that is reported of a model on some rows, by the names of metrics.json."""
     y_pred = np.where(rows.score > 0, 1, -1)
+    groups = {"sensitive_features": rows.s, "n_groups": rows.n_groups}
     return {
         "accuracy": accuracy(rows.y, y_pred),
-        "spd": statistical_parity_difference(y_pred, sensitive_features=rows.s),
-        "equal_opportunity_difference": equal_opportunity_difference(
-            rows.y, y_pred, sensitive_features=rows.s
-        ),
-        "equalized_odds_difference": equalized_odds_difference(
-            rows.y, y_pred, sensitive_features=rows.s
-        ),
-        "covariance": boundary_covariance(rows.score, sensitive_features=rows.s),
+        "spd": statistical_parity_difference(y_pred, **groups),
+        "equal_opportunity_difference": equal_opportunity_difference(rows.y, y_pred, **groups),
+        "equalized_odds_difference": equalized_odds_difference(rows.y, y_pred, **groups),
+        "covariance": boundary_covariance(rows.score, **groups),
     }
 
 
@@ -103,9 +118,8 @@ def metrics_with_intervals(rows: Scored, *, resamples: int, seed: int) -> dict[s
 
     Resamples in which a metric is undefined (no row of a group) do not count for it.
     """
-    rng = np.random.default_rng(seed)
-    draws = rng.integers(len(rows.y), size=(resamples, len(rows.y)), dtype=np.int32)
-    drawn = [metrics(Scored(*(field[draw] for field in rows))) for draw in draws]
+    rng, n = np.random.default_rng(seed), len(rows.y)
+    drawn = [metrics(rows.take(rng.integers(n, size=n))) for _ in range(resamples)]
     return {
         name: Metric(value, *_interval(np.array([draw[name] for draw in drawn])))
         for name, value in metrics(rows).items()

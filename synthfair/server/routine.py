@@ -16,7 +16,7 @@ from synthfair.distill.inner import InnerSolution, train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
-from synthfair.files import require_free, write_json
+from synthfair.files import require_distinct, require_free, write_json
 from synthfair.model import LinearModel
 from synthfair.release import Release, name_of, read_release
 from synthfair.trained import TrainedModel, input_names, write_model
@@ -146,6 +146,8 @@ def serve(
         InputError: an input is refused, or a file exists or cannot be written.
     """
     model_path, metrics_path = output / "model.json", output / "metrics.json"
+    for path in (model_path, metrics_path):
+        require_distinct(path, schema_path, *tests, *releases)
     require_free(model_path, metrics_path, force=force)
     schema = read_schema(schema_path)
     pooled = read_releases(releases, schema)
