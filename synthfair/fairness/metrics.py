@@ -2,7 +2,8 @@
 
 With two groups, 0 and 1, a difference is signed: that of group 1 minus that of group 0, as in Wu
 et al. (2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest
-minus the smallest value over groups. Where a group has no row that counts, the metric is not-a-number.
+minus the smallest value over groups. Where a group has no row that counts, the metric is
+not-a-number.
 """
 
 from __future__ import annotations
