@@ -1,5 +1,7 @@
 """The hypergradient and the outer loop, against independent computations."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -156,6 +158,20 @@ def test_steps_do_not_depend_on_how_many_follow():
         for c in (DistillConfig(steps=30), DistillConfig(steps=120))
     )
     np.testing.assert_array_equal(short, long[:31])
+
+
+@pytest.mark.parametrize(("start", "same"), [("range", True), ("normal", False)])
+def test_nothing_but_the_objective_sees_real_rows(start, same):
+    """Other rows behind the same F change nothing; the normal start, which reads them, is caught."""
+    config = DistillConfig(n_synthetic=24, steps=5, start=start)
+    results = []
+    for seed in (0, 1):
+        real = encode(make_table(n=100 + seed, seed=seed), make_schema())
+        problem, x = make_problem(real, config, n_groups=2)
+        objective = some_problem()[0].objective
+        problem = dataclasses.replace(problem, objective=objective)
+        results.append([s.x for s, _ in outer.run(problem, outer.init(problem, x, 5), config)][-1])
+    assert np.array_equal(*results) == same
 
 
 @pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
