@@ -1,6 +1,6 @@
 """``python -m synthfair``."""
 
-from synthfair.cli import main
+from synthfair.cli import script
 
 if __name__ == "__main__":
-    main()
+    script()

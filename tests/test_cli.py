@@ -24,23 +24,17 @@ def folder(tmp_path, schema):
     return tmp_path
 
 
-def exits(call, *args, **kwargs):
-    with pytest.raises(SystemExit) as caught:
-        call(*args, **kwargs)
-    return caught.value.code
-
-
 def run_client(folder, i=0, *flags):
     argv = ["--data", f"{folder}/client_{i}_train.csv", "--schema", f"{folder}/schema.json"]
     argv += ["--output", f"{folder}/client_{i}.parquet", *QUICK, *flags]
-    return exits(run, client, prog="client", argv=argv)
+    return run(client, prog="client", argv=argv)
 
 
 def run_server(folder, *flags):
     releases = [str(path) for path in sorted(folder.glob("*.parquet"))]
     tests = [str(path) for path in sorted(folder.glob("*_test.csv"))]
     argv = [*releases, "--schema", f"{folder}/schema.json", "--test", *tests]
-    return exits(run, server, prog="server", argv=[*argv, "--output", f"{folder}/server", *flags])
+    return run(server, prog="server", argv=[*argv, "--output", f"{folder}/server", *flags])
 
 
 def test_from_tables_to_decisions(folder, capsys):
@@ -56,14 +50,14 @@ def test_from_tables_to_decisions(folder, capsys):
     new = make_table(seed=20).drop(columns="paid")
     new.to_csv(folder / "new.csv", index=False)
     argv = ["predict", "--model", model, "--data", f"{folder}/new.csv"]
-    assert exits(main, [*argv, "--output", f"{folder}/scored.csv"]) == 0
+    assert main([*argv, "--output", f"{folder}/scored.csv"]) == 0
     scored = pd.read_csv(folder / "scored.csv")
     assert len(scored) == 120
     assert set(scored["decision"]) == {"yes", "no"}
-    assert exits(main, argv) == 0
+    assert main(argv) == 0
     assert capsys.readouterr().out == (folder / "scored.csv").read_text()
     argv = ["evaluate", "--model", model, "--data", f"{folder}/client_0_test.csv"]
-    assert exits(main, [*argv, "--output", f"{folder}/again.json"]) == 0
+    assert main([*argv, "--output", f"{folder}/again.json"]) == 0
     assert "accuracy" in capsys.readouterr().out
     served = json.loads((folder / "server" / "metrics.json").read_text())
     again = json.loads((folder / "again.json").read_text())
@@ -72,16 +66,16 @@ def test_from_tables_to_decisions(folder, capsys):
 
 
 def test_split_writes_what_client_reads(tmp_path, capsys):
-    assert exits(main, ["split", "loanapp", "--clients", "3", "--output", str(tmp_path)]) == 0
+    assert main(["split", "loanapp", "--clients", "3", "--output", str(tmp_path)]) == 0
     assert len(capsys.readouterr().out.split()) == 7
     argv = ["--data", f"{tmp_path}/client_2_train.csv", "--schema", f"{tmp_path}/schema.json"]
     argv += ["--output", f"{tmp_path}/r.parquet", "--steps", "3", "--n-synthetic", "8"]
-    assert exits(run, client, prog="client", argv=argv) == 0
+    assert run(client, prog="client", argv=argv) == 0
 
 
 def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
     argv = ["schema", f"{folder}/client_0_train.csv", "--label", "paid", "--sensitive", "town"]
-    assert exits(main, argv) == 0
+    assert main(argv) == 0
     (folder / "schema.json").write_text(capsys.readouterr().out)
     assert run_client(folder) == 2
     assert "still marked a draft" in capsys.readouterr().err
@@ -191,7 +185,7 @@ def test_predicting_and_evaluating_load_no_jax(folder):
         argv = [command, "--model", f"{folder}/model.json", "--data", f"{folder}/client_0_test.csv"]
         code = (
             "import sys\nfrom synthfair.cli import main\n"
-            f"try: main({argv!r})\nexcept SystemExit as e: assert not e.code\n"
+            f"assert main({argv!r}) == 0\n"
             "assert 'jax' not in sys.modules"
         )
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

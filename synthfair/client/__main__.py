@@ -1,6 +1,8 @@
 """``python -m synthfair.client``."""
 
-from synthfair.cli import client, run
+from functools import partial
+
+from synthfair.cli import as_process, client, run
 
 if __name__ == "__main__":
-    run(client, prog="python -m synthfair.client")
+    as_process(partial(run, client, prog="python -m synthfair.client"))

@@ -1,6 +1,8 @@
 """``python -m synthfair.server``."""
 
-from synthfair.cli import run, server
+from functools import partial
+
+from synthfair.cli import as_process, run, server
 
 if __name__ == "__main__":
-    run(server, prog="python -m synthfair.server")
+    as_process(partial(run, server, prog="python -m synthfair.server"))
