@@ -92,11 +92,9 @@ def solve(
         maxiter=max_iterations,  # type: ignore[arg-type]  # traced is fine, here
         tol=tolerance,  # type: ignore[arg-type]  # and here
         linesearch="zoom",
-        stop_if_linesearch_fails=True,
-        implicit_diff=False,
-        unroll=False,  # "auto" would run all max_iterations as a scan of no-ops
+        unroll=False,  # of the line search; "auto" would run all its iterations, as no-ops
     )
-    phi, state = solver.run(jnp.zeros_like(theta))
+    phi, state = _loop(solver, jnp.zeros_like(theta))
     params = unravel(place(phi))
     gradient, _ = ravel_pytree(jax.grad(fun)(params, data))
     return InnerSolution(
@@ -106,6 +104,20 @@ def solve(
         converged=state.error <= tolerance,
         line_search_failed=state.failed_linesearch,
     )
+
+
+def _loop(solver: jaxopt.LBFGS, phi: jax.Array) -> tuple[jax.Array, Any]:
+    """``solver.run(phi)``, which would compile the first iteration apart from the others."""
+
+    def unfinished(step: tuple[jax.Array, Any]) -> jax.Array:
+        _, state = step
+        missed = (state.error > solver.tol) & (state.iter_num < solver.maxiter)
+        return missed & ~state.failed_linesearch
+
+    def update(step: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
+        return tuple(solver.update(*step))
+
+    return jax.lax.while_loop(unfinished, update, (phi, solver.init_state(phi)))
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))
