@@ -23,7 +23,7 @@ def require_free(*paths: Path, force: bool) -> None:
     for path in paths:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
-        if path.exists() and not force:
+        if (path.exists() or path.is_symlink()) and not force:
             raise InputError(f"{path}: exists; choose another name, or --force to overwrite it")
         _make_folder(path.parent)
 

@@ -23,6 +23,13 @@ def test_a_file_is_ordinary(tmp_path):
     assert one.stat().st_mode == two.stat().st_mode
 
 
+def test_a_link_to_nowhere_needs_force(tmp_path):
+    path = tmp_path / "out"
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="exists.*--force"):
+        require_free(path, force=False)
+
+
 def test_existing_output_needs_force(tmp_path):
     path = tmp_path / "out"
     path.touch()

@@ -82,6 +82,7 @@ def test_another_sensitive_attribute_must_be_categorical(name):
         (column("home", categories=[2**53 + 1, 1]), "beyond 2.53"),
         (edited().replace("100.0", "9" * 5000), "not JSON"),
         ("[" * 100_000, "not JSON"),
+        (edited().replace('"income"', '"home"'), "key 'home' appears more than once"),
     ],
 )
 def test_bad_schemas_are_refused_with_the_reason(text, complaint):

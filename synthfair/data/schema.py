@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -202,7 +203,7 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
         InputError: not JSON, not a schema, or still marked a draft.
     """
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=_distinct_keys)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
     if isinstance(found, dict) and "draft" in found:
@@ -214,6 +215,14 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
         return Schema.model_validate_json(text)
     except ValidationError as error:
         raise refusal(source, error) from error
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, unless a key is repeated: JSON would silently take the last."""
+    repeated = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
+    if repeated:
+        raise ValueError(f"key {repeated[0]!r} appears more than once")
+    return dict(pairs)
 
 
 def read_schema(path: Path) -> Schema:
