@@ -77,10 +77,15 @@ class DistillConfig(BaseModel):
         description="First synthetic features: uniform over the schema's range; normal with the"
         " real rows' mean and variance (disclosed); or real rows (disclosed).",
     )
-    steps: int = Field(
-        default=1000, ge=1, lt=2**31, description="Steps of Adam on the synthetic features."
+    optimizer: Literal["adam", "gauss_newton"] = Field(
+        default="adam",
+        description="What moves the synthetic features: Adam; or damped Gauss-Newton steps, which"
+        " converge in about 100, also at large rho_o, where Adam crawls.",
     )
-    learning_rate: float = Field(default=0.01, gt=0, description="Adam's learning rate.")
+    steps: int = Field(default=1000, ge=1, lt=2**31, description="Steps of the optimizer.")
+    learning_rate: float = Field(
+        default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."
+    )
     stop_tolerance: float = Field(
         default=0.0,
         ge=0,

@@ -12,6 +12,7 @@ from conftest import make_schema, make_table
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
+from synthfair.distill import judge as judging
 from synthfair.distill import outer
 from synthfair.distill.implicit import hessian_factor
 from synthfair.distill.problem import make_problem
@@ -56,7 +57,7 @@ def judged(problem, x):
 @jax.jit
 def hypergradient(problem, x):
     params = optimum(problem, x)
-    return outer.hypergradient(problem, params, x, hessian_factor(problem.inner, params, x))[1]
+    return judging.hypergradient(problem, params, x, hessian_factor(problem.inner, params, x))[1]
 
 
 def check_against_central_differences(problem, x):
@@ -82,9 +83,9 @@ def test_hypergradient_with_custom_loss_and_penalty():
 
 
 def test_a_wrong_sign_in_the_implicit_part_is_caught(monkeypatch):
-    right = outer.implicit_vjp
+    right = judging.implicit_vjp
     hypergradient.clear_cache()
-    monkeypatch.setattr(outer, "implicit_vjp", lambda *args: -right(*args))
+    monkeypatch.setattr(judging, "implicit_vjp", lambda *args: -right(*args))
     with pytest.raises(AssertionError):
         check_against_central_differences(*some_problem())
     hypergradient.clear_cache()
@@ -181,10 +182,10 @@ def test_hypergradients_of_the_loop_itself_are_exact(penalty):
     state = outer.init(problem, x, 3)
     for _ in range(3):
         state, record = jax.jit(outer.step)(
-            problem, state._replace(adam=fresh(state.x)), outer.Knobs()
+            problem, state._replace(memory=fresh(state.x)), outer.Knobs()
         )
         expected = hypergradient(problem, x)
-        error = jnp.linalg.norm(state.adam[0].mu / 0.1 - expected) / jnp.linalg.norm(expected)
+        error = jnp.linalg.norm(state.memory[0].mu / 0.1 - expected) / jnp.linalg.norm(expected)
         assert error <= 1e-6
         assert record.inner_converged
         x = state.x

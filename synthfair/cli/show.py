@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
     from synthfair.client.routine import Progress
-    from synthfair.distill.outer import Record
+    from synthfair.distill.judge import Record
 
 
 def say(what: RenderableType) -> None:

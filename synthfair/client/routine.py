@@ -16,7 +16,8 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
 from synthfair.distill import outer
 from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
-from synthfair.distill.outer import OuterState, Record
+from synthfair.distill.judge import Record
+from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem, make_problem
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
@@ -99,7 +100,7 @@ def distill_table(
     )
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
     file = CheckpointFile.beside(checkpoint, _fingerprint(real, header)) if checkpoint else None
-    start = Checkpoint(outer.init(problem, x, config.steps))
+    start = Checkpoint(outer.init(problem, x, config.steps, optimizer=config.optimizer))
     resumed = (file and file.load(start.state)) or start
     done = _run(problem, resumed, config, file, progress)
     rows = map(np.asarray, (done.state.x, problem.s, problem.y))

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.distill.outer import OuterState, Record
+from synthfair.distill.judge import Record
+from synthfair.distill.outer import OuterState
 from synthfair.files import whole_file
 
 

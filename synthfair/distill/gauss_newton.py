@@ -1,0 +1,117 @@
+"""Damped Gauss-Newton steps on the synthetic features.
+
+Adam crawls where rho_o is large: P(x) then is a narrow valley, curved a thousand times more across
+than along. But P sees the many features in x almost only through the few numbers in theta(x). So a
+step takes the curvature of P in theta, which is exact and small, and how theta moves with x:
+
+    dx = - (J' |B| J + e I)^-1 dP/dx,      J = dtheta/dx = - H^-1 d2 inner/(dtheta dx),
+    B = d2 P/dtheta2,  |B| with its eigenvalues' absolute values, H the inner Hessian.
+
+That is Newton's step for theta, made by the smallest move of x; e damps it, in the manner of
+Levenberg and Marquardt: larger after a step that did not lower P, which is taken back, and smaller
+after one that did. See Nocedal and Wright, Numerical Optimization (2006), section 10.3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import cho_solve
+
+from synthfair.distill.judge import Judged
+from synthfair.distill.problem import Problem
+from synthfair.errors import InputError
+
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-9, 1e6
+"""Of e, in units of the mean curvature that J' |B| J has."""
+
+FACTOR = 4.0
+"""By which the damping grows or shrinks."""
+
+MOST_NUMBERS = 200_000_000
+"""In J, 1.6 GB."""
+
+
+class Memory(NamedTuple):
+    """What is kept between steps.
+
+    Attributes:
+        best: the best x so far.
+        damping: e, in units of the mean curvature.
+    """
+
+    best: Judged
+    damping: jax.Array
+
+
+def init(_problem: Problem, start: Judged) -> Memory:
+    """Nothing is reached yet: any x is better.
+
+    Raises:
+        InputError: J would have too many numbers to hold.
+    """
+    numbers = len(start.factor) * start.x.size
+    if numbers > MOST_NUMBERS:
+        raise InputError(
+            f"optimizer = 'gauss_newton': parameters x synthetic rows x features = {numbers}; must"
+            f" be at most {MOST_NUMBERS}; use 'adam', or fewer synthetic rows"
+        )
+    record = start.record._replace(objective=jnp.full_like(start.record.objective, jnp.inf))
+    return Memory(start._replace(record=record), jnp.asarray(FIRST_DAMPING, start.x.dtype))
+
+
+def move(
+    problem: Problem, judged: Judged, memory: Memory, _learning_rate: jax.Array | float
+) -> tuple[Judged, jax.Array, Memory]:
+    """One step from the best x so far. Returns as :func:`synthfair.distill.adam.move`."""
+    better = judged.record.objective < memory.best.record.objective
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), judged, memory.best)
+    damping = jnp.where(better, memory.damping / FACTOR, memory.damping * FACTOR)
+    damping = jnp.clip(damping, LEAST_DAMPING, MOST_DAMPING)
+    return best, best.x + direction(problem, best, damping), Memory(best, damping)
+
+
+def direction(problem: Problem, judged: Judged, damping: jax.Array | float) -> jax.Array:
+    """The step dx [N_s, d], by the Woodbury identity: only a p x p system is solved.
+
+    With R'R = |B| and K = R J [p, N_s d],
+
+        (K'K + e I)^-1 h = (h - K' (K K' + e I)^-1 K h) / e.
+    """
+    h = judged.gradient.ravel()
+    k = curvature_root(problem, judged) @ sensitivity(problem, judged)
+    kk = k @ k.T
+    e = damping * jnp.trace(kk) / len(kk)
+    inside = jnp.linalg.solve(kk + e * jnp.eye(len(kk), dtype=kk.dtype), k @ h)
+    return -((h - k.T @ inside) / e).reshape(judged.x.shape)
+
+
+def curvature_root(problem: Problem, judged: Judged) -> jax.Array:
+    """R [p, p] with R'R = |B|.
+
+    P may be concave in some directions of theta, as where a selection-rate penalty saturates; with
+    the absolute value the step still goes downhill there.
+    """
+    theta, unravel = ravel_pytree(judged.params)
+    curvature = jax.hessian(lambda t: problem.outer(unravel(t), judged.x))(theta)
+    values, vectors = jnp.linalg.eigh(curvature)
+    values = jnp.abs(values)
+    floor = 1e-10 * jnp.max(values)  # flat directions: let them move, but not to infinity
+    return jnp.sqrt(jnp.maximum(values, floor))[:, None] * vectors.T
+
+
+def sensitivity(problem: Problem, judged: Judged) -> jax.Array:
+    """J = dtheta/dx [p, N_s d], by the implicit function theorem, row by row."""
+    params, x = judged.params, judged.x
+
+    def gradient(x: jax.Array) -> jax.Array:
+        return ravel_pytree(jax.grad(problem.inner)(params, x))[0]
+
+    _, pull = jax.vjp(gradient, x)
+    p = len(judged.factor)
+    inverse = cho_solve((judged.factor, True), jnp.eye(p, dtype=x.dtype))
+    (rows,) = jax.vmap(pull)(inverse)
+    return -rows.reshape(p, -1)

@@ -1,0 +1,84 @@
+"""Damped Gauss-Newton steps, against finite differences and against Adam."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from test_outer import judged, optimum, some_problem
+
+from synthfair.config import DistillConfig
+from synthfair.distill import gauss_newton, outer
+from synthfair.distill.judge import judge
+from synthfair.errors import InputError
+
+
+def some_judged(problem, x):
+    start = jnp.zeros(problem.rows(x).a.shape[1])
+    factor = jnp.eye(len(start))
+    return judge(problem, x, start, factor, tolerance=1e-10, max_iterations=200)
+
+
+def run(problem, x, steps, optimizer):
+    config = DistillConfig(steps=steps, optimizer=optimizer)
+    state = outer.init(problem, x, steps, optimizer=optimizer)
+    chunks = list(outer.run(problem, state, config))
+    return chunks[-1][0], np.concatenate([records.objective for _, records in chunks])
+
+
+def test_sensitivity_is_the_central_difference():
+    problem, x = some_problem()
+    found = gauss_newton.sensitivity(problem, some_judged(problem, x))
+    change = np.random.default_rng(0).normal(size=x.shape)
+    h = 1e-5
+    slope = (optimum(problem, x + h * change) - optimum(problem, x - h * change)) / (2 * h)
+    np.testing.assert_allclose(found @ change.ravel(), slope, rtol=1e-6)
+
+
+def test_woodbury_is_the_large_system():
+    problem, x = some_problem(penalty="selection_rate")
+    at = some_judged(problem, x)
+    k = gauss_newton.curvature_root(problem, at) @ gauss_newton.sensitivity(problem, at)
+    e = 1e-3 * jnp.trace(k @ k.T) / len(k)
+    expected = -jnp.linalg.solve(k.T @ k + e * jnp.eye(x.size), at.gradient.ravel())
+    found = gauss_newton.direction(problem, at, 1e-3)
+    np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_it_reaches_the_optimum_of_f_where_adam_crawls(penalty):
+    problem, x = some_problem(penalty=penalty, rho_o=1000.0, rho_s=0.0, lambda_x=1e-4)
+    value = jax.jit(jax.value_and_grad(problem.objective))
+    best = scipy.optimize.minimize(
+        lambda t: tuple(map(np.asarray, value(t))), np.zeros(problem.objective.rows.a.shape[1]),
+        jac=True, method="BFGS", options={"gtol": 1e-9},
+    ).fun  # fmt: skip
+    _, newton = run(problem, x, 100, "gauss_newton")
+    _, adam = run(problem, x, 100, "adam")
+    assert newton[-1] <= best * 1.001
+    assert adam[-1] > best * 1.01
+
+
+def test_it_never_rises_and_ends_at_what_it_reports():
+    problem, x = some_problem(penalty="selection_rate", rho_o=300.0)
+    state, objective = run(problem, x, 70, "gauss_newton")
+    assert len(objective) == 71
+    assert (np.diff(objective) <= 0).all()
+    assert objective[-1] == pytest.approx(float(judged(problem, state.x)))
+
+
+def test_a_step_that_fails_is_taken_back_and_damped():
+    problem, x = some_problem()
+    good = some_judged(problem, x)
+    memory = gauss_newton.Memory(good, jnp.asarray(1e-3))
+    bad = good._replace(x=x + 1, record=good.record._replace(objective=jnp.asarray(jnp.nan)))
+    reached, _, after = gauss_newton.move(problem, bad, memory, 0.0)
+    np.testing.assert_array_equal(reached.x, x)
+    assert after.damping == pytest.approx(4e-3)
+
+
+def test_models_too_large_for_it_are_refused(monkeypatch):
+    problem, x = some_problem(n_synthetic=16)
+    monkeypatch.setattr(gauss_newton, "MOST_NUMBERS", 100)
+    with pytest.raises(InputError, match="gauss_newton.*at most 100"):
+        outer.init(problem, x, 1, optimizer="gauss_newton")
