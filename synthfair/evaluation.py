@@ -69,16 +69,23 @@ def evaluate(
     Raises:
         InputError: no table, or one that does not fit the schema.
     """
-    if not tables:
+    scored = {name: _score(model, table, name) for name, table in tables.items()}
+    return evaluate_scores(scored, config)
+
+
+def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = None) -> Evaluation:
+    """The same for rows that are scored already, by name.
+
+    Raises:
+        InputError: no rows.
+    """
+    if not scored:
         raise InputError("no test tables")
     config = config or ServerConfig()
-    scored = {name: _score(model, table, name) for name, table in tables.items()}
+    parts = list(scored.values())
     everything = Scored(
-        *(
-            np.concatenate(field)
-            for field in zip(*(rows[:3] for rows in scored.values()), strict=True)
-        ),
-        n_groups=len(model.schema_.groups),
+        *(np.concatenate(field) for field in zip(*(rows[:3] for rows in parts), strict=True)),
+        n_groups=parts[0].n_groups,
     )
 
     def measured(rows: Scored) -> dict[str, Metric]:

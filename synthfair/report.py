@@ -44,7 +44,8 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     table = _table("method", "accuracy", "SPD")
     for outcome in outcomes:
         overall = outcome.evaluation.overall
-        method = outcome.method if outcome.converged else f"{outcome.method}, NOT CONVERGED"
+        method = f"{outcome.method.replace('_', '-')}, rho_o = {outcome.rho_o:g}"
+        method += "" if outcome.converged else ", NOT CONVERGED"
         table.add_row(method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
     table.caption = f"{outcomes[0].evaluation.n_test} test rows; 95 % bootstrap intervals."
     return table

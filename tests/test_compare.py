@@ -1,14 +1,12 @@
 from contextlib import contextmanager
 
 import numpy as np
-import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.compare import demonstrate, train_centrally
+from synthfair.compare import METHODS, demonstrate, federate, measure
 from synthfair.data.partition import partition
-from synthfair.fairness.metrics import boundary_covariance
 from synthfair.report import outcomes_table, plain_text
 
 
@@ -17,25 +15,34 @@ def silent(_):
     yield lambda records, step, steps: None
 
 
-def test_central_penalty_lowers_the_covariance_on_real_rows():
-    clients = partition(make_table(n=600), clients=2, seed=0)
-    schema = make_schema()
-    config = sf.DistillConfig(rho_o=100.0)
-    train = sf.encode(pd.concat([c.train for c in clients]), schema)
+@pytest.fixture(scope="module")
+def federation():
+    return federate(partition(make_table(n=2000), clients=2, seed=0), make_schema())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_narrows_the_gap(method, federation):
+    report = sf.ServerConfig(resamples=10)
     plain, fair = (
-        boundary_covariance(
-            train_centrally(clients, schema, config, penalized=p).scores(train.x, train.s),
-            sensitive_features=train.s,
-        )
-        for p in (False, True)
+        measure(method, federation, sf.DistillConfig(rho_o=rho_o, steps=300), report)[0]
+        for rho_o in (0.0, 100.0)
     )
-    assert abs(fair) < 0.05 * abs(plain)
+    gap = "spd" if method == "exponentiated_gradient" else "covariance"  # its decisions are random
+    assert abs(fair.evaluation.overall[gap].value) < 0.5 * abs(plain.evaluation.overall[gap].value)
+    assert plain.evaluation.overall["accuracy"].value > 0.75
+    assert plain.converged
+    assert set(fair.evaluation.per_client) == {"client_0", "client_1"}
+
+
+def test_unknown_methods_are_refused(federation):
+    with pytest.raises(sf.InputError, match="'magic': must be one of single_shot, central"):
+        measure("magic", federation, sf.DistillConfig())
 
 
 def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
     outcomes = demonstrate(tmp_path, sf.DistillConfig(steps=200), silent)
-    assert [outcome.method for outcome in outcomes] == [
-        "single-shot, rho_o = 10", "single-shot, rho_o = 0", "central, rho_o = 10", "central, rho_o = 0",
+    assert [(outcome.method, outcome.rho_o) for outcome in outcomes] == [
+        ("single_shot", 10), ("single_shot", 0), ("central", 10), ("central", 0),
     ]  # fmt: skip
     spd = [outcome.evaluation.overall["spd"].value for outcome in outcomes]
     assert abs(spd[0]) < abs(spd[1])

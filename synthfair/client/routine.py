@@ -92,8 +92,31 @@ def distill_table(
             distilled with these settings, or diverges.
         KeyboardInterrupt: after the checkpoint, if any, is written.
     """
+    return distill_rows(
+        encode(table, schema, source=source),
+        schema,
+        config,
+        model=model,
+        penalty=penalty,
+        source=source,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+
+
+def distill_rows(
+    real: Encoded,
+    schema: Schema,
+    config: DistillConfig | None = None,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation:
+    """:func:`distill_table` for rows that are encoded already."""
     config = config or DistillConfig()
-    real = encode(table, schema, source=source)
     check_rows(real, schema, config, source=source)
     problem, x = make_problem(
         real, config, n_groups=len(schema.groups), model=model, penalty=penalty

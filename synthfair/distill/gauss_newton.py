@@ -31,6 +31,11 @@ FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-9, 1e6
 FACTOR = 4.0
 """By which the damping grows or shrinks."""
 
+LONGEST_STEP = 0.1
+"""Root mean square of dx, in units of the features' range. Long first steps would throw the rows
+far from where they started, each client's elsewhere: then the inner problems' curvatures differ
+between clients, and a model trained on the pooled rows is no longer near the mean of theirs."""
+
 MOST_NUMBERS = 200_000_000
 """In J, 1.6 GB."""
 
@@ -71,7 +76,9 @@ def move(
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), judged, memory.best)
     damping = jnp.where(better, memory.damping / FACTOR, memory.damping * FACTOR)
     damping = jnp.clip(damping, LEAST_DAMPING, MOST_DAMPING)
-    return best, best.x + direction(problem, best, damping), Memory(best, damping)
+    step = direction(problem, best, damping)
+    step *= jnp.minimum(1.0, LONGEST_STEP / jnp.sqrt(jnp.mean(step**2)))
+    return best, best.x + step, Memory(best, damping)
 
 
 def direction(problem: Problem, judged: Judged, damping: jax.Array | float) -> jax.Array:

@@ -1,0 +1,199 @@
+"""The methods that are compared: each trains on a federation, and scores its test rows."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.client.routine import Distillation, distill_rows
+from synthfair.compare.federation import Federation, pooled
+from synthfair.config import DistillConfig, ServerConfig
+from synthfair.data.encode import Encoded
+from synthfair.distill.inner import train
+from synthfair.distill.problem import make_penalty, make_rows
+from synthfair.errors import InputError
+from synthfair.evaluation import Evaluation, evaluate_scores
+from synthfair.fairness.metrics import Scored
+from synthfair.federated.fedavg import fedavg
+from synthfair.model import LinearModel, Params
+from synthfair.server.routine import pool_and_train
+
+EQUILIBRIUM = 1e-3
+"""Duality gap at which exponentiated gradient stops."""
+
+
+class Fitted(NamedTuple):
+    """What a method makes of a federation.
+
+    Attributes:
+        scores: [N_test] of each client's test rows; the decision is +1 where positive.
+        converged: whether every problem solved on the way met its tolerance.
+        distillations: one a client, of methods that distil.
+    """
+
+    scores: tuple[np.ndarray, ...]
+    converged: bool
+    distillations: tuple[Distillation, ...] = ()
+
+
+Method = Callable[[Federation, DistillConfig], Fitted]
+
+
+def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
+    """Distil on each client, pool, train once: Wu et al. (2024)."""
+    done = [
+        distill_rows(real, federation.schema, config, source=f"client {i}")
+        for i, real in enumerate(federation.train)
+    ]
+    releases = {str(i): distillation.release for i, distillation in enumerate(done)}
+    model = pool_and_train(releases, federation.schema)
+    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
+    converged = model.converged and all(distillation.inner_converged for distillation in done)
+    return Fitted(scores, converged, tuple(done))
+
+
+def central(federation: Federation, config: DistillConfig) -> Fitted:
+    """The same model, loss and penalty on all clients' real rows in one place: the ceiling."""
+    params, converged = _trained(pooled(federation.train), config, n_groups=federation.n_groups)
+    scores = (_scores(part, params, config, federation.n_groups) for part in federation.test)
+    return Fitted(tuple(scores), converged)
+
+
+def local(federation: Federation, config: DistillConfig) -> Fitted:
+    """Each client alone: trained on its own rows, used on its own test rows."""
+    n_groups = federation.n_groups
+    fits = [_trained(part, config, n_groups=n_groups) for part in federation.train]
+    scores = (
+        _scores(part, params, config, n_groups)
+        for part, (params, _) in zip(federation.test, fits, strict=True)
+    )
+    return Fitted(tuple(scores), all(converged for _, converged in fits))
+
+
+def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
+    """FedAvg with the same model, loss and penalty; rho_o = 0 is FedAvg as published."""
+    n_groups = federation.n_groups
+    clients = [
+        make_rows(part, n_groups=n_groups, intercept=config.intercept) for part in federation.train
+    ]
+    solution = fedavg(
+        clients,
+        config.lambda_theta,
+        model=LinearModel(),
+        penalty=make_penalty(config, n_groups=n_groups),
+        rho=config.rho_o,
+    )
+    scores = (_scores(part, solution.params, config, n_groups) for part in federation.test)
+    return Fitted(tuple(scores), bool(solution.change <= 1e-3))
+
+
+def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
+    """Agarwal et al. (2018) as fairlearn implements it, on all real rows in one place.
+
+    Its tolerance is 1 / rho_o, as it has no rho: the multiplier is bounded by the inverse of the
+    tolerance. Its decisions are random, drawn with the seed.
+
+    Raises:
+        InputError: fairlearn is not installed.
+    """
+    try:
+        from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise InputError(
+            "method exponentiated_gradient: needs fairlearn; pip install fairlearn"
+        ) from error
+    rows = pooled(federation.train)
+    tolerance = 1.0 / max(config.rho_o, 1.0)
+    mitigator = ExponentiatedGradient(
+        LogisticRegression(C=1e3, max_iter=1000),
+        DemographicParity(difference_bound=tolerance),
+        nu=EQUILIBRIUM,
+    )
+    with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
+        warnings.simplefilter("ignore", DeprecationWarning)
+        mitigator.fit(_columns(rows), (rows.y > 0).astype(int), sensitive_features=rows.s)
+    scores = tuple(
+        np.asarray(mitigator.predict(_columns(part), random_state=config.seed)) * 2.0 - 1.0
+        for part in federation.test
+    )
+    return Fitted(scores, bool(mitigator.best_gap_ <= EQUILIBRIUM))
+
+
+METHODS: dict[str, Method] = {
+    "single_shot": single_shot,
+    "central": central,
+    "local": local,
+    "fedavg": federated_averaging,
+    "exponentiated_gradient": exponentiated_gradient,
+}
+"""The methods by name."""
+
+
+class Outcome(NamedTuple):
+    """What one method reached.
+
+    Attributes:
+        method: its name.
+        rho_o: weight of the penalty.
+        seed: of everything random, the splits included.
+        evaluation: on the clients' test rows.
+        converged: whether every problem solved on the way met its tolerance.
+        seconds: of wall time, compilation included.
+    """
+
+    method: str
+    rho_o: float
+    seed: int
+    evaluation: Evaluation
+    converged: bool
+    seconds: float
+
+
+def measure(
+    method: str, federation: Federation, config: DistillConfig, report: ServerConfig | None = None
+) -> tuple[Outcome, Fitted]:
+    """Runs one method and evaluates it.
+
+    Raises:
+        InputError: no such method, or it cannot train on these rows.
+    """
+    if method not in METHODS:
+        raise InputError(f"method {method!r}: must be one of {', '.join(METHODS)}")
+    start = time.perf_counter()
+    fitted = METHODS[method](federation, config)
+    seconds = time.perf_counter() - start
+    evaluation = evaluate_scores(_scored(fitted.scores, federation), report)
+    return (
+        Outcome(method, config.rho_o, config.seed, evaluation, fitted.converged, seconds),
+        fitted,
+    )
+
+
+def _scored(scores: Sequence[np.ndarray], federation: Federation) -> dict[str, Scored]:
+    return {
+        f"client_{i}": Scored(part.y, score, part.s, federation.n_groups)
+        for i, (part, score) in enumerate(zip(federation.test, scores, strict=True))
+    }
+
+
+def _trained(real: Encoded, config: DistillConfig, *, n_groups: int) -> tuple[Params, bool]:
+    rows = make_rows(real, n_groups=n_groups, intercept=config.intercept)
+    penalty = make_penalty(config, n_groups=n_groups)
+    solution = train(
+        rows, config.lambda_theta, model=LinearModel(), penalty=penalty, rho=config.rho_o
+    )
+    return solution.params, bool(solution.converged)
+
+
+def _scores(part: Encoded, params: Params, config: DistillConfig, n_groups: int) -> np.ndarray:
+    rows = make_rows(part, n_groups=n_groups, intercept=config.intercept)
+    return np.asarray(LinearModel().scores(params, rows.a))
+
+
+def _columns(rows: Encoded) -> np.ndarray:
+    return np.column_stack([rows.x, rows.s])

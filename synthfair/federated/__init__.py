@@ -1,0 +1,1 @@
+"""Iterative methods, in rounds between a server and its clients."""
