@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from synthfair.errors import InputError, reason, refusal
 
@@ -34,6 +34,14 @@ class DistillConfig(BaseModel):
         default=10.0,
         ge=0,
         description="Weight of the fairness penalty on real rows; 0 is plain distillation.",
+    )
+    max_gap: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Wanted gap between groups of what is decided, on the real rows, e.g. 0.05: the"
+        " smallest rho_o that reaches it is searched for, from rho_o on. Where they are not given,"
+        " penalty is then selection_rate and optimizer gauss_newton.",
     )
     rho_s: float = Field(
         default=0.0, ge=0, description="Weight of the fairness penalty on synthetic rows."
@@ -102,6 +110,14 @@ class DistillConfig(BaseModel):
         default=100, ge=1, lt=2**31, description="L-BFGS iterations of one inner solve, at most."
     )
     seed: int = Seed
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_a_search(cls, data: Any) -> Any:
+        """A search needs a penalty near the gap itself, and an optimiser that converges quickly."""
+        if isinstance(data, dict) and data.get("max_gap") is not None:
+            return {"penalty": "selection_rate", "optimizer": "gauss_newton", **data}
+        return data
 
 
 class ServerConfig(BaseModel):

@@ -59,6 +59,7 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     table.add_column(overflow="fold")
     table.add_row("objective", f"{history.objective[0]:.6f} -> {history.objective[-1]:.6f}")
     table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {history.covariance[-1]:+.5f}")
+    table.add_row("gap", _gap(distillation))
     table.add_row("inner", _inner(distillation))
     table.add_row("steps", f"{len(history.objective) - 1}")
     table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
@@ -67,6 +68,28 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     for line in release.header.privacy.discloses:
         table.add_row("discloses", Text(line))
     return table
+
+
+def _gap(distillation: Distillation) -> str:
+    gap = distillation.history.gap
+    said = f"{gap[0]:.4f} -> {gap[-1]:.4f} on training rows"
+    wanted = distillation.release.header.config.max_gap
+    if wanted is None:
+        return said
+    met = "met" if distillation.gap_met else "NOT MET"
+    return f"{said}; at most {wanted:g} wanted: {met}, with rho_o = {distillation.rho_o:.3g}"
+
+
+def gap_warning(distillation: Distillation) -> str | None:
+    """What to say on exit if the wanted gap was not reached."""
+    if distillation.gap_met is not False:
+        return None
+    config = distillation.release.header.config
+    return (
+        f"no weight of the penalty brought the gap on the training rows to {config.max_gap:g}; the"
+        f" smallest reached is {distillation.history.gap[-1]:.4f}, and the release has that. Try"
+        " --penalty selection_rate, a higher --temperature, or more --steps"
+    )
 
 
 def _inner(distillation: Distillation) -> str:

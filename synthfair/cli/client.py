@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import progress_bar, say, use_float64, warn
     from synthfair.files import require_distinct, require_free
-    from synthfair.report import distillation_table, unconverged_warning
+    from synthfair.report import distillation_table, gap_warning, unconverged_warning
 
     require_distinct(args.output, args.data, args.schema)
     require_free(args.output, force=args.force)
@@ -57,5 +57,6 @@ def run(args: argparse.Namespace) -> None:
     if distillation.resumed_at:
         say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))
-    if warning := unconverged_warning(distillation):
-        warn(warning)
+    for warning in (unconverged_warning(distillation), gap_warning(distillation)):
+        if warning:
+            warn(warning)

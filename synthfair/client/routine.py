@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,11 +14,12 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import read_table
-from synthfair.distill import outer
+from synthfair.distill import outer, tolerance
 from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
 from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem, make_problem
+from synthfair.distill.tolerance import Search
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.files import require_distinct, require_free
@@ -41,12 +42,15 @@ class Distillation(NamedTuple):
     Attributes:
         release: what may be sent.
         history: records [steps + 1] of every step. Private: computed from real rows.
+        rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
+            like the history.
         resumed_at: step at which an interrupted run was taken up; 0 if it was not.
         checkpoint: a file that is of no more use once the release is written; it may not exist.
     """
 
     release: Release
     history: Record
+    rho_o: float
     resumed_at: int = 0
     checkpoint: Path | None = None
 
@@ -54,6 +58,12 @@ class Distillation(NamedTuple):
     def unconverged(self) -> int:
         """In how many of the last steps the inner problem missed its tolerance."""
         return int(np.sum(~self.history.inner_converged[-LAST_STEPS:]))
+
+    @property
+    def gap_met(self) -> bool | None:
+        """Whether the gap on the real rows is at most ``max_gap``; None where none was wanted."""
+        wanted = self.release.header.config.max_gap
+        return None if wanted is None else bool(self.history.gap[-1] <= wanted)
 
     @property
     def inner_converged(self) -> bool:
@@ -123,12 +133,27 @@ def distill_rows(
     )
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
     file = CheckpointFile.beside(checkpoint, _fingerprint(real, header)) if checkpoint else None
-    start = Checkpoint(outer.init(problem, x, config.steps, optimizer=config.optimizer))
+    start = Checkpoint(_first_state(problem, x, config))
     resumed = (file and file.load(start.state)) or start
     done = _run(problem, resumed, config, file, progress)
     rows = map(np.asarray, (done.state.x, problem.s, problem.y))
     release = Release(header, schema.encoded_names, *rows)
-    return Distillation(release, done.history, resumed.steps, file and file.path)
+    found = done.state.best_rho_o if isinstance(done.state, Search) else config.rho_o
+    return Distillation(release, done.history, float(found), resumed.steps, file and file.path)
+
+
+def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:
+    if config.max_gap is None:
+        return outer.init(problem, x, config.steps, optimizer=config.optimizer)
+    return tolerance.init(problem, x, config)
+
+
+def _chunks(
+    problem: Problem, state: OuterState | Search, config: DistillConfig
+) -> Iterator[tuple[OuterState | Search, Record]]:
+    if isinstance(state, Search):
+        return tolerance.run(problem, state, config)
+    return outer.run(problem, state, config)
 
 
 def _run(
@@ -140,7 +165,7 @@ def _run(
 ) -> Checkpoint:
     """Goes on from ``done`` to the end; on Ctrl-C, keeps how far it came."""
     try:
-        for state, records in outer.run(problem, done.state, config):
+        for state, records in _chunks(problem, done.state, config):
             _refuse_divergence(state, records)
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
@@ -154,7 +179,7 @@ def _run(
     return done
 
 
-def _refuse_divergence(state: OuterState, records: Record) -> None:
+def _refuse_divergence(state: OuterState | Search, records: Record) -> None:
     """Stops a run whose release no server would accept."""
     largest = float(np.abs(np.asarray(state.x)).max())
     if not (np.isfinite(records.objective).all() and largest <= MAX_ABSOLUTE):

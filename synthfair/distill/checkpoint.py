@@ -13,6 +13,7 @@ import numpy as np
 
 from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
+from synthfair.distill.tolerance import Search
 from synthfair.files import whole_file
 
 
@@ -24,7 +25,7 @@ class Checkpoint(NamedTuple):
         records: of the chunks so far.
     """
 
-    state: OuterState
+    state: OuterState | Search
     records: tuple[Record, ...] = ()
 
     @property
@@ -66,7 +67,7 @@ class CheckpointFile:
         with whole_file(self.path) as temporary, temporary.open("wb") as file:
             np.savez(file, **contents)
 
-    def load(self, like: OuterState) -> Checkpoint | None:
+    def load(self, like: OuterState | Search) -> Checkpoint | None:
         """The checkpoint saved, or None where there is none of this very run.
 
         Args:

@@ -20,6 +20,7 @@ class Record(NamedTuple):
     Attributes:
         objective: P(x).
         covariance: of group and score on the real rows, as the objective defines it.
+        gap: largest absolute difference of selection rates there, of the decisions themselves.
         gradient_norm: of the inner problem, at its solution.
         inner_converged: whether the inner problem met its tolerance.
         inner_iterations: L-BFGS iterations.
@@ -27,6 +28,7 @@ class Record(NamedTuple):
 
     objective: jax.Array | np.ndarray
     covariance: jax.Array | np.ndarray
+    gap: jax.Array | np.ndarray
     gradient_norm: jax.Array | np.ndarray
     inner_converged: jax.Array | np.ndarray
     inner_iterations: jax.Array | np.ndarray
@@ -35,7 +37,7 @@ class Record(NamedTuple):
 def no_record(dtype: jnp.dtype) -> Record:
     """Fills a place in compiled code where nothing was found yet."""
     zero = jnp.zeros((), dtype)
-    return Record(zero, zero, zero, jnp.zeros((), bool), jnp.zeros((), int))
+    return Record(zero, zero, zero, zero, jnp.zeros((), bool), jnp.zeros((), int))
 
 
 class Judged(NamedTuple):
@@ -93,6 +95,7 @@ def judge(
     record = Record(
         value,
         problem.objective.covariance(solution.params),
+        problem.objective.gap(solution.params),
         solution.gradient_norm,
         solution.converged,
         solution.iterations.astype(int),

@@ -8,7 +8,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from synthfair.fairness.penalties import Notion, Penalty, group_covariances
+from synthfair.fairness.penalties import Notion, Penalty, decision_gaps, group_covariances
 from synthfair.model import Model, Params, Rows
 
 
@@ -21,6 +21,10 @@ class Objective(Protocol):
 
     def covariance(self, params: Params) -> jax.Array:
         """The covariance of group and score to show while F falls; the largest, signed."""
+        ...
+
+    def gap(self, params: Params) -> jax.Array:
+        """The largest absolute gap between groups of what is decided."""
         ...
 
 
@@ -55,3 +59,13 @@ class PenalizedLoss:
         scores = self.model.scores(params, self.rows.a)
         gaps = group_covariances(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
         return gaps.ravel()[jnp.argmax(jnp.abs(gaps))]
+
+    def gap(self, params: Params) -> jax.Array:
+        """|P(decision = +1 | s = g) - P(decision = +1 | s != g)|, the largest.
+
+        Over groups, and over the rows that the notion compares. With two groups and statistical
+        parity, that is |SPD| on the real rows, eq. (4).
+        """
+        scores = self.model.scores(params, self.rows.a)
+        gaps = decision_gaps(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
+        return jnp.nanmax(jnp.abs(gaps))

@@ -117,6 +117,21 @@ def _compiled_chunk() -> Callable[..., tuple[OuterState, Record]]:
     return jax.jit(_chunk, compiler_options=options, static_argnames=("optimizer",))
 
 
+def advance(
+    problem: Problem, state: OuterState, config: DistillConfig
+) -> tuple[OuterState, Record]:
+    """One compiled chunk of steps, or fewer where ``state.last`` comes first.
+
+    Returns:
+        The state after it, and the records [up to CHUNK] of its steps, as NumPy arrays.
+    """
+    tolerance = config.inner_tolerance or inner.default_tolerance()
+    knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
+    first, last = int(state.step), int(state.last)
+    state, records = _compiled_chunk()(problem, state, knobs, optimizer=config.optimizer)
+    return state, Record(*(np.asarray(field)[: last + 1 - first] for field in records))
+
+
 def run(
     problem: Problem, state: OuterState, config: DistillConfig
 ) -> Iterator[tuple[OuterState, Record]]:
@@ -128,15 +143,11 @@ def run(
         config: its optimizer, learning rate and tolerances.
 
     Yields:
-        The state after a chunk, and the records [up to CHUNK] of its steps, as NumPy arrays. The
-        x after the last step is judged, too, so that there is one more record than steps.
+        As :func:`advance` returns. The x after the last step is judged, too, so that there is one
+        more record than steps.
     """
-    chunk = _compiled_chunk()
-    tolerance = config.inner_tolerance or inner.default_tolerance()
-    knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
-    while (first := int(state.step)) <= (last := int(state.last)):
-        state, records = chunk(problem, state, knobs, optimizer=config.optimizer)
-        records = Record(*(np.asarray(field)[: last + 1 - first] for field in records))
+    while int(state.step) <= int(state.last):
+        state, records = advance(problem, state, config)
         before, after = records.objective[0], records.objective[-1]
         if config.stop_tolerance and before - after < config.stop_tolerance * abs(before):
             state = state._replace(last=jnp.minimum(state.last, state.step))

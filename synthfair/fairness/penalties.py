@@ -68,9 +68,19 @@ def selection_rate_gaps(
 
     sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows.
     """
-    weights = strata(notion, rows.y).astype(scores.dtype)
-    members = memberships(rows.s, n_groups, scores.dtype)
     selected = jax.nn.sigmoid(temperature * scores)
+    return _rate_gaps(selected, rows, notion=notion, n_groups=n_groups)
+
+
+def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
+    """[K, G] the same for the decisions 1[z > 0]: not differentiable, but what users mean."""
+    selected = (scores > 0).astype(scores.dtype)
+    return _rate_gaps(selected, rows, notion=notion, n_groups=n_groups)
+
+
+def _rate_gaps(selected: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
+    weights = strata(notion, rows.y).astype(selected.dtype)
+    members = memberships(rows.s, n_groups, selected.dtype)
 
     def rate(indicator: jax.Array) -> jax.Array:
         return (weights * selected) @ indicator / (weights @ indicator)
