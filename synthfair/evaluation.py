@@ -57,19 +57,28 @@ def file_names(paths: Sequence[Path]) -> list[str]:
 
 
 def evaluate(
-    model: TrainedModel, tables: Mapping[str, pd.DataFrame], config: ServerConfig | None = None
+    model: TrainedModel,
+    tables: Mapping[str, pd.DataFrame],
+    config: ServerConfig | None = None,
+    *,
+    sources: Sequence[Path] | None = None,
 ) -> Evaluation:
     """Accuracy and group gaps of a model on test tables, overall and for each table.
 
     Args:
         model: its schema encodes the tables.
-        tables: by name; the name stands in errors and in ``per_client``.
+        tables: by name; the name stands in ``per_client``.
         config: of the bootstrap.
+        sources: files of the tables, for errors; their names if not given.
 
     Raises:
         InputError: no table, or one that does not fit the schema.
     """
-    scored = {name: _score(model, table, name) for name, table in tables.items()}
+    sources_ = map(str, sources or tables)
+    scored = {
+        name: _score(model, table, source)
+        for (name, table), source in zip(tables.items(), sources_, strict=True)
+    }
     return evaluate_scores(scored, config)
 
 

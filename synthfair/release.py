@@ -225,7 +225,8 @@ def _check_values(release: Release, schema: Schema, source: str) -> None:
     for name, values, right in named:
         if not right.all():
             row = int(np.argmin(right))
+            value = values[row].item()
             raise InputError(
-                f"{source}: column {name!r}, row {row + 1}: {values[row]!r} is not allowed; must be"
+                f"{source}: column {name!r}, row {row + 1}: {value!r} is not allowed; must be"
                 f" {allowed.get(name, f'a finite number of at most {MAX_ABSOLUTE:g} in size')}"
             )

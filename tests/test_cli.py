@@ -191,6 +191,39 @@ def test_predicting_and_evaluating_load_no_jax(folder):
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
+@pytest.mark.parametrize("redirect", ["| true", "> /dev/null", ">&-", "2>&-"])
+def test_files_are_written_whoever_reads_the_output(folder, redirect):
+    from test_trained import some_model
+
+    from synthfair.trained import write_model
+
+    write_model(some_model(), folder / "model.json")
+    command = f"{sys.executable} -m synthfair evaluate --model model.json --output e.json"
+    pipe = f"set -o pipefail; {command} --data client_0_test.csv {redirect}"
+    done = subprocess.run(
+        ["bash", "-c", pipe], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (folder / "e.json").exists()
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_bad_test_table_is_named_by_its_path(folder, capsys):
+    run_client(folder)
+    make_table().assign(town="z").to_csv(folder / "client_0_test.csv", index=False)
+    assert run_server(folder) == 2
+    assert "client_0_test.csv: column 'town', row 1: 'z'" in capsys.readouterr().err
+
+
+def test_max_gap_says_whether_it_was_met(folder, capsys):
+    assert run_client(folder, 0, "--max-gap", "0.1", "--steps", "1000") == 0
+    assert "at most 0.1 wanted: met, with rho_o" in " ".join(capsys.readouterr().out.split())
+    flags = ["--force", "--max-gap", "1e-6", "--penalty", "covariance", "--steps", "300"]
+    assert run_client(folder, 0, *flags) == 0
+    said = capsys.readouterr()
+    assert "NOT MET" in said.out
+    assert "no weight of the penalty brought the gap" in " ".join(said.err.split())
+
+
 def test_public_names_all_exist():
     import synthfair
 

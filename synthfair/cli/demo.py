@@ -39,6 +39,6 @@ def run(args: argparse.Namespace) -> None:
 
     outcomes = demonstrate(args.output, DistillConfig(), progress_bar, force=args.force)
     table = outcomes_table(outcomes)
-    say(table)
     write_text(args.output / "comparison.txt", plain_text(table))
+    say(table)
     say(f"Wrote the lenders' tables, releases, models and metrics to {args.output}/.")

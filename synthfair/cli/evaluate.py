@@ -43,9 +43,10 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.model, *args.data)
         require_free(args.output, force=args.force)
     model = read_model(args.model)
-    evaluation = evaluate(model, read_tests(args.data, model.schema_), config)
+    tables = read_tests(args.data, model.schema_)
+    evaluation = evaluate(model, tables, config, sources=args.data)
+    if args.output:
+        write_json(args.output, evaluation_document(evaluation, model, config))
     say(evaluation_tables(evaluation))
     if warning := untrained_warning(model):
         warn(warning)
-    if args.output:
-        write_json(args.output, evaluation_document(evaluation, model, config))

@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from synthfair.distill.judge import Record
 
 
+class _Output(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # rich would end the process
+
+
 def say(what: RenderableType) -> None:
     """Prints a result."""
-    Console().print(what, highlight=False, markup=False)
+    _Output().print(what, highlight=False, markup=False)
 
 
 def warn(message: str) -> None:

@@ -37,11 +37,14 @@ def draft_schema(
         positive: the label's value that is y = +1; left to complete if not given.
 
     Raises:
-        InputError: label or sensitive is not a column, or positive is not a value of the label.
+        InputError: label or sensitive is not a column, or both are the same, or positive is not a
+            value of the label.
     """
     for role, column in (("label", label), ("sensitive", sensitive)):
         if column not in table.columns:
             raise InputError(f"{role} {column!r}: must be one of {', '.join(table.columns)}")
+    if label == sensitive:
+        raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
     columns, read_off, to_complete = {}, [], []
     for column in table.columns:
         forced = column in (label, sensitive)

@@ -152,7 +152,7 @@ def serve(
     schema = read_schema(schema_path)
     pooled = read_releases(releases, schema)
     model = pool_and_train(pooled, schema)
-    evaluation = evaluate(model, read_tests(tests, schema), config)
+    evaluation = evaluate(model, read_tests(tests, schema), config, sources=tests)
     write_model(model, model_path)
     document = evaluation_document(evaluation, model, config) | _origin(releases, pooled)
     write_json(metrics_path, document)

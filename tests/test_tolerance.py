@@ -1,0 +1,77 @@
+"""The search for the weight that a wanted gap needs."""
+
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+from test_outer import some_problem
+
+import synthfair as sf
+from synthfair.distill import outer, tolerance
+from synthfair.fairness.metrics import statistical_parity_difference
+
+
+def distil(max_gap, **settings):
+    config = sf.DistillConfig(max_gap=max_gap, n_synthetic=24, **settings)
+    return sf.distill_table(make_table(n=600), make_schema(), config)
+
+
+def gap_of_release(release):
+    """|SPD| on the real rows of the model that the release alone trains: nothing of the loop."""
+    real = sf.encode(make_table(n=600), make_schema())
+    model = sf.pool_and_train({"only": release}, make_schema())
+    decided = np.where(model.scores(real.x, real.s) > 0, 1, -1)
+    return abs(statistical_parity_difference(decided, sensitive_features=real.s))
+
+
+@pytest.mark.parametrize("wanted", [0.15, 0.08])
+def test_the_released_model_has_the_wanted_gap(wanted):
+    found = distil(wanted)
+    assert found.gap_met
+    assert found.history.gap[-1] <= wanted
+    assert gap_of_release(found.release) == pytest.approx(found.history.gap[-1], abs=2 / 600)
+
+
+def test_the_weight_found_is_about_the_smallest_that_does():
+    found = distil(0.1)
+    weaker = sf.DistillConfig(
+        rho_o=found.rho_o / 1.5, n_synthetic=24, penalty="selection_rate", optimizer="gauss_newton"
+    )
+    assert sf.distill_table(make_table(n=600), make_schema(), weaker).history.gap[-1] > 0.1
+
+
+def test_a_gap_that_is_there_anyway_needs_no_penalty():
+    found = distil(0.9)
+    assert found.gap_met
+    assert found.rho_o <= 10 * tolerance.LEAST
+
+
+def test_a_gap_out_of_reach_is_said_and_the_smallest_released():
+    found = distil(1e-9, penalty="covariance", steps=400)
+    assert found.gap_met is False
+    assert found.history.gap[-1] == pytest.approx(found.history.gap[49::50].min(), abs=1e-9)
+
+
+def test_a_search_taken_up_again_gives_the_same_numbers(tmp_path):
+    def stopping(records, step, steps):
+        if step > 120:
+            raise KeyboardInterrupt
+
+    config = sf.DistillConfig(max_gap=0.1, n_synthetic=24)
+    whole = sf.distill_table(make_table(), make_schema(), config)
+    arguments = {"checkpoint": tmp_path / "r.parquet"}
+    with pytest.raises(KeyboardInterrupt):
+        sf.distill_table(make_table(), make_schema(), config, progress=stopping, **arguments)
+    again = sf.distill_table(make_table(), make_schema(), config, **arguments)
+    assert again.resumed_at > 0
+    np.testing.assert_array_equal(again.release.x, whole.release.x)
+    np.testing.assert_array_equal(again.history.gap, whole.history.gap)
+
+
+def test_all_weights_share_one_compilation():
+    problem, x = some_problem(penalty="selection_rate")
+    config = sf.DistillConfig(max_gap=0.05, steps=300)
+    compiled = outer._compiled_chunk()
+    search = tolerance.init(problem, x, config)
+    sizes = [compiled._cache_size() for _ in tolerance.run(problem, search, config)]
+    assert len(sizes) > 2
+    assert sizes[0] == sizes[-1]
