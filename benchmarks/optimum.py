@@ -12,7 +12,7 @@ import synthfair as sf
 from synthfair.compare import Federation, Fitted
 from synthfair.distill.inner import train
 from synthfair.distill.objective import Objective
-from synthfair.distill.problem import make_problem
+from synthfair.distill.problem import make_problem, make_rows
 
 
 def excess(federation: Federation, fitted: Fitted, config: sf.DistillConfig) -> float:
@@ -27,7 +27,8 @@ def excess(federation: Federation, fitted: Fitted, config: sf.DistillConfig) -> 
     for real, distillation in zip(federation.train, fitted.distillations, strict=True):
         problem, _ = make_problem(real, config, n_groups=federation.n_groups)
         rows = problem.rows(jax.numpy.asarray(distillation.release.x))
-        plain = train(problem.objective.rows, config.lambda_theta, model=problem.model).params
+        real_rows = make_rows(real, n_groups=federation.n_groups, intercept=config.intercept)
+        plain = train(real_rows, config.lambda_theta, model=problem.model).params
         reached = train(rows, config.lambda_theta, model=problem.model).params
         starts = [np.zeros_like(plain), np.asarray(plain), np.asarray(reached)]
         best = min(lowest(problem.objective, start) for start in starts)

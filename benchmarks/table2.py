@@ -16,7 +16,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,7 @@ class Task:
         clients: how many.
         small: number of synthetic rows at the small size.
         temperature: of our recipe; chosen by ``benchmarks.recipes`` on training rows.
+        steps: of our recipe.
     """
 
     dataset: str
@@ -55,11 +56,12 @@ class Task:
     clients: int
     small: int
     temperature: float
+    steps: int = 100
 
 
 TASKS = {
     "law_school_race": Task("law_school", "race", 2, 800, 4.0),
-    "law_school_gender": Task("law_school", "male", 2, 800, 8.0),
+    "law_school_gender": Task("law_school", "male", 2, 800, 8.0, steps=200),
     "dutch_gender": Task("dutch", "sex", 4, 1200, 4.0),
 }
 
@@ -80,9 +82,8 @@ OURS = {
     "penalty": "selection_rate",
     "optimizer": "gauss_newton",
     "start": "range",
-    "steps": 100,
 }
-"""One recipe for a task and all its cells; only the temperature differs between tasks."""
+"""One recipe for a task and all its cells; temperature and steps differ between tasks."""
 
 
 class Run(NamedTuple):
@@ -130,15 +131,16 @@ def units(recipe: str, seeds: int) -> Iterator[Unit]:
                     yield Unit(recipe, method, task, "", seed)
 
 
-def settings(unit: Unit, rho_o: float, n_train: int, **changes: object) -> sf.DistillConfig:
+def settings(unit: Unit, rho_o: float, n_train: int, **changes: Any) -> sf.DistillConfig:
     """The configuration of one cell."""
     task, given = TASKS[unit.task], FAITHFUL if unit.recipe == "faithful" else OURS
     n_synthetic = n_train // 4 * 4 if unit.size == "train" else task.small
-    size: dict[str, object] = {"labels": "balanced", "n_synthetic": n_synthetic}
+    size: dict[str, Any] = {"labels": "balanced", "n_synthetic": n_synthetic}
     if unit.size == "train" and unit.recipe == "faithful":
         size = {"labels": "copy"}
-    common = {"lambda_theta": 1e-3, "lambda_x": 1e-4, "temperature": task.temperature}
-    return sf.DistillConfig(**common | given | size | {"rho_o": rho_o, "seed": unit.seed} | changes)
+    common = {"lambda_x": 1e-4, "temperature": task.temperature, "steps": task.steps}
+    cell = {"rho_o": rho_o, "seed": unit.seed}
+    return sf.DistillConfig.model_validate(common | given | size | cell | changes)
 
 
 def federation(unit: Unit, how: str = "range") -> Federation:
@@ -149,7 +151,7 @@ def federation(unit: Unit, how: str = "range") -> Federation:
     return scaling.rescaled(federate(clients, schema), how)
 
 
-def curve(unit: Unit, rhos: tuple[float, ...], **changes: object) -> Iterator[Run]:
+def curve(unit: Unit, rhos: tuple[float, ...], **changes: Any) -> Iterator[Run]:
     """Runs a unit's cells; clients and cells of one shape share one compilation."""
     how = str(changes.pop("scaling", SCALING if unit.recipe == "faithful" else "range"))
     clients = federation(unit, how)
@@ -159,26 +161,32 @@ def curve(unit: Unit, rhos: tuple[float, ...], **changes: object) -> Iterator[Ru
         report = sf.ServerConfig(resamples=1)
         outcome, fitted = measure(unit.method, clients, config, report)
         overall = outcome.evaluation.overall
+        judged = unit.seed < SEEDS_OF_EXCESS
         yield Run(
-            *unit[:4],
-            rho_o,
-            unit.seed,
-            *(round(overall[name].value, 6) for name in ("accuracy", "spd", "covariance")),
-            excess(clients, fitted, config) if unit.seed < SEEDS_OF_EXCESS else np.nan,
-            nearest(clients, fitted),
-            outcome.converged,
-            round(outcome.seconds, 2),
+            recipe=unit.recipe,
+            method=unit.method,
+            task=unit.task,
+            size=unit.size,
+            rho_o=rho_o,
+            seed=unit.seed,
+            accuracy=round(overall["accuracy"].value, 6),
+            spd=round(overall["spd"].value, 6),
+            covariance=round(overall["covariance"].value, 6),
+            excess=excess(clients, fitted, config) if judged else np.nan,
+            nearest=nearest(clients, fitted),
+            converged=outcome.converged,
+            seconds=round(outcome.seconds, 2),
         )
 
 
 def nearest(clients: Federation, fitted: Fitted) -> float:
     """Smallest ||x_i - x_hat_j|| of any client; not-a-number where nothing is distilled."""
-    from scipy.spatial import cKDTree
+    from scipy.spatial import KDTree
 
     if not fitted.distillations:
         return np.nan
     pairs = zip(clients.train, fitted.distillations, strict=True)
-    return float(min(cKDTree(d.release.x).query(real.x)[0].min() for real, d in pairs))
+    return float(min(KDTree(d.release.x).query(real.x)[0].min() for real, d in pairs))
 
 
 def read_runs(path: Path) -> list[Run]:

@@ -14,7 +14,13 @@ from synthfair.data.encode import encode, encode_inputs
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
-from synthfair.fairness.metrics import Metric, Scored, metrics_with_intervals
+from synthfair.fairness.metrics import (
+    Metric,
+    Rates,
+    Scored,
+    group_rates,
+    metrics_with_intervals,
+)
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -27,11 +33,13 @@ class Evaluation(NamedTuple):
     Attributes:
         overall: over all test rows.
         per_client: the same, for the rows of each table by itself.
+        by_group: rates of each group, over all test rows.
         n_test: number of test rows.
     """
 
     overall: dict[str, Metric]
     per_client: dict[str, dict[str, Metric]]
+    by_group: list[Rates]
     n_test: int
 
 
@@ -101,7 +109,8 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         return metrics_with_intervals(rows, resamples=config.resamples, seed=config.seed)
 
     per_client = {name: measured(rows) for name, rows in scored.items()}
-    return Evaluation(measured(everything), per_client, len(everything.y))
+    rates = group_rates(everything)
+    return Evaluation(measured(everything), per_client, rates, len(everything.y))
 
 
 def _score(model: TrainedModel, table: pd.DataFrame, source: str) -> Scored:
@@ -128,14 +137,18 @@ def predict(model: TrainedModel, table: pd.DataFrame, *, source: str = "table") 
 
 
 def evaluation_document(
-    evaluation: Evaluation, model: TrainedModel, config: ServerConfig
+    evaluation: Evaluation, schema: Schema, config: ServerConfig
 ) -> dict[str, Any]:
     """The metrics as they stand in metrics.json; not-a-number is null there."""
     return {
         **_plain(evaluation.overall),
         "per_client": {name: _plain(part) for name, part in evaluation.per_client.items()},
+        "by_group": {
+            f"{schema.sensitive}={group}": {k: _number(v) for k, v in rates._asdict().items()}
+            for group, rates in zip(schema.groups, evaluation.by_group, strict=True)
+        },
         "n_test": evaluation.n_test,
-        "schema_hash": model.schema_.hash,
+        "schema_hash": schema.hash,
         "version": synthfair.__version__,
         "seed": config.seed,
     }
@@ -143,6 +156,10 @@ def evaluation_document(
 
 def _plain(part: dict[str, Metric]) -> dict[str, dict[str, float | None]]:
     return {
-        name: {key: None if np.isnan(value) else value for key, value in metric._asdict().items()}
+        name: {key: _number(value) for key, value in metric._asdict().items()}
         for name, metric in part.items()
     }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value

@@ -28,7 +28,7 @@ def test_every_method_narrows_the_gap(method, federation):
         for rho_o in (0.0, 100.0)
     )
     gap = "spd" if method == "exponentiated_gradient" else "covariance"  # its decisions are random
-    assert abs(fair.evaluation.overall[gap].value) < 0.5 * abs(plain.evaluation.overall[gap].value)
+    assert abs(fair.evaluation.overall[gap].value) < 0.75 * abs(plain.evaluation.overall[gap].value)
     assert plain.evaluation.overall["accuracy"].value > 0.75
     assert plain.converged
     assert set(fair.evaluation.per_client) == {"client_0", "client_1"}

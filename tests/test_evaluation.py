@@ -30,7 +30,7 @@ def test_overall_is_over_all_rows_of_all_tables():
 
 def test_undefined_metrics_are_null():
     found = sf.evaluate(some_model(), {"a": make_table().assign(town="a")})
-    document = evaluation_document(found, some_model(), sf.ServerConfig())
+    document = evaluation_document(found, some_model().schema_, sf.ServerConfig())
     assert document["spd"] == {"value": None, "low": None, "high": None}
 
 

@@ -66,7 +66,8 @@ def test_metrics_json_keeps_its_contract(folder):
         "covariance",
     ]
     assert set(found) == {
-        *names, "per_client", "n_test", "n_synthetic", "config", "schema_hash", "version", "seed",
+        *names, "per_client", "by_group", "n_test", "n_synthetic", "config", "converged", "schema_hash",
+        "version", "seed",
     }  # fmt: skip
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):
         for name in names:

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from synthfair import __version__
-from synthfair.cli import client, demo, evaluate, predict, schema, server, split
+from synthfair.cli import client, compare, demo, evaluate, predict, report, schema, server, split
 from synthfair.errors import InputError, reason
 
 __all__ = ["as_process", "client", "main", "run", "script", "server"]
@@ -24,12 +24,15 @@ COMMANDS: dict[str, ModuleType] = {
     "server": server,
     "predict": predict,
     "evaluate": evaluate,
+    "report": report,
+    "compare": compare,
 }
 """A command is a module with HELP, DESCRIPTION, add_arguments(parser) and run(args)."""
 
 _EPILOG = """\
 the way of the data:
-  split or schema -> client (one for each organisation) -> server -> predict, evaluate
+  split or schema -> client (one for each organisation) -> server -> predict, evaluate,
+  report
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
     files.add_argument("--output", type=Path, required=True, help="The release file to write.")
     files.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
+    files.add_argument(
+        "--history",
+        type=Path,
+        help="CSV to write every step to, for the report's curves; end it in .history.csv."
+        " Private: do not send it.",
+    )
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]
 
@@ -47,13 +53,19 @@ def run(args: argparse.Namespace) -> None:
 
     require_distinct(args.output, args.data, args.schema)
     require_free(args.output, force=args.force)
+    if args.history:
+        require_distinct(args.history, args.data, args.schema, args.output)
+        require_free(args.history, force=args.force)
     use_float64()
     from synthfair.client import distill_file
+    from synthfair.client.history import write_history
 
     with progress_bar("distilling") as progress:
         distillation, receipt = distill_file(
             args.data, args.schema, args.output, config, force=args.force, progress=progress
         )
+    if args.history:
+        write_history(distillation.history, args.history)
     if distillation.resumed_at:
         say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))

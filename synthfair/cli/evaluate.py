@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
     tables = read_tests(args.data, model.schema_)
     evaluation = evaluate(model, tables, config, sources=args.data)
     if args.output:
-        write_json(args.output, evaluation_document(evaluation, model, config))
+        write_json(args.output, evaluation_document(evaluation, model.schema_, config))
     say(evaluation_tables(evaluation))
     if warning := untrained_warning(model):
         warn(warning)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 
-def add_config_flags(parser: argparse.ArgumentParser, config: type[BaseModel]) -> None:
+def add_config_flags(
+    parser: argparse.ArgumentParser, config: type[BaseModel], *, leave_out: Sequence[str] = ()
+) -> None:
     """Adds a flag for every key, named after it; one that is not given is None."""
     for key, field in config.model_fields.items():
+        if key in leave_out:
+            continue
         flag = "--" + key.replace("_", "-")
         default = "" if field.default is None else f" Default: {_shown(field.default)}."
         text = f"{field.description}{default}".replace("%", "%%")  # argparse formats its help
@@ -20,7 +25,7 @@ def add_config_flags(parser: argparse.ArgumentParser, config: type[BaseModel]) -
 
 def config_flags(args: argparse.Namespace, config: type[BaseModel]) -> dict[str, Any]:
     """The flags as given, by key."""
-    return {key: getattr(args, key) for key in config.model_fields}
+    return {key: getattr(args, key, None) for key in config.model_fields}
 
 
 def _kind(field: FieldInfo) -> dict[str, Any]:

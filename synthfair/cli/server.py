@@ -28,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="Write report.html and its plots to the output folder as well.",
+    )
     add_config_flags(parser, ServerConfig)
 
 
@@ -38,12 +43,19 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say, use_float64, warn
 
     use_float64()
-    from synthfair.report import evaluation_tables, untrained_warning
+    from synthfair.report import (
+        evaluation_tables,
+        read_result,
+        untrained_warning,
+        write_report,
+    )
     from synthfair.server import serve
 
     model, evaluation = serve(
         args.releases, args.schema, args.test, args.output, config, force=args.force
     )
+    if args.report:
+        write_report([read_result(args.output)], args.output / "report.html", force=args.force)
     say(evaluation_tables(evaluation))
     say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
     if warning := untrained_warning(model):

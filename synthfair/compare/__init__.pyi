@@ -1,13 +1,17 @@
 from .demo import demonstrate
 from .federation import Federation, federate
+from .grid import Cell, plan, run_cell
 from .methods import METHODS, Fitted, Outcome, measure
 
 __all__ = [
     "METHODS",
+    "Cell",
     "Federation",
     "Fitted",
     "Outcome",
     "demonstrate",
     "federate",
     "measure",
+    "plan",
+    "run_cell",
 ]

@@ -13,7 +13,7 @@ from synthfair.client.routine import Distillation, distill_rows
 from synthfair.compare.federation import Federation, pooled
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.encode import Encoded
-from synthfair.distill.inner import train
+from synthfair.distill.inner import default_tolerance, train
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate_scores
@@ -185,7 +185,12 @@ def _trained(real: Encoded, config: DistillConfig, *, n_groups: int) -> tuple[Pa
     rows = make_rows(real, n_groups=n_groups, intercept=config.intercept)
     penalty = make_penalty(config, n_groups=n_groups)
     solution = train(
-        rows, config.lambda_theta, model=LinearModel(), penalty=penalty, rho=config.rho_o
+        rows,
+        config.lambda_theta,
+        model=LinearModel(),
+        penalty=penalty,
+        rho=config.rho_o,
+        tolerance=default_tolerance() * max(1.0, config.rho_o),  # gradients round off with rho
     )
     return solution.params, bool(solution.converged)
 

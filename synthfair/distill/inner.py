@@ -6,6 +6,7 @@ The one place that knows jaxopt.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +22,10 @@ from synthfair.model import Model, Params, Rows, regularized_loss
 with warnings.catch_warnings():  # jaxopt announces on import that it is no longer maintained
     warnings.simplefilter("ignore", DeprecationWarning)
     import jaxopt
+
+
+ATTEMPTS = 20
+"""At training with a penalty: each begins where the line search of the one before failed."""
 
 
 class InnerSolution(NamedTuple):
@@ -154,8 +159,32 @@ def train(
 
     tolerance = default_tolerance() if tolerance is None else tolerance
     start = model.init(rows.a.shape[1])
-    # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
-    factor = hessian_factor(loss, start, rows)
-    return solve(
-        fun, start, rows, factor=factor, tolerance=tolerance, max_iterations=max_iterations
-    )
+
+    def attempt(params: Params) -> InnerSolution:
+        # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
+        factor = hessian_factor(loss, params, rows)
+        return solve(
+            fun, params, rows, factor=factor, tolerance=tolerance, max_iterations=max_iterations
+        )
+
+    if penalty is None:
+        return attempt(start)
+    return _repeated(attempt, start)
+
+
+def _repeated(attempt: Callable[[Params], InnerSolution], start: Params) -> InnerSolution:
+    """Tries again from where a line search gave up, which a steep penalty makes it do early."""
+    fresh = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(attempt, start))
+
+    def unfinished(carry: tuple[jax.Array, InnerSolution]) -> jax.Array:
+        tries, solution = carry
+        return (tries < ATTEMPTS) & ~solution.converged
+
+    def again(carry: tuple[jax.Array, InnerSolution]) -> tuple[jax.Array, InnerSolution]:
+        tries, before = carry
+        solution = attempt(before.params)
+        iterations = before.iterations + solution.iterations
+        return tries + 1, solution._replace(iterations=iterations)
+
+    first = (jnp.zeros((), int), fresh._replace(params=start))
+    return jax.lax.while_loop(unfinished, again, first)[1]

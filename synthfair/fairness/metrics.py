@@ -114,6 +114,35 @@ def metrics(rows: Scored) -> dict[str, float]:
     }
 
 
+class Rates(NamedTuple):
+    """What one group meets with; not-a-number where it has no row that counts.
+
+    Attributes:
+        n: number of its rows.
+        selection_rate: P(decision = +1).
+        true_positive_rate: the same among its rows with y = +1.
+        false_positive_rate: the same among its rows with y = -1.
+        error_rate: P(decision != y).
+    """
+
+    n: int
+    selection_rate: float
+    true_positive_rate: float
+    false_positive_rate: float
+    error_rate: float
+
+
+def group_rates(rows: Scored) -> list[Rates]:
+    """The rates of each group, 0 to n_groups - 1."""
+    selected = rows.score > 0
+    found = []
+    for group in range(rows.n_groups):
+        mine, y = selected[rows.s == group], rows.y[rows.s == group]
+        parts = (mine, mine[y > 0], mine[y < 0], mine != (y > 0))
+        found.append(Rates(len(y), *(float(p.mean()) if len(p) else np.nan for p in parts)))
+    return found
+
+
 def metrics_with_intervals(rows: Scored, *, resamples: int, seed: int) -> dict[str, Metric]:
     """The same with 95 % percentile bootstrap intervals, rows being resampled.
 

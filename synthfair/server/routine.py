@@ -154,7 +154,11 @@ def serve(
     model = pool_and_train(pooled, schema)
     evaluation = evaluate(model, read_tests(tests, schema), config, sources=tests)
     write_model(model, model_path)
-    document = evaluation_document(evaluation, model, config) | _origin(releases, pooled)
+    document = {
+        **evaluation_document(evaluation, schema, config),
+        **_origin(releases, pooled),
+        "converged": model.converged,
+    }
     write_json(metrics_path, document)
     return model, evaluation
 

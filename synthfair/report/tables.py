@@ -1,4 +1,4 @@
-"""Results as tables for people."""
+"""Results as tables on a terminal."""
 
 from __future__ import annotations
 

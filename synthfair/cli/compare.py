@@ -1,0 +1,69 @@
+"""``python -m synthfair compare``: several methods on one table, with a report."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from synthfair.cli.options import add_config_flags, config_flags
+from synthfair.config import DistillConfig, load_distill_config
+
+HELP = "compare several methods on one public table, over seeds"
+
+DESCRIPTION = """\
+Run several methods on the same clients, splits and seeds, and write the results and a
+report. What is done already is not done again: after Ctrl-C, the same command goes on.
+
+  python -m synthfair compare loanapp --methods single_shot central fedavg \\
+      --weights 0 10 100 --seeds 3 --output comparison
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("table", help="loanapp, law_school or dutch.")
+    parser.add_argument("--sensitive", help="The sensitive attribute, if not the table's first.")
+    parser.add_argument("--clients", type=int, default=2, help="Number of clients. Default: 2.")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        default=["single_shot", "central", "local", "fedavg"],
+        help="Of single_shot, central, local, fedavg, exponentiated_gradient (needs fairlearn)."
+        " Default: the first four.",
+    )
+    parser.add_argument(
+        "--weights",
+        type=float,
+        nargs="+",
+        default=[0.0, 10.0, 100.0],
+        help="Values of rho_o to run. Default: 0 10 100.",
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
+    parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
+    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    settings = parser.add_argument_group("settings (keys of the configuration)")
+    add_config_flags(settings, DistillConfig, leave_out=("rho_o", "max_gap", "seed"))  # type: ignore[arg-type]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Executes the command."""
+    config = load_distill_config(args.config, **config_flags(args, DistillConfig))
+
+    from synthfair.cli.show import say, use_float64
+
+    use_float64()
+    from rich.console import Console
+    from rich.progress import track
+
+    from synthfair.compare import plan, run_cell
+    from synthfair.data.datasets import load_dataset
+    from synthfair.report import read_result, write_report
+
+    table, schema = load_dataset(args.table, args.sensitive)
+    cells = plan(args.methods, args.weights, args.seeds, args.output)
+    todo = [cell for cell in cells if not cell.done]
+    for cell in track(todo, description="comparing", console=Console(stderr=True)):
+        run_cell(cell, table, schema, config, clients=args.clients)
+    results = [read_result(cell.folder) for cell in cells]
+    write_report(results, args.output / "report.html", force=True)
+    say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")

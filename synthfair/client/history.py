@@ -1,0 +1,73 @@
+"""The record of every step of a distillation as CSV: for plots, in house. Never to be sent."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from synthfair.errors import InputError, reason
+from synthfair.files import write_text
+
+if TYPE_CHECKING:
+    from synthfair.distill.judge import Record
+
+MAX_STEPS = 1_000_000
+"""Most steps that are read."""
+
+
+class History(NamedTuple):
+    """Columns of the file, one entry a step.
+
+    Attributes:
+        objective: P(x).
+        covariance: on the real rows.
+        gap: of decisions on the real rows.
+        gradient_norm: of the inner problem.
+    """
+
+    objective: list[float]
+    covariance: list[float]
+    gap: list[float]
+    gradient_norm: list[float]
+
+
+def write_history(record: Record, path: Path) -> None:
+    """Writes the records, whole or not at all. They are functions of private rows."""
+    columns = [getattr(record, name) for name in History._fields]
+    lines = [",".join(History._fields)]
+    lines += [",".join(f"{value:.10g}" for value in row) for row in zip(*columns, strict=True)]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def read_history(path: Path) -> History:
+    """Reads what :func:`write_history` wrote.
+
+    Raises:
+        InputError: unreadable, other columns, a value that is no finite number, no or too many
+            rows.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(itertools.islice(csv.reader(file), MAX_STEPS + 1))
+        return _parsed(rows)
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: not a history: {reason(error)}") from error
+
+
+def _parsed(rows: list[list[str]]) -> History:
+    if len(rows) < 2 or tuple(rows[0]) != History._fields:
+        raise ValueError(f"needs the columns {', '.join(History._fields)}, and rows")
+    numbers = [[_finite(value) for value in row] for row in rows[1:]]
+    if any(len(row) != len(History._fields) for row in numbers):
+        raise ValueError(f"each row needs {len(History._fields)} numbers")
+    return History(*map(list, zip(*numbers, strict=True)))
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is not a finite number")
+    return value

@@ -1,0 +1,117 @@
+"""Plots as SVG text. Colours of Okabe and Ito, told apart by markers and dashes, too."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from synthfair.report.results import History, Rates
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+_MARKERS = "osD^vPX*"
+_DASHES = ("-", "--", "-.", ":")
+_HATCHES = ("", "//", "..", "xx")
+
+
+class Point(NamedTuple):
+    """One point of the frontier.
+
+    Attributes:
+        gap: |mean SPD|, which is not the mean of |SPD|.
+        accuracy: mean.
+        gap_error: standard error, 0 for a single run.
+        accuracy_error: the same.
+    """
+
+    gap: float
+    accuracy: float
+    gap_error: float = 0.0
+    accuracy_error: float = 0.0
+
+
+def frontier(curves: Mapping[str, Sequence[Point]]) -> str:
+    """Accuracy against |SPD|, a curve for each method; better is up and to the left."""
+    figure, (axes,) = _figure(7, 4.5)
+    for i, (name, points) in enumerate(curves.items()):
+        ordered = sorted(points)
+        axes.errorbar(
+            [p.gap for p in ordered],
+            [p.accuracy for p in ordered],
+            xerr=[p.gap_error for p in ordered],
+            yerr=[p.accuracy_error for p in ordered],
+            label=name,
+            capsize=2,
+            color=_cycle(_COLORS, i),
+            marker=_cycle(_MARKERS, i),
+            linestyle=_cycle(_DASHES, i),
+        )
+    axes.set(xlabel="|mean SPD| on test rows (smaller is fairer)", ylabel="accuracy on test rows")
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def convergence(histories: Mapping[str, History]) -> str:
+    """Outer objective and gap on training rows against steps, a line for each client."""
+    figure, (left, right) = _figure(9, 3.5, columns=2)
+    for i, (name, history) in enumerate(histories.items()):
+        for axes, values in ((left, history.objective), (right, history.gap)):
+            axes.plot(values, label=name, color=_cycle(_COLORS, i), linestyle=_cycle(_DASHES, i))
+    left.set(xlabel="step", ylabel="outer objective P", yscale="log")
+    right.set(xlabel="step", ylabel="gap of decisions, training rows")
+    left.legend(frameon=False)
+    return _svg(figure)
+
+
+def group_rates(rates: Mapping[str, Rates]) -> str:
+    """Selection and error rates by group, as bars side by side."""
+    figure, (axes,) = _figure(7, 3.5)
+    shown = {
+        "selection_rate": "selected",
+        "true_positive_rate": "true positives",
+        "false_positive_rate": "false positives",
+        "error_rate": "errors",
+    }
+    width = 0.8 / len(rates)
+    for i, (group, rate) in enumerate(rates.items()):
+        heights = [getattr(rate, name) or 0.0 for name in shown]
+        places = [x + i * width for x in range(len(shown))]
+        axes.bar(
+            places,
+            heights,
+            width,
+            label=group,
+            edgecolor="white",
+            color=_cycle(_COLORS, i),
+            hatch=_cycle(_HATCHES, i),
+        )
+    axes.set_xticks([x + 0.4 - width / 2 for x in range(len(shown))], list(shown.values()))
+    axes.set(ylabel="rate", ylim=(0, 1))
+    axes.legend(frameon=False)
+    return _svg(figure)
+
+
+def _cycle(looks: Sequence[str], i: int) -> str:
+    return looks[i % len(looks)]
+
+
+def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of its own: pyplot would keep it, and look for a screen."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+
+
+def _svg(figure: Figure) -> str:
+    import matplotlib as mpl
+
+    file = io.StringIO()
+    # The same numbers give the same bytes; text stays text, which readers can search.
+    with mpl.rc_context({"svg.hashsalt": "synthfair", "svg.fonttype": "none"}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
