@@ -60,7 +60,7 @@ class Task:
 
 
 TASKS = {
-    "law_school_race": Task("law_school", "race", 2, 800, 4.0),
+    "law_school_race": Task("law_school", "race", 2, 800, 8.0, steps=200),
     "law_school_gender": Task("law_school", "male", 2, 800, 8.0, steps=200),
     "dutch_gender": Task("dutch", "sex", 4, 1200, 4.0),
 }
