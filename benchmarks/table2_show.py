@@ -97,7 +97,7 @@ def show(folder: Path) -> None:
     """Writes table2.md and the plots from the runs at hand."""
     runs = read_runs(folder / "ours.csv") + read_runs(folder / "faithful.csv")
     lines = ["# Table 2 of Wu, Curtis and Robinson (2024)", "", _seeds(runs), ""]
-    lines += _cells(runs) + _ceiling(runs) + _excess(runs) + _nearest(runs)
+    lines += _cells(runs) + _sweep(folder) + _ceiling(runs) + _excess(runs) + _nearest(runs)
     write_text(folder / "table2.md", "\n".join(lines) + "\n")
     for task in TASKS:
         for size in SIZES:
@@ -142,6 +142,16 @@ def _cells(runs: Sequence[Run]) -> list[str]:
             f" {cell.spd:+.4f} | {theirs} | {ours} |"
         )
     return [*lines, "", f"{beaten} of 30 published cells are beaten.", ""]
+
+
+def _sweep(folder: Path) -> list[str]:
+    if not (folder / "sweep.csv").exists():
+        return []
+    with (folder / "sweep.csv").open(newline="") as file:
+        header, *rows = csv.reader(file)
+    lines = ["## What the paper leaves out", "", "Mean distance of a cell from the published one."]
+    table = [header, ["---"] * len(header), *rows]
+    return [*lines, "", *("| " + " | ".join(row) + " |" for row in table), ""]
 
 
 def _ceiling(runs: Sequence[Run]) -> list[str]:

@@ -9,6 +9,7 @@ from synthfair.fairness.metrics import (
     boundary_covariance,
     equal_opportunity_difference,
     equalized_odds_difference,
+    group_rates,
     metrics,
     metrics_with_intervals,
     statistical_parity_difference,
@@ -35,6 +36,23 @@ def test_sizes_are_fairlearns(seed, n_groups):
         (equalized_odds_difference(y, d, **g, **k), fl.equalized_odds_difference(y, d, **g)),
     ):
         assert abs(ours) == pytest.approx(theirs)
+
+
+def test_group_rates_are_fairlearns():
+    y, score, s = sample(0, 3)
+    names = ("selection_rate", "true_positive_rate", "false_positive_rate")
+    frame = fl.MetricFrame(
+        metrics={name: getattr(fl, name) for name in names},
+        y_true=y,
+        y_pred=np.where(score > 0, 1, -1),
+        sensitive_features=s,
+    )
+    for group, found in enumerate(group_rates(Scored(y, score, s, 3))):
+        mine = s == group
+        assert found.n == mine.sum()
+        assert found.error_rate == pytest.approx(np.mean((score > 0)[mine] != (y > 0)[mine]))
+        for name in names:
+            assert getattr(found, name) == pytest.approx(frame.by_group.loc[group, name])
 
 
 def test_spd_is_group_1_minus_group_0():
