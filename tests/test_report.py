@@ -169,6 +169,8 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     assert "Wrote 2 runs" in capsys.readouterr().out
     assert (tmp_path / "local-rho_0-seed_0" / "metrics.json").stat().st_mtime_ns == first
     assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
+    assert main([*argv, "--lambda-theta", "0.5"]) == 2
+    assert "other settings" in capsys.readouterr().err
 
 
 def test_report_from_the_command_line(runs, tmp_path, capsys):

@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from synthfair.compare import plan, run_cell
+    from synthfair.compare import is_done, plan, run_cell
     from synthfair.data.datasets import load_dataset
     from synthfair.report import read_result, write_report
 
     table, schema = load_dataset(args.table, args.sensitive)
     cells = plan(args.methods, args.weights, args.seeds, args.output)
-    todo = [cell for cell in cells if not cell.done]
+    todo = [cell for cell in cells if not is_done(cell, schema, config, clients=args.clients)]
     for cell in track(todo, description="comparing", console=Console(stderr=True)):
         run_cell(cell, table, schema, config, clients=args.clients)
     results = [read_result(cell.folder) for cell in cells]

@@ -43,6 +43,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say, use_float64, warn
 
     use_float64()
+    from synthfair.files import require_free
     from synthfair.report import (
         evaluation_tables,
         read_result,
@@ -51,11 +52,13 @@ def run(args: argparse.Namespace) -> None:
     )
     from synthfair.server import serve
 
+    if args.report:
+        require_free(args.output / "report.html", force=args.force)
     model, evaluation = serve(
         args.releases, args.schema, args.test, args.output, config, force=args.force
     )
     if args.report:
-        write_report([read_result(args.output)], args.output / "report.html", force=args.force)
+        write_report([read_result(args.output)], args.output / "report.html", force=True)
     say(evaluation_tables(evaluation))
     say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
     if warning := untrained_warning(model):

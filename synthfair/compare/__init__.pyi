@@ -1,6 +1,6 @@
 from .demo import demonstrate
 from .federation import Federation, federate
-from .grid import Cell, plan, run_cell
+from .grid import Cell, is_done, plan, run_cell
 from .methods import METHODS, Fitted, Outcome, measure
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Outcome",
     "demonstrate",
     "federate",
+    "is_done",
     "measure",
     "plan",
     "run_cell",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import write_history
 from synthfair.compare.federation import federate
@@ -12,7 +13,7 @@ from synthfair.compare.methods import METHODS, measure
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
-from synthfair.errors import InputError
+from synthfair.errors import InputError, reason
 from synthfair.evaluation import evaluation_document
 from synthfair.files import write_json
 
@@ -36,9 +37,13 @@ class Cell(NamedTuple):
     folder: Path
 
     @property
-    def done(self) -> bool:
-        """Whether its results are there; they are written last, and whole."""
-        return (self.folder / "metrics.json").exists()
+    def results(self) -> Path:
+        """The file that is written last, and whole."""
+        return self.folder / "metrics.json"
+
+    def settings(self, config: DistillConfig) -> DistillConfig:
+        """The configuration of this run."""
+        return config.model_copy(update={"rho_o": self.rho_o, "seed": self.seed})
 
 
 def plan(methods: Sequence[str], weights: Sequence[float], seeds: int, output: Path) -> list[Cell]:
@@ -62,12 +67,39 @@ def plan(methods: Sequence[str], weights: Sequence[float], seeds: int, output: P
     ]
 
 
+def is_done(cell: Cell, schema: Schema, config: DistillConfig, *, clients: int) -> bool:
+    """Whether the results are there.
+
+    Raises:
+        InputError: there are results, but of other settings, clients, or another schema.
+    """
+    if not cell.results.exists():
+        return False
+    try:
+        found = json.loads(cell.results.read_bytes())
+        same = found["config"] == _settings(cell, config, clients)
+        same = same and found["schema_hash"] == schema.hash
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{cell.results}: not a result: {reason(error)}") from error
+    if not same:
+        raise InputError(
+            f"{cell.results}: is of another table or other settings; name another folder, or delete"
+            " that one"
+        )
+    return True
+
+
+def _settings(cell: Cell, config: DistillConfig, clients: int) -> dict[str, Any]:
+    one = cell.settings(config).model_dump(mode="json")
+    return {f"client_{i}": one for i in range(clients)}
+
+
 def run_cell(
     cell: Cell, table: pd.DataFrame, schema: Schema, config: DistillConfig, *, clients: int
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories."""
     federation = federate(partition(table, clients=clients, seed=cell.seed), schema)
-    settings = config.model_copy(update={"rho_o": cell.rho_o, "seed": cell.seed})
+    settings = cell.settings(config)
     report = ServerConfig(seed=cell.seed)
     outcome, fitted = measure(cell.method, federation, settings, report)
     cell.folder.mkdir(parents=True, exist_ok=True)
@@ -76,8 +108,8 @@ def run_cell(
     document = {
         **evaluation_document(outcome.evaluation, schema, report),
         "method": cell.method,
-        "config": {f"client_{i}": settings.model_dump(mode="json") for i in range(clients)},
+        "config": _settings(cell, config, clients),
         "converged": outcome.converged,
         "seconds": outcome.seconds,
     }
-    write_json(cell.folder / "metrics.json", document)
+    write_json(cell.results, document)
