@@ -39,9 +39,11 @@ def test_woodbury_is_the_large_system():
     problem, x = some_problem(penalty="selection_rate")
     at = some_judged(problem, x)
     k = gauss_newton.curvature_root(problem, at) @ gauss_newton.sensitivity(problem, at)
-    e = 1e-3 * jnp.trace(k @ k.T) / len(k)
-    expected = -jnp.linalg.solve(k.T @ k + e * jnp.eye(x.size), at.gradient.ravel())
-    found = gauss_newton.direction(problem, at, 1e-3)
+    start, m = x - 0.1, gauss_newton.PULL / x.size
+    c = m + 1e-3 * jnp.trace(k @ k.T) / len(k)
+    slope = (at.gradient + m * (x - start)).ravel()
+    expected = -jnp.linalg.solve(k.T @ k + c * jnp.eye(x.size), slope)
+    found = gauss_newton.direction(problem, at, start, 1e-3)
     np.testing.assert_allclose(found.ravel(), expected, rtol=1e-6, atol=1e-12)
 
 
@@ -59,22 +61,32 @@ def test_it_reaches_the_optimum_of_f_where_adam_crawls(penalty):
     assert adam[-1] > best * 1.01
 
 
-def test_it_never_rises_and_ends_at_what_it_reports():
+def test_it_hardly_ever_rises_and_ends_at_what_it_reports():
     problem, x = some_problem(penalty="selection_rate", rho_o=300.0)
     state, objective = run(problem, x, 70, "gauss_newton")
     assert len(objective) == 71
-    assert (np.diff(objective) <= 0).all()
+    assert (np.diff(objective) <= gauss_newton.PULL / 2).all()  # what staying near may cost
     assert objective[-1] == pytest.approx(float(judged(problem, state.x)))
 
 
 def test_a_step_that_fails_is_taken_back_and_damped():
     problem, x = some_problem()
     good = some_judged(problem, x)
-    memory = gauss_newton.Memory(good, jnp.asarray(1e-3))
+    memory = gauss_newton.Memory(x, good, jnp.asarray(1e-3))
     bad = good._replace(x=x + 1, record=good.record._replace(objective=jnp.asarray(jnp.nan)))
     reached, _, after = gauss_newton.move(problem, bad, memory, 0.0)
     np.testing.assert_array_equal(reached.x, x)
     assert after.damping == pytest.approx(4e-3)
+
+
+def test_of_all_rows_that_do_it_chooses_ones_near_the_start():
+    """At the end the rows differ from the start only where that moves theta: along J's rows."""
+    problem, x = some_problem(penalty="selection_rate", rho_o=100.0, lambda_x=0.0, rho_s=0.0)
+    state, _ = run(problem, x, 400, "gauss_newton")
+    moved = (state.x - x).ravel()
+    j = gauss_newton.sensitivity(problem, some_judged(problem, state.x))
+    inside = j.T @ jnp.linalg.lstsq(j.T, moved)[0]
+    assert jnp.linalg.norm(moved - inside) < 0.05 * jnp.linalg.norm(moved)
 
 
 def test_models_too_large_for_it_are_refused(monkeypatch):
