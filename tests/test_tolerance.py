@@ -67,6 +67,30 @@ def test_a_search_taken_up_again_gives_the_same_numbers(tmp_path):
     np.testing.assert_array_equal(again.history.gap, whole.history.gap)
 
 
+def test_few_steps_still_distil():
+    found = distil(0.3, steps=10)
+    assert len(found.history.objective) == 51
+    assert found.history.objective[-1] < found.history.objective[0]
+
+
+@pytest.mark.parametrize("notion", ["equal_opportunity", "equalized_odds"])
+def test_other_notions_have_gaps_too(notion):
+    found = distil(0.15, notion=notion)
+    assert found.gap_met
+    real = sf.encode(make_table(n=600), make_schema())
+    model = sf.pool_and_train({"only": found.release}, make_schema())
+    decided = np.where(model.scores(real.x, real.s) > 0, 1, -1)
+    gaps = [
+        abs(
+            statistical_parity_difference(
+                decided[real.y == y], sensitive_features=real.s[real.y == y]
+            )
+        )
+        for y in ((1,) if notion == "equal_opportunity" else (1, -1))
+    ]
+    assert max(gaps) == pytest.approx(found.history.gap[-1], abs=0.02)
+
+
 def test_all_weights_share_one_compilation():
     problem, x = some_problem(penalty="selection_rate")
     config = sf.DistillConfig(max_gap=0.05, steps=300)

@@ -15,6 +15,11 @@ def init(_problem: Problem, start: Judged) -> optax.OptState:
     return optax.adam(1.0).init(start.x)
 
 
+def restart(_memory: optax.OptState, x: jax.Array) -> optax.OptState:
+    """Zero moments again."""
+    return optax.adam(1.0).init(x)
+
+
 def move(
     _problem: Problem,
     judged: Judged,

@@ -80,6 +80,14 @@ def init(_problem: Problem, start: Judged) -> Memory:
     return Memory(start.x, start._replace(record=record), damping)
 
 
+def restart(memory: Memory, _x: jax.Array) -> Memory:
+    """Nothing is reached yet, but the rows still stay near where they first started."""
+    best = memory.best
+    record = best.record._replace(objective=jnp.full_like(best.record.objective, jnp.inf))
+    damping = jnp.full_like(memory.damping, FIRST_DAMPING)
+    return Memory(memory.start, best._replace(record=record), damping)
+
+
 def move(
     problem: Problem, judged: Judged, memory: Memory, _learning_rate: jax.Array | float
 ) -> tuple[Judged, jax.Array, Memory]:
@@ -95,7 +103,7 @@ def move(
 
 def worth(judged: Judged, start: jax.Array) -> jax.Array:
     """P(x) + m/2 ||x - x_0||^2: what is minimised."""
-    return judged.record.objective + PULL / 2 * jnp.mean((judged.x - start) ** 2)
+    return jnp.asarray(judged.record.objective) + PULL / 2 * jnp.mean((judged.x - start) ** 2)
 
 
 def direction(

@@ -20,7 +20,8 @@ CHUNK = 50
 """Steps in one compiled call: enough to cost nothing, few enough to show and to interrupt."""
 
 OPTIMIZERS = {"adam": adam, "gauss_newton": gauss_newton}
-"""An optimiser is a module with init(problem, judged) and move(problem, judged, memory, rate)."""
+"""An optimiser is a module with init(problem, judged), move(problem, judged, memory, rate), and
+restart(memory, x), for when P has become another."""
 
 Optimizer = Literal["adam", "gauss_newton"]
 
@@ -115,6 +116,12 @@ def _compiled_chunk() -> Callable[..., tuple[OuterState, Record]]:
     except jax.errors.JaxRuntimeError:  # a version of XLA that has no such option
         options = {}
     return jax.jit(_chunk, compiler_options=options, static_argnames=("optimizer",))
+
+
+def restart(state: OuterState, steps: int, config: DistillConfig) -> OuterState:
+    """Goes on from the same x for so many steps, where P has become another."""
+    memory = OPTIMIZERS[config.optimizer].restart(state.memory, state.x)
+    return state._replace(memory=memory, last=state.step + steps - 1)
 
 
 def advance(

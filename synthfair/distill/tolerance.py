@@ -83,20 +83,22 @@ def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tup
     Args:
         problem: with a :class:`~synthfair.distill.objective.PenalizedLoss` as objective.
         search: from :func:`init`, or one that an earlier run yielded.
-        config: with ``max_gap``; its ``steps`` bound all weights together.
+        config: with ``max_gap``; its ``steps`` bound all weights together, but one chunk is run.
 
     Yields:
         The search after a chunk, and the records of the chunk, as :func:`outer.run` does. The last
         record is that of the synthetic rows to release.
     """
-    while not search.over and int(search.step) + outer.CHUNK <= config.steps:
+    while not search.over and (
+        int(search.step) == 0 or int(search.step) + outer.CHUNK <= config.steps
+    ):
         weighted = _with_weight(problem, search.rho_o)
         state, records = outer.advance(weighted, search.outer, config)
         search = _learn(search._replace(outer=state), float(records.gap[-1]), config)
-        search = search._replace(outer=_again(weighted, state, outer.CHUNK, config))
+        search = search._replace(outer=outer.restart(state, outer.CHUNK, config))
         yield search, records
     best = _with_weight(problem, search.best_rho_o)
-    last = _again(best, search.outer._replace(x=search.best_x), 1, config)
+    last = outer.restart(search.outer._replace(x=search.best_x), 1, config)
     state, records = outer.advance(best, last, config)
     yield search._replace(outer=state), records
 
@@ -104,12 +106,6 @@ def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tup
 def _with_weight(problem: Problem, rho_o: jax.Array) -> Problem:
     objective = dataclasses.replace(problem.objective, rho_o=rho_o)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)
-
-
-def _again(problem: Problem, state: OuterState, steps: int, config: DistillConfig) -> OuterState:
-    """Goes on from the same x for so many steps, with a fresh optimiser: P is another now."""
-    fresh = outer.init(problem, state.x, 0, optimizer=config.optimizer)
-    return state._replace(memory=fresh.memory, last=state.step + steps - 1)
 
 
 def _learn(search: Search, gap: float, config: DistillConfig) -> Search:
