@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from rich.progress import track
 
-from benchmarks.table2 import RESULTS, RHO_FAITHFUL, Run, Unit, append_runs, curve, read_runs
+from benchmarks.table2 import (
+    RESULTS,
+    RHO_FAITHFUL,
+    Run,
+    Unit,
+    append_runs,
+    curve,
+    missing,
+    read_runs,
+)
 from synthfair.cli.show import use_float64
 
 OUTPUT = RESULTS.parent / "figure2"
@@ -26,10 +36,10 @@ def run(output: Path, seeds: int, grid: tuple[float, ...]) -> None:
     todo = [(seed, rho_s) for seed in range(seeds) for rho_s in grid]
     for seed, rho_s in track(todo, description="figure 2"):
         path = output / f"rho_s_{rho_s:g}.csv"
-        if seed in {r.seed for r in read_runs(path)}:
-            continue
         unit = Unit("faithful", "single_shot", "law_school_race", "train", seed)
-        append_runs(path, list(curve(unit, grid, rho_s=rho_s, lambda_theta=1e-4)))
+        changes: dict[str, Any] = {"rho_s": rho_s, "lambda_theta": 1e-4}
+        rhos = missing(unit, grid, read_runs(path), **changes)
+        append_runs(path, curve(unit, rhos, judge=False, **changes))
 
 
 def show(output: Path, grid: tuple[float, ...]) -> None:

@@ -16,7 +16,7 @@ from synthfair.cli.show import use_float64
 from synthfair.compare.methods import central
 from synthfair.fairness.metrics import Scored, metrics
 
-TEMPERATURES = (2.0, 4.0, 8.0)
+TEMPERATURES = (2.0, 4.0, 8.0, 16.0)
 
 
 def worth(unit: Unit, temperature: float) -> float:
@@ -25,7 +25,7 @@ def worth(unit: Unit, temperature: float) -> float:
     training = clients._replace(test=clients.train)
     found = []
     for rho_o in RHO_OURS[1:]:
-        config = settings(unit, rho_o, 4, temperature=temperature)
+        config = settings(unit, rho_o, temperature=temperature)
         scores = central(training, config).scores
         y, s = (np.concatenate([getattr(p, k) for p in training.train]) for k in ("y", "s"))
         reached = metrics(Scored(y, np.concatenate(scores), s))

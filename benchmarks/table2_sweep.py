@@ -32,7 +32,7 @@ def distance(scaling: str, rate: float, start: str) -> float:
     found = []
     for task in TASKS:
         unit = Unit("faithful", "single_shot", task, "small", 0)
-        for run in curve(unit, RHOS, scaling=scaling, learning_rate=rate, start=start, judge=False):
+        for run in curve(unit, RHOS, how=scaling, learning_rate=rate, start=start, judge=False):
             cell = cells[task, run.rho_o]
             found.append(abs(run.accuracy - cell.accuracy) + abs(run.spd - cell.spd))
     return float(np.mean(found))

@@ -4,14 +4,25 @@ import numpy as np
 import pytest
 
 from benchmarks import table2
-from benchmarks.table2 import Run, Unit, append_runs, read_runs, units
+from benchmarks.table2 import (
+    Run,
+    Unit,
+    append_runs,
+    fingerprint,
+    grid,
+    missing,
+    read_runs,
+    scaling_of,
+    settings,
+    units,
+)
 from benchmarks.table2_show import Cell, answer, means, published
 
 
 def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, **changes):
     run = Run(
         "ours", "single_shot", "dutch_gender", "small", rho_o, seed, accuracy, spd, 0.1, np.nan, 0.3,
-        True, 1.5,
+        True, 1.5, "abc",
     )  # fmt: skip
     return run._replace(**changes)
 
@@ -25,18 +36,29 @@ def test_runs_survive_the_file(tmp_path):
         assert found.excess == pytest.approx(run.excess, nan_ok=True)
 
 
-def test_only_what_is_missing_is_run(tmp_path, monkeypatch):
-    made = []
+UNIT = Unit("ours", "single_shot", "dutch_gender", "small", 0)
 
-    def fake(unit, rhos, **_):
-        made.append(unit)
-        return [some_run(**unit._asdict())]
 
-    monkeypatch.setattr(table2, "curve", fake)
-    table2.run("ours", 1, tmp_path, rhos=(0.0,))
-    assert made == list(units("ours", 1))
-    table2.run("ours", 2, tmp_path, rhos=(0.0,))
-    assert made == list(units("ours", 2))
+def as_run(rho_o, **changes):
+    key = fingerprint(settings(UNIT, rho_o, **changes), scaling_of("ours"))
+    return some_run(rho_o=rho_o, settings=key)
+
+
+def test_only_what_is_missing_is_run():
+    runs = [as_run(0.0), as_run(10.0), as_run(100.0)._replace(task="law_school_race")]
+    assert missing(UNIT, (0.0, 10.0, 100.0), runs) == (100.0,)
+    assert missing(UNIT._replace(seed=1), (0.0, 10.0), runs) == (0.0, 10.0)
+
+
+def test_runs_of_other_settings_are_not_taken_for_these():
+    with pytest.raises(SystemExit, match="other settings"):
+        missing(UNIT, (0.0, 10.0), [as_run(10.0, temperature=1.5)])
+
+
+def test_the_grid_of_a_unit():
+    assert grid(UNIT, smoke=False) == table2.RHO_OURS
+    assert grid(UNIT._replace(method="local", size=""), smoke=False) == table2.RHO_OTHERS
+    assert grid(UNIT._replace(recipe="faithful"), smoke=False) == table2.RHO_FAITHFUL
 
 
 def test_means_and_standard_errors():
@@ -70,7 +92,10 @@ def test_the_published_table_is_whole():
     assert Cell("dutch_gender", "small", 1000.0, 0.7670, 0.0390) in cells
 
 
-def test_units_are_whole_tables_first():
-    first = list(units("ours", 3))[: len(list(units("ours", 1)))]
-    assert {unit.seed for unit in first} == {0}
-    assert Unit("ours", "fedavg", "law_school_race", "", 0) in first
+def test_units_are_whole_tables():
+    found = list(units("ours", 3))
+    assert {unit.seed for unit in found} == {3}
+    assert Unit("ours", "fedavg", "law_school_race", "", 3) in found
+    assert {(u.task, u.size) for u in units("faithful", 0)} == {
+        (task, size) for task in table2.TASKS for size in table2.SIZES
+    }

@@ -45,4 +45,4 @@ def test_clients_that_differ_drift_with_local_steps():
     )
     assert one.gradient_norm < 1e-5
     assert many.gradient_norm > 10 * one.gradient_norm
-    assert many.change == pytest.approx(0, abs=1e-4)
+    assert many.drift == pytest.approx(0, abs=1e-4)

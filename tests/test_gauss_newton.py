@@ -10,7 +10,6 @@ from test_outer import judged, optimum, some_problem
 from synthfair.config import DistillConfig
 from synthfair.distill import gauss_newton, outer
 from synthfair.distill.judge import judge
-from synthfair.errors import InputError
 
 
 def some_judged(problem, x):
@@ -26,19 +25,36 @@ def run(problem, x, steps, optimizer):
     return chunks[-1][0], np.concatenate([records.objective for _, records in chunks])
 
 
+def matrix(problem, at):
+    """J [p, N_s d]."""
+    _, back = gauss_newton.sensitivity(problem, at)
+    return jax.vmap(back)(jnp.eye(len(at.factor))).reshape(len(at.factor), -1)
+
+
 def test_sensitivity_is_the_central_difference():
     problem, x = some_problem()
-    found = gauss_newton.sensitivity(problem, some_judged(problem, x))
+    forward, back = gauss_newton.sensitivity(problem, some_judged(problem, x))
     change = np.random.default_rng(0).normal(size=x.shape)
     h = 1e-5
     slope = (optimum(problem, x + h * change) - optimum(problem, x - h * change)) / (2 * h)
-    np.testing.assert_allclose(found @ change.ravel(), slope, rtol=1e-6)
+    np.testing.assert_allclose(forward(jnp.asarray(change)), slope, rtol=1e-6)
+    np.testing.assert_allclose(jnp.sum(back(slope) * change), slope @ slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("block", [3, 8, 1000])
+def test_the_gram_matrix_is_that_of_the_sensitivity(block, monkeypatch):
+    """In blocks that divide the rows, that do not, and that hold them all."""
+    monkeypatch.setattr(gauss_newton, "BLOCK", block)
+    problem, x = some_problem()
+    at = some_judged(problem, x)
+    j = matrix(problem, at)
+    np.testing.assert_allclose(gauss_newton.sensitivity_gram(problem, at), j @ j.T, rtol=1e-9)
 
 
 def test_woodbury_is_the_large_system():
     problem, x = some_problem(penalty="selection_rate")
     at = some_judged(problem, x)
-    k = gauss_newton.curvature_root(problem, at) @ gauss_newton.sensitivity(problem, at)
+    k = gauss_newton.curvature_root(problem, at) @ matrix(problem, at)
     start, m = x - 0.1, gauss_newton.PULL / x.size
     c = m + 1e-3 * jnp.trace(k @ k.T) / len(k)
     slope = (at.gradient + m * (x - start)).ravel()
@@ -84,13 +100,18 @@ def test_of_all_rows_that_do_it_chooses_ones_near_the_start():
     problem, x = some_problem(penalty="selection_rate", rho_o=100.0, lambda_x=0.0, rho_s=0.0)
     state, _ = run(problem, x, 400, "gauss_newton")
     moved = (state.x - x).ravel()
-    j = gauss_newton.sensitivity(problem, some_judged(problem, state.x))
+    j = matrix(problem, some_judged(problem, state.x))
     inside = j.T @ jnp.linalg.lstsq(j.T, moved)[0]
     assert jnp.linalg.norm(moved - inside) < 0.05 * jnp.linalg.norm(moved)
 
 
-def test_models_too_large_for_it_are_refused(monkeypatch):
-    problem, x = some_problem(n_synthetic=16)
-    monkeypatch.setattr(gauss_newton, "MOST_NUMBERS", 100)
-    with pytest.raises(InputError, match="gauss_newton.*at most 100"):
-        outer.init(problem, x, 1, optimizer="gauss_newton")
+def test_a_theta_that_did_not_converge_is_not_preferred():
+    problem, x = some_problem()
+    good = some_judged(problem, x)
+    memory = gauss_newton.Memory(x, good, jnp.asarray(1e-3))
+    lucky = good.record._replace(objective=jnp.asarray(0.0), inner_converged=jnp.asarray(False))
+    reached, _, _ = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), memory, 0.0)
+    np.testing.assert_array_equal(reached.x, x)
+    first = gauss_newton.restart(memory, x)
+    reached, _, _ = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), first, 0.0)
+    np.testing.assert_array_equal(reached.x, x + 1)

@@ -25,6 +25,9 @@ from synthfair.server.routine import pool_and_train
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
 
+SETTLED = 1e-3
+"""Mean gradient along the clients' paths in a round, below which FedAvg counts as converged."""
+
 
 class Fitted(NamedTuple):
     """What a method makes of a federation.
@@ -88,7 +91,7 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
         rho=config.rho_o,
     )
     scores = (_scores(part, solution.params, config, n_groups) for part in federation.test)
-    return Fitted(tuple(scores), bool(solution.change <= 1e-3))
+    return Fitted(tuple(scores), bool(solution.drift <= SETTLED))
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:

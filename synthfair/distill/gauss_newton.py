@@ -21,6 +21,8 @@ Gauss-Newton method (Bakushinskii 1992), here with a fixed m.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -30,7 +32,9 @@ from jax.scipy.linalg import cho_solve
 
 from synthfair.distill.judge import Judged
 from synthfair.distill.problem import Problem
-from synthfair.errors import InputError
+from synthfair.model import Params
+
+LinearMap = Callable[[jax.Array], jax.Array]
 
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-3, 1e-9, 1e6
 """Of e, in units of the mean curvature that J' |B| J has."""
@@ -45,8 +49,8 @@ PULL = 1e-3
 """m, times the number of entries of x: P rises by at most half of that times the mean square of
 x - x_0, some 0.01 %, for the sake of staying near."""
 
-MOST_NUMBERS = 200_000_000
-"""In J, 1.6 GB."""
+BLOCK = 256
+"""Rows whose part of J is held at once."""
 
 
 class Memory(NamedTuple):
@@ -64,28 +68,24 @@ class Memory(NamedTuple):
 
 
 def init(_problem: Problem, start: Judged) -> Memory:
-    """Nothing is reached yet: any x is better.
-
-    Raises:
-        InputError: J would have too many numbers to hold.
-    """
-    numbers = len(start.factor) * start.x.size
-    if numbers > MOST_NUMBERS:
-        raise InputError(
-            f"optimizer = 'gauss_newton': parameters x synthetic rows x features = {numbers}; must"
-            f" be at most {MOST_NUMBERS}; use 'adam', or fewer synthetic rows"
-        )
-    record = start.record._replace(objective=jnp.full_like(start.record.objective, jnp.inf))
+    """Nothing is reached yet: any x is better."""
     damping = jnp.asarray(FIRST_DAMPING, start.x.dtype)
-    return Memory(start.x, start._replace(record=record), damping)
+    return Memory(start.x, _worthless(start), damping)
 
 
 def restart(memory: Memory, _x: jax.Array) -> Memory:
     """Nothing is reached yet, but the rows still stay near where they first started."""
-    best = memory.best
-    record = best.record._replace(objective=jnp.full_like(best.record.objective, jnp.inf))
     damping = jnp.full_like(memory.damping, FIRST_DAMPING)
-    return Memory(memory.start, best._replace(record=record), damping)
+    return Memory(memory.start, _worthless(memory.best), damping)
+
+
+def _worthless(judged: Judged) -> Judged:
+    """The same, to be replaced by whatever is judged next."""
+    infinite = jnp.full_like(judged.record.objective, jnp.inf)
+    nothing = jnp.zeros_like(judged.record.inner_converged)
+    return judged._replace(
+        record=judged.record._replace(objective=infinite, inner_converged=nothing)
+    )
 
 
 def move(
@@ -93,6 +93,8 @@ def move(
 ) -> tuple[Judged, jax.Array, Memory]:
     """One step from the best x so far. Returns as :func:`synthfair.distill.adam.move`."""
     better = worth(judged, memory.start) < worth(memory.best, memory.start)
+    # A theta that is not the inner optimum may look good, and its x would not keep the promise.
+    better &= judged.record.inner_converged | ~memory.best.record.inner_converged
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), judged, memory.best)
     damping = jnp.where(better, memory.damping / FACTOR, memory.damping * FACTOR)
     damping = jnp.clip(damping, LEAST_DAMPING, MOST_DAMPING)
@@ -114,14 +116,17 @@ def direction(
     With R'R = |B| and K = R J [p, N_s d],
 
         (K'K + c I)^-1 h = (h - K' (K K' + c I)^-1 K h) / c,      c = m + e.
+
+    K is never formed: K K' = R (J J') R', and J h and J' v are one derivative each.
     """
     m = PULL / judged.x.size
-    h = (judged.gradient + m * (judged.x - start)).ravel()
-    k = curvature_root(problem, judged) @ sensitivity(problem, judged)
-    kk = k @ k.T
+    h = judged.gradient + m * (judged.x - start)
+    root = curvature_root(problem, judged)
+    kk = root @ sensitivity_gram(problem, judged) @ root.T
     c = m + damping * jnp.trace(kk) / len(kk)
-    inside = jnp.linalg.solve(kk + c * jnp.eye(len(kk), dtype=kk.dtype), k @ h)
-    return -((h - k.T @ inside) / c).reshape(judged.x.shape)
+    forward, back = sensitivity(problem, judged)
+    inside = jnp.linalg.solve(kk + c * jnp.eye(len(kk), dtype=kk.dtype), root @ forward(h))
+    return -(h - back(root.T @ inside)) / c
 
 
 def curvature_root(problem: Problem, judged: Judged) -> jax.Array:
@@ -138,15 +143,61 @@ def curvature_root(problem: Problem, judged: Judged) -> jax.Array:
     return jnp.sqrt(jnp.maximum(values, floor))[:, None] * vectors.T
 
 
-def sensitivity(problem: Problem, judged: Judged) -> jax.Array:
-    """J = dtheta/dx [p, N_s d], by the implicit function theorem, row by row."""
-    params, x = judged.params, judged.x
+def sensitivity(problem: Problem, judged: Judged) -> tuple[LinearMap, LinearMap]:
+    """J = dtheta/dx = -H^-1 M, M = d2 inner/(dtheta dx), by the implicit function theorem.
+
+    Returns:
+        dx [N_s, d] -> J dx [p], and v [p] -> J' v [N_s, d].
+    """
 
     def gradient(x: jax.Array) -> jax.Array:
-        return ravel_pytree(jax.grad(problem.inner)(params, x))[0]
+        return ravel_pytree(jax.grad(problem.inner)(judged.params, x))[0]
 
-    _, pull = jax.vjp(gradient, x)
+    _, push = jax.linearize(gradient, judged.x)
+    pull = jax.linear_transpose(push, judged.x)
+    factor = (judged.factor, True)
+    return (
+        lambda dx: -cho_solve(factor, push(dx)),
+        lambda v: -pull(cho_solve(factor, v))[0],
+    )
+
+
+def sensitivity_gram(problem: Problem, judged: Judged) -> jax.Array:
+    """J J' = H^-1 M M' H^-1 [p, p].
+
+    The training loss is a mean over rows, so that M falls into parts, one a row; they are summed
+    up in blocks that fit the processor's cache.
+    """
+    n = len(judged.x)
+    n_blocks = -(-n // BLOCK)
+
+    def blocks(column: jax.Array) -> jax.Array:
+        padding = [(0, n_blocks * BLOCK - n)] + [(0, 0)] * (column.ndim - 1)
+        return jnp.pad(column, padding).reshape(n_blocks, BLOCK, *column.shape[1:])
+
+    def add(total: jax.Array, block: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
+        m = _mixed_derivative(problem, judged.params, block)
+        return total + m @ m.T, None
+
     p = len(judged.factor)
-    inverse = cho_solve((judged.factor, True), jnp.eye(p, dtype=x.dtype))
-    (rows,) = jax.vmap(pull)(inverse)
-    return -rows.reshape(p, -1)
+    weight = jnp.full(n, 1 / n, judged.x.dtype)
+    columns = tuple(map(blocks, (judged.x, problem.s, problem.y, weight)))
+    total, _ = jax.lax.scan(add, jnp.zeros((p, p), judged.x.dtype), columns)
+    half = cho_solve((judged.factor, True), total)
+    return cho_solve((judged.factor, True), half.T)
+
+
+def _mixed_derivative(problem: Problem, params: Params, block: tuple[jax.Array, ...]) -> jax.Array:
+    """M [p, rows d] of a block: x, s, y of its rows, and the weight of each in the mean."""
+    x, s, y, weight = block
+    some = dataclasses.replace(problem, s=s, y=y)
+
+    def gradient(x: jax.Array) -> jax.Array:
+        def loss(params: Params) -> jax.Array:
+            return weight @ problem.model.loss(params, some.rows(x).a, y)
+
+        return ravel_pytree(jax.grad(loss)(params))[0]
+
+    slope, pull = jax.vjp(gradient, x)
+    (rows,) = jax.vmap(pull)(jnp.eye(len(slope), dtype=x.dtype))
+    return rows.reshape(len(slope), -1)

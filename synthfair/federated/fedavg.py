@@ -25,12 +25,14 @@ class FedAvgSolution(NamedTuple):
         params: the server's parameters after the last round.
         gradient_norm: of the clients' mean objective there. More local steps than one leave it
             above 0 where clients differ: that is the method, not a failure.
-        change: norm of the last round's change of the parameters.
+        drift: norm of the last round's change of the parameters, per local step and in units of
+            the learning rate: the mean gradient along the clients' paths. It falls to 0 as the
+            rounds settle, whatever the rate.
     """
 
     params: Params
     gradient_norm: jax.Array
-    change: jax.Array
+    drift: jax.Array
 
 
 def fedavg(
@@ -45,8 +47,9 @@ def fedavg(
 ) -> FedAvgSolution:
     """Minimises the clients' mean of regularised loss + rho penalty, each on its own rows.
 
-    The learning rate is 1 / L, where L is the largest curvature of any client's objective at the
-    start: the rate below which gradient steps on it cannot overshoot.
+    The learning rate of a round is 1 / L, where L is the largest curvature of any client's
+    objective at the server's parameters: no step overshoots where the curvature stays below L on
+    its way. A steep penalty makes L large and progress slow; ``drift`` tells whether it settled.
 
     Args:
         clients: each with the same number of rows, so that they count equally and share one
@@ -80,9 +83,8 @@ def _fedavg(
         return regularized_loss(model, params, rows, lambda_theta) + unfairness
 
     start = model.init(clients.a.shape[2])
-    rate = 1.0 / _largest_curvature(objective, start, clients)
 
-    def descend(params: Params, rows: Rows) -> Params:
+    def descend(params: Params, rows: Rows, rate: jax.Array) -> Params:
         def one(params: Params, _: None) -> tuple[Params, None]:
             slope = jax.grad(objective)(params, rows)
             return jax.tree.map(lambda p, g: p - rate * g, params, slope), None
@@ -90,14 +92,15 @@ def _fedavg(
         return jax.lax.scan(one, params, None, length=steps)[0]
 
     def one_round(params: Params, _: None) -> tuple[Params, jax.Array]:
-        returned = jax.vmap(descend, in_axes=(None, 0))(params, clients)
+        rate = 1.0 / _largest_curvature(objective, params, clients)
+        returned = jax.vmap(descend, in_axes=(None, 0, None))(params, clients, rate)
         mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), returned)
-        return mean, _norm(jax.tree.map(jnp.subtract, mean, params))
+        return mean, _norm(jax.tree.map(jnp.subtract, mean, params)) / (rate * steps)
 
-    params, changes = jax.lax.scan(one_round, start, None, length=rounds)
+    params, drifts = jax.lax.scan(one_round, start, None, length=rounds)
     slopes = jax.vmap(jax.grad(objective), in_axes=(None, 0))(params, clients)
     slope = jax.tree.map(lambda leaf: leaf.mean(axis=0), slopes)
-    return FedAvgSolution(params, _norm(slope), changes[-1])
+    return FedAvgSolution(params, _norm(slope), drifts[-1])
 
 
 def _largest_curvature(objective, params: Params, clients: Rows) -> jax.Array:  # noqa: ANN001
