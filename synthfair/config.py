@@ -98,7 +98,7 @@ class DistillConfig(BaseModel):
         default=0.0,
         ge=0,
         description="Stop early once 50 steps lower the outer objective by less than this,"
-        " relatively; 0 never does.",
+        " relatively; 0 never does. A search with max_gap ends by itself.",
     )
     inner_tolerance: float | None = Field(
         default=None,

@@ -8,6 +8,7 @@ from test_outer import some_problem
 import synthfair as sf
 from synthfair.distill import outer, tolerance
 from synthfair.fairness.metrics import statistical_parity_difference
+from synthfair.report import gap_warning
 
 
 def distil(max_gap, **settings):
@@ -46,9 +47,36 @@ def test_a_gap_that_is_there_anyway_needs_no_penalty():
 
 
 def test_a_gap_out_of_reach_is_said_and_the_smallest_released():
-    found = distil(1e-9, penalty="covariance", steps=400)
+    found = distil(1e-9, penalty="covariance", steps=200)
     assert found.gap_met is False
+    assert not found.search_ended
+    assert "Raise --steps" in gap_warning(found)
     assert found.history.gap[-1] == pytest.approx(found.history.gap[49::50].min(), abs=1e-9)
+
+
+def test_a_search_through_all_weights_says_that_none_does():
+    found = distil(1e-9, penalty="covariance", steps=1000)
+    assert found.gap_met is False
+    assert found.search_ended
+    assert "no weight" in gap_warning(found)
+
+
+def test_the_gap_of_three_groups_is_that_between_the_extremes():
+    schema, table = make_schema(n_groups=3), make_table(n=900, n_groups=3)
+    found = sf.distill_table(table, schema, sf.DistillConfig(max_gap=0.1, n_synthetic=36))
+    assert found.gap_met
+    model = sf.pool_and_train({"only": found.release}, schema)
+    real = sf.encode(table, schema)
+    decided = np.where(model.scores(real.x, real.s) > 0, 1, -1)
+    spd = statistical_parity_difference(decided, sensitive_features=real.s, n_groups=3)
+    assert spd == pytest.approx(found.history.gap[-1], abs=3 / 300)
+
+
+def test_a_finished_search_goes_no_further():
+    problem, x = some_problem(penalty="selection_rate")
+    config = sf.DistillConfig(max_gap=0.05, steps=100)
+    *_, (end, _) = tolerance.run(problem, tolerance.init(problem, x, config), config)
+    assert list(tolerance.run(problem, end, config)) == []
 
 
 def test_a_search_taken_up_again_gives_the_same_numbers(tmp_path):

@@ -44,6 +44,8 @@ class Distillation(NamedTuple):
         history: records [steps + 1] of every step. Private: computed from real rows.
         rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
             like the history.
+        search_ended: whether every weight that ``max_gap`` asks for was tried; false where the
+            steps were spent before.
         resumed_at: step at which an interrupted run was taken up; 0 if it was not.
         checkpoint: a file that is of no more use once the release is written; it may not exist.
     """
@@ -51,6 +53,7 @@ class Distillation(NamedTuple):
     release: Release
     history: Record
     rho_o: float
+    search_ended: bool = True
     resumed_at: int = 0
     checkpoint: Path | None = None
 
@@ -138,8 +141,17 @@ def distill_rows(
     done = _run(problem, resumed, config, file, progress)
     rows = map(np.asarray, (done.state.x, problem.s, problem.y))
     release = Release(header, schema.encoded_names, *rows)
-    found = done.state.best_rho_o if isinstance(done.state, Search) else config.rho_o
-    return Distillation(release, done.history, float(found), resumed.steps, file and file.path)
+    distillation = Distillation(
+        release,
+        done.history,
+        config.rho_o,
+        resumed_at=resumed.steps,
+        checkpoint=file and file.path,
+    )
+    if not isinstance(done.state, Search):
+        return distillation
+    found, ended = float(done.state.best_rho_o), done.state.over
+    return distillation._replace(rho_o=found, search_ended=ended)
 
 
 def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:

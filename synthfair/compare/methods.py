@@ -97,34 +97,47 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
 def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
     """Agarwal et al. (2018) as fairlearn implements it, on all real rows in one place.
 
-    Its tolerance is 1 / rho_o, as it has no rho: the multiplier is bounded by the inverse of the
-    tolerance. Its decisions are random, drawn with the seed.
+    It has no rho but a tolerance eps, by which a group's rate may differ from the overall one, and
+    which bounds the multipliers by 1 / eps; here eps = 1 / rho_o, or 1 where rho_o is below 1. Its
+    decisions are random, drawn with the seed.
 
     Raises:
         InputError: fairlearn is not installed.
     """
     try:
-        from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+        from fairlearn import reductions
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
         raise InputError(
             "method exponentiated_gradient: needs fairlearn; pip install fairlearn"
         ) from error
-    rows = pooled(federation.train)
-    tolerance = 1.0 / max(config.rho_o, 1.0)
-    mitigator = ExponentiatedGradient(
-        LogisticRegression(C=1e3, max_iter=1000),
-        DemographicParity(difference_bound=tolerance),
-        nu=EQUILIBRIUM,
+    parity = {
+        "statistical_parity": reductions.DemographicParity,
+        "equal_opportunity": reductions.TruePositiveRateParity,
+        "equalized_odds": reductions.EqualizedOdds,
+    }[config.notion]
+    rows, eps = pooled(federation.train), 1.0 / max(config.rho_o, 1.0)
+    inputs = _columns(rows, federation.n_groups)
+    # The ridge of synthfair.model.regularized_loss, in scikit-learn's units.
+    c = inputs.shape[1] ** 2 / (config.lambda_theta * len(inputs))
+    model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
+    mitigator = reductions.ExponentiatedGradient(
+        model, parity(difference_bound=eps), eps=eps, nu=EQUILIBRIUM
     )
     with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
         warnings.simplefilter("ignore", DeprecationWarning)
-        mitigator.fit(_columns(rows), (rows.y > 0).astype(int), sensitive_features=rows.s)
-    scores = tuple(
-        np.asarray(mitigator.predict(_columns(part), random_state=config.seed)) * 2.0 - 1.0
-        for part in federation.test
+        mitigator.fit(inputs, (rows.y > 0).astype(int), sensitive_features=rows.s)
+    return Fitted(
+        tuple(
+            _drawn(mitigator, part, federation.n_groups, config.seed) for part in federation.test
+        ),
+        bool(mitigator.best_gap_ <= EQUILIBRIUM),
     )
-    return Fitted(scores, bool(mitigator.best_gap_ <= EQUILIBRIUM))
+
+
+def _drawn(mitigator, part: Encoded, n_groups: int, seed: int) -> np.ndarray:  # noqa: ANN001
+    decided = mitigator.predict(_columns(part, n_groups), random_state=seed)
+    return np.asarray(decided) * 2.0 - 1.0
 
 
 METHODS: dict[str, Method] = {
@@ -203,5 +216,6 @@ def _scores(part: Encoded, params: Params, config: DistillConfig, n_groups: int)
     return np.asarray(LinearModel().scores(params, rows.a))
 
 
-def _columns(rows: Encoded) -> np.ndarray:
-    return np.column_stack([rows.x, rows.s])
+def _columns(rows: Encoded, n_groups: int) -> np.ndarray:
+    """The model inputs without the intercept, which scikit-learn adds itself."""
+    return np.asarray(make_rows(rows, n_groups=n_groups, intercept=False).a)

@@ -147,7 +147,7 @@ def train(
         penalty: none if not given.
         rho: its weight, at least 0.
         tolerance: see :func:`solve`; that of :func:`default_tolerance` if not given.
-        max_iterations: at most so many L-BFGS iterations.
+        max_iterations: at most so many L-BFGS iterations; with a penalty, of each attempt.
     """
 
     def loss(params: Params, rows: Rows) -> jax.Array:

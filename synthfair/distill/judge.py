@@ -20,7 +20,7 @@ class Record(NamedTuple):
     Attributes:
         objective: P(x).
         covariance: of group and score on the real rows, as the objective defines it.
-        gap: largest absolute difference of selection rates there, of the decisions themselves.
+        gap: largest difference between groups there, of what is decided.
         gradient_norm: of the inner problem, at its solution.
         inner_converged: whether the inner problem met its tolerance.
         inner_iterations: L-BFGS iterations.

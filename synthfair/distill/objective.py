@@ -61,11 +61,11 @@ class PenalizedLoss:
         return gaps.ravel()[jnp.argmax(jnp.abs(gaps))]
 
     def gap(self, params: Params) -> jax.Array:
-        """|P(decision = +1 | s = g) - P(decision = +1 | s != g)|, the largest.
+        """max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g), on the real rows.
 
-        Over groups, and over the rows that the notion compares. With two groups and statistical
-        parity, that is |SPD| on the real rows, eq. (4).
+        Among the rows that the notion compares, the largest. With statistical parity that is
+        |SPD|, eq. (4).
         """
         scores = self.model.scores(params, self.rows.a)
         gaps = decision_gaps(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
-        return jnp.nanmax(jnp.abs(gaps))
+        return jnp.nanmax(gaps)

@@ -42,6 +42,7 @@ class Search(NamedTuple):
         best_x: [N_s, d] synthetic rows of ``high``, or else of the smallest gap.
         best_gap: that those reach.
         best_rho_o: their weight.
+        finished: whether those were judged once more, as the last thing.
     """
 
     outer: OuterState
@@ -51,6 +52,7 @@ class Search(NamedTuple):
     best_x: jax.Array
     best_gap: jax.Array
     best_rho_o: jax.Array
+    finished: jax.Array
 
     @property
     def x(self) -> jax.Array:
@@ -74,7 +76,8 @@ def init(problem: Problem, x: jax.Array, config: DistillConfig) -> Search:
     state = outer.init(problem, x, outer.CHUNK - 1, optimizer=config.optimizer)
     infinite = jnp.asarray(np.inf, x.dtype)
     rho_o = jnp.asarray(np.clip(config.rho_o, LEAST, MOST), x.dtype)
-    return Search(state, rho_o, jnp.zeros_like(rho_o), infinite, x, infinite, rho_o)
+    no = jnp.zeros((), bool)
+    return Search(state, rho_o, jnp.zeros_like(rho_o), infinite, x, infinite, rho_o, no)
 
 
 def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tuple[Search, Record]]:
@@ -89,6 +92,8 @@ def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tup
         The search after a chunk, and the records of the chunk, as :func:`outer.run` does. The last
         record is that of the synthetic rows to release.
     """
+    if bool(search.finished):
+        return
     while not search.over and (
         int(search.step) == 0 or int(search.step) + outer.CHUNK <= config.steps
     ):
@@ -100,7 +105,7 @@ def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tup
     best = _with_weight(problem, search.best_rho_o)
     last = outer.restart(search.outer._replace(x=search.best_x), 1, config)
     state, records = outer.advance(best, last, config)
-    yield search._replace(outer=state), records
+    yield search._replace(outer=state, finished=jnp.ones((), bool)), records
 
 
 def _with_weight(problem: Problem, rho_o: jax.Array) -> Problem:

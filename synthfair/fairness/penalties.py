@@ -69,16 +69,6 @@ def selection_rate_gaps(
     sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows.
     """
     selected = jax.nn.sigmoid(temperature * scores)
-    return _rate_gaps(selected, rows, notion=notion, n_groups=n_groups)
-
-
-def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
-    """[K, G] the same for the decisions 1[z > 0]: not differentiable, but what users mean."""
-    selected = (scores > 0).astype(scores.dtype)
-    return _rate_gaps(selected, rows, notion=notion, n_groups=n_groups)
-
-
-def _rate_gaps(selected: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
     weights = strata(notion, rows.y).astype(selected.dtype)
     members = memberships(rows.s, n_groups, selected.dtype)
 
@@ -86,6 +76,18 @@ def _rate_gaps(selected: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
         return (weights * selected) @ indicator / (weights @ indicator)
 
     return rate(members) - rate(1 - members)
+
+
+def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
+    """[K] largest minus smallest rate of the decisions 1[z > 0] over groups, in each stratum.
+
+    Not differentiable, but what users mean, and what is reported: with statistical parity it is
+    |SPD| on these rows. Groups without a row in a stratum do not count there.
+    """
+    weights = strata(notion, rows.y).astype(scores.dtype)
+    members = jax.nn.one_hot(rows.s, n_groups, dtype=scores.dtype)
+    rates = (weights * (scores > 0)) @ members / (weights @ members)
+    return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
 
 
 @dataclass(frozen=True)

@@ -77,18 +77,24 @@ def _gap(distillation: Distillation) -> str:
     if wanted is None:
         return said
     met = "met" if distillation.gap_met else "NOT MET"
-    return f"{said}; at most {wanted:g} wanted: {met}, with rho_o = {distillation.rho_o:.3g}"
+    said += f"; at most {wanted:g} wanted: {met}, with rho_o = {distillation.rho_o:.3g}"
+    return said if distillation.search_ended else f"{said}; the steps ended before the search"
 
 
 def gap_warning(distillation: Distillation) -> str | None:
     """What to say on exit if the wanted gap was not reached."""
     if distillation.gap_met is not False:
         return None
-    config = distillation.release.header.config
+    wanted = distillation.release.header.config.max_gap
+    reached = f"{distillation.history.gap[-1]:.4f}, and the release has that"
+    if not distillation.search_ended:
+        return (
+            f"the steps ended before a gap of {wanted:g} on the training rows was found; the"
+            f" smallest so far is {reached}. Raise --steps: each weight of the penalty takes 50"
+        )
     return (
-        f"no weight of the penalty brought the gap on the training rows to {config.max_gap:g}; the"
-        f" smallest reached is {distillation.history.gap[-1]:.4f}, and the release has that. Try"
-        " --penalty selection_rate, a higher --temperature, or more --steps"
+        f"no weight of the penalty brought the gap on the training rows to {wanted:g}; the smallest"
+        f" reached is {reached}. Try --penalty selection_rate, or another --temperature"
     )
 
 
