@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,6 +27,10 @@ from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+PACKAGES = ("jax", "jaxlib", "jaxopt", "numpy", "pandas")
+"""Whose versions numbers may depend on."""
 
 
 class Evaluation(NamedTuple):
@@ -150,6 +156,8 @@ def evaluation_document(
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
         "version": synthfair.__version__,
+        "packages": {"python": python_version(), **{name: version(name) for name in PACKAGES}},
+        "resamples": config.resamples,
         "seed": config.seed,
     }
 

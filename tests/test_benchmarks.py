@@ -16,7 +16,7 @@ from benchmarks.table2 import (
     settings,
     units,
 )
-from benchmarks.table2_show import Cell, answer, means, published
+from benchmarks.table2_show import Cell, answer, gaps_to_ceiling, means, published
 
 
 def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, **changes):
@@ -83,6 +83,20 @@ def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, verdict):
     curve = means([some_run(accuracy=accuracy + e, spd=spd + e) for e in (-0.001, 0, 0.001)])
     found = answer(Cell("dutch_gender", "small", 10.0, 0.8, 0.05), curve)
     assert (found and found[1]) == verdict
+
+
+def test_the_ceiling_is_compared_on_common_seeds():
+    single = [some_run(seed=s, accuracy=0.8 + s / 100, spd=0.05 - s / 10) for s in (0, 1, 2)]
+    central = [some_run(seed=s, accuracy=0.804 + s / 100, spd=0.02) for s in (0, 1, 7)]
+    (gap,) = gaps_to_ceiling(single, central)
+    assert gap.seeds == 2
+    assert gap.accuracy == pytest.approx(-0.004)
+    assert gap.accuracy_error == pytest.approx(0)
+    assert gap.spd == pytest.approx(-0.02)  # |0.0| - |0.02|
+    assert gap.met
+    assert not gap._replace(accuracy=-0.0051).met
+    assert not gap._replace(spd=0.0101).met
+    assert gaps_to_ceiling(single, [some_run(rho_o=1.0)]) == []
 
 
 def test_the_published_table_is_whole():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from synthfair.cli.options import add_config_flags, config_flags
 from synthfair.config import DistillConfig, load_distill_config
+from synthfair.errors import InputError
 
 HELP = "compare several methods on one public table, over seeds"
 
@@ -39,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Values of rho_o to run. Default: 0 10 100.",
     )
     parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
-    parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        help="Settings, TOML; defaults where not given. Its rho_o and seed give way to --weights"
+        " and --seeds.",
+    )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig, leave_out=("rho_o", "max_gap", "seed"))  # type: ignore[arg-type]
@@ -48,6 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
+    if config.max_gap is not None:
+        raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
     from synthfair.cli.show import say, use_float64
 
@@ -57,13 +65,13 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.compare import is_done, plan, run_cell
     from synthfair.data.datasets import load_dataset
-    from synthfair.report import read_result, write_report
+    from synthfair.report import read_results, write_report
 
     table, schema = load_dataset(args.table, args.sensitive)
     cells = plan(args.methods, args.weights, args.seeds, args.output)
     todo = [cell for cell in cells if not is_done(cell, schema, config, clients=args.clients)]
     for cell in track(todo, description="comparing", console=Console(stderr=True)):
-        run_cell(cell, table, schema, config, clients=args.clients)
-    results = [read_result(cell.folder) for cell in cells]
+        run_cell(cell, table, schema, config, name=args.table, clients=args.clients)
+    results = read_results([cell.folder for cell in cells])
     write_report(results, args.output / "report.html", force=True)
     say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")

@@ -31,8 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     from synthfair.cli.show import say
-    from synthfair.report import read_result, write_report
+    from synthfair.report import read_results, write_report
 
-    results = [read_result(folder) for folder in args.runs]
-    files = write_report(results, args.output, force=args.force)
+    files = write_report(read_results(args.runs), args.output, force=args.force)
     say(f"Wrote {args.output} and {len(files) - 1} plots beside it.")

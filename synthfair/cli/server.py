@@ -46,19 +46,24 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_free
     from synthfair.report import (
         evaluation_tables,
-        read_result,
+        files_of_one,
+        read_histories,
+        read_results,
+        run_names,
         untrained_warning,
         write_report,
     )
     from synthfair.server import serve
 
-    if args.report:
-        require_free(args.output / "report.html", force=args.force)
+    page = args.output / "report.html"
+    if args.report:  # all that could refuse it, before any work is done
+        require_free(*files_of_one(page, *run_names([args.output])), force=args.force)
+        read_histories(args.output)
     model, evaluation = serve(
         args.releases, args.schema, args.test, args.output, config, force=args.force
     )
     if args.report:
-        write_report([read_result(args.output)], args.output / "report.html", force=True)
+        write_report(read_results([args.output]), page, force=True)
     say(evaluation_tables(evaluation))
     say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
     if warning := untrained_warning(model):

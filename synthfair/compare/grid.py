@@ -95,9 +95,24 @@ def _settings(cell: Cell, config: DistillConfig, clients: int) -> dict[str, Any]
 
 
 def run_cell(
-    cell: Cell, table: pd.DataFrame, schema: Schema, config: DistillConfig, *, clients: int
+    cell: Cell,
+    table: pd.DataFrame,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    name: str,
+    clients: int,
 ) -> None:
-    """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories."""
+    """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
+
+    Args:
+        cell: what to run.
+        table: all rows.
+        schema: of the table.
+        config: settings, but for the cell's own.
+        name: of the table, for the report.
+        clients: number of clients.
+    """
     federation = federate(partition(table, clients=clients, seed=cell.seed), schema)
     settings = cell.settings(config)
     report = ServerConfig(seed=cell.seed)
@@ -108,6 +123,7 @@ def run_cell(
     document = {
         **evaluation_document(outcome.evaluation, schema, report),
         "method": cell.method,
+        "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
         "config": _settings(cell, config, clients),
         "converged": outcome.converged,
         "seconds": outcome.seconds,

@@ -1,5 +1,5 @@
-from .page import write_report
-from .results import Result, read_result
+from .page import files_of_one, write_report
+from .results import Result, read_histories, read_results, run_names
 from .tables import (
     distillation_table,
     evaluation_tables,
@@ -14,10 +14,13 @@ __all__ = [
     "Result",
     "distillation_table",
     "evaluation_tables",
+    "files_of_one",
     "gap_warning",
     "outcomes_table",
     "plain_text",
-    "read_result",
+    "read_histories",
+    "read_results",
+    "run_names",
     "unconverged_warning",
     "untrained_warning",
     "write_report",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Sequence
+from math import isnan
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import synthfair
@@ -14,7 +14,8 @@ from synthfair.config import DistillConfig
 from synthfair.files import require_free, write_text
 from synthfair.release import disclosures
 from synthfair.report import plots
-from synthfair.report.results import Metrics, Part, Result
+from synthfair.report.overview import Overview, overviews
+from synthfair.report.results import Metrics, Part, Result, Split
 
 METRICS = {
     "accuracy": "accuracy",
@@ -53,18 +54,6 @@ class Section(NamedTuple):
     commands: list[str]
 
 
-class Summary(NamedTuple):
-    """Runs of one method and weight, over seeds."""
-
-    method: str
-    rho_o: float | None
-    seeds: int
-    point: plots.Point
-    spd: float
-    spread: tuple[float, float] | None
-    converged: bool
-
-
 def write_report(results: Sequence[Result], path: Path, *, force: bool = False) -> list[Path]:
     """Writes the page, and its plots as files into a folder ``plots`` beside it.
 
@@ -79,47 +68,33 @@ def write_report(results: Sequence[Result], path: Path, *, force: bool = False) 
     Raises:
         InputError: a file exists and force is false, or the folder cannot be written to.
     """
-    summaries = summarise(results)
-    overview = [_frontier(summaries)] if len(results) > 1 else []
+    groups = overviews(results)
+    compared = [(group, _frontier(group, i)) for i, group in enumerate(groups)]
     sections = [_section(result) for result in results]
-    pictures = overview + [picture for section in sections for picture in section.pictures]
-    files = {path.parent / "plots" / f"{p.name}.svg": p.svg for p in pictures}
+    pictures = [picture for section in sections for picture in section.pictures]
+    if len(results) > 1:
+        pictures += [picture for _, picture in compared]
+    files = {_plot_file(path, picture.name): picture.svg for picture in pictures}
     require_free(path, *files, force=force)
     for file, svg in files.items():
         write_text(file, svg)
-    write_text(path, _render(results, summaries, overview, sections))
+    write_text(path, _render(results, compared, sections))
     return [path, *files]
 
 
-def summarise(results: Sequence[Result]) -> list[Summary]:
-    """Means over seeds, with standard errors, of the runs of each method and weight."""
-    groups: dict[tuple[str, float | None], list[Metrics]] = {}
-    for result in results:
-        groups.setdefault((result.metrics.method, result.rho_o), []).append(result.metrics)
-    return [_summary(*key, runs) for key, runs in groups.items()]
+def files_of_one(path: Path, name: str) -> list[Path]:
+    """All that a report on one run of that name may write."""
+    return [path, *(_plot_file(path, f"{name}-{part}") for part in ("groups", "convergence"))]
 
 
-def _summary(method: str, rho_o: float | None, runs: Sequence[Metrics]) -> Summary:
-    accuracy = [_number(run.accuracy.value) for run in runs]
-    spd = [_number(run.spd.value) for run in runs]
-    n = len(runs)
-    errors = (stdev(spd) / n**0.5, stdev(accuracy) / n**0.5) if n > 1 else (0.0, 0.0)
-    point = plots.Point(abs(fmean(spd)), fmean(accuracy), *errors)
-    spread = (stdev(accuracy), stdev(spd)) if n > 1 else None
-    converged = all(run.converged for run in runs)
-    return Summary(method, rho_o, n, point, fmean(spd), spread, converged)
+def _plot_file(path: Path, name: str) -> Path:
+    return path.parent / "plots" / f"{name}.svg"
 
 
-def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
-
-
-def _frontier(summaries: Sequence[Summary]) -> Picture:
-    curves: dict[str, list[plots.Point]] = {}
-    for summary in summaries:
-        curves.setdefault(summary.method.replace("_", "-"), []).append(summary.point)
-    title = "Accuracy against the size of SPD, on test rows, for each method"
-    return Picture("frontier", title, plots.frontier(curves))
+def _frontier(overview: Overview, i: int) -> Picture:
+    name, gap = f"frontier{f'-{i + 1}' if i else ''}", METRICS[overview.gap]
+    title = f"Accuracy against the size of the mean {gap}, on test rows, for each method"
+    return Picture(name, title, plots.frontier(overview.curves, gap=gap))
 
 
 def _section(result: Result) -> Section:
@@ -132,25 +107,54 @@ def _section(result: Result) -> Section:
     ]
     if result.histories:
         title = f"Outer objective and training gap against steps, {result.name}"
+        if result.settings["max_gap"] != (None,):
+            title += "; each 50 steps have a rho_o of their own, which the objective contains"
         svg = plots.convergence(result.histories)
         pictures.append(Picture(f"{result.name}-convergence", title, svg))
     single_shot = result.metrics.method == "single_shot"
     configs = result.metrics.config if single_shot else {}
     told = {client: disclosures(config) for client, config in configs.items()}
-    commands = [_command(client, config) for client, config in configs.items()]
-    return Section(result, pictures, told, commands)
+    return Section(result, pictures, told, _commands(result.metrics))
 
 
-def _command(client: str, config: DistillConfig) -> str:
+def _commands(metrics: Metrics) -> list[str]:
+    """What to type to run it again."""
+    if metrics.table:
+        return [_compare_command(metrics, metrics.table)]
+    clients = [_client_command(*client) for client in metrics.config.items()]
+    files = " ".join(shlex.quote(f"{client}.parquet") for client in metrics.config)
+    tests = " ".join(shlex.quote(f"{client}.csv") for client in metrics.per_client)
+    server = f"python -m synthfair.server {files} --schema schema.json --test {tests}"
+    report = f"--resamples {metrics.resamples} --seed {metrics.seed} --report"
+    return [*clients, f"{server} --output server {report}"]
+
+
+def _compare_command(metrics: Metrics, table: Split) -> str:
+    config = next(iter(metrics.config.values()))
+    words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
+    words += ["--clients", str(table.clients), "--methods", metrics.method]
+    words += ["--weights", f"{config.rho_o:g}", "--seeds", str(config.seed + 1)]
+    words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
+    return shlex.join(words)
+
+
+def _client_command(client: str, config: DistillConfig) -> str:
+    words = ["python", "-m", "synthfair.client", "--data", f"{client}_train.csv"]
+    words += ["--schema", "schema.json", "--output", f"{client}.parquet", *_flags(config)]
+    return shlex.join(words)
+
+
+def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
     flags = []
     for key, value in changed(config).items():
         flag = "--" + key.replace("_", "-")
+        if key in leave_out:
+            continue
         if isinstance(value, bool):
             flags.append(flag if value else flag.replace("--", "--no-", 1))
         else:
             flags += [flag, str(value)]
-    start = f"python -m synthfair.client --data {client}_train.csv --schema schema.json"
-    return f"{start} --output {client}.parquet {shlex.join(flags)}".rstrip()
+    return flags
 
 
 def changed(config: DistillConfig) -> dict[str, Any]:
@@ -161,8 +165,7 @@ def changed(config: DistillConfig) -> dict[str, Any]:
 
 def _render(
     results: Sequence[Result],
-    summaries: Sequence[Summary],
-    overview: Sequence[Picture],
+    compared: Sequence[tuple[Overview, Picture]],
     sections: Sequence[Section],
 ) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -178,20 +181,19 @@ def _render(
     return environment.get_template("report.html.j2").render(
         metrics=METRICS,
         results=results,
-        summaries=summaries,
-        overview=overview,
+        compared=compared,
         sections=sections,
         version=synthfair.__version__,
         parts=_parts,
     )
 
 
-def _parts(metrics: Metrics) -> dict[str, Part]:
-    return {"all clients": metrics, **metrics.per_client}
+def _parts(metrics: Metrics) -> list[tuple[str, Part]]:
+    return [("all clients", metrics), *metrics.per_client.items()]
 
 
 def _shown(value: float | None, digits: int = 4) -> str:
-    return "undefined" if value is None else f"{value:.{digits}f}"
+    return "undefined" if value is None or isnan(value) else f"{value:.{digits}f}"
 
 
 def _words(name: str) -> str:

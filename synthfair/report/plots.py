@@ -22,9 +22,10 @@ class Point(NamedTuple):
     """One point of the frontier.
 
     Attributes:
-        gap: |mean SPD|, which is not the mean of |SPD|.
+        gap: size of the mean gap, which is not the mean of the sizes.
         accuracy: mean.
-        gap_error: standard error, 0 for a single run.
+        gap_error: half the length of its error bar: a standard error or deviation, as the caption
+            says; 0 for a single run.
         accuracy_error: the same.
     """
 
@@ -34,8 +35,8 @@ class Point(NamedTuple):
     accuracy_error: float = 0.0
 
 
-def frontier(curves: Mapping[str, Sequence[Point]]) -> str:
-    """Accuracy against |SPD|, a curve for each method; better is up and to the left."""
+def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
+    """Accuracy against the size of a gap, a curve for each method; better is up and to the left."""
     figure, (axes,) = _figure(7, 4.5)
     for i, (name, points) in enumerate(curves.items()):
         ordered = sorted(points)
@@ -44,13 +45,15 @@ def frontier(curves: Mapping[str, Sequence[Point]]) -> str:
             [p.accuracy for p in ordered],
             xerr=[p.gap_error for p in ordered],
             yerr=[p.accuracy_error for p in ordered],
-            label=name,
+            label=_plain(name),
             capsize=2,
             color=_cycle(_COLORS, i),
             marker=_cycle(_MARKERS, i),
             linestyle=_cycle(_DASHES, i),
         )
-    axes.set(xlabel="|mean SPD| on test rows (smaller is fairer)", ylabel="accuracy on test rows")
+    axes.set(
+        xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy on test rows"
+    )
     axes.legend(frameon=False)
     return _svg(figure)
 
@@ -60,7 +63,9 @@ def convergence(histories: Mapping[str, History]) -> str:
     figure, (left, right) = _figure(9, 3.5, columns=2)
     for i, (name, history) in enumerate(histories.items()):
         for axes, values in ((left, history.objective), (right, history.gap)):
-            axes.plot(values, label=name, color=_cycle(_COLORS, i), linestyle=_cycle(_DASHES, i))
+            axes.plot(
+                values, label=_plain(name), color=_cycle(_COLORS, i), linestyle=_cycle(_DASHES, i)
+            )
     left.set(xlabel="step", ylabel="outer objective P", yscale="log")
     right.set(xlabel="step", ylabel="gap of decisions, training rows")
     left.legend(frameon=False)
@@ -84,7 +89,7 @@ def group_rates(rates: Mapping[str, Rates]) -> str:
             places,
             heights,
             width,
-            label=group,
+            label=_plain(group),
             edgecolor="white",
             color=_cycle(_COLORS, i),
             hatch=_cycle(_HATCHES, i),
@@ -93,6 +98,12 @@ def group_rates(rates: Mapping[str, Rates]) -> str:
     axes.set(ylabel="rate", ylim=(0, 1))
     axes.legend(frameon=False)
     return _svg(figure)
+
+
+def _plain(name: str) -> str:
+    """As it stands: a dollar would start a formula, and a leading underscore hide it."""
+    shown = name.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
 
 
 def _cycle(looks: Sequence[str], i: int) -> str:

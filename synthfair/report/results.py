@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -11,29 +12,57 @@ from synthfair.client.history import History, read_history
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError, reason, refusal
 
+MAX_BYTES = 100_000_000
+"""Of a metrics.json that is read; one of a thousand clients is a hundredth of it."""
+
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_Line = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Difference = Annotated[float, Field(ge=-1, le=1)]
+_Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 
 
-class Value(BaseModel):
-    """A metric with its interval; None where undefined."""
+class ShareValue(BaseModel):
+    """A share with its interval; None where undefined."""
 
     model_config = _STRICT
 
-    value: float | None
-    low: float | None
-    high: float | None
+    value: _Share | None
+    low: _Share | None
+    high: _Share | None
+
+
+class DifferenceValue(BaseModel):
+    """A difference of shares with its interval; None where undefined."""
+
+    model_config = _STRICT
+
+    value: _Difference | None
+    low: _Difference | None
+    high: _Difference | None
+
+
+class NumberValue(BaseModel):
+    """A number with its interval; None where undefined."""
+
+    model_config = _STRICT
+
+    value: _Number | None
+    low: _Number | None
+    high: _Number | None
 
 
 class Part(BaseModel):
     """The metrics of some test rows."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    model_config = _STRICT
 
-    accuracy: Value
-    spd: Value
-    equal_opportunity_difference: Value
-    equalized_odds_difference: Value
-    covariance: Value
+    accuracy: ShareValue
+    spd: DifferenceValue
+    equal_opportunity_difference: DifferenceValue
+    equalized_odds_difference: ShareValue
+    covariance: NumberValue
 
 
 class Rates(BaseModel):
@@ -41,36 +70,47 @@ class Rates(BaseModel):
 
     model_config = _STRICT
 
-    n: int = Field(ge=0)
-    selection_rate: float | None
-    true_positive_rate: float | None
-    false_positive_rate: float | None
-    error_rate: float | None
+    n: _Count
+    selection_rate: _Share | None
+    true_positive_rate: _Share | None
+    false_positive_rate: _Share | None
+    error_rate: _Share | None
+
+
+class Split(BaseModel):
+    """How ``compare`` made the clients of a public table."""
+
+    model_config = _STRICT
+
+    name: _Line
+    sensitive: _Line
+    clients: int = Field(ge=1, lt=2**31)
 
 
 class Metrics(Part):
     """A metrics.json."""
 
-    model_config = _STRICT
-
-    per_client: dict[str, Part]
-    by_group: dict[str, Rates]
-    n_test: int = Field(ge=1)
-    n_synthetic: int | None = Field(default=None, ge=1)
-    config: dict[str, DistillConfig]
-    method: str = "single_shot"
+    per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
+    by_group: dict[_Line, Rates] = Field(min_length=1, max_length=1000)
+    n_test: Annotated[_Count, Field(ge=1)]
+    n_synthetic: _Count | None = None
+    config: dict[_Line, DistillConfig] = Field(min_length=1, max_length=100_000)
+    method: _Line = "single_shot"
+    table: Split | None = None
     converged: bool
-    seconds: float | None = None
-    schema_hash: str
-    version: str
-    seed: int
+    seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
+    version: _Line
+    packages: dict[_Line, _Line] = Field(max_length=100)
+    resamples: _Count
+    seed: _Count
 
 
 class Result(NamedTuple):
     """One run.
 
     Attributes:
-        name: of its folder.
+        name: of its folder; fit to name files.
         metrics: from metrics.json.
         histories: of the clients, by name; only where they were kept.
     """
@@ -80,27 +120,60 @@ class Result(NamedTuple):
     histories: dict[str, History]
 
     @property
-    def rho_o(self) -> float | None:
-        """Weight of the penalty, if all clients had the same."""
-        weights = {config.rho_o for config in self.metrics.config.values()}
-        return weights.pop() if len(weights) == 1 else None
+    def settings(self) -> dict[str, tuple[Any, ...]]:
+        """The different values that the clients have of each setting; usually one."""
+        configs = [config.model_dump() for config in self.metrics.config.values()]
+        return {
+            key: tuple(dict.fromkeys(config[key] for config in configs))
+            for key in DistillConfig.model_fields
+        }
 
 
-def read_result(folder: Path) -> Result:
-    """A run from its folder: ``metrics.json``, and every ``*.history.csv``.
+def read_results(folders: Sequence[Path]) -> list[Result]:
+    """Runs from their folders: ``metrics.json``, and every ``*.history.csv``.
 
     Raises:
-        InputError: metrics.json is unreadable or not what a server writes, or a history is not.
+        InputError: a folder is given twice, its metrics.json is unreadable or not what a server
+            writes, or a history is not.
     """
-    path = folder / "metrics.json"
+    for folder in folders:
+        if [other.resolve() for other in folders].count(folder.resolve()) > 1:
+            raise InputError(f"{folder}: given more than once; give each run once")
+    return [
+        Result(name, _metrics(folder / "metrics.json"), read_histories(folder))
+        for name, folder in zip(run_names(folders), folders, strict=True)
+    ]
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """The folders' own names, with as many of those above them as tell them apart."""
+    parts = [folder.resolve().parts[1:] or ("run",) for folder in folders]
+    names: list[str] = []
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        names = ["-".join(part[-depth:]) for part in parts]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{name}-{i}" for i, name in enumerate(names)]
+
+
+def read_histories(folder: Path) -> dict[str, History]:
+    """Every ``*.history.csv`` of a folder, by what stands for the star.
+
+    Raises:
+        InputError: one is not a history.
+    """
+    return {
+        file.name.removesuffix(".history.csv"): read_history(file)
+        for file in sorted(folder.glob("*.history.csv"))
+    }
+
+
+def _metrics(path: Path) -> Metrics:
     try:
-        metrics = Metrics.model_validate_json(path.read_bytes())
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
+        return Metrics.model_validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except ValidationError as error:
         raise refusal(str(path), error) from error
-    histories = {
-        file.name.removesuffix(".history.csv"): read_history(file)
-        for file in sorted(folder.glob("*.history.csv"))
-    }
-    return Result(folder.resolve().name, metrics, histories)

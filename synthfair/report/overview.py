@@ -1,0 +1,136 @@
+"""Several runs side by side: means over seeds of those that differ in nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.report.plots import Point
+from synthfair.report.results import Result
+
+GAPS = {
+    "statistical_parity": "spd",
+    "equal_opportunity": "equal_opportunity_difference",
+    "equalized_odds": "equalized_odds_difference",
+}
+"""The metric that tells how well a notion of fairness is met."""
+
+_WEIGHT = ("rho_o", "max_gap")
+
+
+class Summary(NamedTuple):
+    """Runs that differ in the seed alone.
+
+    Attributes:
+        method: its name, and the settings in which it differs from other runs, but for the weight.
+        weight: of the penalty, in words.
+        runs: how many.
+        accuracy: mean.
+        gap: mean, signed.
+        accuracy_spread: standard deviation over runs; 0 for a single one.
+        gap_spread: the same.
+        converged: whether all did.
+    """
+
+    method: str
+    weight: str
+    runs: int
+    accuracy: float
+    gap: float
+    accuracy_spread: float
+    gap_spread: float
+    converged: bool
+
+    @property
+    def point(self) -> Point:
+        """For the frontier."""
+        return Point(abs(self.gap), self.accuracy, self.gap_spread, self.accuracy_spread)
+
+
+class Overview(NamedTuple):
+    """Runs that can be compared: of one schema and one notion of fairness.
+
+    Attributes:
+        schema_hash: of the schema.
+        gap: name of the metric that belongs to the notion.
+        summaries: of the runs.
+    """
+
+    schema_hash: str
+    gap: str
+    summaries: list[Summary]
+
+    @property
+    def curves(self) -> dict[str, list[Point]]:
+        """A curve over the weights for each method."""
+        curves: dict[str, list[Point]] = {}
+        for summary in self.summaries:
+            curves.setdefault(summary.method, []).append(summary.point)
+        return curves
+
+
+def overviews(results: Sequence[Result]) -> list[Overview]:
+    """One for each schema and notion, in the order of the results."""
+    groups: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        gap = GAPS[result.settings["notion"][0]]
+        groups.setdefault((result.metrics.schema_hash, gap), []).append(result)
+    return [Overview(*key, _summaries(group, key[1])) for key, group in groups.items()]
+
+
+def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
+    differing = [key for key in _differing(results) if key not in _WEIGHT]
+    groups: dict[tuple[object, ...], list[Result]] = {}
+    for result in results:
+        settings = [value for key, value in result.settings.items() if key != "seed"]
+        groups.setdefault((result.metrics.method, *settings), []).append(result)
+    return [_summary(group, gap, differing) for group in groups.values()]
+
+
+def _differing(results: Sequence[Result]) -> list[str]:
+    first = results[0].settings
+    return [
+        key
+        for key in first
+        if key != "seed" and any(result.settings[key] != first[key] for result in results)
+    ]
+
+
+def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summary:
+    metrics, settings = [run.metrics for run in runs], runs[0].settings
+    values = np.array(
+        [(_number(m.accuracy.value), _number(getattr(m, gap).value)) for m in metrics]
+    )
+    mean = values.mean(axis=0)
+    spread = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(2)
+    method = metrics[0].method.replace("_", "-")
+    return Summary(
+        method="; ".join([method, *(f"{key} = {_words(settings[key])}" for key in differing)]),
+        weight=_weight(settings["rho_o"], settings["max_gap"]),
+        runs=len(runs),
+        accuracy=float(mean[0]),
+        gap=float(mean[1]),
+        accuracy_spread=float(spread[0]),
+        gap_spread=float(spread[1]),
+        converged=all(m.converged for m in metrics),
+    )
+
+
+def _weight(rho_o: tuple[float, ...], max_gap: tuple[float | None, ...]) -> str:
+    if max_gap == (None,):
+        return f"rho_o = {_words(rho_o)}"
+    return f"gap at most {_words(max_gap)}"
+
+
+def _words(values: tuple[object, ...]) -> str:
+    """The value that all clients have."""
+    if len(values) > 1:
+        return "several"
+    value = next(iter(values))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
