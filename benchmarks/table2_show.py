@@ -156,8 +156,8 @@ def _sweep(folder: Path) -> list[str]:
         "## What the paper leaves out",
         "",
         "Mean over cells of |accuracy difference| + |SPD difference| from the published ones, at"
-        " the small size, one seed. The faithful recipe takes the nearest scaling and rate; its start"
-        " is the paper's, normal, which is as near as one in the range.",
+        " the small size, one seed. The faithful recipe takes the nearest scaling and rate; its"
+        " start is the paper's, normal, which is as near as one in the range.",
     ]
     table = [header, ["---"] * len(header), *rows]
     return [*lines, "", *("| " + " | ".join(row) + " |" for row in table), ""]
