@@ -48,9 +48,56 @@ class Model(Protocol):
         ...
 
 
+@jax.custom_jvp
 def logistic(margin: jax.Array) -> jax.Array:
-    """Logistic loss log(1 + exp(-margin)) of the margin y a'theta, Wu et al. (2024) eq. (9)."""
-    return jax.nn.softplus(-margin)
+    """Logistic loss log(1 + exp(-margin)) of the margin y a'theta, Wu et al. (2024) eq. (9).
+
+    The value and its derivatives share one exponential, and the logarithm is a polynomial: as XLA
+    has them, they would take half of a distillation's time on a CPU.
+    """
+    return _log1p(jnp.exp(-jnp.abs(margin))) + jnp.maximum(-margin, 0.0)
+
+
+@logistic.defjvp
+def _logistic_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    (margin,), (change,) = primals, tangents
+    return logistic(margin), -_sigmoid(-margin) * change
+
+
+@jax.custom_jvp
+def _sigmoid(z: jax.Array) -> jax.Array:
+    """1 / (1 + exp(-z)), without overflow."""
+    small = jnp.exp(-jnp.abs(z))
+    return jnp.where(z >= 0, 1.0, small) / (1.0 + small)
+
+
+@_sigmoid.defjvp
+def _sigmoid_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    (z,), (change,) = primals, tangents
+    small = jnp.exp(-jnp.abs(z))
+    return _sigmoid(z), small / (1.0 + small) ** 2 * change
+
+
+_ATANH = (
+    1.0000000000000002,
+    0.333333333333389,
+    0.1999999999779205,
+    0.14285714540496558,
+    0.11111096629890084,
+    0.09091386099019605,
+    0.07682653741850054,
+    0.06787560393051295,
+    0.04981144829799288,
+    0.08808654257293481,
+)
+"""Coefficients of atanh(z) / z as a polynomial in z^2 that interpolates it at the Chebyshev nodes
+of 0 <= z^2 <= 1/9."""
+
+
+def _log1p(u: jax.Array) -> jax.Array:
+    """log(1 + u) = 2 atanh(u / (2 + u)) for 0 <= u <= 1, to about 1e-15, relatively."""
+    z = u / (2.0 + u)
+    return 2.0 * z * jnp.polyval(jnp.asarray(_ATANH[::-1], u.dtype), z**2, unroll=len(_ATANH))
 
 
 @dataclass(frozen=True)

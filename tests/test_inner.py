@@ -50,6 +50,32 @@ def test_change_of_variables_finds_the_same_in_fewer_iterations(changed):
     assert (solution.iterations < 15) == changed
 
 
+def test_a_warm_start_costs_one_evaluation_an_iteration():
+    rows, calls = some_rows(), []
+    start = train(rows, 0.1, model=LinearModel()).params
+
+    def counted(params, rows):
+        calls.append(None)
+        return some_loss(params, rows)
+
+    moved = rows._replace(a=rows.a + 0.01 * jnp.sign(rows.a[::-1]))
+    factor = hessian_factor(some_loss, start, rows)
+    with jax.disable_jit():
+        solution = solve(counted, start, moved, factor=factor, tolerance=1e-8, max_iterations=50)
+    assert solution.converged
+    assert 2 <= solution.iterations <= 5
+    assert len(calls) == 1 + solution.iterations
+
+
+def test_where_the_unit_step_is_bad_the_line_search_takes_over():
+    def steep(theta, _):
+        return jnp.sum(jnp.log(jnp.cosh(20 * (theta - 3)))) + 1e-3 * theta @ theta
+
+    solution = solve(steep, jnp.zeros(2), None, tolerance=1e-8, max_iterations=200)
+    assert solution.converged
+    np.testing.assert_allclose(solution.params, 3, atol=1e-2)
+
+
 def test_too_few_iterations_are_told():
     rows = some_rows()
     solution = train(rows, 1e-3, model=LinearModel(), max_iterations=2)

@@ -1,14 +1,39 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from synthfair.model import LinearModel, Rows, model_inputs, regularized_loss, squared_norm
+from synthfair.model import (
+    LinearModel,
+    Rows,
+    logistic,
+    model_inputs,
+    regularized_loss,
+    squared_norm,
+)
 
 
 def test_logistic_loss_is_equation_9_at_any_margin():
     a, y = np.array([[0.5], [-2.0], [800.0], [-800.0]]), np.array([1.0, -1.0, 1.0, 1.0])
     losses = LinearModel().loss(jnp.ones(1), a, y)
     np.testing.assert_allclose(losses, np.logaddexp(0, -y * a[:, 0]))
+
+
+def test_derivatives_of_the_logistic_loss_are_exact_at_any_margin():
+    margin = np.concatenate([np.linspace(-600, 600, 1001), np.linspace(-2, 2, 1001), [0.0, 1e-300]])
+    value, slope, curvature = logistic, jax.grad(logistic), jax.grad(jax.grad(logistic))
+    with np.errstate(over="ignore"):
+        falling, rising = 1 / (1 + np.exp(margin)), 1 / (1 + np.exp(-margin))
+    np.testing.assert_allclose(jax.vmap(value)(margin), np.logaddexp(0, -margin), rtol=1e-13)
+    np.testing.assert_allclose(jax.vmap(slope)(margin), -falling, rtol=1e-13)
+    np.testing.assert_allclose(jax.vmap(curvature)(margin), falling * rising, rtol=1e-12)
+
+
+def test_the_logistic_loss_keeps_single_precision():
+    margin = np.linspace(-80, 80, 1001, dtype=np.float32)
+    found = jax.vmap(logistic)(margin)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, np.logaddexp(0, -margin.astype(float)), rtol=5e-6)
 
 
 def test_binary_inputs_are_features_group_and_one():

@@ -27,6 +27,9 @@ with warnings.catch_warnings():  # jaxopt announces on import that it is no long
 ATTEMPTS = 20
 """At training with a penalty: each begins where the line search of the one before failed."""
 
+SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
+"""Constants c1, c2 of the strong Wolfe conditions, as jaxopt's line search has them."""
+
 
 class InnerSolution(NamedTuple):
     """An approximate minimiser and how well it was computed.
@@ -100,10 +103,9 @@ def solve(
         unroll=False,  # of the line search; "auto" would run all its iterations, as no-ops
     )
     phi, state = _loop(solver, jnp.zeros_like(theta))
-    params = unravel(place(phi))
-    gradient, _ = ravel_pytree(jax.grad(fun)(params, data))
+    gradient = state.grad if factor is None else factor @ state.grad  # in phi it is L^-1 that
     return InnerSolution(
-        params=params,
+        params=unravel(place(phi)),
         gradient_norm=jnp.linalg.norm(gradient),
         iterations=state.iter_num,
         converged=state.error <= tolerance,
@@ -113,6 +115,9 @@ def solve(
 
 def _loop(solver: jaxopt.LBFGS, phi: jax.Array) -> tuple[jax.Array, Any]:
     """``solver.run(phi)``, which would compile the first iteration apart from the others."""
+    zoom = solver.run_ls
+    unit_first = partial(_unit_step_first, jax.value_and_grad(solver.fun), zoom)
+    solver.run_ls = unit_first  # type: ignore[assignment]  # jaxopt reads the fields of _Found only
 
     def unfinished(step: tuple[jax.Array, Any]) -> jax.Array:
         _, state = step
@@ -122,7 +127,51 @@ def _loop(solver: jaxopt.LBFGS, phi: jax.Array) -> tuple[jax.Array, Any]:
     def update(step: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
         return tuple(solver.update(*step))
 
-    return jax.lax.while_loop(unfinished, update, (phi, solver.init_state(phi)))
+    state = solver.init_state(phi)
+    state = state._replace(error=jnp.linalg.norm(state.grad))  # it may be good enough already
+    return jax.lax.while_loop(unfinished, update, (phi, state))
+
+
+class _Found(NamedTuple):
+    """What jaxopt reads of a line search's state; its counts are of no use here."""
+
+    params: jax.Array
+    value: jax.Array
+    grad: jax.Array
+    failed: jax.Array
+    aux: None = None
+    iter_num: int = 0
+    num_grad_eval: int = 0
+    num_fun_eval: int = 0
+
+
+def _unit_step_first(
+    value_and_grad: Callable[..., tuple[jax.Array, jax.Array]],
+    zoom: Callable[..., Any],
+    init_stepsize: jax.Array,
+    params: jax.Array,
+    **known: Any,
+) -> tuple[jax.Array, _Found]:
+    """A line search that evaluates the function once where the unit step will do.
+
+    That is almost always, near the solution. jaxopt's own evaluates it twice at least.
+    """
+    step = known["descent_direction"]
+    value, grad = value_and_grad(params + step)
+    slope, new_slope = known["grad"] @ step, grad @ step
+    rounding = 10 * jnp.finfo(params.dtype).eps * jnp.abs(known["value"])
+    # The strong Wolfe conditions, Nocedal and Wright (2006) eq. (3.7), but for rounding.
+    lower = value <= known["value"] + SUFFICIENT_DECREASE * slope + rounding
+    flatter = jnp.abs(new_slope) <= CURVATURE * jnp.abs(slope)
+
+    def taken() -> tuple[jax.Array, _Found]:
+        return jnp.ones_like(value), _Found(params + step, value, grad, jnp.zeros((), bool))
+
+    def searched() -> tuple[jax.Array, _Found]:
+        length, state = zoom(init_stepsize, params, **known)
+        return length, _Found(state.params, state.value, state.grad, state.failed)
+
+    return jax.lax.cond(lower & flatter, taken, searched)
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))

@@ -90,18 +90,16 @@ def step(
 def _chunk(
     problem: Problem, state: OuterState, knobs: Knobs, *, optimizer: Optimizer
 ) -> tuple[OuterState, Record]:
-    """CHUNK steps, idle after step ``last``."""
+    """CHUNK steps and their records, or those up to step ``last`` and blank records."""
 
-    def work(state: OuterState) -> tuple[OuterState, Record]:
-        return step(problem, state, knobs, optimizer=optimizer)
+    def one(i: jax.Array, carry: tuple[OuterState, Record]) -> tuple[OuterState, Record]:
+        state, records = carry
+        state, record = step(problem, state, knobs, optimizer=optimizer)
+        return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
 
-    def idle(state: OuterState) -> tuple[OuterState, Record]:
-        return state, no_record(state.x.dtype)
-
-    def work_or_idle(state: OuterState, _: None) -> tuple[OuterState, Record]:
-        return jax.lax.cond(state.step <= state.last, work, idle, state)
-
-    return jax.lax.scan(work_or_idle, state, None, length=CHUNK)
+    blank = jax.tree.map(lambda field: jnp.zeros(CHUNK, field.dtype), no_record(state.x.dtype))
+    steps = jnp.minimum(CHUNK, state.last + 1 - state.step)
+    return jax.lax.fori_loop(0, steps, one, (state, blank))
 
 
 @cache

@@ -72,7 +72,12 @@ class Problem:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         rows = self.rows(x)
         ridge = self.lambda_x / (2 * rows.a.size**2) * squared_norm(x)
-        return self.objective(params) + self.rho_s * self.penalty(self.model, params, rows) + ridge
+        unfairness = jax.lax.cond(  # usually there is no such weight, and no need to compute it
+            jnp.asarray(self.rho_s) > 0,
+            lambda: self.rho_s * self.penalty(self.model, params, rows),
+            lambda: jnp.zeros((), x.dtype),
+        )
+        return self.objective(params) + unfairness + ridge
 
 
 def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
