@@ -308,6 +308,8 @@ def grid(unit: Unit, *, smoke: bool) -> tuple[float, ...]:
 
 def _made(todo: Sequence[tuple[Unit, tuple[float, ...]]], workers: int) -> Iterator[list[Run]]:
     """The runs of each unit, as they come, from so many processes."""
+    # Each worker is one thread's worth: BLAS threads of several would only be in their way.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     fresh = multiprocessing.get_context("spawn")  # a forked JAX may lock up
     with ProcessPoolExecutor(workers, fresh, initializer=use_float64) as pool:
         futures = [pool.submit(curve, *work) for work in todo]
