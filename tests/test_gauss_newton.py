@@ -113,5 +113,7 @@ def test_a_theta_that_did_not_converge_is_not_preferred():
     reached, _, _ = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), memory, 0.0)
     np.testing.assert_array_equal(reached.x, x)
     first = gauss_newton.restart(memory, x)
-    reached, _, _ = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), first, 0.0)
+    reached, _, after = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), first, 0.0)
     np.testing.assert_array_equal(reached.x, x + 1)
+    reached, _, _ = gauss_newton.move(problem, good, after, 0.0)
+    np.testing.assert_array_equal(reached.x, x)

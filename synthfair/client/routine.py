@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
@@ -44,8 +45,9 @@ class Distillation(NamedTuple):
         history: records [steps + 1] of every step. Private: computed from real rows.
         rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
             like the history.
-        search_ended: whether every weight that ``max_gap`` asks for was tried; false where the
-            steps were spent before.
+        tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
+        search_ended: whether the search found nothing more to try; false where the steps were spent
+            before.
         resumed_at: step at which an interrupted run was taken up; 0 if it was not.
         checkpoint: a file that is of no more use once the release is written; it may not exist.
     """
@@ -53,6 +55,7 @@ class Distillation(NamedTuple):
     release: Release
     history: Record
     rho_o: float
+    tried: Mapping[float, float] = MappingProxyType({})
     search_ended: bool = True
     resumed_at: int = 0
     checkpoint: Path | None = None
@@ -150,8 +153,12 @@ def distill_rows(
     )
     if not isinstance(done.state, Search):
         return distillation
-    found, ended = float(done.state.best_rho_o), done.state.over
-    return distillation._replace(rho_o=found, search_ended=ended)
+    tried = done.state.tried
+    return distillation._replace(
+        rho_o=float(done.state.best_rho_o),
+        tried=tried,
+        search_ended=tolerance.next_weight(tried, config.max_gap or 0.0) is None,
+    )
 
 
 def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:

@@ -92,9 +92,10 @@ def move(
     problem: Problem, judged: Judged, memory: Memory, _learning_rate: jax.Array | float
 ) -> tuple[Judged, jax.Array, Memory]:
     """One step from the best x so far. Returns as :func:`synthfair.distill.adam.move`."""
-    better = worth(judged, memory.start) < worth(memory.best, memory.start)
+    lower = worth(judged, memory.start) < worth(memory.best, memory.start)
     # A theta that is not the inner optimum may look good, and its x would not keep the promise.
-    better &= judged.record.inner_converged | ~memory.best.record.inner_converged
+    now, then = judged.record.inner_converged, memory.best.record.inner_converged
+    better = (now & ~then) | ((now == then) & lower)
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), judged, memory.best)
     damping = jnp.where(better, memory.damping / FACTOR, memory.damping * FACTOR)
     damping = jnp.clip(damping, LEAST_DAMPING, MOST_DAMPING)

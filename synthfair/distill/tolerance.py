@@ -1,8 +1,9 @@
 """Finds the weight of the penalty that a wanted gap needs: Wu et al. (2024) problem (8).
 
 The paper states the problem with a tolerance on the gap and then solves it with a fixed weight
-rho_o. Here the gap between decisions is what is wanted, and rho_o is found: a bisection on its
-logarithm, each chunk of steps going on from the synthetic rows of the one before.
+rho_o. Here the gap between decisions is what is wanted, and rho_o is found by trying weights, each
+for a chunk of steps that goes on from the synthetic rows of the one before. The gap need not fall
+as rho_o grows: what is penalised is a smooth surrogate, and decisions can overshoot.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem
 
-FACTOR = 10.0
-"""By which rho_o grows or shrinks until one weight too small and one large enough are known."""
+FIRST, FACTOR = 1.0, 10.0
+"""The first weight, and the ratio of neighbours as long as none is large enough, or all are."""
 
 LEAST, MOST = 1e-3, 1e6
 """Weights searched; below the least a penalty does nothing, above the most it is given up."""
 
 PRECISION = 1.1
-"""The search ends when the bounds on rho_o are within this ratio."""
+"""Weights within this ratio are not told apart."""
+
+MOST_TRIED = 60
+"""Weights that a search tries at most."""
 
 
 class Search(NamedTuple):
@@ -36,21 +40,18 @@ class Search(NamedTuple):
 
     Attributes:
         outer: of the chunk now.
-        rho_o: weight now.
-        low: largest weight found too small; 0 if none.
-        high: smallest weight found large enough; infinite if none.
-        best_x: [N_s, d] synthetic rows of ``high``, or else of the smallest gap.
-        best_gap: that those reach.
+        weights: [MOST_TRIED] tried so far, in that order; not-a-number beyond.
+        gaps: [MOST_TRIED] that they reached.
+        best_x: [N_s, d] synthetic rows of the smallest weight that suffices, or else of the
+            smallest gap.
         best_rho_o: their weight.
         finished: whether those were judged once more, as the last thing.
     """
 
     outer: OuterState
-    rho_o: jax.Array
-    low: jax.Array
-    high: jax.Array
+    weights: jax.Array
+    gaps: jax.Array
     best_x: jax.Array
-    best_gap: jax.Array
     best_rho_o: jax.Array
     finished: jax.Array
 
@@ -65,19 +66,46 @@ class Search(NamedTuple):
         return self.outer.step
 
     @property
-    def over(self) -> bool:
-        """Whether no weight is left to try."""
-        found = self.high <= self.low * PRECISION
-        return bool(found | (self.rho_o < LEAST) | (self.rho_o > MOST))
+    def tried(self) -> dict[float, float]:
+        """Gap reached by each weight tried."""
+        pairs = zip(np.asarray(self.weights), np.asarray(self.gaps), strict=True)
+        return {float(weight): float(gap) for weight, gap in pairs if not np.isnan(weight)}
+
+
+def next_weight(tried: dict[float, float], wanted: float) -> float | None:
+    """What to try next, given the gap that each weight reached; None where the search is over.
+
+    Upwards until a weight suffices, then by bisection between it and the next smaller one. Where
+    none suffices, the neighbourhood of the smallest gap is refined.
+    """
+    if not tried:
+        return FIRST
+    if len(tried) == MOST_TRIED:
+        return None
+    enough = [weight for weight, gap in tried.items() if gap <= wanted]
+    if enough:
+        return _between(max((w for w in tried if w < min(enough)), default=None), min(enough))
+    if max(tried) < MOST:
+        return max(tried) * FACTOR
+    best = min(tried, key=lambda weight: tried[weight])
+    left = _between(max((w for w in tried if w < best), default=None), best)
+    right = _between(best, min((w for w in tried if w > best), default=best))
+    sides = [weight for weight in (left, right) if weight is not None]
+    return max(sides, key=lambda weight: abs(np.log(weight / best)), default=None)
+
+
+def _between(low: float | None, high: float) -> float | None:
+    """A weight between two, on the logarithm, or below the lowest; None if that is close enough."""
+    if low is None:
+        return high / FACTOR if high > LEAST else None
+    return float(np.sqrt(low * high)) if high > low * PRECISION else None
 
 
 def init(problem: Problem, x: jax.Array, config: DistillConfig) -> Search:
-    """A search that starts with the weight ``config.rho_o``, from features x [N_s, d]."""
+    """A search from features x [N_s, d]."""
     state = outer.init(problem, x, outer.CHUNK - 1, optimizer=config.optimizer)
-    infinite = jnp.asarray(np.inf, x.dtype)
-    rho_o = jnp.asarray(np.clip(config.rho_o, LEAST, MOST), x.dtype)
-    no = jnp.zeros((), bool)
-    return Search(state, rho_o, jnp.zeros_like(rho_o), infinite, x, infinite, rho_o, no)
+    nothing = jnp.full(MOST_TRIED, jnp.nan, x.dtype)
+    return Search(state, nothing, nothing, x, jnp.asarray(FIRST, x.dtype), jnp.zeros((), bool))
 
 
 def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tuple[Search, Record]]:
@@ -94,38 +122,36 @@ def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tup
     """
     if bool(search.finished):
         return
-    while not search.over and (
-        int(search.step) == 0 or int(search.step) + outer.CHUNK <= config.steps
+    wanted = config.max_gap or 0.0
+    while (weight := next_weight(search.tried, wanted)) is not None and (
+        not search.tried or int(search.step) + outer.CHUNK <= config.steps
     ):
-        weighted = _with_weight(problem, search.rho_o)
-        state, records = outer.advance(weighted, search.outer, config)
-        search = _learn(search._replace(outer=state), float(records.gap[-1]), config)
+        state, records = outer.advance(_with_weight(problem, weight), search.outer, config)
+        search = _learn(search._replace(outer=state), weight, float(records.gap[-1]), wanted)
         search = search._replace(outer=outer.restart(state, outer.CHUNK, config))
         yield search, records
-    best = _with_weight(problem, search.best_rho_o)
     last = outer.restart(search.outer._replace(x=search.best_x), 1, config)
-    state, records = outer.advance(best, last, config)
+    state, records = outer.advance(_with_weight(problem, search.best_rho_o), last, config)
     yield search._replace(outer=state, finished=jnp.ones((), bool)), records
 
 
-def _with_weight(problem: Problem, rho_o: jax.Array) -> Problem:
+def _with_weight(problem: Problem, rho_o: jax.Array | float) -> Problem:
+    rho_o = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
     objective = dataclasses.replace(problem.objective, rho_o=rho_o)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)
 
 
-def _learn(search: Search, gap: float, config: DistillConfig) -> Search:
-    """Updates the bounds with the gap that the weight now reached, and chooses the next weight."""
-    rho_o, low, high = search.rho_o, search.low, search.high
-    enough = gap <= (config.max_gap or 0.0)
-    low, high = (low, rho_o) if enough else (rho_o, high)
-    if np.isinf(float(high)):
-        following = rho_o * FACTOR
-    elif float(low) == 0:
-        following = rho_o / FACTOR
+def _learn(search: Search, weight: float, gap: float, wanted: float) -> Search:
+    """Notes what a weight has reached, and its rows if they are the best."""
+    before, i = search.tried, len(search.tried)
+    search = search._replace(
+        weights=search.weights.at[i].set(weight), gaps=search.gaps.at[i].set(gap)
+    )
+    enough = [w for w, g in before.items() if g <= wanted]
+    if gap <= wanted:
+        best = not enough or weight < min(enough)
     else:
-        following = jnp.sqrt(low * high)
-    search = search._replace(rho_o=following, low=low, high=high)
-    if enough or (np.isinf(float(high)) and gap < float(search.best_gap)):
-        reached = jnp.asarray(gap, rho_o.dtype)
-        return search._replace(best_x=search.x, best_gap=reached, best_rho_o=rho_o)
-    return search
+        best = not enough and gap < min(before.values(), default=np.inf)
+    if not best:
+        return search
+    return search._replace(best_x=search.x, best_rho_o=jnp.asarray(weight, search.x.dtype))

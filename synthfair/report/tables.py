@@ -85,16 +85,19 @@ def gap_warning(distillation: Distillation) -> str | None:
     """What to say on exit if the wanted gap was not reached."""
     if distillation.gap_met is not False:
         return None
-    wanted = distillation.release.header.config.max_gap
+    config, tried = distillation.release.header.config, distillation.tried
+    wanted = config.max_gap
     reached = f"{distillation.history.gap[-1]:.4f}, and the release has that"
     if not distillation.search_ended:
         return (
             f"the steps ended before a gap of {wanted:g} on the training rows was found; the"
             f" smallest so far is {reached}. Raise --steps: each weight of the penalty takes 50"
         )
+    smooth = config.penalty == "selection_rate"
     return (
-        f"no weight of the penalty brought the gap on the training rows to {wanted:g}; the smallest"
-        f" reached is {reached}. Try --penalty selection_rate, or another --temperature"
+        f"none of the {len(tried)} weights tried, from {min(tried):g} to {max(tried):g}, brought"
+        f" the gap on the training rows to {wanted:g}; the smallest reached is {reached}. Try "
+        + ("another --temperature" if smooth else "--penalty selection_rate")
     )
 
 
