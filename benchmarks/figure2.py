@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.progress import track
 
+from benchmarks import use_float64
 from benchmarks.table2 import (
     RESULTS,
     RHO_FAITHFUL,
@@ -26,7 +27,6 @@ from benchmarks.table2 import (
     missing,
     read_runs,
 )
-from synthfair.cli.show import use_float64
 
 OUTPUT = RESULTS.parent / "figure2"
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks import use_float64
 from benchmarks.table2 import RHO_OURS, TASKS, Unit, federation, settings
-from synthfair.cli.show import use_float64
 from synthfair.compare.methods import central
 from synthfair.fairness.metrics import Scored, metrics
 

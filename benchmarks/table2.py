@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import csv
 import hashlib
+import io
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
@@ -27,10 +28,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks import scaling
+from benchmarks import scaling, use_float64
 from benchmarks.optimum import excess
-from synthfair.cli.show import use_float64
 from synthfair.compare import Federation, Fitted, federate, measure
+from synthfair.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "table2"
 
@@ -241,11 +242,11 @@ def nearest(clients: Federation, fitted: Fitted) -> float:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs at hand."""
+    """The runs at hand. A line that was cut off is none."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [_parsed(row) for row in csv.DictReader(file)]
+        return [_parsed(row) for row in csv.DictReader(file) if None not in row.values()]
 
 
 def _parsed(row: dict[str, str]) -> Run:
@@ -256,14 +257,14 @@ def _parsed(row: dict[str, str]) -> Run:
 
 
 def append_runs(path: Path, runs: Sequence[Run]) -> None:
-    """Adds whole units at once, so that an interruption leaves none half-written."""
+    """Adds whole units at once, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        writer = csv.writer(file)
-        if new:
-            writer.writerow(Run._fields)
-        writer.writerows([[int(v) if isinstance(v, bool) else v for v in run] for run in runs])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Run._fields)
+    for run in [*read_runs(path), *runs]:
+        writer.writerow([int(v) if isinstance(v, bool) else v for v in run])
+    write_text(path, text.getvalue())
 
 
 def missing(
@@ -320,6 +321,13 @@ def _made(todo: Sequence[tuple[Unit, tuple[float, ...]]], workers: int) -> Itera
             pool.shutdown(cancel_futures=True)
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be at least 1")
+    return number
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -328,12 +336,12 @@ def main() -> None:
     actions = ["all", "run", "sweep", "show"]
     parser.add_argument("action", nargs="?", choices=actions, default="all")
     parser.add_argument("--recipe", choices=[*GRIDS], help="One recipe alone. Default: both.")
-    parser.add_argument("--seeds", type=int, default=20, help="Number of seeds. Default: 20.")
+    parser.add_argument("--seeds", type=_positive, default=20, help="Number of seeds. Default: 20.")
     parser.add_argument("--output", type=Path, default=RESULTS, help="Folder of the results.")
     parser.add_argument("--smoke", action="store_true", help="One seed, two rho_o: for CI.")
     cores = os.cpu_count() or 1
     parser.add_argument(
-        "--workers", type=int, default=cores, help="Processes. Default: one a core."
+        "--workers", type=_positive, default=cores, help="Processes. Default: one a core."
     )
     args = parser.parse_args()
     if args.action in ("all", "run"):

@@ -29,14 +29,15 @@ def require_free(*paths: Path, force: bool) -> None:
 
 
 def require_distinct(output: Path, *inputs: Path) -> None:
-    """Refuses to write over what is read, even where overwriting is forced.
+    """Refuses to write over what is read, or written elsewise, even where overwriting is forced.
 
     Raises:
-        InputError: the output is one of the inputs.
+        InputError: the output is one of the others, whether or not it exists yet.
     """
     for path in inputs:
-        if output.exists() and path.exists() and output.samefile(path):
-            raise InputError(f"{output}: is an input, too; choose another name for the output")
+        both = output.exists() and path.exists()
+        if output.resolve() == path.resolve() or (both and output.samefile(path)):
+            raise InputError(f"{output}: is named twice; choose another name for the output")
 
 
 def _make_folder(folder: Path) -> None:

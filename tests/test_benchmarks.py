@@ -61,6 +61,21 @@ def test_the_grid_of_a_unit():
     assert grid(UNIT._replace(recipe="faithful"), smoke=False) == table2.RHO_FAITHFUL
 
 
+def test_a_line_that_was_cut_off_is_run_again(tmp_path):
+    path = tmp_path / "x.csv"
+    append_runs(path, [some_run(seed=0), some_run(seed=1)])
+    path.write_text(path.read_text()[:-30])
+    assert [run.seed for run in read_runs(path)] == [0]
+    append_runs(path, [some_run(seed=1)])
+    assert [run.seed for run in read_runs(path)] == [0, 1]
+
+
+def test_one_seed_claims_no_error():
+    curve = means([some_run(accuracy=0.8001, spd=0.0499)])
+    assert answer(Cell("dutch_gender", "small", 10.0, 0.8, 0.05), curve)[1] == "yes, on one seed"
+    assert "±" not in str(curve[0])
+
+
 def test_means_and_standard_errors():
     (mean,) = means([some_run(accuracy=a, spd=0.1) for a in (0.7, 0.8, 0.9)])
     assert mean.accuracy == pytest.approx(0.8)

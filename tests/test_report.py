@@ -1,21 +1,29 @@
 """The page shows the numbers of metrics.json, needs no network, and believes nothing it reads."""
 
+import argparse
 import html
 import json
 import re
 import shlex
 import shutil
+import statistics
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.cli import main
+from synthfair.cli import client, main
+from synthfair.cli.options import config_flags
+from synthfair.client import history
 from synthfair.client.history import read_history
 from synthfair.compare import plan, run_cell
+from synthfair.config import load_distill_config
+from synthfair.release import disclosures
 from synthfair.report import read_results, write_report
 from synthfair.report.overview import overviews
+from synthfair.report.page import METRICS, _client_command
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
 
@@ -36,35 +44,93 @@ def page(runs, tmp_path):
     return path
 
 
+def shown(value):
+    return "undefined" if value is None else f"{value:.4f}"
+
+
 def expected_cells(runs):
     """What each cell of each run's table of metrics must show, from metrics.json alone."""
     for folder in runs:
         metrics = json.loads((folder / "metrics.json").read_text())
         for name, part in {"all clients": metrics, **metrics["per_client"]}.items():
-            for key in ("accuracy", "spd", "covariance"):
-                yield key, name, f"{part[key]['value']:.4f}"
+            for key in METRICS:
+                value, low, high = (shown(part[key][k]) for k in ("value", "low", "high"))
+                yield key, name, f"{value} [{low}, {high}]"
 
 
-class Cells(HTMLParser):
-    """First text of each cell marked with a metric."""
+def expected_rates(runs):
+    for folder in runs:
+        metrics = json.loads((folder / "metrics.json").read_text())
+        for group, rates in metrics["by_group"].items():
+            keys = ["selection_rate", "true_positive_rate", "false_positive_rate", "error_rate"]
+            yield group, str(rates["n"]), *(shown(rates[key]) for key in keys)
+
+
+class Tables(HTMLParser):
+    """Texts of the cells with a metric, of the rows of a group, and of the overview's rows."""
 
     def __init__(self, text):
         super().__init__()
-        self.found, self._open = [], None
+        self.metrics, self.rates, self.overview = [], [], []
+        self._table, self._attributes, self._row = "", {}, []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        self._open = dict(attrs) if tag == "td" and "data-metric" in dict(attrs) else None
+        if tag == "table":
+            self._table = dict(attrs).get("class", "")
+        elif tag == "tr":
+            self._row, self._attributes = [], dict(attrs)
+        elif tag in ("td", "th"):
+            self._row.append("")
+            self._cell = dict(attrs)
 
     def handle_data(self, data):
-        if self._open:
-            self.found.append((self._open["data-metric"], self._open["data-rows"], data.strip()))
-            self._open = None
+        if self._row:
+            self._row[-1] = " ".join(f"{self._row[-1]} {data}".split())
+
+    def handle_endtag(self, tag):
+        if tag == "td" and "data-metric" in self._cell:
+            name = self._cell["data-metric"], self._cell["data-rows"]
+            self.metrics.append((*name, self._row[-1]))
+        elif tag == "tr":
+            if "data-group" in self._attributes:
+                self.rates.append(tuple(self._row))
+            if self._table == "overview":
+                self.overview.append(tuple(self._row))
+            self._row = []
 
 
 def test_the_numbers_are_those_of_metrics_json(page, runs):
-    shown = Cells(page.read_text()).found
-    assert [c for c in shown if not c[0].startswith("eq")] == list(expected_cells(runs))
+    shown = Tables(page.read_text())
+    assert shown.metrics == list(expected_cells(runs))
+    assert shown.rates == list(expected_rates(runs))
+
+
+def test_the_overview_is_mean_and_standard_deviation(page, runs):
+    found = {(row[0], row[3]): row[1:] for row in Tables(page.read_text()).overview}
+    for folders, row in (
+        ([runs[0], runs[4]], ("single-shot", "rho_o = 0")),
+        ([runs[3], runs[7]], ("central", "rho_o = 10")),
+    ):
+        metrics = [json.loads((folder / "metrics.json").read_text()) for folder in folders]
+        accuracy, spd = ([m[key]["value"] for m in metrics] for key in ("accuracy", "spd"))
+        means = [f"{statistics.mean(v):.4f} ± {statistics.stdev(v):.4f}" for v in (accuracy, spd)]
+        assert found[row] == (*means, row[1], "yes", "2")
+
+
+def test_what_did_not_converge_is_said(runs, tmp_path):
+    write_report(read_results([edited(runs, tmp_path / "u", converged=False)]), tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert Tables(text).overview[1][4] == "NO"
+    assert "did not converge" in text
+
+
+def test_disclosures_and_private_curves_are_told(page, runs):
+    text = html.unescape(page.read_text())
+    singles = [run for run in runs if run.name.startswith("single")]
+    for line in disclosures(CONFIG):
+        assert text.count(line) == 2 * len(singles)
+    assert text.count("not to be published") == len(singles)
 
 
 @pytest.mark.skipif(
@@ -90,13 +156,16 @@ def test_a_browser_opens_it_without_error_and_shows_the_numbers(page, runs):
             assert image.get_attribute("alt")
         cells = driver.find_elements(By.CSS_SELECTOR, "td[data-metric]")
         shown = [
-            (c.get_attribute("data-metric"), c.get_attribute("data-rows"), c.text.splitlines()[0])
+            (c.get_attribute("data-metric"), c.get_attribute("data-rows"), " ".join(c.text.split()))
             for c in cells
         ]
-        assert [c for c in shown if not c[0].startswith("eq")] == list(expected_cells(runs))
-        width = "return document.documentElement.scrollWidth - window.innerWidth"
-        driver.set_window_size(500, 900)
-        assert driver.execute_script(width) <= 0, "wider than a phone"
+        assert shown == list(expected_cells(runs))
+        size = {"width": 360, "height": 800, "deviceScaleFactor": 2, "mobile": True}
+        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        width = "return document.documentElement.scrollWidth"
+        assert driver.execute_script(width) <= 360, "wider than a phone"
+        cell = driver.find_elements(By.CSS_SELECTOR, "table.overview td")[1]
+        assert cell.location["x"] + cell.size["width"] <= 360, "the gap is out of sight"
     finally:
         driver.quit()
 
@@ -109,12 +178,14 @@ def test_it_needs_no_network(page):
 
 
 def test_plots_are_files_too_and_the_same_each_time(page, runs, tmp_path):
-    plots = {path.name: path.read_bytes() for path in (page.parent / "plots").iterdir()}
+    plots = {path.name: path.read_bytes() for path in (page.parent / "report_plots").iterdir()}
     assert "frontier.svg" in plots
     assert "single_shot-rho_0-seed_0-convergence.svg" in plots
     again = tmp_path / "again" / "report.html"
     write_report(read_results(runs), again)
-    assert plots == {path.name: path.read_bytes() for path in (again.parent / "plots").iterdir()}
+    assert plots == {
+        path.name: path.read_bytes() for path in (again.parent / "report_plots").iterdir()
+    }
 
 
 def test_an_existing_page_needs_force(page, runs):
@@ -161,7 +232,7 @@ def test_hostile_names_are_shown_and_not_run(name, runs, tmp_path):
     text = (tmp_path / "r.html").read_text()
     assert "<script>" not in text
     assert f'<th scope="row">{html.escape(name)}</th>' in text
-    (plot,) = (tmp_path / "plots").glob("*-groups.svg")
+    (plot,) = (tmp_path / "r_plots").glob("*-groups.svg")
     assert html.escape(name, quote=False) in plot.read_text()
 
 
@@ -170,8 +241,10 @@ def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     part = next(iter(metrics["per_client"].values()))
     folder = edited(runs, tmp_path, per_client={"all clients": part})
     write_report(read_results([folder]), tmp_path / "r.html")
-    shown = [c[2] for c in Cells((tmp_path / "r.html").read_text()).found if c[0] == "accuracy"]
-    assert shown == [f"{m['accuracy']['value']:.4f}" for m in (metrics, part)]
+    found = [c[2] for c in Tables((tmp_path / "r.html").read_text()).metrics if c[0] == "accuracy"]
+    assert [cell.split()[0] for cell in found] == [
+        f"{m['accuracy']['value']:.4f}" for m in (metrics, part)
+    ]
 
 
 def copied(run, folder, **changes):
@@ -189,13 +262,26 @@ def test_only_runs_that_differ_in_the_seed_alone_are_averaged(runs, tmp_path):
     other = copied(runs[0], tmp_path / "other", steps=61)
     search = copied(runs[0], tmp_path / "search", max_gap=0.05)
     (overview,) = overviews(read_results([runs[0], twin, other, search]))
-    found = [(s.method, s.weight, s.runs) for s in overview.summaries]
+    found = [(s.method, s.weight, len(s.runs)) for s in overview.summaries]
     assert found == [
         ("single-shot; steps = 60", "rho_o = 0", 2),
         ("single-shot; steps = 61", "rho_o = 0", 1),
-        ("single-shot; steps = 60", "gap at most 0.05", 1),
+        ("single-shot; steps = 60", "gap at most 0.05 wanted", 1),
     ]
     assert overview.gap == "spd"
+
+
+def test_other_clients_and_the_same_run_twice_are_not_averaged(runs, tmp_path):
+    fewer = copied(runs[0], tmp_path / "fewer", seed=7)
+    metrics = json.loads((fewer / "metrics.json").read_text())
+    metrics["per_client"].popitem()
+    (fewer / "metrics.json").write_text(json.dumps(metrics))
+    (overview,) = overviews(read_results([runs[0], fewer]))
+    found = [(s.method, len(s.runs)) for s in overview.summaries]
+    assert found == [("single-shot; 2 clients", 1), ("single-shot; 1 clients", 1)]
+    twin = copied(runs[0], tmp_path / "twin")
+    with pytest.raises(sf.InputError, match="neither in settings nor in seed"):
+        overviews(read_results([runs[0], twin]))
 
 
 def test_tables_and_notions_are_not_mixed(runs, tmp_path):
@@ -215,7 +301,9 @@ def test_undefined_metrics_are_said_to_be(runs, tmp_path):
 
 
 def test_runs_of_one_name_keep_their_plots_apart(runs, tmp_path):
-    folders = [copied(runs[0], tmp_path / name / "server") for name in ("a", "b")]
+    folders = [
+        copied(runs[0], tmp_path / name / "server", seed=i) for i, name in enumerate(("a", "b"))
+    ]
     files = write_report(read_results(folders), tmp_path / "r.html")
     assert {f.name for f in files[1:]} == {
         "a-server-groups.svg", "b-server-groups.svg", "frontier.svg",
@@ -262,7 +350,7 @@ def test_what_is_shown_of_a_comparison_is_its_own_command(runs, tmp_path):
         "<pre>python -m synthfair compare small --sensitive town --clients 2 --methods central"
         in text
     )
-    assert "--weights 10 --seeds 2 " in text
+    assert "--weights 10.0 --seeds 2 " in text
     assert "--optimizer gauss_newton" in text
 
 
@@ -272,7 +360,7 @@ def test_a_report_is_refused_before_the_server_writes_anything(tmp_path, release
     make_table(seed=9).to_csv(tmp_path / "t.csv", index=False)
     argv = ["server", str(tmp_path / "r.parquet"), "--schema", str(tmp_path / "schema.json")]
     argv += ["--test", str(tmp_path / "t.csv"), "--report", "--resamples", "5"]
-    for file in ("plots/out-groups.svg", "a.history.csv"):
+    for file in ("report_plots/out-groups.svg", "a.history.csv"):
         output = tmp_path / file[0] / "out"
         (output / file).parent.mkdir(parents=True)
         (output / file).write_text("mine")
@@ -281,12 +369,56 @@ def test_a_report_is_refused_before_the_server_writes_anything(tmp_path, release
         assert (output / file).read_text() == "mine"
 
 
+def test_commands_name_all_that_differs_from_the_defaults():
+    for settings in (
+        {"max_gap": 0.15, "penalty": "covariance", "optimizer": "adam", "steps": 200},
+        {"rho_o": 1.2345678901},
+        {"intercept": False, "labels": "copy", "inner_tolerance": 1e-9},
+    ):
+        config = sf.DistillConfig.model_validate(settings)
+        words = shlex.split(_client_command("a b", config))
+        parser = argparse.ArgumentParser()
+        client.add_arguments(parser)
+        again = load_distill_config(
+            None, **config_flags(parser.parse_args(words[3:]), type(config))
+        )
+        assert again == config
+
+
+def test_a_page_never_takes_the_place_of_what_it_shows(runs, tmp_path):
+    folder = copied(runs[0], tmp_path / "x")
+    (folder / "c.history.csv").write_text((runs[0] / "client_0.history.csv").read_text())
+    for name in ("metrics.json", "c.history.csv"):
+        with pytest.raises(sf.InputError, match="named twice"):
+            write_report(read_results([folder]), folder / name, force=True)
+
+
+def test_odd_file_names_do_not_break_the_plots(runs, tmp_path):
+    folder = copied(runs[0], tmp_path / "new\nline")
+    text = (runs[0] / "client_0.history.csv").read_text()
+    for name in ("bad\x1b", "bad\udcff", "long" * 50):
+        (folder / f"{name}.history.csv").write_text(text)
+    for path in write_report(read_results([folder]), tmp_path / "r.html")[1:]:
+        ElementTree.fromstring(path.read_text())
+        assert "\n" not in path.name
+
+
 @pytest.mark.parametrize("text", ["", "objective\n1\n", "objective,covariance,gap,gradient_norm\n"])
 def test_damaged_histories_are_refused(tmp_path, text):
-    for rows in (text, text + "1,2,nan,4\n", text + "1,2\n"):
+    for rows in (text, text + "1,2,nan,4\n", text + "1,2\n", text + "1,2,1e308,4\n"):
         (tmp_path / "c.history.csv").write_text(rows)
         with pytest.raises(sf.InputError, match="not a history"):
             read_history(tmp_path / "c.history.csv")
+
+
+def test_histories_that_never_end_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "MAX_STEPS", 3)
+    path = tmp_path / "c.history.csv"
+    path.write_text("objective,covariance,gap,gradient_norm\n" + "1,2,3,4\n" * 3)
+    assert len(read_history(path).gap) == 3
+    path.write_text(path.read_text() + "1,2,3,4\n")
+    with pytest.raises(sf.InputError, match="more than 3 steps"):
+        read_history(path)
 
 
 def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
@@ -296,7 +428,9 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     first = (tmp_path / "local-rho_0-seed_0" / "metrics.json").stat().st_mtime_ns
     argv[argv.index("--weights") + 1 : argv.index("--seeds")] = ["0", "10"]
     assert main(argv) == 0
-    assert "Wrote 2 runs" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "Wrote 2 runs" in said
+    assert "rho_o = 10" in said
     assert (tmp_path / "local-rho_0-seed_0" / "metrics.json").stat().st_mtime_ns == first
     assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
     assert main([*argv, "--lambda-theta", "0.5"]) == 2

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     files.add_argument(
         "--history",
         type=Path,
-        help="CSV to write every step to, for the report's curves; end it in .history.csv."
-        " Private: do not send it.",
+        help="CSV to write every step to, for the curves of a report made in house; its name must"
+        " end in .history.csv. Private: do not send it.",
     )
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]
@@ -48,13 +48,16 @@ def run(args: argparse.Namespace) -> None:
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
 
     from synthfair.cli.show import progress_bar, say, use_float64, warn
+    from synthfair.client.history import require_history_name
     from synthfair.files import require_distinct, require_free
     from synthfair.report import distillation_table, gap_warning, unconverged_warning
 
-    require_distinct(args.output, args.data, args.schema)
+    inputs = [path for path in (args.data, args.schema, args.config) if path]
+    require_distinct(args.output, *inputs)
     require_free(args.output, force=args.force)
     if args.history:
-        require_distinct(args.history, args.data, args.schema, args.output)
+        require_distinct(args.history, *inputs, args.output)
+        require_history_name(args.history)
         require_free(args.history, force=args.force)
     use_float64()
     from synthfair.client import distill_file

@@ -13,7 +13,8 @@ HELP = "compare several methods on one public table, over seeds"
 
 DESCRIPTION = """\
 Run several methods on the same clients, splits and seeds, and write the results and a
-report. What is done already is not done again: after Ctrl-C, the same command goes on.
+report. What is done already is not done again: after Ctrl-C, the same command goes on. The report
+is written anew each time.
 
   python -m synthfair compare loanapp --methods single_shot central fedavg \\
       --weights 0 10 100 --seeds 3 --output comparison
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
-    from synthfair.cli.show import say, use_float64
+    from synthfair.cli.show import say, use_float64, warn
 
     use_float64()
     from rich.console import Console
@@ -65,13 +66,19 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.compare import is_done, plan, run_cell
     from synthfair.data.datasets import load_dataset
-    from synthfair.report import read_results, write_report
+    from synthfair.data.partition import partition
+    from synthfair.report import overview_table, overviews, read_results, write_report
 
     table, schema = load_dataset(args.table, args.sensitive)
+    partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work
     cells = plan(args.methods, args.weights, args.seeds, args.output)
     todo = [cell for cell in cells if not is_done(cell, schema, config, clients=args.clients)]
     for cell in track(todo, description="comparing", console=Console(stderr=True)):
         run_cell(cell, table, schema, config, name=args.table, clients=args.clients)
     results = read_results([cell.folder for cell in cells])
     write_report(results, args.output / "report.html", force=True)
+    for overview in overviews(results):
+        say(overview_table(overview))
+    if failed := [result.name for result in results if not result.metrics.converged]:
+        warn(f"{len(failed)} of {len(results)} runs did not converge: {', '.join(failed)}")
     say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")

@@ -10,7 +10,8 @@ HELP = "show one run or several as one HTML page with plots"
 DESCRIPTION = """\
 Write one self-contained HTML page, which opens without a network, and its plots as
 files. A run is a folder with the metrics.json that the server (or compare) wrote; each
-*.history.csv in it (from client --history) gives a convergence curve.
+*.history.csv in it (from client --history) gives a convergence curve; such a page is
+for use in house, as the curves were computed from real rows without noise.
 
   python -m synthfair report DIR/server --output report.html
 """

@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="Write report.html and its plots to the output folder as well.",
+        help="Write report.html and its plots to the output folder as well. Where that holds"
+        " clients' *.history.csv (private; in simulations), it shows their curves.",
     )
     add_config_flags(parser, ServerConfig)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import itertools
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,8 +13,14 @@ from synthfair.files import write_text
 if TYPE_CHECKING:
     from synthfair.distill.judge import Record
 
+ENDING = ".history.csv"
+"""By which a report finds histories."""
+
 MAX_STEPS = 1_000_000
 """Most steps that are read."""
+
+MAX_ABSOLUTE = 1e12
+"""Largest number accepted."""
 
 
 class History(NamedTuple):
@@ -34,6 +39,16 @@ class History(NamedTuple):
     gradient_norm: list[float]
 
 
+def require_history_name(path: Path) -> None:
+    """Refuses a name that no report would find.
+
+    Raises:
+        InputError: it has another ending.
+    """
+    if not path.name.endswith(ENDING):
+        raise InputError(f"{path}: the name of a history must end in {ENDING}")
+
+
 def write_history(record: Record, path: Path) -> None:
     """Writes the records, whole or not at all. They are functions of private rows."""
     columns = [getattr(record, name) for name in History._fields]
@@ -46,18 +61,20 @@ def read_history(path: Path) -> History:
     """Reads what :func:`write_history` wrote.
 
     Raises:
-        InputError: unreadable, other columns, a value that is no finite number, no or too many
-            rows.
+        InputError: unreadable, other columns, a value that is no number or too large, no rows or
+            too many.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            rows = list(itertools.islice(csv.reader(file), MAX_STEPS + 1))
+            rows = list(itertools.islice(csv.reader(file), MAX_STEPS + 2))
         return _parsed(rows)
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{path}: not a history: {reason(error)}") from error
 
 
 def _parsed(rows: list[list[str]]) -> History:
+    if len(rows) > MAX_STEPS + 1:
+        raise ValueError(f"holds more than {MAX_STEPS} steps")
     if len(rows) < 2 or tuple(rows[0]) != History._fields:
         raise ValueError(f"needs the columns {', '.join(History._fields)}, and rows")
     numbers = [[_finite(value) for value in row] for row in rows[1:]]
@@ -68,6 +85,6 @@ def _parsed(rows: list[list[str]]) -> History:
 
 def _finite(text: str) -> float:
     value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text!r} is not a finite number")
+    if not abs(value) <= MAX_ABSOLUTE:
+        raise ValueError(f"{text!r} is not a number of at most {MAX_ABSOLUTE:g} in size")
     return value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import write_history
 from synthfair.compare.federation import federate
-from synthfair.compare.methods import METHODS, measure
+from synthfair.compare.methods import measure, require_method
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
@@ -19,6 +19,10 @@ from synthfair.files import write_json
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+MOST_SEEDS = 10_000
+"""Of one grid."""
 
 
 class Cell(NamedTuple):
@@ -49,22 +53,30 @@ class Cell(NamedTuple):
 def plan(methods: Sequence[str], weights: Sequence[float], seeds: int, output: Path) -> list[Cell]:
     """All cells of a grid, seeds first, so that an interrupted one has whole comparisons.
 
+    Methods and weights that are given twice are run once.
+
     Raises:
-        InputError: an unknown method, no seed, or a weight that is not allowed.
+        InputError: an unknown method, or one that needs a package that is not installed; too few or
+            too many seeds; or a weight that is not allowed.
     """
     for method in methods:
-        if method not in METHODS:
-            raise InputError(f"method {method!r}: must be one of {', '.join(METHODS)}")
-    if seeds < 1:
-        raise InputError(f"seeds = {seeds}: must be at least 1")
+        require_method(method)
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
     return [
-        Cell(method, rho_o, seed, output / f"{method}-rho_{rho_o:g}-seed_{seed}")
+        Cell(method, rho_o, seed, output / f"{method}-rho_{_written(rho_o)}-seed_{seed}")
         for seed in range(seeds)
-        for method in methods
-        for rho_o in weights
+        for method in dict.fromkeys(methods)
+        for rho_o in dict.fromkeys(weights)
     ]
+
+
+def _written(weight: float) -> str:
+    """Short where that says it all."""
+    short = f"{weight:g}"
+    return short if float(short) == weight else repr(weight)
 
 
 def is_done(cell: Cell, schema: Schema, config: DistillConfig, *, clients: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -99,18 +100,12 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
 
     It has no rho but a tolerance eps, by which a group's rate may differ from the overall one, and
     which bounds the multipliers by 1 / eps; here eps = 1 / rho_o, or 1 where rho_o is below 1. Its
-    decisions are random, drawn with the seed.
-
-    Raises:
-        InputError: fairlearn is not installed.
+    decisions are random, drawn with the seed; it has no scores, so that what is reported as the
+    covariance is that of group and decision.
     """
-    try:
-        from fairlearn import reductions
-        from sklearn.linear_model import LogisticRegression
-    except ImportError as error:
-        raise InputError(
-            "method exponentiated_gradient: needs fairlearn; pip install fairlearn"
-        ) from error
+    from fairlearn import reductions
+    from sklearn.linear_model import LogisticRegression
+
     parity = {
         "statistical_parity": reductions.DemographicParity,
         "equal_opportunity": reductions.TruePositiveRateParity,
@@ -150,6 +145,18 @@ METHODS: dict[str, Method] = {
 """The methods by name."""
 
 
+def require_method(name: str) -> None:
+    """Refuses what cannot be run, before anything is.
+
+    Raises:
+        InputError: no such method, or it needs a package that is not installed.
+    """
+    if name not in METHODS:
+        raise InputError(f"method {name!r}: must be one of {', '.join(METHODS)}")
+    if name == "exponentiated_gradient" and not find_spec("fairlearn"):
+        raise InputError(f"method {name}: needs fairlearn; pip install 'synthfair[compare]'")
+
+
 class Outcome(NamedTuple):
     """What one method reached.
 
@@ -178,8 +185,7 @@ def measure(
     Raises:
         InputError: no such method, or it cannot train on these rows.
     """
-    if method not in METHODS:
-        raise InputError(f"method {method!r}: must be one of {', '.join(METHODS)}")
+    require_method(method)
     start = time.perf_counter()
     fitted = METHODS[method](federation, config)
     seconds = time.perf_counter() - start

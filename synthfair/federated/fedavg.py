@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_loss
 
@@ -60,7 +61,15 @@ def fedavg(
         rho: its weight, at least 0.
         rounds: at least 1.
         local_steps: gradient steps of a client in a round, at least 1.
+
+    Raises:
+        InputError: no client, or different numbers of rows.
     """
+    sizes = {len(rows.y) for rows in clients}
+    if len(sizes) != 1:
+        raise InputError(
+            f"fedavg: clients have {sorted(sizes)} rows; must be equally many, not none"
+        )
     stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *clients)
     return _fedavg(
         stacked, lambda_theta, rho, model=model, penalty=penalty, rounds=rounds, steps=local_steps

@@ -1,3 +1,4 @@
+from .overview import overviews
 from .page import files_of_one, write_report
 from .results import Result, read_histories, read_results, run_names
 from .tables import (
@@ -5,6 +6,7 @@ from .tables import (
     evaluation_tables,
     gap_warning,
     outcomes_table,
+    overview_table,
     plain_text,
     unconverged_warning,
     untrained_warning,
@@ -17,6 +19,8 @@ __all__ = [
     "files_of_one",
     "gap_warning",
     "outcomes_table",
+    "overview_table",
+    "overviews",
     "plain_text",
     "read_histories",
     "read_results",

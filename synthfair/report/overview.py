@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthfair.errors import InputError
 from synthfair.report.plots import Point
 from synthfair.report.results import Result
 
@@ -26,17 +27,17 @@ class Summary(NamedTuple):
     Attributes:
         method: its name, and the settings in which it differs from other runs, but for the weight.
         weight: of the penalty, in words.
-        runs: how many.
+        runs: their names.
         accuracy: mean.
         gap: mean, signed.
         accuracy_spread: standard deviation over runs; 0 for a single one.
         gap_spread: the same.
-        converged: whether all did.
+        converged: whether all did, as far as their metrics.json tells.
     """
 
     method: str
     weight: str
-    runs: int
+    runs: tuple[str, ...]
     accuracy: float
     gap: float
     accuracy_spread: float
@@ -72,7 +73,11 @@ class Overview(NamedTuple):
 
 
 def overviews(results: Sequence[Result]) -> list[Overview]:
-    """One for each schema and notion, in the order of the results."""
+    """One for each schema and notion, in the order of the results.
+
+    Raises:
+        InputError: two runs differ in nothing, not even the seed.
+    """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         gap = GAPS[result.settings["notion"][0]]
@@ -82,11 +87,32 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     differing = [key for key in _differing(results) if key not in _WEIGHT]
+    if len({len(result.metrics.per_client) for result in results}) > 1:
+        differing.append("clients")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
-        settings = [value for key, value in result.settings.items() if key != "seed"]
-        groups.setdefault((result.metrics.method, *settings), []).append(result)
+        groups.setdefault(_all_but_the_seed(result), []).append(result)
+    for group in groups.values():
+        _refuse_repeated_seeds(group)
     return [_summary(group, gap, differing) for group in groups.values()]
+
+
+def _all_but_the_seed(result: Result) -> tuple[object, ...]:
+    metrics = result.metrics
+    settings = [value for key, value in result.settings.items() if key != "seed"]
+    data = (metrics.table, metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
+    return (metrics.method, *data, *settings)
+
+
+def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
+    seen: dict[tuple[int, ...], Result] = {}
+    for run in runs:
+        if run.seeds in seen:
+            raise InputError(
+                f"{run.folder}: differs from {seen[run.seeds].folder} neither in settings nor in"
+                " seed; over seeds only different runs are averaged: report them apart"
+            )
+        seen[run.seeds] = run
 
 
 def _differing(results: Sequence[Result]) -> list[str]:
@@ -106,10 +132,12 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(2)
     method = metrics[0].method.replace("_", "-")
+    told = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
+    clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
     return Summary(
-        method="; ".join([method, *(f"{key} = {_words(settings[key])}" for key in differing)]),
+        method="; ".join([method, *clients, *told]),
         weight=_weight(settings["rho_o"], settings["max_gap"]),
-        runs=len(runs),
+        runs=tuple(run.name for run in runs),
         accuracy=float(mean[0]),
         gap=float(mean[1]),
         accuracy_spread=float(spread[0]),
@@ -121,7 +149,7 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
 def _weight(rho_o: tuple[float, ...], max_gap: tuple[float | None, ...]) -> str:
     if max_gap == (None,):
         return f"rho_o = {_words(rho_o)}"
-    return f"gap at most {_words(max_gap)}"
+    return f"gap at most {_words(max_gap)} wanted"
 
 
 def _words(values: tuple[object, ...]) -> str:

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.config import DistillConfig
-from synthfair.files import require_free, write_text
+from synthfair.files import require_distinct, require_free, write_text
 from synthfair.release import disclosures
 from synthfair.report import plots
 from synthfair.report.overview import Overview, overviews
-from synthfair.report.results import Metrics, Part, Result, Split
+from synthfair.report.results import Metrics, Part, Result, Split, inputs_of
 
 METRICS = {
     "accuracy": "accuracy",
@@ -55,7 +55,7 @@ class Section(NamedTuple):
 
 
 def write_report(results: Sequence[Result], path: Path, *, force: bool = False) -> list[Path]:
-    """Writes the page, and its plots as files into a folder ``plots`` beside it.
+    """Writes the page, and its plots as files into a folder beside it, PAGE_plots.
 
     Args:
         results: at least one.
@@ -66,7 +66,8 @@ def write_report(results: Sequence[Result], path: Path, *, force: bool = False) 
         The files written.
 
     Raises:
-        InputError: a file exists and force is false, or the folder cannot be written to.
+        InputError: a file exists and force is false, or the folder cannot be written to; two runs
+            differ in nothing.
     """
     groups = overviews(results)
     compared = [(group, _frontier(group, i)) for i, group in enumerate(groups)]
@@ -75,6 +76,8 @@ def write_report(results: Sequence[Result], path: Path, *, force: bool = False) 
     if len(results) > 1:
         pictures += [picture for _, picture in compared]
     files = {_plot_file(path, picture.name): picture.svg for picture in pictures}
+    for result in results:
+        require_distinct(path, *inputs_of(result.folder))
     require_free(path, *files, force=force)
     for file, svg in files.items():
         write_text(file, svg)
@@ -88,7 +91,7 @@ def files_of_one(path: Path, name: str) -> list[Path]:
 
 
 def _plot_file(path: Path, name: str) -> Path:
-    return path.parent / "plots" / f"{name}.svg"
+    return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
 
 def _frontier(overview: Overview, i: int) -> Picture:
@@ -118,22 +121,28 @@ def _section(result: Result) -> Section:
 
 
 def _commands(metrics: Metrics) -> list[str]:
-    """What to type to run it again."""
+    """What to type to run it again. The server does not know what clients call their tables."""
     if metrics.table:
         return [_compare_command(metrics, metrics.table)]
-    clients = [_client_command(*client) for client in metrics.config.items()]
-    files = " ".join(shlex.quote(f"{client}.parquet") for client in metrics.config)
-    tests = " ".join(shlex.quote(f"{client}.csv") for client in metrics.per_client)
-    server = f"python -m synthfair.server {files} --schema schema.json --test {tests}"
-    report = f"--resamples {metrics.resamples} --seed {metrics.seed} --report"
-    return [*clients, f"{server} --output server {report}"]
+    names = {client: _stem(client) for client in metrics.config}
+    clients = [_client_command(names[client], metrics.config[client]) for client in names]
+    words = ["python", "-m", "synthfair.server", *(f"{name}.parquet" for name in names.values())]
+    words += ["--schema", "schema.json", "--test"]
+    words += [f"{_stem(client)}.csv" for client in metrics.per_client]
+    words += ["--output", "server", "--resamples", str(metrics.resamples)]
+    return [*clients, shlex.join([*words, "--seed", str(metrics.seed), "--report"])]
+
+
+def _stem(name: str) -> str:
+    """A client's name; where names repeated, the server has used whole paths in their place."""
+    return name.removesuffix(".parquet").removesuffix(".csv")
 
 
 def _compare_command(metrics: Metrics, table: Split) -> str:
     config = next(iter(metrics.config.values()))
     words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
     words += ["--clients", str(table.clients), "--methods", metrics.method]
-    words += ["--weights", f"{config.rho_o:g}", "--seeds", str(config.seed + 1)]
+    words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
     words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
     return shlex.join(words)
 
@@ -158,8 +167,8 @@ def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
 
 
 def changed(config: DistillConfig) -> dict[str, Any]:
-    """The settings that are not the defaults."""
-    default = DistillConfig().model_dump()
+    """The settings that are not the defaults. A wanted gap has defaults of its own."""
+    default = DistillConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
     return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
@@ -185,6 +194,7 @@ def _render(
         sections=sections,
         version=synthfair.__version__,
         parts=_parts,
+        servers=any(not result.metrics.table for result in results),
     )
 
 

@@ -16,6 +16,7 @@ _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", "-.", ":")
 _HATCHES = ("", "//", "..", "xx")
+_LABEL = 48  # longest label, in characters
 
 
 class Point(NamedTuple):
@@ -37,7 +38,7 @@ class Point(NamedTuple):
 
 def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
     """Accuracy against the size of a gap, a curve for each method; better is up and to the left."""
-    figure, (axes,) = _figure(7, 4.5)
+    figure, (axes,) = _figure(1)
     for i, (name, points) in enumerate(curves.items()):
         ordered = sorted(points)
         axes.errorbar(
@@ -51,58 +52,60 @@ def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
             marker=_cycle(_MARKERS, i),
             linestyle=_cycle(_DASHES, i),
         )
-    axes.set(
-        xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy on test rows"
-    )
-    axes.legend(frameon=False)
+    axes.set(xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy")
     return _svg(figure)
 
 
 def convergence(histories: Mapping[str, History]) -> str:
     """Outer objective and gap on training rows against steps, a line for each client."""
-    figure, (left, right) = _figure(9, 3.5, columns=2)
+    figure, (above, below) = _figure(2)
     for i, (name, history) in enumerate(histories.items()):
-        for axes, values in ((left, history.objective), (right, history.gap)):
-            axes.plot(
-                values, label=_plain(name), color=_cycle(_COLORS, i), linestyle=_cycle(_DASHES, i)
-            )
-    left.set(xlabel="step", ylabel="outer objective P", yscale="log")
-    right.set(xlabel="step", ylabel="gap of decisions, training rows")
-    left.legend(frameon=False)
+        for axes, values in ((above, history.objective), (below, history.gap)):
+            (line,) = axes.plot(values, color=_cycle(_COLORS, i), linestyle=_cycle(_DASHES, i))
+            if axes is above:
+                line.set_label(_plain(name))
+    above.set(ylabel="outer objective P", yscale="log")
+    below.set(xlabel="step", ylabel="gap on training rows")
     return _svg(figure)
 
 
 def group_rates(rates: Mapping[str, Rates]) -> str:
     """Selection and error rates by group, as bars side by side."""
-    figure, (axes,) = _figure(7, 3.5)
+    figure, (axes,) = _figure(1)
     shown = {
         "selection_rate": "selected",
-        "true_positive_rate": "true positives",
-        "false_positive_rate": "false positives",
+        "true_positive_rate": "true\npositives",
+        "false_positive_rate": "false\npositives",
         "error_rate": "errors",
     }
     width = 0.8 / len(rates)
     for i, (group, rate) in enumerate(rates.items()):
-        heights = [getattr(rate, name) or 0.0 for name in shown]
+        heights = [getattr(rate, name) for name in shown]
         places = [x + i * width for x in range(len(shown))]
         axes.bar(
             places,
-            heights,
+            [0.0 if height is None else height for height in heights],
             width,
             label=_plain(group),
             edgecolor="white",
             color=_cycle(_COLORS, i),
             hatch=_cycle(_HATCHES, i),
         )
+        for place, height in zip(places, heights, strict=True):
+            if height is None:
+                axes.text(place, 0.01, "undefined", rotation=90, ha="center", fontsize=7)
     axes.set_xticks([x + 0.4 - width / 2 for x in range(len(shown))], list(shown.values()))
     axes.set(ylabel="rate", ylim=(0, 1))
-    axes.legend(frameon=False)
     return _svg(figure)
 
 
 def _plain(name: str) -> str:
-    """As it stands: a dollar would start a formula, and a leading underscore hide it."""
-    shown = name.replace("$", r"\$")
+    """As it stands, or its beginning.
+
+    A dollar would start a formula, and a leading underscore hide it.
+    """
+    shown = name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
+    shown = shown.replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
 
@@ -110,19 +113,23 @@ def _cycle(looks: Sequence[str], i: int) -> str:
     return looks[i % len(looks)]
 
 
-def _figure(width: float, height: float, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of its own: pyplot would keep it, and look for a screen."""
+def _figure(panels: int) -> tuple[Figure, list[Axes]]:
+    """A figure of its own: pyplot would keep it, and look for a screen.
+
+    Narrow, so that its text can be read on a phone; panels stand one above the other.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, list(figure.subplots(1, columns, squeeze=False)[0])
+    figure = Figure(figsize=(5, 1.2 + 2.4 * panels), layout="constrained")
+    return figure, list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
 
 
 def _svg(figure: Figure) -> str:
     import matplotlib as mpl
 
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     file = io.StringIO()
-    # The same numbers give the same bytes; text stays text, which readers can search.
+    # The same numbers give the same bytes; text stays text, and takes the reader's fonts.
     with mpl.rc_context({"svg.hashsalt": "synthfair", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()

@@ -6,17 +6,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from synthfair.client.history import History, read_history
+from synthfair.client.history import ENDING, History, read_history
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError, reason, refusal
+
+METRICS = "metrics.json"
+"""Name of the file in a run's folder."""
 
 MAX_BYTES = 100_000_000
 """Of a metrics.json that is read; one of a thousand clients is a hundredth of it."""
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-_Line = Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable, on one line")
+    return text
+
+
+_Line = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Difference = Annotated[float, Field(ge=-1, le=1)]
@@ -110,14 +121,21 @@ class Result(NamedTuple):
     """One run.
 
     Attributes:
-        name: of its folder; fit to name files.
+        folder: it comes from.
+        name: of that; fit to name files.
         metrics: from metrics.json.
         histories: of the clients, by name; only where they were kept.
     """
 
+    folder: Path
     name: str
     metrics: Metrics
     histories: dict[str, History]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """All seeds there are: of the report, and of the clients."""
+        return (self.metrics.seed, *(config.seed for config in self.metrics.config.values()))
 
     @property
     def settings(self) -> dict[str, tuple[Any, ...]]:
@@ -140,14 +158,14 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         if [other.resolve() for other in folders].count(folder.resolve()) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
     return [
-        Result(name, _metrics(folder / "metrics.json"), read_histories(folder))
+        Result(folder, name, _metrics(folder / METRICS), read_histories(folder))
         for name, folder in zip(run_names(folders), folders, strict=True)
     ]
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
     """The folders' own names, with as many of those above them as tell them apart."""
-    parts = [folder.resolve().parts[1:] or ("run",) for folder in folders]
+    parts = [tuple(map(shown, folder.resolve().parts[1:])) or ("run",) for folder in folders]
     names: list[str] = []
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["-".join(part[-depth:]) for part in parts]
@@ -163,9 +181,18 @@ def read_histories(folder: Path) -> dict[str, History]:
         InputError: one is not a history.
     """
     return {
-        file.name.removesuffix(".history.csv"): read_history(file)
-        for file in sorted(folder.glob("*.history.csv"))
+        shown(file.name.removesuffix(ENDING)): read_history(file) for file in inputs_of(folder)[1:]
     }
+
+
+def inputs_of(folder: Path) -> list[Path]:
+    """The files that are read from a run's folder."""
+    return [folder / METRICS, *sorted(folder.glob(f"*{ENDING}"))]
+
+
+def shown(name: str) -> str:
+    """A file's name with a mark in place of what cannot be printed."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
 def _metrics(path: Path) -> Metrics:

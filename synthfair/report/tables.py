@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from synthfair.compare import Outcome
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
+    from synthfair.report.overview import Overview
     from synthfair.trained import TrainedModel
 
 _TITLES = {
@@ -49,6 +50,24 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
         table.add_row(method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
     table.caption = f"{outcomes[0].evaluation.n_test} test rows; 95 % bootstrap intervals."
     return table
+
+
+def overview_table(overview: Overview) -> Table:
+    """Means over seeds of accuracy and gap, of several methods."""
+    table = _table("method", "penalty", "runs", "accuracy", _TITLES[overview.gap])
+    for s in overview.summaries:
+        method = s.method + ("" if s.converged else ", NOT CONVERGED")
+        values = ((s.accuracy, s.accuracy_spread), (s.gap, s.gap_spread))
+        cells = [_mean(*pair, several=len(s.runs) > 1) for pair in values]
+        table.add_row(Text(method), s.weight, str(len(s.runs)), *cells)
+    table.caption = "On test rows; mean and standard deviation over seeds."
+    return table
+
+
+def _mean(mean: float, spread: float, *, several: bool) -> str:
+    if np.isnan(mean):
+        return "undefined"
+    return f"{mean:.3f} ± {spread:.3f}" if several else f"{mean:.3f}"
 
 
 def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
