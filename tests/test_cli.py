@@ -11,6 +11,7 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.cli import client, main, run, server
+from synthfair.client.history import read_history
 
 QUICK = ["--n-synthetic", "24", "--steps", "60"]
 
@@ -125,8 +126,31 @@ def test_inputs_are_never_overwritten(folder, capsys):
     for name in ("client_0_train.csv", "schema.json"):
         before = (folder / name).read_bytes()
         assert run_client(folder, 0, "--force", "--output", f"{folder}/{name}") == 2
-        assert "is an input, too" in capsys.readouterr().err
+        assert "is named twice" in capsys.readouterr().err
         assert (folder / name).read_bytes() == before
+
+
+def test_one_file_is_not_two_outputs(folder, capsys):
+    release = folder / "client_0.parquet"
+    assert run_client(folder, 0, "--history", str(release)) == 2
+    assert "named twice" in capsys.readouterr().err
+    config = folder / "release.toml"
+    config.write_text("steps = 3")
+    assert run_client(folder, 0, "--config", str(config), "--output", str(config), "--force") == 2
+    assert config.read_text() == "steps = 3"
+    assert not release.exists()
+
+
+def test_the_history_is_a_file_that_a_report_finds(folder, capsys):
+    assert run_client(folder, 0, "--history", str(folder / "steps.csv")) == 2
+    assert "must end in .history.csv" in capsys.readouterr().err
+    path = folder / "client_0.history.csv"
+    assert run_client(folder, 0, "--history", str(path)) == 0
+    history = read_history(path)
+    assert len(history.gap) == 61
+    assert history.objective[-1] < history.objective[0]
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"objective {history.objective[0]:.6f} -> {history.objective[-1]:.6f}" in said
 
 
 def test_server_refuses_a_damaged_release(folder, capsys):
@@ -221,7 +245,7 @@ def test_max_gap_says_whether_it_was_met(folder, capsys):
     assert run_client(folder, 0, *flags) == 0
     said = capsys.readouterr()
     assert "NOT MET" in said.out
-    assert "no weight of the penalty brought the gap" in " ".join(said.err.split())
+    assert "the steps ended before a gap of 1e-06" in " ".join(said.err.split())
 
 
 def test_public_names_all_exist():

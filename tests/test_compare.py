@@ -5,7 +5,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.compare import METHODS, demonstrate, federate, measure
+from synthfair.compare import METHODS, demonstrate, federate, measure, methods, plan
 from synthfair.data.partition import partition
 from synthfair.report import outcomes_table, plain_text
 
@@ -32,6 +32,32 @@ def test_every_method_narrows_the_gap(method, federation):
     assert plain.evaluation.overall["accuracy"].value > 0.75
     assert plain.converged
     assert set(fair.evaluation.per_client) == {"client_0", "client_1"}
+
+
+def test_a_grid_holds_each_run_once(tmp_path):
+    cells = plan(["local", "local"], [10.0, 1e1, 1.2345678, 1.2345679], 2, tmp_path)
+    assert len({cell.folder for cell in cells}) == len(cells) == 6
+    assert [cell.seed for cell in cells] == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("methods", "weights", "seeds", "complaint"),
+    [
+        (["magic"], [1.0], 1, "'magic': must be one of"),
+        (["local"], [-1.0], 1, "at least 0 and finite"),
+        (["local"], [1.0], 0, "must be 1 to"),
+        (["local"], [1.0], 5_000_000_000, "must be 1 to"),
+    ],
+)
+def test_grids_that_cannot_be_run_are_refused(methods, weights, seeds, complaint, tmp_path):
+    with pytest.raises(sf.InputError, match=complaint):
+        plan(methods, weights, seeds, tmp_path)
+
+
+def test_a_missing_package_is_told_before_anything_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(methods, "find_spec", lambda _: None)
+    with pytest.raises(sf.InputError, match=r"needs fairlearn; pip install 'synthfair\[compare\]'"):
+        plan(["exponentiated_gradient"], [1.0], 1, tmp_path)
 
 
 def test_unknown_methods_are_refused(federation):

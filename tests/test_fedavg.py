@@ -8,6 +8,7 @@ from conftest import make_schema, make_table
 from synthfair.data.encode import encode
 from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.fedavg import fedavg
 from synthfair.model import LinearModel
@@ -20,6 +21,15 @@ def client(seed):
 
 def pooled(clients):
     return type(clients[0])(*(jnp.concatenate(parts) for parts in zip(*clients, strict=True)))
+
+
+def test_clients_of_different_sizes_are_refused():
+    few, many = client(0), client(1)
+    few = type(few)(*(part[:-1] for part in few))
+    with pytest.raises(InputError, match="149, 150"):
+        fedavg([few, many], 1.0, model=LinearModel())
+    with pytest.raises(InputError, match="not none"):
+        fedavg([], 1.0, model=LinearModel())
 
 
 def test_one_local_step_is_central_gradient_descent():
