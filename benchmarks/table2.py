@@ -87,7 +87,7 @@ OURS = {
     "intercept": True,
     "penalty": "selection_rate",
     "optimizer": "gauss_newton",
-    "start": "range",
+    "start": "middle",
     "steps": 300,
     "stop_tolerance": 1e-6,
 }

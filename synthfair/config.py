@@ -81,10 +81,11 @@ class DistillConfig(BaseModel):
         description="Groups and labels of the synthetic rows: equally many of each pair; in the"
         " real rows' proportions (disclosed); or the real rows' own (disclosed, row by row).",
     )
-    start: Literal["range", "normal", "real"] = Field(
+    start: Literal["range", "middle", "normal", "real"] = Field(
         default="range",
-        description="First synthetic features: uniform over the schema's range; normal with the"
-        " real rows' mean and variance (disclosed); or real rows (disclosed).",
+        description="First synthetic features: uniform over the schema's range; over the middle half"
+        " of it, from which pooled rows of unlike clients keep nearer to central training; normal"
+        " with the real rows' mean and variance (disclosed); or real rows (disclosed).",
     )
     optimizer: Literal["adam", "gauss_newton"] = Field(
         default="adam",

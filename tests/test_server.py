@@ -67,7 +67,7 @@ def test_metrics_json_keeps_its_contract(folder):
     ]
     assert set(found) == {
         *names, "per_client", "by_group", "n_test", "n_synthetic", "config", "converged", "schema_hash",
-        "version", "seed",
+        "version", "packages", "resamples", "seed",
     }  # fmt: skip
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):
         for name in names:
@@ -140,9 +140,9 @@ def test_inputs_are_never_overwritten(folder):
     model, metrics = folder / "server" / "model.json", folder / "server" / "metrics.json"
     (folder / "schema.json").rename(model)
     releases, tests = sorted(folder.glob("*.parquet")), sorted(folder.glob("*_test.csv"))
-    with pytest.raises(InputError, match="is an input, too"):
+    with pytest.raises(InputError, match="is named twice"):
         serve(releases, model, tests, folder / "server", sf.ServerConfig(), force=True)
-    with pytest.raises(InputError, match="is an input, too"):
+    with pytest.raises(InputError, match="is named twice"):
         serve(releases, folder / "s", [metrics], folder / "server", sf.ServerConfig(), force=True)
 
 

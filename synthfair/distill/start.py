@@ -95,6 +95,8 @@ def _first_features(
     shape = (len(s), real.x.shape[1])
     if start == "range":
         return rng.uniform(size=shape)  # encoded features lie in [0, 1], by the schema
+    if start == "middle":
+        return rng.uniform(0.25, 0.75, size=shape)
     if start == "normal":
         return real.x.mean(axis=0) + real.x.std(axis=0) * rng.standard_normal(shape)
     return real.x[_matching_rows(rng, real, s, y)]
