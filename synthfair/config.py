@@ -83,8 +83,8 @@ class DistillConfig(BaseModel):
     )
     start: Literal["range", "middle", "normal", "real"] = Field(
         default="range",
-        description="First synthetic features: uniform over the schema's range; over the middle half"
-        " of it, from which pooled rows of unlike clients keep nearer to central training; normal"
+        description="First synthetic features: uniform over the schema's range; or over its middle"
+        " half, from where pooled rows of unlike clients keep nearer to central training; normal"
         " with the real rows' mean and variance (disclosed); or real rows (disclosed).",
     )
     optimizer: Literal["adam", "gauss_newton"] = Field(

@@ -47,10 +47,14 @@ def test_copy_takes_the_real_groups_and_labels():
     np.testing.assert_array_equal(chosen.y, REAL.y)
 
 
-def test_range_start_with_balanced_labels_reads_nothing_of_the_real_rows():
+@pytest.mark.parametrize(("where", "low", "high"), [("range", 0, 1), ("middle", 0.25, 0.75)])
+def test_public_starts_with_balanced_labels_read_nothing_of_the_real_rows(where, low, high):
     other = encode(make_table(n=77, seed=9), make_schema())
-    for one, two in zip(start(n_synthetic=8), start(n_synthetic=8, real=other), strict=True):
-        np.testing.assert_array_equal(one, two)
+    one, two = start(n_synthetic=400, start=where), start(n_synthetic=400, start=where, real=other)
+    for mine, theirs in zip(one, two, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert low <= one.x.min() < low + 0.01
+    assert high - 0.01 < one.x.max() <= high
 
 
 def test_normal_start_has_the_real_mean_and_spread():
