@@ -72,7 +72,7 @@ def test_a_line_that_was_cut_off_is_run_again(tmp_path):
 
 def test_one_seed_claims_no_error():
     curve = means([some_run(accuracy=0.8001, spd=0.0499)])
-    assert answer(Cell("dutch_gender", "small", 10.0, 0.8, 0.05), curve)[1] == "yes, on one seed"
+    assert str(answer(Cell("dutch_gender", "small", 10.0, 0.8, 0.05), curve)) == "yes, on one seed"
     assert "±" not in str(curve[0])
 
 
@@ -88,16 +88,20 @@ def test_means_and_standard_errors():
     [
         (0.85, 0.01, "yes"),
         (0.85, -0.01, "yes"),
-        (0.75, 0.01, None),
-        (0.85, 0.09, None),
-        (0.85, -0.09, None),
+        (0.75, 0.01, "no"),
+        (0.85, 0.09, "no"),
+        (0.85, -0.09, "no"),
         (0.8003, 0.01, "yes, within one standard error"),
+        (0.85, 0.0503, "no, within one standard error"),
     ],
 )
 def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, verdict):
     curve = means([some_run(accuracy=accuracy + e, spd=spd + e) for e in (-0.001, 0, 0.001)])
-    found = answer(Cell("dutch_gender", "small", 10.0, 0.8, 0.05), curve)
-    assert (found and found[1]) == verdict
+    cell = Cell("dutch_gender", "small", 10.0, 0.8, 0.05)
+    found = answer(cell, [*curve, *means([some_run(rho_o=99.0, accuracy=0.1, spd=0.9)])])
+    assert str(found) == verdict
+    assert found.mean.rho_o == 10.0
+    assert answer(cell, []) is None
 
 
 def test_the_ceiling_is_compared_on_common_seeds():
