@@ -1,0 +1,69 @@
+"""One client's problem in plain NumPy, and what a peer makes of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+import synthfair as sf
+from synthfair.data.encode import Encoded
+from synthfair.distill.problem import make_problem
+
+
+class PeerProblem(NamedTuple):
+    """Equations (11) and (12) with the covariance penalty and without intercept.
+
+    Attributes:
+        a: [N, n] real inputs, the group being the last column.
+        y: [N] real labels.
+        x: [N_s, n - 1] first synthetic features.
+        s_hat: [N_s] synthetic groups.
+        y_hat: [N_s] synthetic labels.
+        rho_o: weight of the penalty.
+        lambda_x: regularisation of x.
+        lambda_theta: regularisation of theta.
+        learning_rate: Adam's.
+    """
+
+    a: np.ndarray
+    y: np.ndarray
+    x: np.ndarray
+    s_hat: np.ndarray
+    y_hat: np.ndarray
+    rho_o: float
+    lambda_x: float
+    lambda_theta: float
+    learning_rate: float
+
+
+class PeerRun(NamedTuple):
+    """What a peer reached and how long it took.
+
+    Attributes:
+        x: [N_s, n - 1] synthetic features after the last step.
+        theta: [n] what its inner solver finds there.
+        seconds: of all steps but the first.
+        first: seconds of the first step, compilation included.
+    """
+
+    x: np.ndarray
+    theta: np.ndarray
+    seconds: float
+    first: float
+
+
+def peer_problem(real: Encoded, config: sf.DistillConfig) -> PeerProblem:
+    """The same problem, from the same first features, as ``make_problem`` gives synthfair."""
+    problem, x = make_problem(real, config, n_groups=2)
+    return PeerProblem(
+        np.column_stack([real.x, real.s]),
+        np.asarray(real.y, float),
+        np.asarray(x),
+        np.asarray(problem.s, float),
+        np.asarray(problem.y, float),
+        config.rho_o,
+        config.lambda_x,
+        config.lambda_theta,
+        config.learning_rate,
+    )
