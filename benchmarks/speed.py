@@ -99,7 +99,7 @@ class Ours(NamedTuple):
 
 def run_ours(problem: Problem, x: jax.Array, config: sf.DistillConfig) -> Ours:
     """All steps, in the chunks that the client takes."""
-    state = outer.init(problem, x, config.steps)
+    state = outer.init(problem, x, config)
     start, iterations = time.perf_counter(), []
     for chunk, records in outer.run(problem, state, config):
         state = chunk

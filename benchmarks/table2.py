@@ -167,8 +167,9 @@ def settings(unit: Unit, rho_o: float, **changes: Any) -> sf.DistillConfig:
 
 
 def fingerprint(config: sf.DistillConfig, how: str) -> str:
-    """Of all that a run's numbers depend on, but for the code."""
-    return hashlib.sha256(f"{config.model_dump_json()} {how}".encode()).hexdigest()[:12]
+    """Of all that a run's numbers depend on, but for the code; all inner solvers find the same."""
+    settings = config.model_dump_json(exclude={"inner_solver", "linear_solver"})
+    return hashlib.sha256(f"{settings} {how}".encode()).hexdigest()[:12]
 
 
 def scaling_of(recipe: str) -> str:

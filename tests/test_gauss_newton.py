@@ -20,7 +20,7 @@ def some_judged(problem, x):
 
 def run(problem, x, steps, optimizer):
     config = DistillConfig(steps=steps, optimizer=optimizer)
-    state = outer.init(problem, x, steps, optimizer=optimizer)
+    state = outer.init(problem, x, config)
     chunks = list(outer.run(problem, state, config))
     return chunks[-1][0], np.concatenate([records.objective for _, records in chunks])
 
@@ -28,7 +28,7 @@ def run(problem, x, steps, optimizer):
 def matrix(problem, at):
     """J [p, N_s d]."""
     _, back = gauss_newton.sensitivity(problem, at)
-    return jax.vmap(back)(jnp.eye(len(at.factor))).reshape(len(at.factor), -1)
+    return jax.vmap(back)(jnp.eye(len(at.curvature))).reshape(len(at.curvature), -1)
 
 
 def test_sensitivity_is_the_central_difference():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from synthfair.distill.implicit import hessian_factor
 from synthfair.distill.inner import solve, train
+from synthfair.distill.linear import hessian_factor
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.model import LinearModel, Rows, regularized_loss
 

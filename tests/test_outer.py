@@ -14,7 +14,6 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import judge as judging
 from synthfair.distill import outer
-from synthfair.distill.implicit import hessian_factor
 from synthfair.distill.problem import make_problem
 from synthfair.model import LinearModel
 
@@ -57,7 +56,7 @@ def judged(problem, x):
 @jax.jit
 def hypergradient(problem, x):
     params = optimum(problem, x)
-    return judging.hypergradient(problem, params, x, hessian_factor(problem.inner, params, x))[1]
+    return judging.hypergradient(problem, params, x, jnp.eye(len(params)))[1]
 
 
 def check_against_central_differences(problem, x):
@@ -143,7 +142,7 @@ def numpy_hypergradient(problem, x):
 def test_run_judges_the_last_x_and_leaves_it():
     problem, x = some_problem()
     config = DistillConfig(steps=70)
-    chunks = list(outer.run(problem, outer.init(problem, x, config.steps), config))
+    chunks = list(outer.run(problem, outer.init(problem, x, config), config))
     objective = np.concatenate([records.objective for _, records in chunks])
     assert len(objective) == 71
     last = chunks[-1][0]
@@ -153,9 +152,7 @@ def test_run_judges_the_last_x_and_leaves_it():
 def test_steps_do_not_depend_on_how_many_follow():
     problem, x = some_problem()
     short, long = (
-        np.concatenate(
-            [r.objective for _, r in outer.run(problem, outer.init(problem, x, c.steps), c)]
-        )
+        np.concatenate([r.objective for _, r in outer.run(problem, outer.init(problem, x, c), c)])
         for c in (DistillConfig(steps=30), DistillConfig(steps=120))
     )
     np.testing.assert_array_equal(short, long[:31])
@@ -171,7 +168,9 @@ def test_nothing_but_the_objective_sees_real_rows(start, same):
         problem, x = make_problem(real, config, n_groups=2)
         objective = some_problem()[0].objective
         problem = dataclasses.replace(problem, objective=objective)
-        results.append([s.x for s, _ in outer.run(problem, outer.init(problem, x, 5), config)][-1])
+        results.append(
+            [s.x for s, _ in outer.run(problem, outer.init(problem, x, config), config)][-1]
+        )
     assert np.array_equal(*results) == same
 
 
@@ -179,7 +178,7 @@ def test_nothing_but_the_objective_sees_real_rows(start, same):
 def test_hypergradients_of_the_loop_itself_are_exact(penalty):
     """Adam's first moment after one step is a tenth of the gradient that the loop computed."""
     problem, x = some_problem(penalty=penalty)
-    state = outer.init(problem, x, 3)
+    state = outer.init(problem, x, DistillConfig(steps=3))
     for _ in range(3):
         state, record = jax.jit(outer.step)(
             problem, state._replace(memory=fresh(state.x)), outer.Knobs()
@@ -198,10 +197,7 @@ def fresh(x):
 def test_early_stop():
     problem, x = some_problem()
     config = DistillConfig(steps=5000, stop_tolerance=1e-3)
-    n = sum(
-        len(r.objective)
-        for _, r in outer.run(problem, outer.init(problem, x, config.steps), config)
-    )
+    n = sum(len(r.objective) for _, r in outer.run(problem, outer.init(problem, x, config), config))
     assert n < 2000
 
 
@@ -209,16 +205,22 @@ def test_problems_of_one_shape_share_one_compilation():
     first, x = some_problem(rho_o=1.0)
     second, _ = some_problem(rho_o=100.0, lambda_theta=0.3, seed=5)
     compiled = outer._compiled_chunk()
-    list(outer.run(first, outer.init(first, x, 10), DistillConfig()))
+    list(outer.run(first, outer.init(first, x, DistillConfig(steps=10)), DistillConfig()))
     before = compiled._cache_size()
-    list(outer.run(second, outer.init(second, x + 0.1, 20), DistillConfig(learning_rate=0.1)))
+    list(
+        outer.run(
+            second,
+            outer.init(second, x + 0.1, DistillConfig(steps=20)),
+            DistillConfig(learning_rate=0.1),
+        )
+    )
     assert compiled._cache_size() == before
 
 
 def test_no_penalty_and_one_client_reach_plain_central_training():
     problem, x = some_problem(rho_o=0.0, rho_s=0.0, lambda_x=0.0, lambda_theta=1e-6)
     config = DistillConfig(steps=3000, learning_rate=0.02)
-    records = [r for _, r in outer.run(problem, outer.init(problem, x, config.steps), config)][-1]
+    records = [r for _, r in outer.run(problem, outer.init(problem, x, config), config)][-1]
     rows = problem.objective.rows
     a, y = np.asarray(rows.a), np.asarray(rows.y)
     best = scipy.optimize.minimize(

@@ -163,7 +163,7 @@ def distill_rows(
 
 def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:
     if config.max_gap is None:
-        return outer.init(problem, x, config.steps, optimizer=config.optimizer)
+        return outer.init(problem, x, config)
     return tolerance.init(problem, x, config)
 
 

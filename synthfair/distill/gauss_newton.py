@@ -156,7 +156,7 @@ def sensitivity(problem: Problem, judged: Judged) -> tuple[LinearMap, LinearMap]
 
     _, push = jax.linearize(gradient, judged.x)
     pull = jax.linear_transpose(push, judged.x)
-    factor = (judged.factor, True)
+    factor = (judged.curvature, True)
     return (
         lambda dx: -cho_solve(factor, push(dx)),
         lambda v: -pull(cho_solve(factor, v))[0],
@@ -180,12 +180,12 @@ def sensitivity_gram(problem: Problem, judged: Judged) -> jax.Array:
         m = _mixed_derivative(problem, judged.params, block)
         return total + m @ m.T, None
 
-    p = len(judged.factor)
+    p = len(judged.curvature)
     weight = jnp.full(n, 1 / n, judged.x.dtype)
     columns = tuple(map(blocks, (judged.x, problem.s, problem.y, weight)))
     total, _ = jax.lax.scan(add, jnp.zeros((p, p), judged.x.dtype), columns)
-    half = cho_solve((judged.factor, True), total)
-    return cho_solve((judged.factor, True), half.T)
+    half = cho_solve((judged.curvature, True), total)
+    return cho_solve((judged.curvature, True), half.T)
 
 
 def _mixed_derivative(problem: Problem, params: Params, block: tuple[jax.Array, ...]) -> jax.Array:

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 from jax.flatten_util import ravel_pytree
-from jax.scipy.linalg import cho_solve
 
 from synthfair.model import Params
 
@@ -15,20 +14,8 @@ InnerObjective = Callable[[Params, Any], jax.Array]
 """f(theta, x) -> scalar, twice differentiable and strictly convex in theta."""
 
 
-def hessian_factor(fun: InnerObjective, params: Params, data: Any) -> jax.Array:
-    """Lower Cholesky factor [p, p] of the Hessian of f in theta, theta raveled to p numbers.
-
-    Not-a-number where the Hessian is not positive definite.
-    """
-    theta, unravel = ravel_pytree(params)
-    hessian = jax.hessian(lambda t: fun(unravel(t), data))(theta)
-    return jax.lax.linalg.cholesky(hessian)
-
-
-def implicit_vjp(
-    fun: InnerObjective, params: Params, data: Any, cotangent: Params, factor: jax.Array
-) -> Any:
-    """Cotangent of theta pulled back to x through the inner optimum.
+def implicit_vjp(fun: InnerObjective, params: Params, data: Any, v: jax.Array) -> Any:
+    """Cotangent c of theta pulled back to x through the inner optimum, given v = H^-1 c.
 
     At the optimum df/dtheta = 0 for every x, hence H dtheta/dx + d2f/(dtheta dx) = 0 and
 
@@ -40,14 +27,12 @@ def implicit_vjp(
         fun: f(theta, x).
         params: the inner optimum theta(x); the result is as exact as this is stationary.
         data: x, any pytree.
-        cotangent: c, a pytree like params.
-        factor: from :func:`hessian_factor` at (params, data).
+        v: [p] H^-1 c, H the Hessian at (params, data); see :mod:`synthfair.distill.linear`.
 
     Returns:
         A pytree like data.
     """
-    flat, unravel = ravel_pytree(cotangent)
-    v = unravel(cho_solve((factor, True), flat))
+    _, unravel = ravel_pytree(params)
     _, pull = jax.vjp(lambda d: jax.grad(fun)(params, d), data)
-    (by_data,) = pull(v)
+    (by_data,) = pull(unravel(v))
     return jax.tree.map(lambda leaf: -leaf, by_data)

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
-from synthfair.distill.implicit import InnerObjective, hessian_factor
+from synthfair.distill.implicit import InnerObjective
+from synthfair.distill.linear import hessian_factor
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_loss
 
@@ -37,7 +38,7 @@ class InnerSolution(NamedTuple):
     Attributes:
         params: the minimiser.
         gradient_norm: Euclidean norm of the gradient there.
-        iterations: L-BFGS iterations spent.
+        iterations: L-BFGS iterations or Newton steps spent.
         converged: whether the stopping criterion was met.
         line_search_failed: whether the last line search found no step; usual where the precision
             of the arithmetic is exhausted.
@@ -164,14 +165,18 @@ def _unit_step_first(
     lower = value <= known["value"] + SUFFICIENT_DECREASE * slope + rounding
     flatter = jnp.abs(new_slope) <= CURVATURE * jnp.abs(slope)
 
-    def taken() -> tuple[jax.Array, _Found]:
-        return jnp.ones_like(value), _Found(params + step, value, grad, jnp.zeros((), bool))
+    unit = _Found(params + step, value, grad, jnp.zeros((), bool))
 
-    def searched() -> tuple[jax.Array, _Found]:
+    def searched(_: tuple[jax.Array, jax.Array, _Found]) -> tuple[jax.Array, jax.Array, _Found]:
         length, state = zoom(init_stepsize, params, **known)
-        return length, _Found(state.params, state.value, state.grad, state.failed)
+        found = _Found(state.params, state.value, state.grad, state.failed)
+        return jnp.ones((), bool), length, found
 
-    return jax.lax.cond(lower & flatter, taken, searched)
+    # A loop that is run once or not at all: over a batch of problems a condition would become
+    # a selection, and the search be made for nothing.
+    taken = (lower & flatter, jnp.ones_like(value), unit)
+    _, length, found = jax.lax.while_loop(lambda state: ~state[0], searched, taken)
+    return length, found
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
-from synthfair.distill import inner
-from synthfair.distill.implicit import hessian_factor, implicit_vjp
+from synthfair.distill import inner, linear, newton
+from synthfair.distill.implicit import implicit_vjp
+from synthfair.distill.linear import LinearSolution, LinearSolver
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
+
+InnerSolver = Literal["lbfgs", "newton"]
+
+
+class Solvers(NamedTuple):
+    """By what the inner problem and its derivative are solved; chosen when compiling."""
+
+    inner: InnerSolver = "lbfgs"
+    linear: linear.Name = "cholesky"
 
 
 class Record(NamedTuple):
@@ -22,8 +33,9 @@ class Record(NamedTuple):
         covariance: of group and score on the real rows, as the objective defines it.
         gap: largest difference between groups there, of what is decided.
         gradient_norm: of the inner problem, at its solution.
-        inner_converged: whether the inner problem met its tolerance.
-        inner_iterations: L-BFGS iterations.
+        inner_converged: whether the inner problem, and the system for its derivative, met their
+            tolerances.
+        inner_iterations: L-BFGS iterations or Newton steps.
     """
 
     objective: jax.Array | np.ndarray
@@ -46,58 +58,66 @@ class Judged(NamedTuple):
     Attributes:
         x: [N_s, d] synthetic features.
         params: theta(x).
-        factor: Cholesky factor [p, p] of the inner Hessian there.
+        curvature: what the linear solver keeps of the inner Hessian there: Cholesky its factor
+            [p, p], conjugate gradients their solution [p].
         gradient: dP/dx [N_s, d].
         record: the rest.
     """
 
     x: jax.Array
     params: Params
-    factor: jax.Array
+    curvature: jax.Array
     gradient: jax.Array
     record: Record
 
 
 def hypergradient(
-    problem: Problem, params: Params, x: jax.Array, factor: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """P(x) and dP/dx at the inner optimum theta(x).
+    problem: Problem,
+    params: Params,
+    x: jax.Array,
+    curvature: jax.Array,
+    *,
+    solver: LinearSolver = linear.SOLVERS["cholesky"],
+) -> tuple[jax.Array, jax.Array, LinearSolution]:
+    """P(x) and dP/dx at the inner optimum theta(x), and the solution of H v = dP/dtheta.
 
         dP/dx = dP/dx (direct)  -  (d2 inner/(dtheta dx))' H^-1 dP/dtheta
 
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
     """
     value, (by_params, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(params, x)
-    through_theta = implicit_vjp(problem.inner, params, x, by_params, factor)
-    return value, by_x + through_theta
+    flat, _ = ravel_pytree(by_params)
+    solution = solver.solve(problem.inner, params, x, flat, curvature)
+    return value, by_x + implicit_vjp(problem.inner, params, x, solution.v), solution
 
 
 def judge(
     problem: Problem,
     x: jax.Array,
     params: Params,
-    factor: jax.Array,
+    curvature: jax.Array,
     *,
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
+    solvers: Solvers = Solvers(),  # noqa: B008 - immutable
 ) -> Judged:
-    """Solves the inner problem at x, from params and the factor of a Hessian near, and judges x."""
-    solution = inner.solve(
-        problem.training_loss,
-        params,
-        problem.rows(x),
-        factor=factor,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
+    """Solves the inner problem at x, from params and what is known of the curvature near."""
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
+    inner_problem = (problem.training_loss, params, problem.rows(x))
+    solver = linear.SOLVERS[solvers.linear]
+    if solvers.inner == "newton":
+        solution = newton.solve(*inner_problem, linear=solver, **limits)
+    else:
+        solution = inner.solve(*inner_problem, factor=solver.factor(curvature), **limits)
+    value, gradient, derivative = hypergradient(
+        problem, solution.params, x, curvature, solver=solver
     )
-    factor = hessian_factor(problem.inner, solution.params, x)
-    value, gradient = hypergradient(problem, solution.params, x, factor)
     record = Record(
         value,
         problem.objective.covariance(solution.params),
         problem.objective.gap(solution.params),
         solution.gradient_norm,
-        solution.converged,
+        solution.converged & derivative.converged,
         solution.iterations.astype(int),
     )
-    return Judged(x, solution.params, factor, gradient, record)
+    return Judged(x, solution.params, derivative.memory, gradient, record)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from synthfair.fairness.penalties import Notion, Penalty, decision_gaps, group_covariances
-from synthfair.model import Model, Params, Rows
+from synthfair.model import Model, Params, Rows, loss_and_scores
 
 
 class Objective(Protocol):
@@ -51,8 +51,8 @@ class PenalizedLoss:
 
     def __call__(self, params: Params) -> jax.Array:
         """F(theta)."""
-        loss = jnp.mean(self.model.loss(params, self.rows.a, self.rows.y))
-        return loss + self.rho_o * self.penalty(self.model, params, self.rows)
+        losses, model = loss_and_scores(self.model, params, self.rows)
+        return jnp.mean(losses) + self.rho_o * self.penalty(model, params, self.rows)
 
     def covariance(self, params: Params) -> jax.Array:
         """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""

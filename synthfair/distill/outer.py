@@ -9,10 +9,11 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from synthfair.config import DistillConfig
-from synthfair.distill import adam, gauss_newton, inner
-from synthfair.distill.judge import Judged, Record, judge, no_record
+from synthfair.distill import adam, gauss_newton, inner, linear
+from synthfair.distill.judge import Judged, Record, Solvers, judge, no_record
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
@@ -32,7 +33,7 @@ class OuterState(NamedTuple):
     Attributes:
         x: [N_s, d] synthetic features; the next to judge, or, at the end, those reached.
         params: theta near x, where the next inner solve starts.
-        factor: Cholesky factor of the inner Hessian there; the identity before the first step.
+        curvature: what the linear solver knows of the inner Hessian there.
         memory: the optimiser's own.
         step: number of steps taken, each with a record.
         last: the step that judges its x and leaves it; smaller once a run has stopped early.
@@ -40,7 +41,7 @@ class OuterState(NamedTuple):
 
     x: jax.Array
     params: Params
-    factor: jax.Array
+    curvature: jax.Array
     memory: Any
     step: jax.Array
     last: jax.Array
@@ -54,47 +55,81 @@ class Knobs(NamedTuple):
     inner_max_iterations: jax.Array | int = 100
 
 
-@partial(jax.jit, static_argnames=("optimizer",))
-def init(
-    problem: Problem, x: jax.Array, steps: jax.Array | int, *, optimizer: Optimizer = "adam"
-) -> OuterState:
-    """State before the first of ``steps`` steps, from the first features x [N_s, d]."""
-    n_inputs = jax.eval_shape(problem.rows, x).a.shape[1]
-    params = problem.model.init(n_inputs)
+class Method(NamedTuple):
+    """By what the problem is solved; chosen when compiling."""
+
+    optimizer: Optimizer = "adam"
+    solvers: Solvers = Solvers()
+
+
+def method_of(config: DistillConfig, params: Params) -> Method:
+    """The method that the settings name, for params of this size."""
     n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
-    factor = jnp.eye(n_params, dtype=x.dtype)
-    start = Judged(x, params, factor, jnp.zeros_like(x), no_record(x.dtype))
-    memory = OPTIMIZERS[optimizer].init(problem, start)
-    return OuterState(x, params, factor, memory, jnp.zeros((), int), jnp.asarray(steps, int))
+    solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
+    return Method(config.optimizer, Solvers(config.inner_solver, solver))
+
+
+def init(
+    problem: Problem, x: jax.Array, config: DistillConfig, *, steps: int | None = None
+) -> OuterState:
+    """State before the first of some steps, those of the settings if not given.
+
+    Args:
+        problem: what is minimised.
+        x: [N_s, d] first features.
+        config: its steps, and its choice of solvers.
+        steps: at least 1.
+    """
+    params = jax.eval_shape(_first_params, problem, x)
+    return _init(problem, x, steps or config.steps, method=method_of(config, params))
+
+
+def _first_params(problem: Problem, x: jax.Array) -> Params:
+    return problem.model.init(problem.rows(x).a.shape[1])
+
+
+@partial(jax.jit, static_argnames=("method",))
+def _init(problem: Problem, x: jax.Array, steps: jax.Array | int, *, method: Method) -> OuterState:
+    params = _first_params(problem, x)
+    flat, _ = ravel_pytree(params)
+    curvature = linear.SOLVERS[method.solvers.linear].forget(flat.astype(x.dtype))
+    start = Judged(x, params, curvature, jnp.zeros_like(x), no_record(x.dtype))
+    memory = OPTIMIZERS[method.optimizer].init(problem, start)
+    return OuterState(x, params, curvature, memory, jnp.zeros((), int), jnp.asarray(steps, int))
 
 
 def step(
-    problem: Problem, state: OuterState, knobs: Knobs, *, optimizer: Optimizer = "adam"
+    problem: Problem,
+    state: OuterState,
+    knobs: Knobs,
+    *,
+    method: Method = Method(),  # noqa: B008 - immutable
 ) -> tuple[OuterState, Record]:
     """Judges x, and moves it unless this is the last step."""
     judged = judge(
         problem,
         state.x,
         state.params,
-        state.factor,
+        state.curvature,
         tolerance=knobs.inner_tolerance,
         max_iterations=knobs.inner_max_iterations,
+        solvers=method.solvers,
     )
-    move = OPTIMIZERS[optimizer].move
+    move = OPTIMIZERS[method.optimizer].move
     reached, moved, memory = move(problem, judged, state.memory, knobs.learning_rate)
     x = jnp.where(state.step < state.last, moved, reached.x)
-    after = OuterState(x, reached.params, reached.factor, memory, state.step + 1, state.last)
+    after = OuterState(x, reached.params, reached.curvature, memory, state.step + 1, state.last)
     return after, reached.record
 
 
 def _chunk(
-    problem: Problem, state: OuterState, knobs: Knobs, *, optimizer: Optimizer
+    problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
 ) -> tuple[OuterState, Record]:
     """CHUNK steps and their records, or those up to step ``last`` and blank records."""
 
     def one(i: jax.Array, carry: tuple[OuterState, Record]) -> tuple[OuterState, Record]:
         state, records = carry
-        state, record = step(problem, state, knobs, optimizer=optimizer)
+        state, record = step(problem, state, knobs, method=method)
         return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
 
     blank = jax.tree.map(lambda field: jnp.zeros(CHUNK, field.dtype), no_record(state.x.dtype))
@@ -113,7 +148,7 @@ def _compiled_chunk() -> Callable[..., tuple[OuterState, Record]]:
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:  # a version of XLA that has no such option
         options = {}
-    return jax.jit(_chunk, compiler_options=options, static_argnames=("optimizer",))
+    return jax.jit(_chunk, compiler_options=options, static_argnames=("method",))
 
 
 def restart(state: OuterState, steps: int, config: DistillConfig) -> OuterState:
@@ -133,7 +168,8 @@ def advance(
     tolerance = config.inner_tolerance or inner.default_tolerance()
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     first, last = int(state.step), int(state.last)
-    state, records = _compiled_chunk()(problem, state, knobs, optimizer=config.optimizer)
+    method = method_of(config, state.params)
+    state, records = _compiled_chunk()(problem, state, knobs, method=method)
     return state, Record(*(np.asarray(field)[: last + 1 - first] for field in records))
 
 
@@ -144,7 +180,7 @@ def run(
 
     Args:
         problem: what is minimised.
-        state: from :func:`init` for this optimizer, or one that an earlier run yielded.
+        state: from :func:`init` for these solvers, or one that an earlier run yielded.
         config: its optimizer, learning rate and tolerances.
 
     Yields:

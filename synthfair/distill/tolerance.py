@@ -103,7 +103,7 @@ def _between(low: float | None, high: float) -> float | None:
 
 def init(problem: Problem, x: jax.Array, config: DistillConfig) -> Search:
     """A search from features x [N_s, d]."""
-    state = outer.init(problem, x, outer.CHUNK - 1, optimizer=config.optimizer)
+    state = outer.init(problem, x, config, steps=outer.CHUNK - 1)
     nothing = jnp.full(MOST_TRIED, jnp.nan, x.dtype)
     return Search(state, nothing, nothing, x, jnp.asarray(FIRST, x.dtype), jnp.zeros((), bool))
 

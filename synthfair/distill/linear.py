@@ -1,0 +1,151 @@
+"""Two solvers of H v = c, H being the Hessian of the inner problem f(theta, x) in theta.
+
+Cholesky forms H [p, p], which costs some N_s p^2 operations, and factors it, p^3 / 3. Conjugate
+gradients only multiply by H, 4 N_s p operations a time, and start from the last solution: between
+two steps of the outer loop H and c hardly change. :func:`choose` picks by size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jax.scipy.linalg import cho_solve
+from jax.scipy.sparse.linalg import cg
+
+from synthfair.distill.implicit import InnerObjective
+from synthfair.model import Params
+
+LARGE = 256
+"""From so many params on, conjugate gradients are faster; see benchmarks/README.md."""
+
+Name = Literal["cholesky", "conjugate_gradient"]
+
+
+class LinearSolution(NamedTuple):
+    """An approximate solution and how well it was computed.
+
+    Attributes:
+        v: [p] H^-1 c.
+        memory: what the next solve, of a problem nearby, may start from.
+        converged: whether the residual is as small as wanted.
+    """
+
+    v: jax.Array
+    memory: jax.Array
+    converged: jax.Array
+
+
+class LinearSolver(Protocol):
+    """How H v = c is solved; stateless, what it remembers is handed in and out."""
+
+    def forget(self, c: jax.Array) -> jax.Array:
+        """The memory before the first solve, of a system with as many unknowns as c [p] has."""
+        ...
+
+    def factor(self, memory: jax.Array) -> jax.Array | None:
+        """L [p, p], lower triangular, of H = L L' where it was solved last; None if not known."""
+        ...
+
+    def solve(
+        self,
+        fun: InnerObjective,
+        params: Params,
+        data: Any,
+        c: jax.Array,
+        memory: jax.Array,
+        *,
+        tolerance: jax.Array | float | None = None,
+    ) -> LinearSolution:
+        """H v = c at (params, data), to a residual of tolerance ||c||."""
+        ...
+
+
+def hessian_factor(fun: InnerObjective, params: Params, data: Any) -> jax.Array:
+    """Lower Cholesky factor [p, p] of the Hessian of f in theta, theta raveled to p numbers.
+
+    Not-a-number where the Hessian is not positive definite.
+    """
+    theta, unravel = ravel_pytree(params)
+    hessian = jax.hessian(lambda t: fun(unravel(t), data))(theta)
+    return jax.lax.linalg.cholesky(hessian)
+
+
+class Cholesky:
+    """Forms and factors the Hessian, exactly but for rounding. Keeps the factor."""
+
+    def forget(self, c: jax.Array) -> jax.Array:
+        """The factor of the identity."""
+        return jnp.eye(len(c), dtype=c.dtype)
+
+    def factor(self, memory: jax.Array) -> jax.Array:
+        """What is kept."""
+        return memory
+
+    def solve(
+        self,
+        fun: InnerObjective,
+        params: Params,
+        data: Any,
+        c: jax.Array,
+        memory: jax.Array,  # noqa: ARG002 - it starts from nothing
+        *,
+        tolerance: jax.Array | float | None = None,  # noqa: ARG002
+    ) -> LinearSolution:
+        """See :class:`LinearSolver`."""
+        factor = hessian_factor(fun, params, data)
+        v = cho_solve((factor, True), c)
+        return LinearSolution(v, factor, jnp.isfinite(v).all())
+
+
+class ConjugateGradient:
+    """Multiplies by the Hessian, never forms it. Keeps the last solution."""
+
+    def forget(self, c: jax.Array) -> jax.Array:
+        """Zero."""
+        return jnp.zeros_like(c)
+
+    def factor(self, memory: jax.Array) -> None:  # noqa: ARG002
+        """Not known."""
+        return
+
+    def solve(
+        self,
+        fun: InnerObjective,
+        params: Params,
+        data: Any,
+        c: jax.Array,
+        memory: jax.Array,
+        *,
+        tolerance: jax.Array | float | None = None,
+    ) -> LinearSolution:
+        """See :class:`LinearSolver`; at most 10 p products, as in SciPy."""
+        theta, unravel = ravel_pytree(params)
+        gradient = jax.grad(lambda t: fun(unravel(t), data))
+        _, times_hessian = jax.linearize(gradient, theta)
+        # If not given, a little above what rounding allows.
+        small = jnp.finfo(c.dtype).eps ** 0.625 if tolerance is None else tolerance
+        v, _ = cg(times_hessian, c, x0=memory, tol=small)  # type: ignore[arg-type]
+        residual = jnp.linalg.norm(times_hessian(v) - c)
+        # The residual that it steps by drifts from the true one by rounding.
+        return LinearSolution(v, v, residual <= 10 * small * jnp.linalg.norm(c))
+
+
+SOLVERS: dict[Name, LinearSolver] = {
+    "cholesky": Cholesky(),
+    "conjugate_gradient": ConjugateGradient(),
+}
+"""The linear solvers by name."""
+
+
+def choose(wanted: Literal["auto"] | Name, *, optimizer: str, n_params: int) -> Name:
+    """The solver wanted; if that is "auto", the one that is faster for so many params.
+
+    Gauss-Newton steps need the Hessian itself.
+    """
+    if wanted != "auto":
+        return wanted
+    small = n_params < LARGE or optimizer == "gauss_newton"
+    return "cholesky" if small else "conjugate_gradient"

@@ -1,0 +1,77 @@
+"""Both linear solvers against NumPy, and what they say of themselves."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from test_inner import some_rows
+
+from synthfair.config import DistillConfig
+from synthfair.distill.linear import LARGE, SOLVERS, choose, hessian_factor
+from synthfair.model import LinearModel, regularized_loss
+
+HESSIAN = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])
+
+
+def quadratic(params, data):
+    return 0.5 * params @ data @ params
+
+
+def test_factor_is_numpys_cholesky():
+    found = hessian_factor(quadratic, jnp.zeros(3), jnp.array(HESSIAN))
+    np.testing.assert_allclose(found, np.linalg.cholesky(HESSIAN))
+
+
+@pytest.mark.parametrize("solver", SOLVERS.values())
+def test_solution_is_numpys(solver):
+    c = jnp.array([1.0, -2.0, 3.0])
+    for start in (jnp.zeros(3), jnp.ones(3)):
+        memory = solver.solve(quadratic, start, jnp.array(HESSIAN), c + 1, solver.forget(c)).memory
+        solution = solver.solve(quadratic, start, jnp.array(HESSIAN), c, memory)
+        np.testing.assert_allclose(solution.v, np.linalg.solve(HESSIAN, c), rtol=1e-8)
+        assert solution.converged
+
+
+def products(c, memory):
+    """Products with the Hessian that conjugate gradients need."""
+    rows, seen = some_rows(n=400, d=40), []
+
+    def counted(params, rows):
+        seen.append(None)
+        return regularized_loss(LinearModel(), params, rows, 10.0)
+
+    solver = SOLVERS["conjugate_gradient"]
+    with jax.disable_jit():
+        solution = solver.solve(counted, jnp.zeros(40), rows, c, memory)
+    assert solution.converged
+    return solution, len(seen)
+
+
+def test_conjugate_gradients_never_form_the_hessian():
+    rows, c = some_rows(n=400, d=40), jnp.ones(40)
+    solution, evaluations = products(c, jnp.zeros(40))
+    assert evaluations == 1  # linearised once, and that map applied
+    hessian = jax.hessian(lambda t: regularized_loss(LinearModel(), t, rows, 10.0))(jnp.zeros(40))
+    np.testing.assert_allclose(solution.v, jnp.linalg.solve(hessian, c), rtol=1e-7)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_singular_hessian_is_told(name):
+    solver, c = SOLVERS[name], jnp.array([1.0, 1.0])
+    singular = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+    solution = jax.jit(
+        lambda data: solver.solve(quadratic, jnp.zeros(2), data, c, solver.forget(c))
+    )(singular)
+    assert not solution.converged
+
+
+def test_the_choice_is_by_size():
+    by_size = [choose("auto", optimizer="adam", n_params=n) for n in (LARGE - 1, LARGE)]
+    assert by_size == ["cholesky", "conjugate_gradient"]
+    assert choose("auto", optimizer="gauss_newton", n_params=10_000) == "cholesky"
+    assert choose("conjugate_gradient", optimizer="adam", n_params=2) == "conjugate_gradient"
+
+
+def test_gauss_newton_without_hessian_is_refused():
+    with pytest.raises(ValueError, match="gauss_newton needs linear_solver = cholesky"):
+        DistillConfig(optimizer="gauss_newton", linear_solver="conjugate_gradient")
