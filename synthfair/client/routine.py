@@ -12,14 +12,15 @@ import jax
 import numpy as np
 
 from synthfair.config import DistillConfig
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Encoded, encode, encode_chunks
 from synthfair.data.schema import Schema, read_schema
-from synthfair.data.tables import read_table
+from synthfair.data.tables import count_rows, read_chunks
 from synthfair.distill import outer, tolerance
 from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
 from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem, make_problem
+from synthfair.distill.real import RealRows, gather
 from synthfair.distill.tolerance import Search
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
@@ -121,7 +122,7 @@ def distill_table(
 
 
 def distill_rows(
-    real: Encoded,
+    real: Encoded | RealRows,
     schema: Schema,
     config: DistillConfig | None = None,
     *,
@@ -131,34 +132,45 @@ def distill_rows(
     progress: Progress | None = None,
     checkpoint: Path | None = None,
 ) -> Distillation:
-    """:func:`distill_table` for rows that are encoded already."""
+    """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
     config = config or DistillConfig()
+    n_groups = len(schema.groups)
     check_rows(real, schema, config, source=source)
-    problem, x = make_problem(
-        real, config, n_groups=len(schema.groups), model=model, penalty=penalty
-    )
+    if isinstance(real, Encoded):
+        real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
+    problem, x = make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
     file = CheckpointFile.beside(checkpoint, _fingerprint(real, header)) if checkpoint else None
     start = Checkpoint(_first_state(problem, x, config))
     resumed = (file and file.load(start.state)) or start
     done = _run(problem, resumed, config, file, progress)
-    rows = map(np.asarray, (done.state.x, problem.s, problem.y))
-    release = Release(header, schema.encoded_names, *rows)
     distillation = Distillation(
-        release,
+        make_release(header, schema, done.state.x, problem),
         done.history,
         config.rho_o,
         resumed_at=resumed.steps,
         checkpoint=file and file.path,
     )
-    if not isinstance(done.state, Search):
+    return _with_search(distillation, done.state, config)
+
+
+def _with_search(
+    distillation: Distillation, state: OuterState | Search, config: DistillConfig
+) -> Distillation:
+    if not isinstance(state, Search):
         return distillation
-    tried = done.state.tried
     return distillation._replace(
-        rho_o=float(done.state.best_rho_o),
-        tried=tried,
-        search_ended=tolerance.next_weight(tried, config.max_gap or 0.0) is None,
+        rho_o=float(state.best_rho_o),
+        tried=state.tried,
+        search_ended=tolerance.next_weight(state.tried, config.max_gap or 0.0) is None,
     )
+
+
+def make_release(
+    header: Header, schema: Schema, x: jax.Array | np.ndarray, problem: Problem
+) -> Release:
+    """A release of the features x [N_s, d] with the problem's groups and labels."""
+    return Release(header, schema.encoded_names, *map(np.asarray, (x, problem.s, problem.y)))
 
 
 def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:
@@ -185,7 +197,7 @@ def _run(
     """Goes on from ``done`` to the end; on Ctrl-C, keeps how far it came."""
     try:
         for state, records in _chunks(problem, done.state, config):
-            _refuse_divergence(state, records)
+            refuse_divergence(np.asarray(state.x), records, step=int(state.step))
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
                 progress(records, done.steps - 1, config.steps)
@@ -198,26 +210,31 @@ def _run(
     return done
 
 
-def _refuse_divergence(state: OuterState | Search, records: Record) -> None:
-    """Stops a run whose release no server would accept."""
-    largest = float(np.abs(np.asarray(state.x)).max())
-    if not (np.isfinite(records.objective).all() and largest <= MAX_ABSOLUTE):
+def refuse_divergence(x: np.ndarray, records: Record, *, step: int, source: str = "") -> None:
+    """Stops a run whose release no server would accept.
+
+    Raises:
+        InputError: the objective is not finite, or an entry of x larger than a release may hold.
+    """
+    if not (np.isfinite(records.objective).all() and np.abs(x).max() <= MAX_ABSOLUTE):
         raise InputError(
-            f"distillation diverged, by step {int(state.step)}: lower learning_rate, rho_o or"
+            f"{source}distillation diverged, by step {step}: lower learning_rate, rho_o or"
             " temperature, or raise lambda_theta (the inner problem must be strictly convex)"
         )
 
 
-def _fingerprint(real: Encoded, header: Header) -> str:
+def _fingerprint(real: RealRows, header: Header) -> str:
     """sha256 of all that a run depends on."""
     precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
     digest = hashlib.sha256(f"{precision} {header.model_dump_json()}".encode())
-    for part in real:
-        digest.update(np.ascontiguousarray(part).tobytes())
+    for part in (real.a, real.s, real.y):
+        digest.update(part.data)  # in place: the rows may be a million
     return digest.hexdigest()
 
 
-def check_rows(real: Encoded, schema: Schema, config: DistillConfig, *, source: str) -> None:
+def check_rows(
+    real: Encoded | RealRows, schema: Schema, config: DistillConfig, *, source: str
+) -> None:
     """Refuses tables in which groups cannot be compared.
 
     Raises:
@@ -253,6 +270,23 @@ def _compared(y: np.ndarray, notion: str) -> dict[str, np.ndarray]:
         "equalized_odds": everything | positive | negative,
     }
     return notions[notion]
+
+
+def read_rows(path: Path, schema: Schema, config: DistillConfig) -> RealRows:
+    """The rows of a CSV or Parquet file, encoded some at a time for a model with these settings.
+
+    Raises:
+        InputError: the file cannot be read, has no rows, or does not fit the schema.
+    """
+    n_rows = count_rows(path)
+    if n_rows == 0:
+        raise InputError(f"{path}: has no rows")
+    return gather(
+        encode_chunks(read_chunks(path, schema), schema, source=str(path)),
+        n_rows,
+        n_groups=len(schema.groups),
+        intercept=config.intercept,
+    )
 
 
 class Receipt(NamedTuple):
@@ -296,8 +330,8 @@ def distill_file(
     require_distinct(output, data, schema_path)
     require_free(output, force=force)
     schema = read_schema(schema_path)
-    distillation = distill_table(
-        read_table(data, schema),
+    distillation = distill_rows(
+        read_rows(data, schema, config),
         schema,
         config,
         source=str(data),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -25,23 +26,48 @@ class Encoded(NamedTuple):
     y: np.ndarray
 
 
-def encode(table: pd.DataFrame, schema: Schema, *, source: str = "table") -> Encoded:
+class _Source(NamedTuple):
+    """What to call a table in errors, and how many of its rows came before these."""
+
+    name: str
+    rows_before: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def encode(
+    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int = 0
+) -> Encoded:
     """Encodes a table by its public schema; no statistic of the rows enters.
 
     Args:
         table: one column for each of the schema's, in any order; ignored columns may be there.
         schema: public; reviewed.
         source: what to call the table in errors.
+        rows_before: if the table is a part of one, the number of rows before it, for errors.
 
     Raises:
         InputError: a column is missing or unknown, the table is empty, or a value is not one that
             the schema allows.
     """
     _check_columns(table, schema, source=source, need_label=True)
-    x, s = _inputs(table, schema, source)
-    position = _positions(table[schema.label], schema.label_values, source)
+    where = _Source(source, rows_before)
+    x, s = _inputs(table, schema, where)
+    position = _positions(table[schema.label], schema.label_values, where)
     y = np.where(position == schema.label_values.index(schema.positive), 1.0, -1.0)
     return Encoded(x, s, y)
+
+
+def encode_chunks(
+    tables: Iterable[pd.DataFrame], schema: Schema, *, source: str
+) -> Iterator[Encoded]:
+    """Encodes the parts of a table one after the other. Raises as :func:`encode`."""
+    rows_before = 0
+    for table in tables:
+        if len(table):
+            yield encode(table, schema, source=source, rows_before=rows_before)
+            rows_before += len(table)
 
 
 def encode_inputs(
@@ -49,7 +75,7 @@ def encode_inputs(
 ) -> tuple[np.ndarray, np.ndarray]:
     """X [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
     _check_columns(table, schema, source=source, need_label=False)
-    return _inputs(table, schema, source)
+    return _inputs(table, schema, _Source(source))
 
 
 def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:
@@ -101,7 +127,7 @@ def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_lab
         raise InputError(f"{source}: has no rows")
 
 
-def _inputs(table: pd.DataFrame, schema: Schema, source: str) -> tuple[np.ndarray, np.ndarray]:
+def _inputs(table: pd.DataFrame, schema: Schema, source: _Source) -> tuple[np.ndarray, np.ndarray]:
     blocks = [
         _encode_numeric(table[name], column, source)
         if isinstance(column, Numeric)
@@ -111,7 +137,7 @@ def _inputs(table: pd.DataFrame, schema: Schema, source: str) -> tuple[np.ndarra
     return np.hstack(blocks), _positions(table[schema.sensitive], schema.groups, source)
 
 
-def _encode_numeric(values: pd.Series, column: Numeric, source: str) -> np.ndarray:
+def _encode_numeric(values: pd.Series, column: Numeric, source: _Source) -> np.ndarray:
     missing = _missing(values, column.missing, source)
     numbers = _numbers(values).to_numpy(float, na_value=np.nan)
     _refuse(values, ~missing & ~np.isfinite(numbers), "a finite number", source)
@@ -125,7 +151,7 @@ def _encode_numeric(values: pd.Series, column: Numeric, source: str) -> np.ndarr
     return np.hstack([scaled, missing[:, None]]) if column.missing == "category" else scaled
 
 
-def _encode_categorical(values: pd.Series, column: Categorical, source: str) -> np.ndarray:
+def _encode_categorical(values: pd.Series, column: Categorical, source: _Source) -> np.ndarray:
     missing = _missing(values, column.missing, source)
     position = _positions(values, column.categories, source, skip=missing)
     first = 1 if len(column.categories) == 2 else 0
@@ -136,7 +162,7 @@ def _encode_categorical(values: pd.Series, column: Categorical, source: str) -> 
 def _positions(
     values: pd.Series,
     categories: tuple[int | float | str, ...],
-    source: str,
+    source: _Source,
     skip: np.ndarray | None = None,
 ) -> np.ndarray:
     """[N] index of each value among the categories; -1 where skipped."""
@@ -159,14 +185,14 @@ def _numbers(values: pd.Series) -> pd.Series:
     return pd.Series(pd.to_numeric(values, errors="coerce")).astype("Float64")
 
 
-def _missing(values: pd.Series, policy: str, source: str) -> np.ndarray:
+def _missing(values: pd.Series, policy: str, source: _Source) -> np.ndarray:
     missing = values.isna().to_numpy()
     if policy == "refuse":
         _refuse(values, missing, "present (the schema forbids missing values here)", source)
     return missing
 
 
-def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: str) -> None:
+def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: _Source) -> None:
     if not wrong.any():
         return
     row = int(np.argmax(wrong))
@@ -174,6 +200,6 @@ def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: str) -> 
     shown = "a missing value" if pd.isna(value) else repr(value)
     more = f" (and {wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
     raise InputError(
-        f"{source}: column {values.name!r}, row {row + 1}: {shown} is not allowed{more};"
-        f" it must be {allowed}"
+        f"{source}: column {values.name!r}, row {source.rows_before + row + 1}: {shown} is not"
+        f" allowed{more}; it must be {allowed}"
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from synthfair.data.schema import MISSING_VALUES
 from synthfair.errors import InputError, reason
@@ -11,9 +13,18 @@ from synthfair.files import whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
     from pyarrow import csv
+    from pyarrow.parquet import ParquetFile
 
     from synthfair.data.schema import Schema
+
+
+BLOCK_BYTES = 8 * 2**20
+"""Of a CSV file that are parsed at once; no row may be longer."""
+
+CHUNK_ROWS = 2**15
+"""Rows of a Parquet file that are read at once."""
 
 
 def read_table(path: Path, schema: Schema) -> pd.DataFrame:
@@ -25,15 +36,7 @@ def read_table(path: Path, schema: Schema) -> pd.DataFrame:
     Raises:
         InputError: unreadable, ragged, or a column name repeated.
     """
-    import pyarrow as pa
-    from pyarrow import csv
-
-    options = csv.ConvertOptions(
-        column_types={name: pa.string() for name in schema.columns},
-        null_values=list(schema.missing_values),
-        strings_can_be_null=True,
-    )
-    return _read(path, options)
+    return _read(path, _text(list(schema.columns), schema.missing_values))
 
 
 def read_raw_table(path: Path) -> pd.DataFrame:
@@ -52,26 +55,101 @@ def read_raw_table(path: Path) -> pd.DataFrame:
     )
 
 
-def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
-    import pyarrow as pa
-    from pyarrow import csv, parquet
+def count_rows(path: Path) -> int:
+    """Number of rows, found without holding them. Raises as :func:`read_table`."""
+    with _understood(path), path.open("rb") as file:
+        if _is_parquet(file):
+            return _parquet(file).metadata.num_rows
+        return sum(batch.num_rows for batch in _stream(path, MISSING_VALUES))
 
-    try:
-        with path.open("rb") as file:
-            binary = file.read(4) == b"PAR1"
-        if binary:
-            table = parquet.ParquetFile(path).read()
+
+def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
+    """The rows of :func:`read_table`, some at a time. Raises as that does, when it gets there."""
+    import pyarrow as pa
+
+    with _understood(path), path.open("rb") as file:
+        if _is_parquet(file):
+            batches = _parquet(file).iter_batches(batch_size=CHUNK_ROWS)
         else:
-            parsing = csv.ParseOptions(newlines_in_values=True)
-            table = csv.read_csv(path, parse_options=parsing, convert_options=options)
-        names = table.column_names
-        frame = table.to_pandas(ignore_metadata=True)
-    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
+            batches = _stream(path, schema.missing_values)
+        for batch in batches:
+            yield pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True)
+            pa.default_memory_pool().release_unused()
+
+
+def _is_parquet(file: IO[bytes]) -> bool:
+    """Whether a file begins as Parquet does; it is read from its start afterwards."""
+    begins = file.read(4)
+    file.seek(0)
+    return begins == b"PAR1"
+
+
+def _parquet(file: IO[bytes]) -> ParquetFile:
+    from pyarrow.parquet import ParquetFile
+
+    found = ParquetFile(file)
+    _refuse_repeated(found.schema_arrow.names)
+    return found
+
+
+def _stream(path: Path, missing_values: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of a CSV file with every column as text: guessed types may fail rows later."""
+    from pyarrow import csv
+
+    reading, parsing = csv.ReadOptions(block_size=BLOCK_BYTES), _parsing()
+    with csv.open_csv(path, read_options=reading, parse_options=parsing) as first:
+        names = first.schema.names
+    _refuse_repeated(names)
+    options = _text(names, missing_values)
+    with csv.open_csv(path, reading, parsing, options) as reader:
+        yield from reader
+
+
+def _parsing() -> csv.ParseOptions:
+    from pyarrow import csv
+
+    return csv.ParseOptions(newlines_in_values=True)
+
+
+def _text(names: Sequence[str], missing_values: Sequence[str]) -> csv.ConvertOptions:
+    """Columns that are kept as text."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    return csv.ConvertOptions(
+        column_types={name: pa.string() for name in names},
+        null_values=list(missing_values),
+        strings_can_be_null=True,
+    )
+
+
+def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
+    from pyarrow import csv
+
+    with _understood(path), path.open("rb") as file:
+        if _is_parquet(file):
+            table = _parquet(file).read()
+        else:
+            table = csv.read_csv(path, parse_options=_parsing(), convert_options=options)
+        _refuse_repeated(table.column_names)
+        return table.to_pandas(ignore_metadata=True)
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise InputError(f"{path}: column {repeated[0]!r} appears more than once")
-    return frame
+        raise ValueError(f"column {repeated[0]!r} appears more than once")
+
+
+@contextmanager
+def _understood(path: Path) -> Iterator[None]:
+    """Says of which file a problem is."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,8 @@ OPTIMIZERS = {"adam": adam, "gauss_newton": gauss_newton}
 restart(memory, x), for when P has become another."""
 
 Optimizer = Literal["adam", "gauss_newton"]
+
+Stackable = TypeVar("Stackable", Problem, "OuterState")
 
 
 class OuterState(NamedTuple):
@@ -62,9 +64,8 @@ class Method(NamedTuple):
     solvers: Solvers = Solvers()
 
 
-def method_of(config: DistillConfig, params: Params) -> Method:
-    """The method that the settings name, for params of this size."""
-    n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
+def method_of(config: DistillConfig, *, n_params: int) -> Method:
+    """The method that the settings name, for so many params."""
     solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
     return Method(config.optimizer, Solvers(config.inner_solver, solver))
 
@@ -80,8 +81,9 @@ def init(
         config: its steps, and its choice of solvers.
         steps: at least 1.
     """
-    params = jax.eval_shape(_first_params, problem, x)
-    return _init(problem, x, steps or config.steps, method=method_of(config, params))
+    params = jax.tree.leaves(jax.eval_shape(_first_params, problem, x))
+    method = method_of(config, n_params=sum(leaf.size for leaf in params))
+    return _init(problem, x, steps or config.steps, method=method)
 
 
 def _first_params(problem: Problem, x: jax.Array) -> Params:
@@ -125,15 +127,29 @@ def step(
 def _chunk(
     problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
 ) -> tuple[OuterState, Record]:
-    """CHUNK steps and their records, or those up to step ``last`` and blank records."""
+    """CHUNK steps and their records, or those up to step ``last`` and blank records.
+
+    Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
+    first axis more, and the steps go on until the last of them is done.
+    """
+
+    def take(problem: Problem, state: OuterState) -> tuple[OuterState, Record]:
+        return step(problem, state, knobs, method=method)
+
+    if state.step.ndim:
+        shared = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, problem)
+        take = jax.vmap(take, in_axes=(shared, 0))
 
     def one(i: jax.Array, carry: tuple[OuterState, Record]) -> tuple[OuterState, Record]:
         state, records = carry
-        state, record = step(problem, state, knobs, method=method)
+        state, record = take(problem, state)
         return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
 
-    blank = jax.tree.map(lambda field: jnp.zeros(CHUNK, field.dtype), no_record(state.x.dtype))
-    steps = jnp.minimum(CHUNK, state.last + 1 - state.step)
+    blank = jax.tree.map(
+        lambda field: jnp.zeros((CHUNK, *field.shape), field.dtype),
+        jax.eval_shape(take, problem, state)[1],
+    )
+    steps = jnp.minimum(CHUNK, jnp.max(state.last - state.step) + 1)
     return jax.lax.fori_loop(0, steps, one, (state, blank))
 
 
@@ -163,14 +179,15 @@ def advance(
     """One compiled chunk of steps, or fewer where ``state.last`` comes first.
 
     Returns:
-        The state after it, and the records [up to CHUNK] of its steps, as NumPy arrays.
+        The state after it, and the records [up to CHUNK] of its steps, as NumPy arrays; of a batch
+        [up to CHUNK, B].
     """
     tolerance = config.inner_tolerance or inner.default_tolerance()
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
-    first, last = int(state.step), int(state.last)
-    method = method_of(config, state.params)
+    method = method_of(config, n_params=state.curvature.shape[-1])
+    left = int(np.max(state.last - state.step)) + 1
     state, records = _compiled_chunk()(problem, state, knobs, method=method)
-    return state, Record(*(np.asarray(field)[: last + 1 - first] for field in records))
+    return state, Record(*(np.asarray(field)[:left] for field in records))
 
 
 def run(
@@ -179,17 +196,39 @@ def run(
     """Optimises in compiled chunks, so that a caller may show, save or interrupt between them.
 
     Args:
-        problem: what is minimised.
-        state: from :func:`init` for these solvers, or one that an earlier run yielded.
+        problem: what is minimised; or a batch, from :func:`stack`.
+        state: from :func:`init` for these solvers, or one that an earlier run yielded; or stacked.
         config: its optimizer, learning rate and tolerances.
 
     Yields:
         As :func:`advance` returns. The x after the last step is judged, too, so that there is one
-        more record than steps.
+        more record than steps. In a batch a problem that is done, as its ``last`` says, is judged
+        at the same x until all are.
     """
-    while int(state.step) <= int(state.last):
+    while np.max(state.last - state.step) >= 0:
         state, records = advance(problem, state, config)
         before, after = records.objective[0], records.objective[-1]
-        if config.stop_tolerance and before - after < config.stop_tolerance * abs(before):
-            state = state._replace(last=jnp.minimum(state.last, state.step))
+        if config.stop_tolerance:
+            enough = before - after < config.stop_tolerance * np.abs(before)
+            last = jnp.where(enough, jnp.minimum(state.last, state.step), state.last)
+            state = state._replace(last=last)
         yield state, records
+
+
+def stack(parts: Sequence[Stackable]) -> Stackable:
+    """Problems, or states, of the same shapes as a batch of them.
+
+    Numbers that stand in a problem itself, such as rho_o, must be the same in all, and stay.
+
+    Raises:
+        ValueError: shapes, models, penalties or numbers differ.
+    """
+
+    def stacked(*leaves: Any) -> Any:
+        if isinstance(leaves[0], jax.Array):
+            return jnp.stack(leaves)
+        if any(leaf != leaves[0] for leaf in leaves):
+            raise ValueError(f"a batch needs the same number in all of it, not {leaves}")
+        return leaves[0]
+
+    return jax.tree.map(stacked, parts[0], *parts[1:])

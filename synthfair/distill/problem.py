@@ -11,6 +11,7 @@ import numpy as np
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.distill.objective import Objective, PenalizedLoss
+from synthfair.distill.real import RealRows, gather
 from synthfair.distill.start import choose_start
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import (
@@ -89,12 +90,12 @@ def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
 
 def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
     """Encoded rows as a model sees them."""
-    x, s, y = (jnp.asarray(part) for part in encoded)
-    return Rows(model_inputs(x, s, n_groups=n_groups, intercept=intercept), s, y)
+    gathered = gather([encoded], len(encoded.y), n_groups=n_groups, intercept=intercept)
+    return gathered.as_rows()
 
 
 def make_problem(
-    real: Encoded,
+    real: Encoded | RealRows,
     config: DistillConfig,
     *,
     n_groups: int,
@@ -104,7 +105,7 @@ def make_problem(
     """The bilevel problem of one client, and the first x.
 
     Args:
-        real: the real rows.
+        real: the real rows; if gathered, then for these settings.
         config: settings.
         n_groups: number of groups.
         model: the linear model with the logistic loss if not given.
@@ -113,13 +114,16 @@ def make_problem(
     Raises:
         InputError: the synthetic rows cannot be chosen as the settings say.
     """
+    if isinstance(real, Encoded):
+        real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     model = model or LinearModel()
     penalty = penalty or make_penalty(config, n_groups=n_groups)
-    rows = make_rows(real, n_groups=n_groups, intercept=config.intercept)
-    start = choose_start(np.random.default_rng(config.seed), real, config, n_groups=n_groups)
+    rng = np.random.default_rng(config.seed)
+    start = choose_start(rng, real.encoded, config, n_groups=n_groups)
     x, s, y = (jnp.asarray(part) for part in start)
+    objective = PenalizedLoss(real.as_rows(), config.rho_o, model, penalty, config.notion, n_groups)
     problem = Problem(
-        objective=PenalizedLoss(rows, config.rho_o, model, penalty, config.notion, n_groups),
+        objective=objective,
         s=s,
         y=y,
         rho_s=config.rho_s,

@@ -98,7 +98,8 @@ def _first_features(
     if start == "middle":
         return rng.uniform(0.25, 0.75, size=shape)
     if start == "normal":
-        return real.x.mean(axis=0) + real.x.std(axis=0) * rng.standard_normal(shape)
+        spread = [column.std() for column in real.x.T]  # one by one: the rows may be a million
+        return real.x.mean(axis=0) + spread * rng.standard_normal(shape)
     return real.x[_matching_rows(rng, real, s, y)]
 
 

@@ -1,0 +1,81 @@
+"""The real rows in one array that JAX uses in place: a million of them must not lie there twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.data.encode import Encoded
+from synthfair.errors import InputError
+from synthfair.model import Rows
+
+ALIGNMENT = 64
+"""Bytes; JAX uses an array of NumPy's in place where its memory begins at a multiple of this."""
+
+
+class RealRows(NamedTuple):
+    """Encoded rows with the columns that a model sees beside the features.
+
+    Attributes:
+        a: [N, n] model inputs, as :func:`synthfair.model.model_inputs` has them. Not to be changed
+            once a model has seen it.
+        s: [N] groups.
+        y: [N] labels, -1 or +1.
+        n_features: d.
+    """
+
+    a: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+    n_features: int
+
+    @property
+    def encoded(self) -> Encoded:
+        """The rows without the columns added; x is a view."""
+        return Encoded(self.a[:, : self.n_features], self.s, self.y)
+
+    def as_rows(self) -> Rows:
+        """For a model."""
+        return Rows(*(jnp.asarray(part) for part in (self.a, self.s, self.y)))
+
+
+def gather(parts: Iterable[Encoded], n_rows: int, *, n_groups: int, intercept: bool) -> RealRows:
+    """Puts parts of a table one below the other; each may be forgotten before the next is made.
+
+    Args:
+        parts: at least one, of n_rows rows in all.
+        n_rows: at least 1.
+        n_groups: number of groups.
+        intercept: whether the model has one.
+
+    Raises:
+        InputError: there are more or fewer rows.
+    """
+    a, s, y, end = np.empty((0, 0)), np.empty(n_rows, int), np.empty(n_rows), 0
+    for part in parts:
+        d = part.x.shape[1]
+        if end == 0:
+            a = _aligned(n_rows, d + n_groups - 1 + int(intercept))
+        begin, end = end, end + len(part.y)
+        if end > n_rows:
+            break
+        a[begin:end, :d] = part.x
+        a[begin:end, d : d + n_groups - 1] = part.s[:, None] == np.arange(1, n_groups)
+        a[begin:end, d + n_groups - 1 :] = 1.0
+        s[begin:end], y[begin:end] = part.s, part.y
+    if end != n_rows:
+        raise InputError(
+            f"{n_rows} rows were counted, but {end} or more read: did the file change?"
+        )
+    return RealRows(a, s, y, a.shape[1] - n_groups + 1 - int(intercept))
+
+
+def _aligned(rows: int, columns: int) -> np.ndarray:
+    """An array whose memory begins where JAX wants it to."""
+    size = rows * columns * 8
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first : first + size].view(np.float64).reshape(rows, columns)
