@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+import jax
 import numpy as np
 
 from synthfair.client.routine import (
@@ -59,21 +62,21 @@ def distill_clients(
         InputError: a client's rows cannot be distilled with these settings, or diverge.
     """
     config = config or DistillConfig()
-    names = [f"client {i}" for i in range(len(clients))]
-    for name, real in zip(names, clients, strict=True):
+    named = {f"client {i}": real for i, real in enumerate(clients)}
+    for name, real in named.items():
         check_rows(real, schema, config, source=name)
+
+    def distilled(batch: dict[str, Encoded]) -> dict[str, Distillation]:
+        return _distill_batch(batch, schema, config, model=model, penalty=penalty)
+
     done: dict[str, Distillation] = {}
-    for batch in _batches(dict(zip(names, clients, strict=True)), config):
-        if len(batch) == 1:
-            ((name, real),) = batch.items()
-            done[name] = distill_rows(
-                real, schema, config, model=model, penalty=penalty, source=name
-            )
-        else:
-            done |= _together(batch, schema, config, model=model, penalty=penalty)
-        if progress:
-            progress(len(done), len(clients))
-    return [done[name] for name in names]
+    # Compiled code runs without Python's lock, and much of it on one core.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for found in pool.map(distilled, _batches(named, config)):
+            done |= found
+            if progress:
+                progress(len(done), len(clients))
+    return [done[name] for name in named]
 
 
 def _batches(clients: dict[str, Encoded], config: DistillConfig) -> Iterator[dict[str, Encoded]]:
@@ -86,7 +89,7 @@ def _batches(clients: dict[str, Encoded], config: DistillConfig) -> Iterator[dic
             yield {name: clients[name] for name in names[i : i + most]}
 
 
-def _together(
+def _distill_batch(
     batch: dict[str, Encoded],
     schema: Schema,
     config: DistillConfig,
@@ -94,7 +97,11 @@ def _together(
     model: Model | None,
     penalty: Penalty | None,
 ) -> dict[str, Distillation]:
-    """A batch at once."""
+    """A batch at once; one client by itself needs no batch."""
+    if len(batch) == 1:
+        ((name, real),) = batch.items()
+        alone = distill_rows(real, schema, config, model=model, penalty=penalty, source=name)
+        return {name: alone}
     n_groups = len(schema.groups)
     pairs = [
         make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
