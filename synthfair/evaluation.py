@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -55,9 +56,10 @@ def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]
     Raises:
         InputError: a table is unreadable or given twice.
     """
-    given = [path.resolve() for path in paths]
-    for path in paths:
-        if given.count(path.resolve()) > 1:
+    places = [path.resolve() for path in paths]
+    times = Counter(places)
+    for path, place in zip(paths, places, strict=True):
+        if times[place] > 1:
             raise InputError(f"{path}: given more than once; give each test table once")
     return {
         name: read_table(path, schema) for name, path in zip(file_names(paths), paths, strict=True)
@@ -66,8 +68,8 @@ def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]
 
 def file_names(paths: Sequence[Path]) -> list[str]:
     """File names without ending, or whole paths where names repeat."""
-    stems = [path.stem for path in paths]
-    return [path.stem if stems.count(path.stem) == 1 else str(path) for path in paths]
+    times = Counter(path.stem for path in paths)
+    return [path.stem if times[path.stem] == 1 else str(path) for path in paths]
 
 
 def evaluate(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -155,25 +157,49 @@ def read_release(path: Path, schema: Schema) -> Release:
         InputError: unreadable, not a release of this format, of another schema, with other columns
             or types, or with values that no release can have.
     """
+    return release_reader(schema)(path)
+
+
+def release_reader(schema: Schema) -> Callable[[Path], Release]:
+    """:func:`read_release` for many files: what they must hold is worked out once."""
+    names = schema.encoded_names
+    return partial(_read, _Expected(schema.hash, names, _arrow_schema(names), len(schema.groups)))
+
+
+class _Expected(NamedTuple):
+    """What every file of one schema must hold."""
+
+    schema_hash: str
+    names: tuple[str, ...]
+    columns: pa.Schema
+    n_groups: int
+
+
+def _read(expected: _Expected, path: Path) -> Release:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            header = _header(file.schema_arrow, schema, str(path))
-            _check_shape(file, schema, str(path))
-            table = file.read()
+        # Reading ahead and decoding in threads would take longer than a release's few pages.
+        with pq.ParquetFile(path, page_checksum_verification=True, pre_buffer=False) as file:
+            found = file.schema_arrow
+            header = _header(found, expected, str(path))
+            _check_columns(found, expected, str(path))
+            _check_rows(file.metadata.num_rows, expected, str(path))
+            table = file.read(use_threads=False)
             table.validate(full=True)
     except InputError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
-    columns = [table.column(name) for name in table.column_names]
+    columns = table.columns
     if any(column.null_count for column in columns):
         raise InputError(f"{path}: holds missing values; a release has none")
     *features, s, y = (column.to_numpy() for column in columns)
-    release = Release(header, schema.encoded_names, np.column_stack(features), s, y.astype(float))
-    _check_values(release, schema, str(path))
+    # Copies, so that no release keeps Arrow's memory.
+    rows = np.column_stack(features), s.copy(), y.astype(float)
+    release = Release(header, expected.names, *rows)
+    _check_values(release, expected, str(path))
     return release
 
 
@@ -184,7 +210,7 @@ def _arrow_schema(names: tuple[str, ...]) -> pa.Schema:
     return pa.schema([*fields, pa.field("s", pa.int32()), pa.field("y", pa.int32())])
 
 
-def _header(found: pa.Schema, schema: Schema, source: str) -> Header:
+def _header(found: pa.Schema, expected: _Expected, source: str) -> Header:
     text = (found.metadata or {}).get(_KEY)
     if text is None:
         raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
@@ -192,16 +218,19 @@ def _header(found: pa.Schema, schema: Schema, source: str) -> Header:
         header = Header.model_validate_json(text)
     except ValidationError as error:
         raise refusal(source, error) from error
-    if header.schema_hash != schema.hash:
+    if header.schema_hash != expected.schema_hash:
         raise InputError(
-            f"{source}: made with schema {header.schema_hash[:12]}, but the schema given is"
-            f" {schema.hash[:12]}; all clients and the server must use the same schema file"
+            f"{source}: made with schema {header.schema_hash[:12]}, but the schema given"
+            f" is {expected.schema_hash[:12]}; all clients and the server must use the same schema"
+            " file"
         )
     return header
 
 
-def _check_shape(file, schema: Schema, source: str) -> None:  # noqa: ANN001 - pq.ParquetFile
-    wanted, found = _arrow_schema(schema.encoded_names), file.schema_arrow
+def _check_columns(found: pa.Schema, expected: _Expected, source: str) -> None:
+    wanted = expected.columns
+    if found.equals(wanted):
+        return
     for name in [*wanted.names, *found.names]:
         if wanted.names.count(name) != found.names.count(name):
             raise InputError(f"{source}: column {name!r} is missing, unknown or repeated")
@@ -209,19 +238,21 @@ def _check_shape(file, schema: Schema, source: str) -> None:  # noqa: ANN001 - p
         if field.name != other.name or field.type != other.type:
             must = f"must be {field.name!r} ({field.type})"
             raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
-    rows = file.metadata.num_rows
-    most = min(MAX_ROWS, MAX_CELLS // len(wanted))
+
+
+def _check_rows(rows: int, expected: _Expected, source: str) -> None:
+    most = min(MAX_ROWS, MAX_CELLS // len(expected.columns))
     if not 1 <= rows <= most:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
 
 
-def _check_values(release: Release, schema: Schema, source: str) -> None:
+def _check_values(release: Release, expected: _Expected, source: str) -> None:
     named = [
         *zip(release.names, release.x.T, np.abs(release.x.T) <= MAX_ABSOLUTE, strict=True),
-        ("s", release.s, (release.s >= 0) & (release.s < len(schema.groups))),
+        ("s", release.s, (release.s >= 0) & (release.s < expected.n_groups)),
         ("y", release.y, np.abs(release.y) == 1),
     ]
-    allowed = {"s": f"0 to {len(schema.groups) - 1}", "y": "-1 or 1"}
+    allowed = {"s": f"0 to {expected.n_groups - 1}", "y": "-1 or 1"}
     for name, values, right in named:
         if not right.all():
             row = int(np.argmin(right))

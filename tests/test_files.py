@@ -1,7 +1,7 @@
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.files import require_free, whole_file, write_text
+from synthfair.files import require_distinct, require_free, whole_file, write_text
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -52,3 +52,25 @@ def test_unwritable_folder(tmp_path):
 def test_missing_folders_are_made(tmp_path):
     require_free(tmp_path / "a" / "b" / "out", force=False)
     assert (tmp_path / "a" / "b").is_dir()
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("name", ["out", "folder/../out", "link", "linked/out"])
+def test_one_file_under_two_names(tmp_path, name, exists):
+    out = tmp_path / "out"
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(out)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    (tmp_path / "other").touch()
+    if exists:
+        out.touch()
+    with pytest.raises(InputError, match="out: is named twice"):
+        require_distinct(out, tmp_path / "other", tmp_path / name)
+    require_distinct(out, tmp_path / "other", tmp_path / "none")
+
+
+def test_a_hard_link_is_the_same_file(tmp_path):
+    (tmp_path / "out").touch()
+    (tmp_path / "hard").hardlink_to(tmp_path / "out")
+    with pytest.raises(InputError, match="is named twice"):
+        require_distinct(tmp_path / "out", tmp_path / "hard")

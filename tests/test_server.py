@@ -1,10 +1,12 @@
 import json
+import os
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
 from sklearn.linear_model import LogisticRegression
+from test_release import some_release
 
 import synthfair as sf
 from synthfair.data.encode import encode
@@ -106,6 +108,46 @@ def test_the_same_release_twice_under_any_name(folder, schema):
     (folder / "copy.parquet").write_bytes((folder / "client_0.parquet").read_bytes())
     with pytest.raises(InputError, match="copy.parquet: the same release as .*client_0.parquet"):
         read_releases([folder / "client_0.parquet", folder / "copy.parquet"], schema)
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """Forty releases of different rows."""
+    folder = tmp_path_factory.mktemp("many")
+    rng = np.random.default_rng(0)
+    for i in range(40):
+        x = rng.random((3, len(make_schema().encoded_names)))
+        write_release(some_release(x), folder / f"client_{i}.parquet")
+    return sorted(folder.iterdir())
+
+
+def test_a_duplicate_among_many(many, schema):
+    with pytest.raises(InputError, match=f"{many[7].name}: the same release as .*{many[7].name}"):
+        read_releases([*many, many[7]], schema)
+    assert list(read_releases(many, schema)) == list(map(str, many))
+
+
+def test_a_bad_release_among_many(many, schema, tmp_path):
+    bad = tmp_path / "bad.parquet"
+    write_release(some_release(np.full((2, len(schema.encoded_names)), np.nan)), bad)
+    with pytest.raises(InputError, match="bad.parquet: column 'income', row 1: nan"):
+        read_releases([*many, bad], schema)
+
+
+@pytest.fixture
+def few_files():
+    """At most five more files may be open at a time."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.open(os.devnull, os.O_RDONLY)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 5, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_releases_are_not_held_open(many, schema, few_files):
+    assert len(read_releases(many, schema)) == len(many)
 
 
 def test_clients_that_foresee_different_models(releases, schema, table, quick):

@@ -18,7 +18,7 @@ from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
 from synthfair.files import require_distinct, require_free, write_json
 from synthfair.model import LinearModel
-from synthfair.release import Release, name_of, read_release
+from synthfair.release import Release, name_of, release_reader
 from synthfair.trained import TrainedModel, input_names, write_model
 
 
@@ -30,15 +30,15 @@ def read_releases(paths: Sequence[Path], schema: Schema) -> dict[str, Release]:
     """
     if not paths:
         raise InputError("no release files: the pool is empty")
+    read = release_reader(schema)
     releases: dict[str, Release] = {}
     seen: dict[str, Path] = {}
     for path in paths:
-        release = read_release(path, schema)
-        if release.fingerprint in seen:
-            raise InputError(
-                f"{path}: the same release as {seen[release.fingerprint]}; give each once"
-            )
-        seen[release.fingerprint] = path
+        release = read(path)
+        fingerprint = release.fingerprint
+        if fingerprint in seen:
+            raise InputError(f"{path}: the same release as {seen[fingerprint]}; give each once")
+        seen[fingerprint] = path
         releases[str(path)] = release
     return releases
 

@@ -1,0 +1,1 @@
+"""How far client and server go: many releases, large tables."""
