@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError
@@ -139,7 +140,7 @@ def _inputs(table: pd.DataFrame, schema: Schema, source: _Source) -> tuple[np.nd
 
 def _encode_numeric(values: pd.Series, column: Numeric, source: _Source) -> np.ndarray:
     missing = _missing(values, column.missing, source)
-    numbers = _numbers(values).to_numpy(float, na_value=np.nan)
+    numbers = _numbers(values)
     _refuse(values, ~missing & ~np.isfinite(numbers), "a finite number", source)
     outside = (numbers < column.lower) | (numbers > column.upper)
     if column.out_of_range == "refuse":
@@ -171,18 +172,23 @@ def _positions(
     if isinstance(categories[0], str):
         plain = values.astype("string").astype(object)
     else:
-        plain = _numbers(values).astype(object)
+        plain = _numbers(values)
     position = pd.Index(categories).get_indexer(pd.Index(plain))
     allowed = "one of " + ", ".join(map(str, categories))
     _refuse(values, (position < 0) & ~skip, allowed, source)
     return np.where(skip, -1, position)
 
 
-def _numbers(values: pd.Series) -> pd.Series:
-    """The values as numbers; missing where they are not. A date is text here, not a number."""
+def _numbers(values: pd.Series) -> np.ndarray:
+    """[N] the values as numbers; not-a-number where they are none. A date is text here."""
     if not pd.api.types.is_any_real_numeric_dtype(values):
         values = values.astype("string")
-    return pd.Series(pd.to_numeric(values, errors="coerce")).astype("Float64")
+        try:  # four times faster, but all or nothing, and stricter: no blanks around a number
+            return pa.array(values, pa.string()).cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            pass
+    numbers = pd.Series(pd.to_numeric(values, errors="coerce")).astype("Float64")
+    return numbers.to_numpy(float, na_value=np.nan)
 
 
 def _missing(values: pd.Series, policy: str, source: _Source) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -20,11 +20,9 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 
-BLOCK_BYTES = 8 * 2**20
-"""Of a CSV file that are parsed at once; no row may be longer."""
-
-CHUNK_ROWS = 2**15
-"""Rows of a Parquet file that are read at once."""
+CHUNK_ROWS = 2**13
+"""Rows that are handed on together: few enough to be small beside the table, and enough that
+encoding them costs little more than that of all at once."""
 
 
 def read_table(path: Path, schema: Schema) -> pd.DataFrame:
@@ -72,9 +70,21 @@ def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
             batches = _parquet(file).iter_batches(batch_size=CHUNK_ROWS)
         else:
             batches = _stream(path, schema.missing_values)
-        for batch in batches:
-            yield pa.Table.from_batches([batch]).to_pandas(ignore_metadata=True)
-            pa.default_memory_pool().release_unused()
+        for some in _gathered(batches):
+            yield pa.Table.from_batches(some).to_pandas(ignore_metadata=True)
+        pa.default_memory_pool().release_unused()
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Lists of batches of at least CHUNK_ROWS rows each, but for the last."""
+    some: list[pa.RecordBatch] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(part.num_rows for part in some) >= CHUNK_ROWS:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 def _is_parquet(file: IO[bytes]) -> bool:
@@ -96,12 +106,11 @@ def _stream(path: Path, missing_values: Sequence[str]) -> Iterator[pa.RecordBatc
     """Batches of a CSV file with every column as text: guessed types may fail rows later."""
     from pyarrow import csv
 
-    reading, parsing = csv.ReadOptions(block_size=BLOCK_BYTES), _parsing()
-    with csv.open_csv(path, read_options=reading, parse_options=parsing) as first:
+    with csv.open_csv(path, parse_options=_parsing()) as first:
         names = first.schema.names
     _refuse_repeated(names)
     options = _text(names, missing_values)
-    with csv.open_csv(path, reading, parsing, options) as reader:
+    with csv.open_csv(path, parse_options=_parsing(), convert_options=options) as reader:
         yield from reader
 
 

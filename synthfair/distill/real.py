@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from synthfair.data.encode import Encoded
@@ -13,7 +13,7 @@ from synthfair.errors import InputError
 from synthfair.model import Rows
 
 ALIGNMENT = 64
-"""Bytes; JAX uses an array of NumPy's in place where its memory begins at a multiple of this."""
+"""Bytes; jax.device_put uses an array of NumPy's in place where it begins at a multiple of this."""
 
 
 class RealRows(NamedTuple):
@@ -39,7 +39,7 @@ class RealRows(NamedTuple):
 
     def as_rows(self) -> Rows:
         """For a model."""
-        return Rows(*(jnp.asarray(part) for part in (self.a, self.s, self.y)))
+        return Rows(*(jax.device_put(part) for part in (self.a, self.s, self.y)))
 
 
 def gather(parts: Iterable[Encoded], n_rows: int, *, n_groups: int, intercept: bool) -> RealRows:
