@@ -74,10 +74,10 @@ def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: floa
             evaluations * (4 * synthetic + (slope + LOGARITHM) * n_synthetic),
             (evaluations - 1) * synthetic * BYTES,
         ),
-        Work("Hessian, dF", hessian + 4 * real + slope * n_real, real * BYTES),
+        Work("Hessian and dF", hessian + 4 * real + slope * n_real, real * BYTES),
         Work("factor", n_inputs**3 / 3, 0.0),
         # a'v, two columns times a number and their sum, lambda_x x; x and two moments, both ways
-        Work("dx, Adam", (7 + ADAM) * synthetic, 6 * synthetic * BYTES),
+        Work("dx and Adam", (7 + ADAM) * synthetic, 6 * synthetic * BYTES),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 
 import matplotlib as mpl
@@ -10,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.speed.limits import Ceiling, Ceilings, least_seconds
-from benchmarks.speed.measure import Measured
+from benchmarks.speed.measure import Measured, Timed
 from benchmarks.speed.show import works
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
@@ -32,10 +33,16 @@ def seconds(results: Sequence[Measured]) -> str:
         axes.bar_label(bars, [_short(height) for height in heights], padding=2, fontsize="small")
     axes.set_xticks(range(len(results)), [f"N_s = {size.n_synthetic:,}" for size in results])
     axes.set(yscale="log", ylabel=f"seconds for {results[0].steps:,} outer steps")
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.margins(y=0.15)
+    axes.set_ylim(bottom=10 ** math.floor(math.log10(min(p.median for p in _all(results)))))
     _bare(axes)
     figure.legend(loc="outside lower center", ncols=len(names), frameon=False)
     return _svg(figure)
+
+
+def _all(results: Sequence[Measured]) -> list[Timed]:
+    return [package for size in results for package in size.packages]
 
 
 def limits(results: Sequence[Measured], ceilings: Ceilings) -> str:
@@ -53,11 +60,10 @@ def limits(results: Sequence[Measured], ceilings: Ceilings) -> str:
 def _limit_panel(axes: Axes, size: Measured, ceilings: Ceilings) -> None:
     step = 1e3 * size.step_seconds
     axes.barh(0, step, color=MEASURED, edgecolor="black", linewidth=0.6)
-    axes.text(step, 0, f" {_short(step)}", va="center", fontsize="small")
+    _beside(axes, step, 0, _short(step))
     for place, copy in ((1, ceilings.memory), (2, ceilings.cache)):
         end = _stack(axes, place, size, ceilings.flops, copy)
-        text = f" {_short(end)}: {step / end:.1f} times less"
-        axes.text(end, place, text, va="center", fontsize="small")
+        _beside(axes, end, place, f"{_short(end)} (measured is {step / end:.1f} times that)")
     axes.set_yticks(range(3), ["measured", "limit, large copy", "limit, copy in cache"])
     axes.invert_yaxis()
     axes.margins(x=0.12)
@@ -75,6 +81,12 @@ def _stack(axes: Axes, place: float, size: Measured, flops: Ceiling, copy: Ceili
         axes.barh(place, length, left=end, label=label, **look)
         end += length
     return end
+
+
+def _beside(axes: Axes, x: float, y: float, text: str) -> None:
+    """Right of the end of a bar."""
+    look = {"textcoords": "offset points", "va": "center", "fontsize": "small"}
+    axes.annotate(text, (x, y), xytext=(4, 0), **look)
 
 
 def _short(value: float) -> str:
