@@ -85,8 +85,9 @@ def _stack(axes: Axes, place: float, size: Measured, flops: Ceiling, copy: Ceili
 
 def _beside(axes: Axes, x: float, y: float, text: str) -> None:
     """Right of the end of a bar."""
-    look = {"textcoords": "offset points", "va": "center", "fontsize": "small"}
-    axes.annotate(text, (x, y), xytext=(4, 0), **look)
+    axes.annotate(
+        text, (x, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize="small"
+    )
 
 
 def _short(value: float) -> str:
