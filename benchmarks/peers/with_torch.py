@@ -12,6 +12,10 @@ import torch
 
 from benchmarks.peers.problem import PeerProblem, PeerRun
 
+CLEARLY = 0.9
+"""Share of one thread's time that all must stay below: a tie would fall to chance, and all threads
+have been seen to take twice as long over a whole run as in the trials."""
+
 
 class Bilevel:
     """The two objectives as functions of tensors."""
@@ -86,7 +90,7 @@ def distil(problem: PeerProblem, steps: int) -> PeerRun:
 
 
 def choose_threads(bilevel: Bilevel, trials: int = 9) -> str:
-    """Sets PyTorch's threads to one or all, by the median time of some hypergradients by turns.
+    """Sets PyTorch's threads to one, or to all where that is clearly faster in some trials.
 
     Its threads wait for each other busily: on all cores of a machine that others use as well, that
     has made a step ten times slower than on one.
@@ -98,7 +102,8 @@ def choose_threads(bilevel: Bilevel, trials: int = 9) -> str:
             torch.set_num_threads(count)
             taken.append(_seconds_of_step(bilevel))
     medians = {count: statistics.median(taken) for count, taken in seconds.items()}
-    best = min(medians, key=lambda count: medians[count])
+    alone, all_ = min(medians), max(medians)
+    best = all_ if medians[all_] < CLEARLY * medians[alone] else alone
     torch.set_num_threads(best)
     tried = ", ".join(f"{1e3 * median:.1f} ms with {count}" for count, median in medians.items())
     return f"torch runs with {best} thread{'s'[: best > 1]} (its first step takes {tried})"
