@@ -43,14 +43,16 @@ class PeerRun(NamedTuple):
     Attributes:
         x: [N_s, n - 1] synthetic features after the last step.
         theta: [n] what its inner solver finds there.
-        seconds: of all steps but the first.
-        first: seconds of the first step, compilation included.
+        seconds: of all steps, after compilation, in each run.
+        first: seconds spent before, compiling or warming up.
+        note: on how it was run.
     """
 
     x: np.ndarray
     theta: np.ndarray
-    seconds: float
+    seconds: tuple[float, ...]
     first: float
+    note: str = ""
 
 
 def peer_problem(real: Encoded, config: sf.DistillConfig) -> PeerProblem:

@@ -1,0 +1,222 @@
+"""Times ours and the peers on one problem, turn by turn, and judges what each has reached."""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import synthfair as sf
+from benchmarks.peers import with_scipy
+from benchmarks.peers.problem import PeerRun, peer_problem
+from synthfair.compare import federate
+from synthfair.data.encode import Encoded
+from synthfair.distill import inner, outer
+from synthfair.distill.problem import Problem, make_problem
+
+ALL_ROWS, SMALL = 8319, 800
+OURS, PEERS = "synthfair", ("torch", "jaxopt")
+TURNS = 2
+"""Runs of ours before the first peer, and after each."""
+
+
+class Timed(NamedTuple):
+    """A package on one problem.
+
+    Attributes:
+        name: of the package.
+        seconds: of all steps, after compilation, in each of its runs.
+        first: seconds of compiling or warming up.
+        objective: P(x) at the end, by one judge for all.
+        gradient_norm: Euclidean, of the inner objective at the theta that the package returned.
+        note: on how it was run.
+    """
+
+    name: str
+    seconds: tuple[float, ...]
+    first: float
+    objective: float
+    gradient_norm: float
+    note: str = ""
+
+    @property
+    def median(self) -> float:
+        """Of its runs."""
+        return statistics.median(self.seconds)
+
+
+class InnerTimed(NamedTuple):
+    """One inner solve from a cold start at the first x.
+
+    Attributes:
+        name: of the package.
+        seconds: median of some solves, after compilation.
+        gradient_norm: Euclidean, of the inner objective.
+        distance: largest difference of an entry of theta from ours.
+    """
+
+    name: str
+    seconds: float
+    gradient_norm: float
+    distance: float
+
+
+class Measured(NamedTuple):
+    """All of one number of synthetic rows.
+
+    Attributes:
+        n_real: N.
+        n_synthetic: N_s.
+        n_inputs: n.
+        steps: outer steps of a run.
+        evaluations: of the inner objective and its gradient in a step of ours, on average.
+        worst_gradient: largest gradient norm of the inner problem in any step of ours.
+        packages: ours first.
+        inner: the inner problem alone, ours first.
+    """
+
+    n_real: int
+    n_synthetic: int
+    n_inputs: int
+    steps: int
+    evaluations: float
+    worst_gradient: float
+    packages: Sequence[Timed]
+    inner: Sequence[InnerTimed]
+
+    @property
+    def ours(self) -> Timed:
+        """The first package."""
+        return self.packages[0]
+
+    @property
+    def step_seconds(self) -> float:
+        """Of one of our outer steps."""
+        return self.ours.median / self.steps
+
+
+def config_of(n_synthetic: int, steps: int) -> sf.DistillConfig:
+    """The settings of a size; with all rows, groups and labels are copied."""
+    size: dict[str, Any] = {"labels": "balanced", "n_synthetic": n_synthetic}
+    if n_synthetic == ALL_ROWS:
+        size = {"labels": "copy"}
+    given = {"intercept": False, "rho_o": 10.0, "start": "normal", "steps": steps, **size}
+    return sf.DistillConfig.model_validate(given)
+
+
+def one_client() -> Encoded:
+    """Its training rows."""
+    table, schema = sf.load_dataset("law_school", "race")
+    return federate(sf.partition(table, clients=2, seed=0), schema).train[0]
+
+
+def measure(real: Encoded, config: sf.DistillConfig, peers: Sequence[str]) -> Measured:
+    """Ours, each peer, and ours again after each, so that a busy minute meets both."""
+    problem, x = make_problem(real, config, n_groups=2)
+    compiling = run_ours(problem, x, config)
+    runs, theirs = [run_ours(problem, x, config) for _ in range(TURNS)], []
+    for name in peers:
+        theirs.append(time_peer(name, real, problem, config))
+        runs += [run_ours(problem, x, config) for _ in range(TURNS)]
+    return Measured(
+        n_real=len(real.y),
+        n_synthetic=len(x),
+        n_inputs=len(runs[-1].theta),
+        steps=config.steps,
+        evaluations=runs[-1].evaluations,
+        worst_gradient=runs[-1].worst_gradient,
+        packages=(judged(OURS, problem, as_peer(compiling, runs)), *theirs),
+        inner=tuple(time_inner(real, problem, x, config)),
+    )
+
+
+class OurRun(NamedTuple):
+    """What a run of ours reached.
+
+    Attributes:
+        x: [N_s, d] synthetic features after the last step.
+        theta: the inner solution there.
+        seconds: of all steps.
+        evaluations: see :class:`Measured`; one for each iteration and one before, as nearly
+            always the line search takes its first step.
+        worst_gradient: see :class:`Measured`.
+    """
+
+    x: jax.Array
+    theta: jax.Array
+    seconds: float
+    evaluations: float
+    worst_gradient: float
+
+
+def run_ours(problem: Problem, x: jax.Array, config: sf.DistillConfig) -> OurRun:
+    """All steps, in the chunks that the client takes."""
+    start, chunks = time.perf_counter(), []
+    state = outer.init(problem, x, config)
+    for chunk, records in outer.run(problem, state, config):
+        state = chunk
+        chunks.append(records)
+    jax.block_until_ready(state.x)
+    seconds = time.perf_counter() - start
+    iterations = np.concatenate([chunk.inner_iterations for chunk in chunks])
+    worst = np.concatenate([chunk.gradient_norm for chunk in chunks]).max()
+    return OurRun(state.x, state.params, seconds, float(iterations.mean()) + 1, float(worst))
+
+
+def as_peer(compiling: OurRun, runs: Sequence[OurRun]) -> PeerRun:
+    """The last of some runs, in the shape in which peers answer."""
+    seconds = tuple(run.seconds for run in runs)
+    first = compiling.seconds - statistics.median(seconds)
+    return PeerRun(np.asarray(runs[-1].x), np.asarray(runs[-1].theta), seconds, first)
+
+
+def time_peer(name: str, real: Encoded, problem: Problem, config: sf.DistillConfig) -> Timed:
+    """A peer on the same problem."""
+    peer = importlib.import_module(f"benchmarks.peers.with_{name}")
+    run = peer.distil(peer_problem(real, config), config.steps)
+    return judged(name, problem, run)
+
+
+def judged(name: str, problem: Problem, run: PeerRun) -> Timed:
+    """P(x) with theta(x) by our own solver, and the gradient at the theta that was returned."""
+    x = jnp.asarray(run.x)
+    solution = inner.train(problem.rows(x), problem.lambda_theta, model=problem.model)
+    value = float(problem.outer(solution.params, x))
+    norm = gradient_norm(problem, run.theta, x)
+    return Timed(name, run.seconds, run.first, value, norm, run.note)
+
+
+def gradient_norm(problem: Problem, theta: np.ndarray | jax.Array, x: jax.Array) -> float:
+    """Euclidean norm of the inner gradient in theta."""
+    return float(jnp.linalg.norm(jax.grad(problem.inner)(jnp.asarray(theta), x)))
+
+
+def time_inner(
+    real: Encoded, problem: Problem, x: jax.Array, config: sf.DistillConfig, repeats: int = 15
+) -> Iterator[InnerTimed]:
+    """Ours and SciPy's inner solve, by turns."""
+    rows, plain, first = problem.rows(x), peer_problem(real, config), np.asarray(x)
+
+    def ours() -> np.ndarray:
+        return np.asarray(inner.train(rows, problem.lambda_theta, model=problem.model).params)
+
+    def scipy() -> np.ndarray:
+        return with_scipy.solve(plain, first)
+
+    thetas = {OURS: ours(), "scipy": scipy()}  # ours compiles
+    seconds = {name: [] for name in thetas}
+    for _ in range(repeats):
+        for name, solve in ((OURS, ours), ("scipy", scipy)):
+            start = time.perf_counter()
+            solve()
+            seconds[name].append(time.perf_counter() - start)
+    for name, theta in thetas.items():
+        distance = float(np.abs(theta - thetas[OURS]).max())
+        median = statistics.median(seconds[name])
+        yield InnerTimed(name, median, gradient_norm(problem, theta, x), distance)

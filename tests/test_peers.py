@@ -1,0 +1,160 @@
+"""benchmarks.speed: the peers solve our problem, its limit is counted right, its goals are judged."""
+
+import numpy as np
+import pytest
+
+import synthfair as sf
+from benchmarks.peers import with_jaxopt, with_scipy
+from benchmarks.peers.problem import peer_problem
+from benchmarks.speed import plots, show
+from benchmarks.speed.limits import (
+    Ceiling,
+    Ceilings,
+    Work,
+    best,
+    copy_ceiling,
+    least_seconds,
+    product_ceiling,
+    work_of_step,
+)
+from benchmarks.speed.measure import InnerTimed, Measured, Timed, run_ours, time_inner
+from synthfair.data.encode import Encoded
+from synthfair.distill import inner, outer
+from synthfair.distill.problem import make_problem
+
+CONFIG = sf.DistillConfig(n_synthetic=24, steps=5, intercept=False, rho_o=10.0, start="normal")
+
+
+def some_rows(n=60, d=3, seed=0):
+    rng = np.random.default_rng(seed)
+    x, s = rng.normal(size=(n, d)), rng.integers(2, size=n)
+    return Encoded(x, s, np.where(x[:, 0] + s + rng.normal(size=n) > 0.5, 1.0, -1.0))
+
+
+@pytest.fixture(scope="module")
+def real():
+    return some_rows()
+
+
+@pytest.fixture(scope="module")
+def ours(real):
+    problem, x = make_problem(real, CONFIG, n_groups=2)
+    return run_ours(problem, x, CONFIG)
+
+
+def test_jaxopt_reaches_our_x(real, ours):
+    run = with_jaxopt.distil(peer_problem(real, CONFIG), CONFIG.steps, repeats=1)
+    np.testing.assert_allclose(run.x, ours.x, atol=1e-5)
+    np.testing.assert_allclose(run.theta, ours.theta, atol=1e-5)
+
+
+def test_torch_reaches_our_x(real, ours):
+    pytest.importorskip("torch")
+    from benchmarks.peers import with_torch
+
+    run = with_torch.distil(peer_problem(real, CONFIG), CONFIG.steps)
+    np.testing.assert_allclose(run.x, ours.x, atol=1e-5)
+    np.testing.assert_allclose(run.theta, ours.theta, atol=2e-4)  # it stops where losses stand
+
+
+def test_scipy_finds_our_theta(real):
+    problem, x = make_problem(real, CONFIG, n_groups=2)
+    theta = inner.train(problem.rows(x), problem.lambda_theta, model=problem.model).params
+    found = with_scipy.solve(peer_problem(real, CONFIG), np.asarray(x))
+    np.testing.assert_allclose(found, theta, atol=1e-5)
+
+
+def test_x_has_moved_as_far_as_the_tolerances_can_tell(real, ours):
+    _, x = make_problem(real, CONFIG, n_groups=2)
+    assert np.abs(np.asarray(ours.x) - x).max() > 0.03
+
+
+def test_a_second_run_of_ours_compiles_nothing(real, ours):
+    problem, x = make_problem(real, CONFIG, n_groups=2)
+    compiled = outer._compiled_chunk()
+    before = compiled._cache_size()
+    run_ours(problem, x, CONFIG)
+    assert compiled._cache_size() == before
+
+
+def test_the_inner_solves_are_judged_at_their_own_theta(real):
+    problem, x = make_problem(real, CONFIG, n_groups=2)
+    first, second = time_inner(real, problem, x, CONFIG, repeats=1)
+    assert (first.name, second.name) == ("synthfair", "scipy")
+    assert first.distance == 0 < second.distance < 1e-5
+    assert max(first.gradient_norm, second.gradient_norm) < 1e-6
+
+
+def test_work_of_a_tiny_step_counted_by_hand():
+    # N = 5, N_s = 2, d = 3, n = 4, three evaluations
+    solve, hessian, factor, move = work_of_step(5, 2, 4, evaluations=3)
+    # an evaluation: 2 rows of 3 products and 3 sums, twice, and exp, log, quotient: 2 (12 + 38)
+    assert solve[1:] == (3 * 100, 2 * 6 * 8)
+    # rows weighted, 3, and half of a 3 x 3 product, 12, and a weight, 2; 5 real rows of 12 + 20
+    assert hessian[1:] == (2 * 17 + 5 * 32, 15 * 8)
+    assert factor[1:] == (pytest.approx(64 / 3), 0)
+    # 6 features of 7 + 12; each read and written with its two moments
+    assert move[1:] == (6 * 19, 6 * 6 * 8)
+
+
+def test_the_roofline_takes_the_longer():
+    flops, copy = Ceiling(100.0, 1.0), Ceiling(10.0, 1.0)
+    assert least_seconds(Work("", 200.0, 10.0), flops, copy) == 2.0
+    assert least_seconds(Work("", 200.0, 30.0), flops, copy) == 3.0
+
+
+def test_ceilings_grow_with_what_is_done_in_the_same_time():
+    assert product_ceiling(200).rate > 1e8
+    assert copy_ceiling(10_000, times=20).rate > 1e8
+    slow, fast = Ceiling(1.0, 1.0), Ceiling(2.0, 1.0)
+    assert best(Ceilings(slow, fast, slow), Ceilings(fast, slow, slow)) == (fast, fast, slow)
+
+
+CEILINGS = Ceilings(Ceiling(1e10, 2.0), Ceiling(1e10, 1.0), Ceiling(1e11, 2.0))
+
+
+def some_results(torch=60.0, objective=0.3, gradient=1e-7, ours=1.0):
+    packages = (
+        Timed("synthfair", (ours, ours, 9.0), 2.0, 0.3, 1e-9),
+        Timed("torch", (torch,), 0.1, objective, gradient, "one thread"),
+    )
+    alone = (InnerTimed("synthfair", 1e-3, 1e-9, 0.0), InnerTimed("scipy", 1e-2, 1e-8, 1e-7))
+    return [Measured(8319, 8319, 11, 1000, 3.0, 1e-9, packages, alone)]
+
+
+@pytest.mark.parametrize(("torch", "goal"), [(60.0, "60: met"), (59.9, "60: MISSED")])
+def test_a_ratio_to_the_median_meets_its_goal_or_not(torch, goal):
+    text = "\n".join(show.steps_table(some_results(torch=torch)))
+    assert f"at least {goal}" in text
+    assert "one thread." in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "end"),
+    [
+        ({}, "| 0.0e+00 | met | 1.0e-07 | met |"),
+        ({"objective": 0.30004}, "| 1.3e-04 | MISSED | 1.0e-07 | met |"),
+        ({"gradient": 4e-6}, "| 0.0e+00 | met | 4.0e-06 | MISSED |"),
+    ],
+)
+def test_an_answer_is_judged_in_both(changes, end):
+    lines = show.answers_table(some_results(**changes))
+    assert next(line for line in lines if "torch" in line).endswith(end)
+
+
+@pytest.mark.parametrize(("share", "verdict"), [(0.99, "met"), (1.01, "MISSED")])
+def test_four_times_the_limit_is_the_goal(share, verdict):
+    limit = sum(
+        least_seconds(phase, CEILINGS.flops, CEILINGS.memory)
+        for phase in work_of_step(8319, 8319, 11, 3.0)
+    )
+    lines = show.limit_table(some_results(ours=1000 * 4 * share * limit), CEILINGS)
+    assert f"| {4 * share:.1f} | {verdict} |" in next(line for line in lines if "| 8319" in line)
+
+
+def test_tables_are_whole_and_plots_are_drawn():
+    text = show.document(some_results(), CEILINGS)
+    for block in text.split("\n\n"):
+        assert len({line.count("|") for line in block.splitlines() if line[:1] == "|"}) <= 1
+    assert "seconds for 1,000 outer steps" in plots.seconds(some_results())
+    assert "milliseconds for one outer step" in plots.limits(some_results(), CEILINGS)
