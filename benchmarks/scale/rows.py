@@ -78,6 +78,8 @@ def _command(folder: Path, kind: str, steps: int) -> list[str]:
 def make_schema() -> Schema:
     """Its codebook."""
     return Schema(
+        ignored=(),
+        missing_values=(),
         name="many rows",
         label="paid",
         positive="yes",

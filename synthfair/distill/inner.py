@@ -16,9 +16,8 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from synthfair.distill.implicit import InnerObjective
-from synthfair.distill.linear import hessian_factor
 from synthfair.fairness.penalties import Penalty
-from synthfair.model import Model, Params, Rows, regularized_loss
+from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
 
 with warnings.catch_warnings():  # jaxopt announces on import that it is no longer maintained
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -216,7 +215,8 @@ def train(
 
     def attempt(params: Params) -> InnerSolution:
         # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
-        factor = hessian_factor(loss, params, rows)
+        hessian = regularized_hessian(model, params, rows, lambda_theta)
+        factor = jax.lax.linalg.cholesky(hessian)
         return solve(
             fun, params, rows, factor=factor, tolerance=tolerance, max_iterations=max_iterations
         )

@@ -13,7 +13,7 @@ from synthfair.distill import inner, linear, newton
 from synthfair.distill.implicit import implicit_vjp
 from synthfair.distill.linear import LinearSolution, LinearSolver
 from synthfair.distill.problem import Problem
-from synthfair.model import Params
+from synthfair.model import Params, Rows
 
 InnerSolver = Literal["lbfgs", "newton"]
 
@@ -77,6 +77,7 @@ def hypergradient(
     x: jax.Array,
     curvature: jax.Array,
     *,
+    rows: Rows | None = None,
     solver: LinearSolver = linear.SOLVERS["cholesky"],
 ) -> tuple[jax.Array, jax.Array, LinearSolution]:
     """P(x) and dP/dx at the inner optimum theta(x), and the solution of H v = dP/dtheta.
@@ -85,10 +86,22 @@ def hypergradient(
 
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
     """
+    rows = problem.rows(x) if rows is None else rows
     value, (by_params, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(params, x)
-    flat, _ = ravel_pytree(by_params)
-    solution = solver.solve(problem.inner, params, x, flat, curvature)
-    return value, by_x + implicit_vjp(problem.inner, params, x, solution.v), solution
+    solution = solver.solve(
+        problem.training_loss,
+        params,
+        rows,
+        ravel_pytree(by_params)[0],
+        curvature,
+        hessian=problem.training_hessian,
+    )
+
+    def of_inputs(params: Params, a: jax.Array) -> jax.Array:
+        return problem.training_loss(params, rows._replace(a=a))
+
+    by_inputs = implicit_vjp(of_inputs, params, rows.a, solution.v)
+    return value, by_x + by_inputs[:, : x.shape[1]], solution  # the features come first
 
 
 def judge(
@@ -102,15 +115,24 @@ def judge(
     solvers: Solvers = Solvers(),  # noqa: B008 - immutable
 ) -> Judged:
     """Solves the inner problem at x, from params and what is known of the curvature near."""
-    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
-    inner_problem = (problem.training_loss, params, problem.rows(x))
+    # Once, in memory: the compiler would put them together anew wherever they are used.
+    rows = jax.lax.optimization_barrier(problem.rows(x))
     solver = linear.SOLVERS[solvers.linear]
+    limits = {"tolerance": tolerance, "max_iterations": max_iterations}
     if solvers.inner == "newton":
-        solution = newton.solve(*inner_problem, linear=solver, **limits)
+        solution = newton.solve(
+            problem.training_loss,
+            params,
+            rows,
+            linear=solver,
+            hessian=problem.training_hessian,
+            **limits,
+        )
     else:
-        solution = inner.solve(*inner_problem, factor=solver.factor(curvature), **limits)
+        factor = solver.factor(curvature)
+        solution = inner.solve(problem.training_loss, params, rows, factor=factor, **limits)
     value, gradient, derivative = hypergradient(
-        problem, solution.params, x, curvature, solver=solver
+        problem, solution.params, x, curvature, rows=rows, solver=solver
     )
     record = Record(
         value,

@@ -7,6 +7,7 @@ two steps of the outer loop H and c hardly change. :func:`choose` picks by size.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
@@ -22,6 +23,9 @@ LARGE = 256
 """From so many params on, conjugate gradients are faster; see benchmarks/README.md."""
 
 Name = Literal["cholesky", "conjugate_gradient"]
+
+Hessian = Callable[[Params, Any], jax.Array]
+"""H(theta, x) -> [p, p], theta raveled to p numbers."""
 
 
 class LinearSolution(NamedTuple):
@@ -57,20 +61,20 @@ class LinearSolver(Protocol):
         c: jax.Array,
         memory: jax.Array,
         *,
+        hessian: Hessian | None = None,
         tolerance: jax.Array | float | None = None,
     ) -> LinearSolution:
-        """H v = c at (params, data), to a residual of tolerance ||c||."""
+        """H v = c at (params, data), to a residual of tolerance ||c||.
+
+        ``hessian`` forms H where there is a better way than automatic differentiation.
+        """
         ...
 
 
-def hessian_factor(fun: InnerObjective, params: Params, data: Any) -> jax.Array:
-    """Lower Cholesky factor [p, p] of the Hessian of f in theta, theta raveled to p numbers.
-
-    Not-a-number where the Hessian is not positive definite.
-    """
+def hessian_of(fun: InnerObjective, params: Params, data: Any) -> jax.Array:
+    """Hessian [p, p] of f in theta, theta raveled to p numbers, by automatic differentiation."""
     theta, unravel = ravel_pytree(params)
-    hessian = jax.hessian(lambda t: fun(unravel(t), data))(theta)
-    return jax.lax.linalg.cholesky(hessian)
+    return jax.hessian(lambda t: fun(unravel(t), data))(theta)
 
 
 class Cholesky:
@@ -92,10 +96,12 @@ class Cholesky:
         c: jax.Array,
         memory: jax.Array,  # noqa: ARG002 - it starts from nothing
         *,
+        hessian: Hessian | None = None,
         tolerance: jax.Array | float | None = None,  # noqa: ARG002
     ) -> LinearSolution:
-        """See :class:`LinearSolver`."""
-        factor = hessian_factor(fun, params, data)
+        """See :class:`LinearSolver`. Not-a-number where H is not positive definite."""
+        h = hessian(params, data) if hessian else hessian_of(fun, params, data)
+        factor = jax.lax.linalg.cholesky(h)
         v = cho_solve((factor, True), c)
         return LinearSolution(v, factor, jnp.isfinite(v).all())
 
@@ -119,6 +125,7 @@ class ConjugateGradient:
         c: jax.Array,
         memory: jax.Array,
         *,
+        hessian: Hessian | None = None,  # noqa: ARG002 - never formed
         tolerance: jax.Array | float | None = None,
     ) -> LinearSolution:
         """See :class:`LinearSolver`; at most 10 p products, as in SciPy."""

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.distill.implicit import InnerObjective
 from synthfair.distill.inner import SUFFICIENT_DECREASE, InnerSolution
-from synthfair.distill.linear import LinearSolver
+from synthfair.distill.linear import Hessian, LinearSolver
 from synthfair.model import Params
 
 FORCING = 1e-3
@@ -34,6 +34,7 @@ def solve(
     data: Any,
     *,
     linear: LinearSolver,
+    hessian: Hessian | None = None,
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
 ) -> InnerSolution:
@@ -46,6 +47,7 @@ def solve(
         start: first theta.
         data: x, passed through to f.
         linear: solver of the Newton systems.
+        hessian: H(theta, x), where there is a better way than automatic differentiation.
         tolerance: stop after the step at whose start the Newton decrement sqrt(g' H^-1 g) was at
             most this: the same measure as in :func:`synthfair.distill.inner.solve`.
         max_iterations: at most so many steps.
@@ -55,6 +57,8 @@ def solve(
     def flat(theta: jax.Array, data: Any) -> jax.Array:
         return fun(unravel(theta), data)
 
+    raveled = hessian and (lambda theta, data: hessian(unravel(theta), data))
+
     def unfinished(at: _Iterate) -> jax.Array:
         # Not-a-number ends it, too.
         return (at.decrement > tolerance) & (at.iterations < max_iterations) & ~at.failed
@@ -62,7 +66,9 @@ def solve(
     def step(at: _Iterate) -> _Iterate:
         value, slope = jax.value_and_grad(flat)(at.theta, data)
         nothing = linear.forget(slope)
-        change = linear.solve(flat, at.theta, data, slope, nothing, tolerance=FORCING).v
+        change = linear.solve(
+            flat, at.theta, data, slope, nothing, hessian=raveled, tolerance=FORCING
+        ).v
         squared = slope @ change
         length = _halved(lambda t: flat(at.theta - t * change, data), value, squared)
         decrement = jnp.sqrt(jnp.maximum(squared, 0.0))

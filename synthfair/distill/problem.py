@@ -20,6 +20,7 @@ from synthfair.model import (
     Params,
     Rows,
     model_inputs,
+    regularized_hessian,
     regularized_loss,
     squared_norm,
 )
@@ -43,6 +44,8 @@ class Problem:
         penalty: the same surrogate as in F.
         n_groups: number of groups.
         intercept: whether the model has one.
+        penalizes_synthetic: whether rho_s is above 0; known when compiling, because usually it is
+            not, and then there is no need to compute that penalty.
     """
 
     objective: Objective
@@ -55,6 +58,7 @@ class Problem:
     penalty: Penalty = field(metadata={"static": True})
     n_groups: int = field(metadata={"static": True})
     intercept: bool = field(metadata={"static": True})
+    penalizes_synthetic: bool = field(metadata={"static": True})
 
     def rows(self, x: jax.Array) -> Rows:
         """The synthetic rows with features x [N_s, d]."""
@@ -65,6 +69,10 @@ class Problem:
         """Regularised loss of params on given rows, eq. (11)."""
         return regularized_loss(self.model, params, rows, self.lambda_theta)
 
+    def training_hessian(self, params: Params, rows: Rows) -> jax.Array:
+        """Its Hessian in params [p, p]."""
+        return regularized_hessian(self.model, params, rows, self.lambda_theta)
+
     def inner(self, params: Params, x: jax.Array) -> jax.Array:
         """The same on the synthetic rows, as a function of x."""
         return self.training_loss(params, self.rows(x))
@@ -73,11 +81,9 @@ class Problem:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         rows = self.rows(x)
         ridge = self.lambda_x / (2 * rows.a.size**2) * squared_norm(x)
-        unfairness = jax.lax.cond(  # usually there is no such weight, and no need to compute it
-            jnp.asarray(self.rho_s) > 0,
-            lambda: self.rho_s * self.penalty(self.model, params, rows),
-            lambda: jnp.zeros((), x.dtype),
-        )
+        if not self.penalizes_synthetic:
+            return self.objective(params) + ridge
+        unfairness = self.rho_s * self.penalty(self.model, params, rows)
         return self.objective(params) + unfairness + ridge
 
 
@@ -133,5 +139,6 @@ def make_problem(
         penalty=penalty,
         n_groups=n_groups,
         intercept=config.intercept,
+        penalizes_synthetic=config.rho_s > 0,
     )
     return problem, x
