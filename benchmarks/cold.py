@@ -1,10 +1,11 @@
-"""Wall time and peak memory of ``python -m synthfair.client`` from a cold start.
+"""Wall time and peak memory of ``python -m synthfair.client``, with and without compiled code kept.
 
     python -m benchmarks.cold
 
 One Law School client (8,319 training rows, sensitive: race), 1,000 steps, in a new process each
-time: with 800 balanced synthetic rows, and with 8,319 whose groups and labels are copied. The best
-of a few runs is printed, because a shared machine only ever adds to it; and the median.
+time: with 800 balanced synthetic rows, and with 8,319 whose groups and labels are copied; cold,
+with an empty cache of compiled code, and warm, with what the first run left there. The best of a
+few runs is printed, because a shared machine only ever adds to it; and the median.
 """
 
 from __future__ import annotations
@@ -32,10 +33,19 @@ class Cost(NamedTuple):
     megabytes: float
 
 
-def measure(command: list[str]) -> Cost:
-    """Runs a command to its end."""
+def measure(command: list[str], *, cache: Path | None = None) -> Cost:
+    """Runs a command to its end.
+
+    Args:
+        command: and its arguments.
+        cache: the user's cache folder; if not given, no compiled code is read or kept.
+    """
+    nothing_kept = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment = os.environ | ({"XDG_CACHE_HOME": str(cache)} if cache else nothing_kept)
     start = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+    )
     _, status, usage = os.wait4(process.pid, 0)
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"failed: {' '.join(command)}")
@@ -63,12 +73,16 @@ def main() -> None:
         table, schema = sf.load_dataset("law_school", "race")
         write_clients(sf.partition(table, clients=2, seed=0), schema, folder)
         for case, flags in CASES.items():
-            costs = [measure(client_command(folder, flags)) for _ in range(runs)]
-            seconds = [cost.seconds for cost in costs]
-            peak = max(cost.megabytes for cost in costs)
-            print(
-                f"| {case} | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {peak:.0f} |"
-            )
+            command = client_command(folder, flags)
+            _print(f"{case}, cold", [measure(command) for _ in range(runs)])
+            measure(command, cache=folder)  # fills the cache
+            _print(f"{case}, warm", [measure(command, cache=folder) for _ in range(runs)])
+
+
+def _print(case: str, costs: list[Cost]) -> None:
+    seconds = [cost.seconds for cost in costs]
+    peak = max(cost.megabytes for cost in costs)
+    print(f"| {case} | {min(seconds):.2f} | {statistics.median(seconds):.2f} | {peak:.0f} |")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests leave nothing in the user's folders
+
 import hypothesis
 import jax
 import numpy as np

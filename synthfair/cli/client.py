@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
 
-    from synthfair.cli.show import progress_bar, say, use_float64, warn
+    from synthfair.cli.show import progress_bar, say, warn
+    from synthfair.cli.start import start_jax
     from synthfair.client.history import require_history_name
     from synthfair.files import require_distinct, require_free
     from synthfair.report import distillation_table, gap_warning, unconverged_warning
@@ -59,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.history, *inputs, args.output)
         require_history_name(args.history)
         require_free(args.history, force=args.force)
-    use_float64()
+    start_jax()
     from synthfair.client import distill_file
     from synthfair.client.history import write_history
 

@@ -58,9 +58,10 @@ def run(args: argparse.Namespace) -> None:
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
-    from synthfair.cli.show import say, use_float64, warn
+    from synthfair.cli.show import say, warn
+    from synthfair.cli.start import start_jax
 
-    use_float64()
+    start_jax()
     from rich.console import Console
     from rich.progress import track
 

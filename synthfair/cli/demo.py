@@ -29,9 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.cli.show import progress_bar, say, use_float64
+    from synthfair.cli.show import progress_bar, say
+    from synthfair.cli.start import start_jax
 
-    use_float64()
+    start_jax()
     from synthfair.compare import demonstrate
     from synthfair.config import DistillConfig
     from synthfair.files import write_text

@@ -41,9 +41,10 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_server_config(**config_flags(args, ServerConfig))
 
-    from synthfair.cli.show import say, use_float64, warn
+    from synthfair.cli.show import say, warn
+    from synthfair.cli.start import start_jax
 
-    use_float64()
+    start_jax()
     from synthfair.files import require_free
     from synthfair.report import (
         evaluation_tables,

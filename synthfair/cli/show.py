@@ -83,10 +83,3 @@ def deferred_interrupt() -> Iterator[Callable[[], None]]:
         yield interrupt
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def use_float64() -> None:
-    """The command line computes in float64, whatever the library's default is."""
-    import jax
-
-    jax.config.update("jax_enable_x64", True)

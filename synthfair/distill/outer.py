@@ -146,8 +146,7 @@ def _chunk(
         return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
 
     blank = jax.tree.map(
-        lambda field: jnp.zeros((CHUNK, *field.shape), field.dtype),
-        jax.eval_shape(take, problem, state)[1],
+        lambda field: jnp.zeros((CHUNK, *state.step.shape), field.dtype), no_record(state.x.dtype)
     )
     steps = jnp.minimum(CHUNK, jnp.max(state.last - state.step) + 1)
     return jax.lax.fori_loop(0, steps, one, (state, blank))
@@ -173,6 +172,11 @@ def restart(state: OuterState, steps: int, config: DistillConfig) -> OuterState:
     return state._replace(memory=memory, last=state.step + steps - 1)
 
 
+def _steps_left(state: OuterState) -> int:
+    """Of the problem of a batch that needs most, the last x's judgement counted."""
+    return int(np.max(np.asarray(state.last) - np.asarray(state.step))) + 1
+
+
 def advance(
     problem: Problem, state: OuterState, config: DistillConfig
 ) -> tuple[OuterState, Record]:
@@ -185,7 +189,7 @@ def advance(
     tolerance = config.inner_tolerance or inner.default_tolerance()
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     method = method_of(config, n_params=state.curvature.shape[-1])
-    left = int(np.max(state.last - state.step)) + 1
+    left = _steps_left(state)
     state, records = _compiled_chunk()(problem, state, knobs, method=method)
     return state, Record(*(np.asarray(field)[:left] for field in records))
 
@@ -205,7 +209,7 @@ def run(
         more record than steps. In a batch a problem that is done, as its ``last`` says, is judged
         at the same x until all are.
     """
-    while np.max(state.last - state.step) >= 0:
+    while _steps_left(state) > 0:
         state, records = advance(problem, state, config)
         before, after = records.objective[0], records.objective[-1]
         if config.stop_tolerance:
