@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks import scaling, use_float64
+from benchmarks import compilations, scaling, use_float64
+from benchmarks.compilations import Compiled
 from benchmarks.optimum import excess
 from synthfair.compare import Federation, Fitted, federate, measure
 from synthfair.files import write_text
@@ -213,6 +214,7 @@ def _cell(
     unit: Unit, clients: Federation, config: sf.DistillConfig, how: str, *, judge: bool
 ) -> Run:
     outcome, fitted = measure(unit.method, clients, config, sf.ServerConfig(resamples=1))
+    compilations.note(clients, fitted, config)
     overall = outcome.evaluation.overall
     return Run(
         recipe=unit.recipe,
@@ -297,8 +299,12 @@ def run(recipes: Sequence[str], seeds: int, output: Path, *, workers: int, smoke
             for unit in units(recipe, seed):
                 rhos = missing(unit, grid(unit, smoke=smoke), at_hand[recipe])
                 todo += [(unit, rhos)] if rhos else []
-    for runs in track(_made(todo, workers), description="table 2", total=len(todo)):
+    counts: list[Compiled] = []
+    for runs, count in track(_made(todo, workers), description="table 2", total=len(todo)):
         append_runs(output / f"{runs[0].recipe}.csv", runs)
+        counts.append(count)
+    if counts:
+        print(compilations.summary(counts))
 
 
 def grid(unit: Unit, *, smoke: bool) -> tuple[float, ...]:
@@ -308,13 +314,20 @@ def grid(unit: Unit, *, smoke: bool) -> tuple[float, ...]:
     return GRIDS[unit.recipe] if unit.method in ("single_shot", "central") else RHO_OTHERS
 
 
-def _made(todo: Sequence[tuple[Unit, tuple[float, ...]]], workers: int) -> Iterator[list[Run]]:
+def counted(unit: Unit, rhos: Sequence[float]) -> tuple[list[Run], Compiled]:
+    """:func:`curve`, and what its process has compiled so far."""
+    return curve(unit, rhos), compilations.compiled()
+
+
+def _made(
+    todo: Sequence[tuple[Unit, tuple[float, ...]]], workers: int
+) -> Iterator[tuple[list[Run], Compiled]]:
     """The runs of each unit, as they come, from so many processes."""
     # Each worker is one thread's worth: BLAS threads of several would only be in their way.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     fresh = multiprocessing.get_context("spawn")  # a forked JAX may lock up
     with ProcessPoolExecutor(workers, fresh, initializer=use_float64) as pool:
-        futures = [pool.submit(curve, *work) for work in todo]
+        futures = [pool.submit(counted, *work) for work in todo]
         try:
             for future in as_completed(futures):
                 yield future.result()

@@ -1,4 +1,4 @@
-from .client import Distillation, distill_table
+from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, load_distill_config
 from .data.datasets import load_dataset
 from .data.encode import Encoded, decode, encode
@@ -31,6 +31,7 @@ __all__ = [
     "TrainedModel",
     "__version__",
     "decode",
+    "distill_clients",
     "distill_table",
     "encode",
     "evaluate",

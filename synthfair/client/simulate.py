@@ -27,9 +27,12 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
 from synthfair.release import make_header
 
-BATCH_BYTES = 32 * 2**20
-"""Of real and synthetic rows that are distilled together: enough that starting each operation
-costs little, and not so many that they leave the processor's caches between two of them."""
+BATCH_BYTES = {"cpu": 2**20}
+"""Of features that are distilled together, by JAX's backend. On a CPU many small clients at once
+save the cost of starting each operation, but must stay in its caches between two of them."""
+
+BATCH_BYTES_ELSEWHERE = 2**28
+"""On accelerators, whose memory is fast."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of clients that are done, and of all."""
@@ -81,10 +84,11 @@ def distill_clients(
 
 def _batches(clients: dict[str, Encoded], config: DistillConfig) -> Iterator[dict[str, Encoded]]:
     """Clients of equally many rows, as many as fit."""
+    fitting = BATCH_BYTES.get(jax.default_backend(), BATCH_BYTES_ELSEWHERE)
     sizes = sorted({len(real.y) for real in clients.values()})
     for size in sizes:
         names = [name for name, real in clients.items() if len(real.y) == size]
-        most = 1 if config.max_gap else max(1, BATCH_BYTES // clients[names[0]].x.nbytes)
+        most = 1 if config.max_gap else max(1, fitting // clients[names[0]].x.nbytes)
         for i in range(0, len(names), most):
             yield {name: clients[name] for name in names[i : i + most]}
 

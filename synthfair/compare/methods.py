@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.client.routine import Distillation, distill_rows
+from synthfair.client.routine import Distillation
+from synthfair.client.simulate import distill_clients
 from synthfair.compare.federation import Federation, pooled
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.encode import Encoded
@@ -49,10 +50,7 @@ Method = Callable[[Federation, DistillConfig], Fitted]
 
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
-    done = [
-        distill_rows(real, federation.schema, config, source=f"client {i}")
-        for i, real in enumerate(federation.train)
-    ]
+    done = distill_clients(federation.train, federation.schema, config)
     releases = {str(i): distillation.release for i, distillation in enumerate(done)}
     model = pool_and_train(releases, federation.schema)
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)

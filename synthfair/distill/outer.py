@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -23,6 +24,10 @@ CHUNK = 50
 OPTIMIZERS = {"adam": adam, "gauss_newton": gauss_newton}
 """An optimiser is a module with init(problem, judged), move(problem, judged, memory, rate), and
 restart(memory, x), for when P has become another."""
+
+_COMPILING = threading.Lock()
+"""Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
+clients of one shape the first compiles, and all run."""
 
 Optimizer = Literal["adam", "gauss_newton"]
 
@@ -166,6 +171,11 @@ def _compiled_chunk() -> Callable[..., tuple[OuterState, Record]]:
     return jax.jit(_chunk, compiler_options=options, static_argnames=("method",))
 
 
+def compilations() -> int:
+    """How often chunks were compiled in this process; problems of one shape share one."""
+    return _compiled_chunk()._cache_size()
+
+
 def restart(state: OuterState, steps: int, config: DistillConfig) -> OuterState:
     """Goes on from the same x for so many steps, where P has become another."""
     memory = OPTIMIZERS[config.optimizer].restart(state.memory, state.x)
@@ -190,7 +200,8 @@ def advance(
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     method = method_of(config, n_params=state.curvature.shape[-1])
     left = _steps_left(state)
-    state, records = _compiled_chunk()(problem, state, knobs, method=method)
+    with _COMPILING:
+        state, records = _compiled_chunk()(problem, state, knobs, method=method)
     return state, Record(*(np.asarray(field)[:left] for field in records))
 
 
