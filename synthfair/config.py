@@ -111,14 +111,15 @@ class DistillConfig(BaseModel):
     inner_max_iterations: int = Field(
         default=100, ge=1, lt=2**31, description="Iterations of one inner solve, at most."
     )
-    inner_solver: Literal["lbfgs", "newton"] = Field(
-        default="lbfgs",
-        description="What trains on the synthetic rows in every step. Both find the same model.",
+    inner_solver: Literal["auto", "lbfgs", "newton"] = Field(
+        default="auto",
+        description="What trains on the synthetic rows in every step; all find the same model."
+        " auto is L-BFGS beside cholesky, and Newton beside conjugate_gradient.",
     )
     linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = Field(
         default="auto",
         description="What solves for the derivative of that model: cholesky forms the Hessian,"
-        " conjugate_gradient only multiplies by it, which is faster from about 256 inputs on;"
+        " conjugate_gradient only multiplies by it, which is faster from some 200 inputs on;"
         " auto chooses by their number.",
     )
     seed: int = Seed

@@ -1,1 +1,1 @@
-"""How far client and server go: many releases, large tables."""
+"""How time and memory grow: rows, inputs, clients, releases."""

@@ -19,7 +19,7 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks import use_float64
-from synthfair.distill import linear, outer
+from synthfair.distill import outer
 from synthfair.distill.problem import Problem, make_problem
 
 SIZES = (50, 100, 200, 300, 500, 1000)
@@ -67,8 +67,8 @@ def step_inputs(n_inputs: int) -> Iterator[Stepped]:
         problem, x = _problem(n_inputs, config)
         run_once(problem, x, config)  # compiles
         seconds, objective, converged = run_once(problem, x, config)
-        chosen = linear.choose("auto", optimizer="adam", n_params=n_inputs)
-        automatic = (inner_solver, linear_solver) == ("lbfgs", chosen)
+        default = outer.method_of(sf.DistillConfig(), n_params=n_inputs)
+        automatic = default == outer.method_of(config, n_params=n_inputs)
         per_step = 1e3 * seconds / (STEPS + 1)
         yield Stepped(n_inputs, name, per_step, objective, converged, automatic)
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,12 +114,17 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=10_000, help="Releases. Default: 10000.")
     parser.add_argument("--rows", type=int, default=100, help="Rows of each. Default: 100.")
     args = parser.parse_args()
-    found = pool_releases(args.n, args.rows)
-    print("| releases | rows of each | s | peak MB | open files |\n|---|---|---|---|---|")
-    print(
-        f"| {found.n} | {found.rows} | {found.seconds:.1f} | {found.megabytes:.0f}"
-        f" | {found.open_files} |"
-    )
+    print(table([pool_releases(args.n, args.rows)]))
+
+
+def table(lines: Sequence[Pooled]) -> str:
+    """Markdown."""
+    text = ["| releases | rows of each | s | peak MB | open files |", "|---|---|---|---|---|"]
+    text += [
+        f"| {one.n} | {one.rows} | {one.seconds:.1f} | {one.megabytes:.0f} | {one.open_files} |"
+        for one in lines
+    ]
+    return "\n".join(text)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 
-import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.speed.limits import Ceiling, Ceilings, least_seconds
 from benchmarks.speed.measure import Measured, Timed
 from benchmarks.speed.show import works
+from synthfair.report.plots import as_svg
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 HATCHES = ("", "//", "..", "xx")
@@ -38,7 +37,7 @@ def seconds(results: Sequence[Measured]) -> str:
     axes.set_ylim(bottom=10 ** math.floor(math.log10(min(p.median for p in _all(results)))))
     _bare(axes)
     figure.legend(loc="outside lower center", ncols=len(names), frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _all(results: Sequence[Measured]) -> list[Timed]:
@@ -54,7 +53,7 @@ def limits(results: Sequence[Measured], ceilings: Ceilings) -> str:
     panels[-1].set_xlabel("milliseconds for one outer step")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _limit_panel(axes: Axes, size: Measured, ceilings: Ceilings) -> None:
@@ -96,11 +95,3 @@ def _short(value: float) -> str:
 
 def _bare(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _svg(figure: Figure) -> str:
-    file = io.StringIO()
-    # The same numbers give the same bytes; text stays text, and takes the reader's fonts.
-    with mpl.rc_context({"svg.hashsalt": "synthfair", "svg.fonttype": "none"}):
-        figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()

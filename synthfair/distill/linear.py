@@ -19,7 +19,7 @@ from jax.scipy.sparse.linalg import cg
 from synthfair.distill.implicit import InnerObjective
 from synthfair.model import Params
 
-LARGE = 256
+LARGE = 200
 """From so many params on, conjugate gradients are faster; see benchmarks/README.md."""
 
 Name = Literal["cholesky", "conjugate_gradient"]

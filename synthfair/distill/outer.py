@@ -14,7 +14,7 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.config import DistillConfig
 from synthfair.distill import adam, gauss_newton, inner, linear
-from synthfair.distill.judge import Judged, Record, Solvers, judge, no_record
+from synthfair.distill.judge import InnerSolver, Judged, Record, Solvers, judge, no_record
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
@@ -72,7 +72,10 @@ class Method(NamedTuple):
 def method_of(config: DistillConfig, *, n_params: int) -> Method:
     """The method that the settings name, for so many params."""
     solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
-    return Method(config.optimizer, Solvers(config.inner_solver, solver))
+    training: InnerSolver = "lbfgs" if solver == "cholesky" else "newton"
+    if config.inner_solver != "auto":
+        training = config.inner_solver
+    return Method(config.optimizer, Solvers(training, solver))
 
 
 def init(
@@ -173,7 +176,7 @@ def _compiled_chunk() -> Callable[..., tuple[OuterState, Record]]:
 
 def compilations() -> int:
     """How often chunks were compiled in this process; problems of one shape share one."""
-    return _compiled_chunk()._cache_size()
+    return _compiled_chunk()._cache_size()  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def restart(state: OuterState, steps: int, config: DistillConfig) -> OuterState:
