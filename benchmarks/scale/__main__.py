@@ -3,7 +3,8 @@
     python -m benchmarks.scale                                  # about ten minutes
     python -m benchmarks.scale rows --output elsewhere
 
-Writes a table for each, and a plot for the rows. The modules of this package run one of them each, at any size.
+Writes a table for each, and a plot for the rows. The modules of this package run one of them each,
+at any size.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def many_clients(_output: Path) -> str:
     """A thousand."""
     return (
         f"## Clients\n\n{clients.ROWS} rows, {clients.N_SYNTHETIC} synthetic rows,"
-        f" {clients.STEPS} steps each, in one process. Goal: 60 s. Differences are relative, between"
-        f" the batch and one by one.\n\n{clients.table(clients.simulate(1000))}\n"
+        f" {clients.STEPS} steps each, in one process. Goal: 60 s. Differences are relative,"
+        f" between the batch and one by one.\n\n{clients.table(clients.simulate(1000))}\n"
     )
 
 

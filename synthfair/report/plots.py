@@ -53,7 +53,7 @@ def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
             linestyle=_cycle(_DASHES, i),
         )
     axes.set(xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy")
-    return as_svg(figure)
+    return _with_legend(figure)
 
 
 def convergence(histories: Mapping[str, History]) -> str:
@@ -66,7 +66,7 @@ def convergence(histories: Mapping[str, History]) -> str:
                 line.set_label(_plain(name))
     above.set(ylabel="outer objective P", yscale="log")
     below.set(xlabel="step", ylabel="gap on training rows")
-    return as_svg(figure)
+    return _with_legend(figure)
 
 
 def group_rates(rates: Mapping[str, Rates]) -> str:
@@ -96,7 +96,7 @@ def group_rates(rates: Mapping[str, Rates]) -> str:
                 axes.text(place, 0.01, "undefined", rotation=90, ha="center", fontsize=7)
     axes.set_xticks([x + 0.4 - width / 2 for x in range(len(shown))], list(shown.values()))
     axes.set(ylabel="rate", ylim=(0, 1))
-    return as_svg(figure)
+    return _with_legend(figure)
 
 
 def _plain(name: str) -> str:
@@ -124,12 +124,16 @@ def _figure(panels: int) -> tuple[Figure, list[Axes]]:
     return figure, list(figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
 
 
+def _with_legend(figure: Figure) -> str:
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    return as_svg(figure)
+
+
 def as_svg(figure: Figure) -> str:
+    """SVG text: the same numbers give the same bytes, and text takes the reader's fonts."""
     import matplotlib as mpl
 
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     file = io.StringIO()
-    # The same numbers give the same bytes; text stays text, and takes the reader's fonts.
     with mpl.rc_context({"svg.hashsalt": "synthfair", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
