@@ -1,10 +1,13 @@
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from conftest import make_schema, make_table
+from pyarrow import csv
 
-from synthfair.data.encode import encode
-from synthfair.data.tables import read_table, write_csv
+from synthfair.data import tables
+from synthfair.data.encode import Encoded, encode, encode_chunks
+from synthfair.data.tables import count_rows, read_chunks, read_table, write_csv
 from synthfair.errors import InputError
 
 
@@ -65,3 +68,95 @@ def test_broken_metadata_is_refused(tmp_path, schema):
     pq.write_table(table, path)
     with pytest.raises(InputError, match=r"t.parquet: cannot read"):
         read_table(path, schema)
+
+
+def in_parts(path, schema):
+    parts = list(encode_chunks(read_chunks(path, schema), schema, source=str(path)))
+    return len(parts), Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+@pytest.fixture
+def _small_parts(monkeypatch):
+    """Parts of at least 7 rows; a CSV file is parsed in blocks of some four rows."""
+    real = csv.open_csv
+
+    def small_blocks(path, read_options=None, **options):
+        return real(path, read_options=csv.ReadOptions(block_size=256), **options)
+
+    monkeypatch.setattr(csv, "open_csv", small_blocks)
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 7)
+
+
+@pytest.mark.usefixtures("_small_parts")
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_parts_encode_as_the_whole(tmp_path, schema, kind):
+    path = tmp_path / f"t.{kind}"
+    table = make_table(50)
+    table.loc[:20, "age"] = None  # nothing but missing values in the first parts
+    write_csv(table, path) if kind == "csv" else table.to_parquet(path)
+    assert count_rows(path) == 50
+    n_parts, found = in_parts(path, schema)
+    assert n_parts > 3
+    for column, other in zip(found, encode(read_table(path, schema), schema), strict=True):
+        np.testing.assert_array_equal(column, other)
+
+
+@pytest.mark.usefixtures("_small_parts")
+def test_an_error_names_the_row_of_the_whole_file(tmp_path, schema):
+    table = make_table(50).astype({"income": object})
+    table.loc[40, "income"] = "much"
+    write_csv(table, tmp_path / "t.csv")
+    with pytest.raises(InputError, match=r"t.csv: column 'income', row 41: 'much'"):
+        in_parts(tmp_path / "t.csv", schema)
+
+
+@pytest.mark.usefixtures("_small_parts")
+def test_columns_may_change_their_kind_late_in_a_csv_file(tmp_path, schema):
+    """In a column that the schema ignores, or a number that is written as text."""
+    schema = schema.model_copy(update={"ignored": ("note",)})
+    table = make_table(50).assign(note=[*range(49), "text"])
+    write_csv(table, tmp_path / "t.csv")
+    _, found = in_parts(tmp_path / "t.csv", schema)
+    np.testing.assert_array_equal(found.x, encode(table, schema).x)
+
+
+@pytest.mark.usefixtures("_small_parts")
+def test_newlines_inside_quotes_do_not_end_a_row(tmp_path, schema):
+    schema = schema.model_copy(update={"ignored": ("note",)})
+    table = make_table(50).assign(note="two\nlines")
+    write_csv(table, tmp_path / "t.csv")
+    assert count_rows(tmp_path / "t.csv") == 50
+    np.testing.assert_array_equal(
+        in_parts(tmp_path / "t.csv", schema)[1].y, encode(table, schema).y
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "cannot read as CSV"),
+        (b"income,age\n1,2,3\n", "Expected 2 columns, got 3"),
+        (b"income,income\n1,2\n", "'income' appears more than once"),
+        (b"PAR1 nonsense", "cannot read as CSV or Parquet"),
+    ],
+)
+def test_unreadable_tables_in_parts(tmp_path, schema, content, complaint):
+    path = tmp_path / "t.csv"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
+        count_rows(path)
+    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
+        list(read_chunks(path, schema))
+
+
+@pytest.mark.parametrize("text", [" 12", "12 ", "+12", "1.2e1", "12.", "012"])
+def test_numbers_may_be_written_in_many_ways(tmp_path, schema, text):
+    table = make_table(3).assign(income=["1", text, "3"])
+    plain = make_table(3).assign(income=[1.0, 12.0, 3.0])
+    np.testing.assert_array_equal(encode(table, schema).x, encode(plain, schema).x)
+
+
+@pytest.mark.parametrize("text", ["twelve", "inf", "nan", "0x12", "1,2", "1_2", "True", "--1"])
+def test_what_is_no_finite_number_is_refused(schema, text):
+    with pytest.raises(InputError, match="'income', row 2"):
+        encode(make_table(3).assign(income=["1", text, "3"]), schema)

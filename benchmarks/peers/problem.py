@@ -45,14 +45,14 @@ class PeerRun(NamedTuple):
         theta: [n] what its inner solver finds there.
         seconds: of all steps, after compilation, in each run.
         first: seconds spent before, compiling or warming up.
-        note: on how it was run.
+        objectives: [steps] P(x) as the package itself found it before each step.
     """
 
     x: np.ndarray
     theta: np.ndarray
     seconds: tuple[float, ...]
     first: float
-    note: str = ""
+    objectives: np.ndarray
 
 
 def peer_problem(real: Encoded, config: sf.DistillConfig) -> PeerProblem:

@@ -44,7 +44,7 @@ def outer(x: jax.Array, problem: PeerProblem) -> jax.Array:
 def distil(problem: PeerProblem, steps: int, repeats: int = 2) -> PeerRun:
     """Adam on x, in one compiled scan that is run so often."""
 
-    def run(x: jax.Array, problem: PeerProblem) -> jax.Array:
+    def run(x: jax.Array, problem: PeerProblem) -> tuple[jax.Array, jax.Array]:
         adam = optax.adam(problem.learning_rate)
 
         def step(carry: tuple[jax.Array, Any], _: None) -> tuple[tuple[jax.Array, Any], jax.Array]:
@@ -53,17 +53,17 @@ def distil(problem: PeerProblem, steps: int, repeats: int = 2) -> PeerRun:
             updates, memory = adam.update(slope, memory)
             return (x + jnp.asarray(updates), memory), value
 
-        (x, _), _ = jax.lax.scan(step, (x, adam.init(x)), None, length=steps)
-        return x
+        (x, _), values = jax.lax.scan(step, (x, adam.init(x)), None, length=steps)
+        return x, values
 
     arrays = jax.tree.map(jnp.asarray, problem)
     times = [time.perf_counter()]
     compiled = jax.jit(run).lower(arrays.x, arrays).compile()
     times.append(time.perf_counter())
-    x = arrays.x
+    x, values = arrays.x, jnp.empty(0)
     for _ in range(repeats):
-        x = jax.block_until_ready(compiled(arrays.x, arrays))
+        x, values = jax.block_until_ready(compiled(arrays.x, arrays))
         times.append(time.perf_counter())
     first, *seconds = np.diff(times).tolist()
     theta = np.asarray(jax.jit(solve)(x, arrays))
-    return PeerRun(np.asarray(x), theta, tuple(seconds), first)
+    return PeerRun(np.asarray(x), theta, tuple(seconds), first, np.asarray(values))

@@ -4,17 +4,12 @@
 # (an optional package: pip install ".[bench]")
 from __future__ import annotations
 
-import os
-import statistics
 import time
 
+import numpy as np
 import torch
 
 from benchmarks.peers.problem import PeerProblem, PeerRun
-
-CLEARLY = 0.9
-"""Share of one thread's time that all must stay below: a tie would fall to chance, and all threads
-have been seen to take twice as long over a whole run as in the trials."""
 
 
 class Bilevel:
@@ -60,56 +55,34 @@ class Bilevel:
         optimizer.step(closure)  # type: ignore[arg-type]
         return theta.detach()
 
-    def hypergradient(self, theta: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """Equation (13), with the minus sign that (14) lacks."""
+    def hypergradient(self, theta: torch.Tensor, x: torch.Tensor) -> tuple[float, torch.Tensor]:
+        """Equations (12) and (13), with the minus sign that (14) lacks."""
         theta = theta.clone().requires_grad_()
         x = x.clone().requires_grad_()
-        by_theta, by_x = torch.autograd.grad(self.outer(theta, x), (theta, x))
+        value = self.outer(theta, x)
+        by_theta, by_x = torch.autograd.grad(value, (theta, x))
         hessian = torch.autograd.functional.hessian(lambda t: self.inner(t, x.detach()), theta)
         v = torch.linalg.solve(hessian, by_theta)  # type: ignore[arg-type]
         (slope,) = torch.autograd.grad(self.inner(theta, x), theta, create_graph=True)
         (mixed,) = torch.autograd.grad(slope @ v, x)
-        return by_x - mixed
+        return float(value.detach()), by_x - mixed
 
 
-def distil(problem: PeerProblem, steps: int) -> PeerRun:
-    """Adam on x, with as many threads as are fastest."""
+def distil(problem: PeerProblem, steps: int, *, threads: int | None = None) -> PeerRun:
+    """Adam on x, with so many threads; as many as PyTorch takes by itself if not given."""
+    usual = torch.get_num_threads()
+    torch.set_num_threads(threads or usual)
     bilevel = Bilevel(problem)
-    first = time.perf_counter()
-    note = choose_threads(bilevel)
-    start = time.perf_counter()
+    begin = time.perf_counter()
     x = torch.tensor(problem.x, requires_grad=True)
+    bilevel.hypergradient(bilevel.solve(x.detach()), x.detach())  # warms up
     adam = torch.optim.Adam([x], lr=problem.learning_rate)
-    for _ in range(steps):
+    start, objectives = time.perf_counter(), np.empty(steps)
+    for i in range(steps):
         now = x.detach()
-        x.grad = bilevel.hypergradient(bilevel.solve(now), now)
+        objectives[i], x.grad = bilevel.hypergradient(bilevel.solve(now), now)
         adam.step()
     end = time.perf_counter()
-    theta = bilevel.solve(x.detach())
-    return PeerRun(x.detach().numpy(), theta.numpy(), (end - start,), start - first, note)
-
-
-def choose_threads(bilevel: Bilevel, trials: int = 9) -> str:
-    """Sets PyTorch's threads to one, or to all where that is clearly faster in some trials.
-
-    Its threads wait for each other busily: on all cores of a machine that others use as well, that
-    has made a step ten times slower than on one.
-    """
-    seconds = {count: [] for count in sorted({1, os.cpu_count() or 1})}
-    _seconds_of_step(bilevel)  # warms up
-    for _ in range(trials):
-        for count, taken in seconds.items():
-            torch.set_num_threads(count)
-            taken.append(_seconds_of_step(bilevel))
-    medians = {count: statistics.median(taken) for count, taken in seconds.items()}
-    alone, all_ = min(medians), max(medians)
-    best = all_ if medians[all_] < CLEARLY * medians[alone] else alone
-    torch.set_num_threads(best)
-    tried = ", ".join(f"{1e3 * median:.1f} ms with {count}" for count, median in medians.items())
-    return f"torch runs with {best} thread{'s'[: best > 1]} (its first step takes {tried})"
-
-
-def _seconds_of_step(bilevel: Bilevel) -> float:
-    x, start = torch.tensor(bilevel.problem.x), time.perf_counter()
-    bilevel.hypergradient(bilevel.solve(x), x)
-    return time.perf_counter() - start
+    theta = bilevel.solve(x.detach()).numpy()
+    torch.set_num_threads(usual)
+    return PeerRun(x.detach().numpy(), theta, (end - start,), start - begin, objectives)

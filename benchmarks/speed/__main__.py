@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks import use_float64
 from benchmarks.speed import plots
-from benchmarks.speed.limits import best, measured_ceilings, numbers_of_step
+from benchmarks.speed.limits import best, measured_ceilings
 from benchmarks.speed.measure import ALL_ROWS, PEERS, SMALL, config_of, measure, one_client
 from benchmarks.speed.show import document
 from synthfair.files import write_text
@@ -29,15 +29,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--steps", type=int, default=1000, help="Outer steps. Default: 1000.")
-    parser.add_argument("--peers", nargs="*", default=PEERS, choices=PEERS, help="Default: all.")
+    parser.add_argument(
+        "--peers", nargs="*", default=[*PEERS], choices=[*PEERS], help="Default: all."
+    )
     parser.add_argument("--output", type=Path, default=RESULTS, help="Folder of the results.")
     args = parser.parse_args()
     use_float64()
     real = one_client()
-    numbers = numbers_of_step(len(real.y), ALL_ROWS, real.x.shape[1] + 1)
-    before = measured_ceilings(numbers)
+    before = measured_ceilings()
     results = [measure(real, config_of(n, args.steps), args.peers) for n in (SMALL, ALL_ROWS)]
-    ceilings = best(before, measured_ceilings(numbers))
+    ceilings = best(before, measured_ceilings())
     args.output.mkdir(parents=True, exist_ok=True)
     text = document(results, ceilings)
     write_text(args.output / "speed.md", text)

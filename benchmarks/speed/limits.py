@@ -1,32 +1,32 @@
 """What an outer step must compute and move, and what this machine can.
 
-Counted is what no implementation of algorithm 1 in double precision can leave out, however it is
-written:
+Counted phase by phase, each of which waits for the one before, in double precision:
 
-- An evaluation of the inner objective multiplies the features by theta and by a column, and has an
-  exponential, a logarithm and a quotient a row. As many are counted as our solver made, for the
-  paper leaves the solver open; another one may need fewer or more.
-- The Hessian needs one triangle, and its weights come from exponentials that the last evaluation
-  has. Of F only the gradient is needed, which has no logarithm.
-- An array is read once for each thing that waits for the one before. So the first evaluation, at a
-  theta known before, moves nothing: it can be made while Adam writes x. The Hessian can be summed
-  while the last evaluation reads x, and Adam moves x as it finds the gradient, which is not stored.
+- An evaluation of the inner objective reads the inputs, multiplies them by theta and by a column,
+  and has an exponential, a logarithm and a quotient a row. As many are counted as our solver made,
+  for the paper leaves the solver open; another one may need fewer or more.
+- The Hessian reads the inputs; one triangle is needed, and a weight a row.
+- F and its gradient read the real inputs.
+- The mixed derivative reads the inputs and writes the gradient, of three products a number.
+- Adam reads gradient, x and two moments, and writes the last three.
 
-Left out is what is small or can be had for less: groups and labels (a bit each, and none where rows
-are sorted by them), sums over the group column, vectors of one number a row between two phases,
-the solver's own vectors, trial steps of line searches that did not take the first, the objective's
-value, copies.
+Left out is what is small: labels and groups, vectors of one number a row, the solver's own vectors,
+trial steps of line searches that did not take the first, the covariance and the gap.
 
 The time is the roofline's: of each phase the longer of computing at the speed of a large matrix
-product and moving at that of a large copy, as if both went on at once. All of these arrays fit in
-the processor's cache, where moving is faster; a limit with the speed measured there is given, too.
+product and moving at that of a large copy, as if both went on at once. These arrays fit in the
+processor's last cache, and exponentials run far below the speed of a product; so the first makes
+the limit a little long, the second short.
+
+:func:`fused_work` counts less: as if no array were ever read twice where one pass would do, a limit
+for whoever writes the whole step as one loop by hand.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -56,13 +56,38 @@ class Work(NamedTuple):
 
 
 def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: float) -> list[Work]:
-    """The least work of one outer step, as this module's docstring says.
+    """The work of one outer step, phase by phase.
 
     Args:
         n_real: N.
         n_synthetic: N_s.
         n_inputs: n, the group among them.
         evaluations: of the inner objective and its gradient, at least 1.
+    """
+    real, synthetic, d = n_real * n_inputs, n_synthetic * n_inputs, n_inputs - 1
+    loss = EXPONENTIAL + LOGARITHM + QUOTIENT
+    return [
+        Work(
+            "inner solve",
+            evaluations * (4 * synthetic + loss * n_synthetic),
+            evaluations * synthetic * BYTES,
+        ),
+        Work(
+            "Hessian",
+            synthetic * (n_inputs + 2) + (EXPONENTIAL + QUOTIENT) * n_synthetic + n_inputs**3 / 3,
+            synthetic * BYTES,
+        ),
+        Work("F and its gradient", 4 * real + loss * n_real, real * BYTES),
+        Work("mixed derivative", 5 * synthetic, (synthetic + n_synthetic * d) * BYTES),
+        Work("Adam", ADAM * n_synthetic * d, 7 * n_synthetic * d * BYTES),
+    ]
+
+
+def fused_work(n_real: int, n_synthetic: int, n_inputs: int, evaluations: float) -> list[Work]:
+    """The same with the fewest passes: all but the first evaluation, F, and x with its moments.
+
+    The first evaluation is made as Adam writes x, the Hessian as the last one reads it, and
+    Adam moves x as it finds the gradient; columns of groups are not stored.
     """
     d = n_inputs - 1
     real, synthetic = n_real * d, n_synthetic * d
@@ -74,10 +99,9 @@ def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: floa
             evaluations * (4 * synthetic + (slope + LOGARITHM) * n_synthetic),
             (evaluations - 1) * synthetic * BYTES,
         ),
-        Work("Hessian and dF", hessian + 4 * real + slope * n_real, real * BYTES),
-        Work("factor", n_inputs**3 / 3, 0.0),
+        Work("Hessian and F", hessian + 4 * real + slope * n_real, real * BYTES),
         # a'v, two columns times a number and their sum, lambda_x x; x and two moments, both ways
-        Work("dx and Adam", (7 + ADAM) * synthetic, 6 * synthetic * BYTES),
+        Work("x and Adam", (7 + ADAM) * synthetic, 6 * synthetic * BYTES),
     ]
 
 
@@ -99,12 +123,10 @@ class Ceilings(NamedTuple):
     Attributes:
         flops: of a large matrix product.
         memory: of a large copy.
-        cache: of a copy of as many numbers as a step needs, again and again.
     """
 
     flops: Ceiling
     memory: Ceiling
-    cache: Ceiling
 
 
 def least_seconds(work: Work, flops: Ceiling, copy: Ceiling) -> float:
@@ -112,14 +134,9 @@ def least_seconds(work: Work, flops: Ceiling, copy: Ceiling) -> float:
     return max(work.flops / flops.rate, work.bytes / copy.rate)
 
 
-def numbers_of_step(n_real: int, n_synthetic: int, n_inputs: int) -> int:
-    """That a step holds: the real features, the synthetic ones, and Adam's two moments."""
-    return (n_real + 3 * n_synthetic) * (n_inputs - 1)
-
-
-def measured_ceilings(cached_numbers: int) -> Ceilings:
-    """The best of some runs of each, with all cores or one, whichever is faster for the copies."""
-    return Ceilings(product_ceiling(), copy_ceiling(25_000_000, 1), copy_ceiling(cached_numbers))
+def measured_ceilings() -> Ceilings:
+    """The best of some runs of each, of the copy with all cores or one, whichever is faster."""
+    return Ceilings(product_ceiling(), copy_ceiling())
 
 
 def best(first: Ceilings, second: Ceilings) -> Ceilings:
@@ -134,23 +151,22 @@ def product_ceiling(size: int = 3000) -> Ceiling:
     return _ceiling(2 * size**3, lambda: jax.block_until_ready(product(a)))
 
 
-def copy_ceiling(numbers: int, times: int = 300) -> Ceiling:
-    """Of adding 1 to so many numbers, so often, in place.
+def copy_ceiling(numbers: int = 25_000_000) -> Ceiling:
+    """Of copying so many numbers from one array to another.
 
-    A copy to new memory would be several times slower, as the system must clear it first.
+    Both have been used before: to new memory, which the system must clear first, a copy would be
+    several times slower.
     """
     counts = {1, os.cpu_count() or 1}
-    return max(_copy_ceiling(np.array_split(np.ones(numbers), n), times) for n in counts)
+    return max(_copy_ceiling(np.ones(numbers), np.ones(numbers), n) for n in counts)
 
 
-def _copy_ceiling(parts: Sequence[np.ndarray], times: int) -> Ceiling:
-    def add(part: np.ndarray) -> None:
-        for _ in range(times):
-            np.add(part, 1.0, out=part)
-
-    moved = 2 * BYTES * times * sum(part.size for part in parts)
-    with ThreadPoolExecutor(len(parts)) as pool:
-        return _ceiling(moved, lambda: list(pool.map(add, parts)))
+def _copy_ceiling(source: np.ndarray, target: np.ndarray, threads: int) -> Ceiling:
+    pairs = [*zip(*(np.array_split(part, threads) for part in (target, source)), strict=True)]
+    with ThreadPoolExecutor(threads) as pool:
+        return _ceiling(
+            2 * BYTES * len(source), lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs))
+        )
 
 
 def _ceiling(amount: float, function: Callable[[], object], repeats: int = 7) -> Ceiling:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.speed.limits import Ceiling, Ceilings, least_seconds
+from benchmarks.speed.limits import Ceilings, least_seconds
 from benchmarks.speed.measure import Measured, Timed
 from benchmarks.speed.show import works
 from synthfair.report.plots import as_svg
 
-COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
-HATCHES = ("", "//", "..", "xx")
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#F0E442")
+HATCHES = ("", "//", "..", "xx", "||")
 MEASURED = "#BBBBBB"
 
 
@@ -60,24 +60,22 @@ def _limit_panel(axes: Axes, size: Measured, ceilings: Ceilings) -> None:
     step = 1e3 * size.step_seconds
     axes.barh(0, step, color=MEASURED, edgecolor="black", linewidth=0.6)
     _beside(axes, step, 0, _short(step))
-    for place, copy in ((1, ceilings.memory), (2, ceilings.cache)):
-        end = _stack(axes, place, size, ceilings.flops, copy)
-        _beside(axes, end, place, f"{_short(end)} (measured is {step / end:.1f} times that)")
-    axes.set_yticks(range(3), ["measured", "limit, large copy", "limit, copy in cache"])
+    end = _stack(axes, size, ceilings)
+    _beside(axes, end, 1, f"{_short(end)} (measured is {step / end:.1f} times that)")
+    axes.set_yticks(range(2), ["measured", "limit"])
     axes.invert_yaxis()
     axes.margins(x=0.12)
     axes.set_title(f"N_s = {size.n_synthetic:,}", fontsize="medium", loc="left")
     _bare(axes)
 
 
-def _stack(axes: Axes, place: float, size: Measured, flops: Ceiling, copy: Ceiling) -> float:
+def _stack(axes: Axes, size: Measured, ceilings: Ceilings) -> float:
     """Phase after phase; returns where the last one ends."""
     end = 0.0
     for i, phase in enumerate(works(size)):
-        length = 1e3 * least_seconds(phase, flops, copy)
+        length = 1e3 * least_seconds(phase, ceilings.flops, ceilings.memory)
         look = {"color": COLORS[i], "hatch": HATCHES[i], "edgecolor": "black", "linewidth": 0.6}
-        label = phase.phase if place == 1 else None  # once for the legend
-        axes.barh(place, length, left=end, label=label, **look)
+        axes.barh(1, length, left=end, label=phase.phase, **look)
         end += length
     return end
 

@@ -67,9 +67,8 @@ def gather(parts: Iterable[Encoded], n_rows: int, *, n_groups: int, intercept: b
         a[begin:end, d + n_groups - 1 :] = 1.0
         s[begin:end], y[begin:end] = part.s, part.y
     if end != n_rows:
-        raise InputError(
-            f"{n_rows} rows were counted, but {end} or more read: did the file change?"
-        )
+        read = end if end < n_rows else "more"
+        raise InputError(f"{n_rows} rows were counted, but {read} read: did the file change?")
     return RealRows(a, s, y, a.shape[1] - n_groups + 1 - int(intercept))
 
 

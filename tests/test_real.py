@@ -1,0 +1,59 @@
+"""Real rows in parts and in place."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded, encode
+from synthfair.distill.problem import make_problem
+from synthfair.distill.real import gather
+from synthfair.errors import InputError
+from synthfair.model import model_inputs
+
+
+def parts(sizes, n_groups=2):
+    everything = encode(make_table(n=sum(sizes), n_groups=n_groups), make_schema(n_groups))
+    ends = np.cumsum(sizes)[:-1]
+    return everything, [
+        Encoded(*some) for some in zip(*(np.split(p, ends) for p in everything), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(120,), (1, 119), (50, 30, 40)])
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_parts_give_the_model_inputs_of_the_whole(sizes, intercept, n_groups):
+    everything, some = parts(sizes, n_groups)
+    real = gather(iter(some), 120, n_groups=n_groups, intercept=intercept)
+    expected = model_inputs(
+        jnp.asarray(everything.x), jnp.asarray(everything.s), n_groups=n_groups, intercept=intercept
+    )
+    np.testing.assert_array_equal(real.a, expected)
+    for found, wanted in zip(real.encoded, everything, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("counted", [119, 121])
+def test_a_file_that_changed_while_it_was_read_is_refused(counted):
+    _, some = parts((60, 60))
+    with pytest.raises(InputError, match=f"{counted} rows were counted"):
+        gather(some, counted, n_groups=2, intercept=True)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="memory of its own")
+def test_jax_uses_the_rows_where_they_lie():
+    _, some = parts((120,))
+    real = gather(some, 120, n_groups=2, intercept=True)
+    assert real.as_rows().a.unsafe_buffer_pointer() == real.a.ctypes.data
+
+
+def test_a_problem_of_gathered_rows_is_that_of_the_table():
+    everything, some = parts((70, 50))
+    config = DistillConfig(n_synthetic=24, start="normal")
+    gathered = gather(some, 120, n_groups=2, intercept=True)
+    (one, x), (other, z) = (make_problem(r, config, n_groups=2) for r in (everything, gathered))
+    np.testing.assert_array_equal(x, z)
+    np.testing.assert_array_equal(one.objective.rows.a, other.objective.rows.a)

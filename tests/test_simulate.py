@@ -1,0 +1,109 @@
+"""Many clients in one process: the numbers are those of one after the other."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.client import simulate
+from synthfair.client.routine import distill_rows
+from synthfair.data.encode import encode
+from synthfair.distill import outer
+from synthfair.distill.problem import make_problem
+from synthfair.errors import InputError
+
+SCHEMA = make_schema()
+
+
+def clients(*sizes):
+    return [encode(make_table(n=n, seed=seed), SCHEMA) for seed, n in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"inner_solver": "newton"},
+        {"linear_solver": "conjugate_gradient"},
+        {"labels": "proportional", "start": "normal", "rho_s": 1.0},
+        {"optimizer": "gauss_newton", "penalty": "selection_rate"},
+    ],
+)
+def test_a_batch_gives_what_one_by_one_gives(settings):
+    some = clients(100, 100, 100)
+    config = sf.DistillConfig(n_synthetic=24, steps=60, **settings)
+    together = sf.distill_clients(some, SCHEMA, config)
+    for real, found in zip(some, together, strict=True):
+        alone = distill_rows(real, SCHEMA, config)
+        np.testing.assert_allclose(found.release.x, alone.release.x, atol=1e-7)
+        np.testing.assert_allclose(found.history.objective, alone.history.objective, rtol=1e-8)
+        np.testing.assert_array_equal(found.release.s, alone.release.s)
+        assert found.release.header == alone.release.header
+        assert found.inner_converged
+
+
+def test_each_of_a_batch_stops_by_itself():
+    some = clients(100, 100, 100, 100)
+    config = sf.DistillConfig(n_synthetic=24, steps=2000, stop_tolerance=0.01)
+    together = sf.distill_clients(some, SCHEMA, config)
+    alone = [distill_rows(real, SCHEMA, config) for real in some]
+    lengths = [len(found.history.objective) for found in together]
+    assert lengths == [len(found.history.objective) for found in alone]
+    assert len(set(lengths)) > 1
+    for found, other in zip(together, alone, strict=True):
+        np.testing.assert_allclose(found.release.x, other.release.x, atol=1e-6)
+        assert found.history.objective[-1] == pytest.approx(other.history.objective[-1])
+
+
+def test_clients_of_other_sizes_and_small_batches_come_back_in_order(monkeypatch):
+    some = clients(100, 60, 100, 80, 100, 60)
+    config = sf.DistillConfig(n_synthetic=24, steps=5)
+    monkeypatch.setattr(simulate, "BATCH_BYTES", {jax.default_backend(): 2 * some[0].x.nbytes})
+    seen = []
+    together = sf.distill_clients(some, SCHEMA, config, progress=lambda *at: seen.append(at))
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert seen[-1] == (6, 6)
+    for real, found in zip(some, together, strict=True):
+        expected = distill_rows(real, SCHEMA, config).history.objective
+        np.testing.assert_allclose(found.history.objective, expected, rtol=1e-10)
+
+
+def test_a_search_differs_between_clients():
+    config = sf.DistillConfig(n_synthetic=24, steps=100, max_gap=0.2)
+    found = sf.distill_clients(clients(100, 100), SCHEMA, config)
+    assert all(one.tried for one in found)
+
+
+def test_the_client_that_cannot_be_distilled_is_named():
+    some = clients(100, 100)
+    broken = some[1]._replace(y=np.ones(100))
+    with pytest.raises(InputError, match="client 1: column 'paid' holds only 'yes'"):
+        sf.distill_clients([some[0], broken], SCHEMA, sf.DistillConfig(n_synthetic=24))
+
+
+def test_the_client_that_diverges_is_named():
+    some = clients(100, 100)
+    with pytest.raises(InputError, match="client 0: distillation diverged"):
+        sf.distill_clients(
+            some, SCHEMA, sf.DistillConfig(n_synthetic=24, learning_rate=1e9, steps=9)
+        )
+
+
+def test_batches_of_one_shape_share_one_compilation(monkeypatch):
+    some = clients(90, 90, 90, 90)
+    monkeypatch.setattr(simulate, "BATCH_BYTES", {jax.default_backend(): 2 * some[0].x.nbytes})
+    before = outer.compilations()
+    sf.distill_clients(some, SCHEMA, sf.DistillConfig(n_synthetic=20, steps=3))
+    sf.distill_clients(some, SCHEMA, sf.DistillConfig(n_synthetic=20, steps=3, rho_o=3.0))
+    assert outer.compilations() == before + 1
+
+
+def test_problems_that_differ_in_a_number_make_no_batch():
+    real, config = clients(50)[0], sf.DistillConfig(n_synthetic=8)
+    problem, _ = make_problem(real, config, n_groups=2)
+    other = dataclasses.replace(problem, rho_s=0.5)
+    with pytest.raises(ValueError, match="the same number"):
+        outer.stack([problem, other])

@@ -1,0 +1,66 @@
+"""Compiled code is kept where only the user writes, and found again."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from synthfair.cli import start
+
+SCRIPT = """
+import sys
+from synthfair.cli.start import start_jax
+start_jax()
+import jax
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name))
+assert jax.jit(lambda x: x * 3.0)(2.0).dtype == "float64"
+print(sum(name.endswith("cache_hits") for name in hits))
+"""
+
+
+def hits(folder, **environment):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
+    found = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env=kept | {"XDG_CACHE_HOME": str(folder)} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(found.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems name the folder otherwise")
+def test_the_second_process_finds_what_the_first_compiled(tmp_path):
+    assert hits(tmp_path) == 0
+    assert hits(tmp_path) > 0
+    kept = list((tmp_path / "synthfair" / "compiled").iterdir())
+    assert any(path.name.endswith("-cache") for path in kept)
+    assert (tmp_path / "synthfair" / "compiled").stat().st_mode & 0o777 == 0o700
+
+
+def test_the_users_own_choice_stands(tmp_path):
+    mine = tmp_path / "mine"
+    hits(tmp_path, JAX_COMPILATION_CACHE_DIR=str(mine))
+    assert not (tmp_path / "synthfair" / "compiled").exists() or not any(
+        (tmp_path / "synthfair" / "compiled").iterdir()
+    )
+    other = tmp_path / "other"
+    hits(other, JAX_ENABLE_COMPILATION_CACHE="false")
+    assert not any((other / "synthfair" / "compiled").iterdir())
+
+
+def test_a_folder_that_others_write_to_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = start.cache_folder()
+    assert folder is not None
+    folder.chmod(0o777)
+    assert start.cache_folder() is None
+
+
+def test_a_folder_that_cannot_be_made_is_done_without(tmp_path, monkeypatch):
+    (tmp_path / "synthfair").write_text("a file in its place")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert start.cache_folder() is None
