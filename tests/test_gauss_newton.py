@@ -90,7 +90,7 @@ def test_a_step_that_fails_is_taken_back_and_damped():
     good = some_judged(problem, x)
     memory = gauss_newton.Memory(x, good, jnp.asarray(1e-3))
     bad = good._replace(x=x + 1, record=good.record._replace(objective=jnp.asarray(jnp.nan)))
-    reached, _, after = gauss_newton.move(problem, bad, memory, 0.0)
+    reached, _, _, after = gauss_newton.move(problem, bad, memory, 0.0)
     np.testing.assert_array_equal(reached.x, x)
     assert after.damping == pytest.approx(4e-3)
 
@@ -110,10 +110,12 @@ def test_a_theta_that_did_not_converge_is_not_preferred():
     good = some_judged(problem, x)
     memory = gauss_newton.Memory(x, good, jnp.asarray(1e-3))
     lucky = good.record._replace(objective=jnp.asarray(0.0), inner_converged=jnp.asarray(False))
-    reached, _, _ = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), memory, 0.0)
+    reached, *_ = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), memory, 0.0)
     np.testing.assert_array_equal(reached.x, x)
     first = gauss_newton.restart(memory, x)
-    reached, _, after = gauss_newton.move(problem, good._replace(x=x + 1, record=lucky), first, 0.0)
+    reached, _, _, after = gauss_newton.move(
+        problem, good._replace(x=x + 1, record=lucky), first, 0.0
+    )
     np.testing.assert_array_equal(reached.x, x + 1)
-    reached, _, _ = gauss_newton.move(problem, good, after, 0.0)
+    reached, *_ = gauss_newton.move(problem, good, after, 0.0)
     np.testing.assert_array_equal(reached.x, x)

@@ -90,7 +90,7 @@ def _worthless(judged: Judged) -> Judged:
 
 def move(
     problem: Problem, judged: Judged, memory: Memory, _learning_rate: jax.Array | float
-) -> tuple[Judged, jax.Array, Memory]:
+) -> tuple[Judged, jax.Array, Params, Memory]:
     """One step from the best x so far. Returns as :func:`synthfair.distill.adam.move`."""
     lower = worth(judged, memory.start) < worth(memory.best, memory.start)
     # A theta that is not the inner optimum may look good, and its x would not keep the promise.
@@ -101,7 +101,7 @@ def move(
     damping = jnp.clip(damping, LEAST_DAMPING, MOST_DAMPING)
     step = direction(problem, best, memory.start, damping)
     step *= jnp.minimum(1.0, LONGEST_STEP / jnp.sqrt(jnp.mean(step**2)))
-    return best, best.x + step, Memory(memory.start, best, damping)
+    return best, best.x + step, best.params, Memory(memory.start, best, damping)
 
 
 def worth(judged: Judged, start: jax.Array) -> jax.Array:

@@ -39,7 +39,7 @@ class OuterState(NamedTuple):
 
     Attributes:
         x: [N_s, d] synthetic features; the next to judge, or, at the end, those reached.
-        params: theta near x, where the next inner solve starts.
+        params: theta near x, where the next inner solve starts; at the end, theta(x).
         curvature: what the linear solver knows of the inner Hessian there.
         memory: the optimiser's own.
         step: number of steps taken, each with a record.
@@ -126,9 +126,13 @@ def step(
         solvers=method.solvers,
     )
     move = OPTIMIZERS[method.optimizer].move
-    reached, moved, memory = move(problem, judged, state.memory, knobs.learning_rate)
-    x = jnp.where(state.step < state.last, moved, reached.x)
-    after = OuterState(x, reached.params, reached.curvature, memory, state.step + 1, state.last)
+    reached, moved, near, memory = move(problem, judged, state.memory, knobs.learning_rate)
+    x, params = jax.tree.map(
+        lambda new, old: jnp.where(state.step < state.last, new, old),
+        (moved, near),
+        (reached.x, reached.params),
+    )
+    after = OuterState(x, params, reached.curvature, memory, state.step + 1, state.last)
     return after, reached.record
 
 
