@@ -114,7 +114,7 @@ class DistillConfig(BaseModel):
     inner_solver: Literal["auto", "lbfgs", "newton"] = Field(
         default="auto",
         description="What trains on the synthetic rows in every step; all find the same model."
-        " auto is L-BFGS beside cholesky, and Newton beside conjugate_gradient.",
+        " auto is L-BFGS, and Newton from some 200 inputs on.",
     )
     linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = Field(
         default="auto",

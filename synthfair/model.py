@@ -106,8 +106,8 @@ class LinearModel:
     """Scores a'theta with a loss of the margin y a'theta; params are theta, shape [n].
 
     Args:
-        margin_loss: maps margins [N] to losses [N]; convex and twice differentiable (almost
-            everywhere is enough in practice, as for the squared hinge).
+        margin_loss: maps margins [N] to losses [N], each by itself; convex and twice
+            differentiable (almost everywhere is enough in practice, as for the squared hinge).
     """
 
     margin_loss: Callable[[jax.Array], jax.Array] = logistic
@@ -128,41 +128,6 @@ class LinearModel:
     def loss(self, params: jax.Array, a: jax.Array, y: jax.Array) -> jax.Array:
         """[N] losses of the margins."""
         return self.margin_loss(y * self.scores(params, a))
-
-
-@dataclass(frozen=True)
-class KnownScores:
-    """A model whose scores of some rows are known: what a penalty is handed beside a loss.
-
-    Both ask for the scores of the same rows. The compiler sees that and computes them once, but
-    their derivative twice, and on many rows that is most of the work.
-    """
-
-    model: Model
-    params: Params
-    a: jax.Array
-    known: jax.Array
-
-    def init(self, n_inputs: int) -> Params:
-        """The model's."""
-        return self.model.init(n_inputs)
-
-    def scores(self, params: Params, a: jax.Array) -> jax.Array:
-        """[N] the known scores, if these params and these rows have them."""
-        same = params is self.params and a is self.a
-        return self.known if same else self.model.scores(params, a)
-
-    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
-        """[N] the model's."""
-        return self.model.loss(params, a, y)
-
-
-def loss_and_scores(model: Model, params: Params, rows: Rows) -> tuple[jax.Array, Model]:
-    """[N] losses, and the model with the scores that they were made of, if that is a linear one."""
-    if type(model) is not LinearModel:  # not even a subclass, which may have a loss of its own
-        return model.loss(params, rows.a, rows.y), model
-    scores = model.scores(params, rows.a)
-    return model.margin_loss(rows.y * scores), KnownScores(model, params, rows.a, scores)
 
 
 @partial(jax.jit, static_argnames=("n_groups", "intercept"))

@@ -34,27 +34,36 @@ def test_solution_is_numpys(solver):
         assert solution.converged
 
 
-def products(c, memory):
-    """Products with the Hessian that conjugate gradients need."""
-    rows, seen = some_rows(n=400, d=40), []
-
-    def counted(params, rows):
-        seen.append(None)
-        return regularized_loss(LinearModel(), params, rows, 10.0)
-
-    solver = SOLVERS["conjugate_gradient"]
-    with jax.disable_jit():
-        solution = solver.solve(counted, jnp.zeros(40), rows, c, memory)
-    assert solution.converged
-    return solution, len(seen)
+def sizes(jaxpr):
+    """Shapes of all arrays in a computation, those of its loops included."""
+    for equation in jaxpr.eqns:
+        yield from (v.aval.shape for v in equation.outvars)
+        for inside in jax.core.jaxprs_in_params(equation.params):
+            yield from sizes(inside)
 
 
-def test_conjugate_gradients_never_form_the_hessian():
-    rows, c = some_rows(n=400, d=40), jnp.ones(40)
-    solution, evaluations = products(c, jnp.zeros(40))
-    assert evaluations == 1  # linearised once, and that map applied
-    hessian = jax.hessian(lambda t: regularized_loss(LinearModel(), t, rows, 10.0))(jnp.zeros(40))
+@pytest.mark.parametrize(("name", "formed"), [("cholesky", True), ("conjugate_gradient", False)])
+def test_who_forms_the_hessian(name, formed):
+    rows, c, solver = some_rows(n=60, d=41), jnp.ones(41), SOLVERS[name]
+    loss = lambda t, rows: regularized_loss(LinearModel(), t, rows, 10.0)  # noqa: E731
+    solve = lambda t: solver.solve(loss, t, rows, c, solver.forget(c)).v  # noqa: E731
+    jaxpr = jax.make_jaxpr(solve)(jnp.zeros(41)).jaxpr
+    assert ((41, 41) in set(sizes(jaxpr))) == formed
+
+
+def test_conjugate_gradients_solve_a_system_of_forty():
+    rows, c, solver = some_rows(n=400, d=40), jnp.ones(40), SOLVERS["conjugate_gradient"]
+    loss = lambda t, rows: regularized_loss(LinearModel(), t, rows, 10.0)  # noqa: E731
+    solution = solver.solve(loss, jnp.zeros(40), rows, c, solver.forget(c))
+    hessian = jax.hessian(lambda t: loss(t, rows))(jnp.zeros(40))
     np.testing.assert_allclose(solution.v, jnp.linalg.solve(hessian, c), rtol=1e-7)
+
+
+def test_conjugate_gradients_start_from_the_last_solution():
+    c, solver = jnp.array([1.0, -2.0, 3.0]), SOLVERS["conjugate_gradient"]
+    near = jnp.linalg.solve(jnp.array(HESSIAN), c) + 1e-6
+    solution = solver.solve(quadratic, jnp.zeros(3), jnp.array(HESSIAN), c, near, tolerance=1e-3)
+    np.testing.assert_array_equal(solution.v, near)  # good enough: not a step is made
 
 
 @pytest.mark.parametrize("name", SOLVERS)

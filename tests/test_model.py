@@ -9,7 +9,6 @@ from synthfair.model import (
     LinearModel,
     Rows,
     logistic,
-    loss_and_scores,
     model_inputs,
     regularized_hessian,
     regularized_loss,
@@ -80,23 +79,3 @@ def test_the_hessian_is_that_of_automatic_differentiation(margin_loss):
     np.testing.assert_allclose(regularized_hessian(model, theta, rows, 0.3), expected, rtol=1e-10)
     other = dataclasses.make_dataclass("Other", [], bases=(LinearModel,), frozen=True)(margin_loss)
     np.testing.assert_allclose(regularized_hessian(other, theta, rows, 0.3), expected, rtol=1e-10)
-
-
-def test_a_penalty_is_handed_the_scores_that_the_loss_was_made_of():
-    rows = Rows(jnp.ones((3, 2)), jnp.zeros(3, int), jnp.ones(3))
-    model, theta = LinearModel(), jnp.array([0.5, 1.0])
-    losses, known = loss_and_scores(model, theta, rows)
-    np.testing.assert_allclose(losses, model.loss(theta, rows.a, rows.y))
-    assert known.scores(theta, rows.a) is known.known
-    np.testing.assert_allclose(known.scores(2 * theta, rows.a), 3.0)  # of other params, anew
-    np.testing.assert_allclose(known.loss(theta, rows.a, rows.y), losses)
-
-
-def test_a_model_with_a_loss_of_its_own_keeps_it():
-    class Weighted(LinearModel):
-        def loss(self, params, a, y):
-            return 10 * super().loss(params, a, y)
-
-    rows = Rows(jnp.ones((3, 2)), jnp.zeros(3, int), jnp.ones(3))
-    losses, _ = loss_and_scores(Weighted(), jnp.ones(2), rows)
-    np.testing.assert_allclose(losses, Weighted().loss(jnp.ones(2), rows.a, rows.y))

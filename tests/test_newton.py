@@ -10,16 +10,16 @@ from test_inner import some_loss, some_rows
 from test_outer import some_problem
 
 from synthfair.config import DistillConfig
-from synthfair.distill import inner, newton, outer
+from synthfair.distill import inner, linear, newton, outer
 from synthfair.distill.linear import SOLVERS
 from synthfair.model import LinearModel
 
 
-@pytest.mark.parametrize("linear", SOLVERS.values())
+@pytest.mark.parametrize("solver", SOLVERS.values())
 @pytest.mark.parametrize("start", [0.0, 30.0])
-def test_it_finds_what_lbfgs_finds(start, linear):
+def test_it_finds_what_lbfgs_finds(start, solver):
     rows = some_rows()
-    solve = partial(newton.solve, some_loss, linear=linear, tolerance=1e-9, max_iterations=100)
+    solve = partial(newton.solve, some_loss, linear=solver, tolerance=1e-9, max_iterations=100)
     solution = jax.jit(lambda rows: solve(jnp.full(5, start), rows))(rows)
     assert solution.converged
     assert solution.iterations < 15
@@ -69,3 +69,43 @@ def test_all_solvers_give_the_same_run(inner_solver, linear_solver):
     np.testing.assert_allclose(records[0], expected[0], rtol=1e-6)  # objective
     np.testing.assert_allclose(x, default, atol=1e-4)
     assert records[4].all()  # converged
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_where_the_function_is_not_convex_it_does_not_claim_success(name):
+    def hilly(theta, _):
+        return jnp.sum(jnp.cos(theta))
+
+    solution = newton.solve(
+        hilly, jnp.array([0.3, 0.2]), None,
+        linear=SOLVERS[name], tolerance=1e-8, max_iterations=50,
+    )  # fmt: skip
+    assert not (solution.converged and solution.gradient_norm > 1e-6)
+    assert not solution.converged
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"inner_solver": "newton"}, {"linear_solver": "conjugate_gradient", "inner_solver": "newton"}],
+)
+def test_single_precision_converges_to_its_own_tolerance(settings):
+    with jax.enable_x64(False):
+        problem, x = some_problem()
+        config = DistillConfig(steps=60, **settings)
+        records = [
+            record for _, record in outer.run(problem, outer.init(problem, x, config), config)
+        ]
+    assert np.concatenate([record.inner_converged for record in records]).mean() > 0.95
+    assert records[-1].objective.dtype == np.float32
+
+
+def test_many_inputs_choose_newton_and_conjugate_gradients(monkeypatch):
+    monkeypatch.setattr(linear, "LARGE", 5)
+    method = outer.method_of(DistillConfig(), n_params=5)
+    assert method.solvers == ("newton", "conjugate_gradient")
+    steep = outer.method_of(DistillConfig(optimizer="gauss_newton"), n_params=5)
+    assert steep.solvers == ("newton", "cholesky")
+    _, records = history()
+    assert records[4].all()
+    monkeypatch.undo()
+    np.testing.assert_allclose(records[0], history()[1][0], rtol=1e-6)

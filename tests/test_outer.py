@@ -1,6 +1,7 @@
 """The hypergradient and the outer loop, against independent computations."""
 
 import dataclasses
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -224,3 +225,30 @@ def test_no_penalty_and_one_client_reach_plain_central_training():
         lambda t: np.logaddexp(0, -y * (a @ t)).mean(), np.zeros(a.shape[1])
     ).fun
     assert records.objective[-1] == pytest.approx(best, rel=1e-3)
+
+
+def test_a_custom_penalty_sees_the_model_itself():
+    """Hashable, of its own type, also where it compiles itself."""
+    seen = []
+
+    @partial(jax.jit, static_argnames="model")
+    def penalty(model, params, rows):
+        seen.append(model)
+        return jnp.mean(model.scores(params, rows.a)) ** 2
+
+    problem, x = some_problem(custom=penalty)
+    jax.grad(problem.objective)(jnp.zeros(problem.rows(x).a.shape[1]))
+    assert {type(model) for model in seen} == {LinearModel}
+
+
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_shared_scores_give_what_separate_ones_give(penalty):
+    class Same(LinearModel):
+        pass
+
+    (shared, x), (apart, _) = (some_problem(penalty=penalty, model=m) for m in (None, Same()))
+    theta = jnp.linspace(-1, 1, shared.rows(x).a.shape[1])
+    for one, other in zip(
+        *(jax.value_and_grad(p.objective)(theta) for p in (shared, apart)), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -39,7 +39,7 @@ def test_parts_give_the_model_inputs_of_the_whole(sizes, intercept, n_groups):
 @pytest.mark.parametrize("counted", [119, 121])
 def test_a_file_that_changed_while_it_was_read_is_refused(counted):
     _, some = parts((60, 60))
-    with pytest.raises(InputError, match=f"{counted} rows were counted"):
+    with pytest.raises(InputError, match=f"table: {counted} rows counted"):
         gather(some, counted, n_groups=2, intercept=True)
 
 
@@ -48,6 +48,14 @@ def test_jax_uses_the_rows_where_they_lie():
     _, some = parts((120,))
     real = gather(some, 120, n_groups=2, intercept=True)
     assert real.as_rows().a.unsafe_buffer_pointer() == real.a.ctypes.data
+    with pytest.raises(ValueError, match="read-only"):
+        real.a[0, 0] = 1.0
+
+
+def test_more_rows_than_memory_are_refused():
+    _, some = parts((120,))
+    with pytest.raises(InputError, match="table: .* rows need .* GB of memory"):
+        gather(some, 10**15, n_groups=2, intercept=True)
 
 
 def test_a_problem_of_gathered_rows_is_that_of_the_table():

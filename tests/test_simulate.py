@@ -1,6 +1,8 @@
 """Many clients in one process: the numbers are those of one after the other."""
 
+import _thread
 import dataclasses
+import threading
 
 import jax
 import numpy as np
@@ -16,6 +18,9 @@ from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
 
 SCHEMA = make_schema()
+
+SMALL = 8 * 6 * (100 + 10 * 24 + 6)
+"""Bytes that one of the clients here takes."""
 
 
 def clients(*sizes):
@@ -38,21 +43,25 @@ def test_a_batch_gives_what_one_by_one_gives(settings):
     together = sf.distill_clients(some, SCHEMA, config)
     for real, found in zip(some, together, strict=True):
         alone = distill_rows(real, SCHEMA, config)
-        np.testing.assert_allclose(found.release.x, alone.release.x, atol=1e-7)
-        np.testing.assert_allclose(found.history.objective, alone.history.objective, rtol=1e-8)
+        np.testing.assert_allclose(found.release.x, alone.release.x, atol=1e-4)
+        np.testing.assert_allclose(found.history.objective, alone.history.objective, rtol=1e-6)
         np.testing.assert_array_equal(found.release.s, alone.release.s)
         assert found.release.header == alone.release.header
         assert found.inner_converged
 
 
-def test_each_of_a_batch_stops_by_itself():
+@pytest.mark.parametrize(
+    "settings", [{}, {"optimizer": "gauss_newton", "penalty": "selection_rate"}]
+)
+def test_each_of_a_batch_stops_by_itself(settings):
     some = clients(100, 100, 100, 100)
-    config = sf.DistillConfig(n_synthetic=24, steps=2000, stop_tolerance=0.01)
+    tolerance = 1e-4 if settings else 0.01
+    config = sf.DistillConfig(n_synthetic=24, steps=2000, stop_tolerance=tolerance, **settings)
     together = sf.distill_clients(some, SCHEMA, config)
     alone = [distill_rows(real, SCHEMA, config) for real in some]
     lengths = [len(found.history.objective) for found in together]
     assert lengths == [len(found.history.objective) for found in alone]
-    assert len(set(lengths)) > 1
+    assert settings or len(set(lengths)) > 1
     for found, other in zip(together, alone, strict=True):
         np.testing.assert_allclose(found.release.x, other.release.x, atol=1e-6)
         assert found.history.objective[-1] == pytest.approx(other.history.objective[-1])
@@ -61,7 +70,7 @@ def test_each_of_a_batch_stops_by_itself():
 def test_clients_of_other_sizes_and_small_batches_come_back_in_order(monkeypatch):
     some = clients(100, 60, 100, 80, 100, 60)
     config = sf.DistillConfig(n_synthetic=24, steps=5)
-    monkeypatch.setattr(simulate, "BATCH_BYTES", {jax.default_backend(): 2 * some[0].x.nbytes})
+    monkeypatch.setattr(simulate, "BATCH_BYTES", {jax.default_backend(): 2 * SMALL})
     seen = []
     together = sf.distill_clients(some, SCHEMA, config, progress=lambda *at: seen.append(at))
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)
@@ -94,7 +103,7 @@ def test_the_client_that_diverges_is_named():
 
 def test_batches_of_one_shape_share_one_compilation(monkeypatch):
     some = clients(90, 90, 90, 90)
-    monkeypatch.setattr(simulate, "BATCH_BYTES", {jax.default_backend(): 2 * some[0].x.nbytes})
+    monkeypatch.setattr(simulate, "BATCH_BYTES", {jax.default_backend(): 2 * SMALL})
     before = outer.compilations()
     sf.distill_clients(some, SCHEMA, sf.DistillConfig(n_synthetic=20, steps=3))
     sf.distill_clients(some, SCHEMA, sf.DistillConfig(n_synthetic=20, steps=3, rho_o=3.0))
@@ -104,6 +113,40 @@ def test_batches_of_one_shape_share_one_compilation(monkeypatch):
 def test_problems_that_differ_in_a_number_make_no_batch():
     real, config = clients(50)[0], sf.DistillConfig(n_synthetic=8)
     problem, _ = make_problem(real, config, n_groups=2)
-    other = dataclasses.replace(problem, rho_s=0.5)
+    other = dataclasses.replace(problem, lambda_x=0.5)
     with pytest.raises(ValueError, match="the same number"):
         outer.stack([problem, other])
+
+
+def test_tables_are_encoded_and_errors_name_the_client():
+    tables = [make_table(n=60), make_table(n=60).assign(income="much")]
+    with pytest.raises(InputError, match="client 1: column 'income', row 1"):
+        sf.distill_clients(tables, SCHEMA, sf.DistillConfig(n_synthetic=8))
+    with pytest.raises(InputError, match="client 0: n_synthetic = 9"):
+        sf.distill_clients(tables[:1] * 2, SCHEMA, sf.DistillConfig(n_synthetic=9))
+    (one,) = sf.distill_clients(tables[:1], SCHEMA, sf.DistillConfig(n_synthetic=8, steps=2))
+    assert len(one.release.y) == 8
+
+
+@pytest.mark.parametrize("double", [True, False])
+@pytest.mark.parametrize("sizes", [(50,), (50, 50, 50)])
+def test_threads_compute_in_the_precision_of_the_caller(double, sizes):
+    with jax.enable_x64(double):
+        found = sf.distill_clients(
+            clients(*sizes), SCHEMA, sf.DistillConfig(n_synthetic=8, steps=2)
+        )
+    assert {one.history.objective.dtype.itemsize for one in found} == {8 if double else 4}
+
+
+def test_an_interruption_ends_all_batches():
+    config = sf.DistillConfig(n_synthetic=24, steps=200_000)  # half a minute and more
+    timer = threading.Timer(1.0, _thread.interrupt_main)
+    timer.start()
+    taken = []
+    with pytest.raises(KeyboardInterrupt):
+        sf.distill_clients(
+            clients(100, 100, 80), SCHEMA, config, progress=lambda *_: taken.append(1)
+        )
+    timer.join()
+    assert not taken
+    assert threading.active_count() == 1

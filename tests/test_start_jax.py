@@ -29,6 +29,7 @@ def hits(folder, **environment):
         text=True,
         check=True,
     )
+    assert not found.stderr
     return int(found.stdout)
 
 
@@ -64,3 +65,19 @@ def test_a_folder_that_cannot_be_made_is_done_without(tmp_path, monkeypatch):
     (tmp_path / "synthfair").write_text("a file in its place")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert start.cache_folder() is None
+
+
+def test_half_written_entries_are_removed(tmp_path, monkeypatch):
+    for name, content in (("a-cache", "x"), ("a-atime", "t"), ("b-cache", "x"), ("c-cache", "")):
+        (tmp_path / name).write_text(content)
+    (tmp_path / "c-atime").write_text("t")
+    start._sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("*-cache")) == ["a-cache"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems name the folder otherwise")
+def test_a_damaged_entry_is_compiled_again_in_silence(tmp_path):
+    hits(tmp_path)
+    for path in (tmp_path / "synthfair" / "compiled").glob("*-cache"):
+        path.write_bytes(path.read_bytes()[:100])
+    assert hits(tmp_path) == 0

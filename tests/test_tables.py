@@ -160,3 +160,19 @@ def test_numbers_may_be_written_in_many_ways(tmp_path, schema, text):
 def test_what_is_no_finite_number_is_refused(schema, text):
     with pytest.raises(InputError, match="'income', row 2"):
         encode(make_table(3).assign(income=["1", text, "3"]), schema)
+
+
+def test_an_ignored_column_may_hold_anything(tmp_path, schema):
+    schema = schema.model_copy(update={"ignored": ("note",)})
+    path = tmp_path / "t.csv"
+    path.write_bytes(
+        b"note,income,age,home,town,paid\n\xe9t\xe9,1,20,own,a,no\nx,2,30,rent,b,yes\n"
+    )
+    assert count_rows(path) == 2
+    assert len(in_parts(path, schema)[1].y) == 2
+
+
+def test_a_column_that_nobody_knows_is_refused_in_parts(tmp_path, schema):
+    write_csv(make_table(5).assign(note=1), tmp_path / "t.csv")
+    with pytest.raises(InputError, match="'note' is not in schema"):
+        in_parts(tmp_path / "t.csv", schema)

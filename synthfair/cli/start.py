@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import warnings
+from contextlib import suppress
 from pathlib import Path
 
 CACHE_BYTES = 256 * 2**20
@@ -10,25 +12,47 @@ CACHE_BYTES = 256 * 2**20
 was not used for longest is deleted."""
 
 
+SETTINGS = {
+    "jax_compilation_cache_max_size": CACHE_BYTES,
+    # By default only what took a second to compile is kept; together the rest takes longer.
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+}
+"""Each holds unless the environment has another."""
+
+
 def start_jax() -> None:
     """Double precision, whatever the library's default is, and compiled code that is kept.
 
-    Compiled code goes to the user's cache folder, keyed by what was compiled, for which processor
-    and by which version of JAX: the second run of a command starts a second or two sooner.
+    Compiled code goes to the user's cache folder, keyed by what was compiled, for which device and
+    by which version of JAX: the second run of a command starts a second or two sooner.
     ``JAX_COMPILATION_CACHE_DIR`` names another folder, ``JAX_ENABLE_COMPILATION_CACHE=false``
     turns it off.
     """
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    folder = cache_folder()
-    if folder is None or "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_compilation_cache_max_size", CACHE_BYTES)
-    # By default only what took a second to compile is kept; together the rest takes longer.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    settings: dict[str, object] = dict(SETTINGS)
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = cache_folder()
+        if folder is None:
+            return
+        _sweep(folder)
+        settings["jax_compilation_cache_dir"] = str(folder)
+    for name, value in settings.items():
+        if name.upper() not in os.environ:
+            jax.config.update(name, value)
+    # Such an entry is compiled again; that is no news to the user of a command.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what a process that was killed left half-written: JAX would fail to add more."""
+    with suppress(OSError):
+        for entry in folder.glob("*-cache"):
+            stamp = entry.with_name(entry.name.removesuffix("-cache") + "-atime")
+            if not stamp.exists() or entry.stat().st_size == 0:
+                entry.unlink()
 
 
 def cache_folder() -> Path | None:
@@ -38,7 +62,7 @@ def cache_folder() -> Path | None:
     """
     from platformdirs import user_cache_path
 
-    folder = user_cache_path("synthfair") / "compiled"
+    folder = user_cache_path("synthfair", appauthor=False) / "compiled"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()

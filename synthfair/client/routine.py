@@ -143,7 +143,7 @@ def distill_rows(
     file = CheckpointFile.beside(checkpoint, _fingerprint(real, header)) if checkpoint else None
     start = Checkpoint(_first_state(problem, x, config))
     resumed = (file and file.load(start.state)) or start
-    done = _run(problem, resumed, config, file, progress)
+    done = _run(problem, resumed, config, file, progress, source=source)
     distillation = Distillation(
         make_release(header, schema, done.state.x, problem),
         done.history,
@@ -193,11 +193,13 @@ def _run(
     config: DistillConfig,
     file: CheckpointFile | None,
     progress: Progress | None,
+    *,
+    source: str,
 ) -> Checkpoint:
     """Goes on from ``done`` to the end; on Ctrl-C, keeps how far it came."""
     try:
         for state, records in _chunks(problem, done.state, config):
-            refuse_divergence(np.asarray(state.x), records, step=int(state.step))
+            refuse_divergence(np.asarray(state.x), records, step=int(state.step), source=source)
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
             if progress:
                 progress(records, done.steps - 1, config.steps)
@@ -210,7 +212,7 @@ def _run(
     return done
 
 
-def refuse_divergence(x: np.ndarray, records: Record, *, step: int, source: str = "") -> None:
+def refuse_divergence(x: np.ndarray, records: Record, *, step: int, source: str) -> None:
     """Stops a run whose release no server would accept.
 
     Raises:
@@ -218,7 +220,7 @@ def refuse_divergence(x: np.ndarray, records: Record, *, step: int, source: str 
     """
     if not (np.isfinite(records.objective).all() and np.abs(x).max() <= MAX_ABSOLUTE):
         raise InputError(
-            f"{source}distillation diverged, by step {step}: lower learning_rate, rho_o or"
+            f"{source}: distillation diverged, by step {step}: lower learning_rate, rho_o or"
             " temperature, or raise lambda_theta (the inner problem must be strictly convex)"
         )
 
@@ -286,6 +288,7 @@ def read_rows(path: Path, schema: Schema, config: DistillConfig) -> RealRows:
         n_rows,
         n_groups=len(schema.groups),
         intercept=config.intercept,
+        source=str(path),
     )
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -17,29 +21,39 @@ from synthfair.client.routine import (
     refuse_divergence,
 )
 from synthfair.config import DistillConfig
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema
 from synthfair.distill import outer
 from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem, make_problem
+from synthfair.distill.start import ROWS_PER_PAIR
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
 from synthfair.release import make_header
 
-BATCH_BYTES = {"cpu": 2**20}
-"""Of features that are distilled together, by JAX's backend. On a CPU many small clients at once
-save the cost of starting each operation, but must stay in its caches between two of them."""
+if TYPE_CHECKING:
+    import pandas as pd
 
-BATCH_BYTES_ELSEWHERE = 2**28
-"""On accelerators, whose memory is fast."""
+BATCH_BYTES = {"cpu": 2**20}
+"""Of what is distilled together, by JAX's backend. On a CPU many small clients at once save the
+cost of starting each operation, but must stay in its caches between two of them."""
+
+BATCH_BYTES_ELSEWHERE = 2**30
+"""On accelerators, whose memory is large and fast."""
+
+WORKING_COPIES = 10
+"""Arrays as large as the synthetic inputs that a step works on."""
+
+_Result = TypeVar("_Result")
 
 Progress = Callable[[int, int], None]
 """Called with the number of clients that are done, and of all."""
 
 
 def distill_clients(
-    clients: Sequence[Encoded],
+    clients: Sequence[pd.DataFrame | Encoded],
     schema: Schema,
     config: DistillConfig | None = None,
     *,
@@ -47,14 +61,15 @@ def distill_clients(
     penalty: Penalty | None = None,
     progress: Progress | None = None,
 ) -> list[Distillation]:
-    """:func:`synthfair.client.routine.distill_rows` of each client, batched through vmap.
+    """:func:`distill_table` of each client, batched through vmap.
 
-    The numbers are those of one client after the other, but for rounding. Clients with equally
-    many rows share a compilation and go in batches that fit memory; with ``max_gap``, whose search
-    differs between clients, they go one by one.
+    The numbers are those of one client after the other, but for rounding, which Adam magnifies once
+    it bounces near an optimum. Clients with equally many rows share a compilation and go in batches
+    that fit memory; each other number of rows costs a compilation more. With ``max_gap``, whose
+    search differs between clients, they go one by one.
 
     Args:
-        clients: encoded rows of each.
+        clients: the table of each, or its rows encoded.
         schema: theirs.
         config: settings of all, the seed included; the defaults if not given.
         model: see :func:`synthfair.client.routine.distill_table`.
@@ -62,58 +77,118 @@ def distill_clients(
         progress: called after each batch.
 
     Raises:
-        InputError: a client's rows cannot be distilled with these settings, or diverge.
+        InputError: a client's rows do not fit the schema, cannot be distilled with these settings,
+            or diverge.
+        KeyboardInterrupt: once the steps that are computed at the moment are done.
     """
     config = config or DistillConfig()
-    named = {f"client {i}": real for i, real in enumerate(clients)}
+    named = {f"client {i}": _encoded(one, schema, f"client {i}") for i, one in enumerate(clients)}
     for name, real in named.items():
         check_rows(real, schema, config, source=name)
+    stop = threading.Event()
+    as_here = _settings_of_this_thread()
 
-    def distilled(batch: dict[str, Encoded]) -> dict[str, Distillation]:
-        return _distill_batch(batch, schema, config, model=model, penalty=penalty)
+    def distilled(batch: _Batch) -> dict[str, Distillation]:
+        with as_here():
+            return _distill_batch(batch, schema, config, model=model, penalty=penalty, stop=stop)
 
     done: dict[str, Distillation] = {}
-    # Compiled code runs without Python's lock, and much of it on one core.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for found in pool.map(distilled, _batches(named, config)):
-            done |= found
-            if progress:
-                progress(len(done), len(clients))
+    # Compiled code runs without Python's lock, and on a CPU much of it on one core.
+    with ThreadPoolExecutor(_workers()) as pool:
+        try:
+            for found in pool.map(distilled, _batches(named, config)):
+                done |= found
+                if progress:
+                    progress(len(done), len(clients))
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
     return [done[name] for name in named]
 
 
-def _batches(clients: dict[str, Encoded], config: DistillConfig) -> Iterator[dict[str, Encoded]]:
+def _encoded(client: pd.DataFrame | Encoded, schema: Schema, name: str) -> Encoded:
+    return client if isinstance(client, Encoded) else encode(client, schema, source=name)
+
+
+def _workers() -> int:
+    if jax.default_backend() != "cpu":
+        return 1
+    if hasattr(os, "sched_getaffinity"):  # the cores that this process may use, not all there are
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _settings_of_this_thread() -> Callable[[], AbstractContextManager[None]]:
+    """Enters JAX's settings as they are here: ``with jax.enable_x64(...)`` holds for one thread."""
+    double, device = (
+        getattr(jax.config, name) for name in ("jax_enable_x64", "jax_default_device")
+    )
+
+    @contextmanager
+    def entered() -> Iterator[None]:
+        with jax.enable_x64(double), jax.default_device(device):
+            yield
+
+    return entered
+
+
+class _Batch(NamedTuple):
+    """Clients of one shape, by name; compiled for so many, of which the last is repeated."""
+
+    clients: dict[str, Encoded]
+    size: int
+
+
+def _batches(clients: dict[str, Encoded], config: DistillConfig) -> Iterator[_Batch]:
     """Clients of equally many rows, as many as fit."""
-    fitting = BATCH_BYTES.get(jax.default_backend(), BATCH_BYTES_ELSEWHERE)
-    sizes = sorted({len(real.y) for real in clients.values()})
-    for size in sizes:
+    budget = BATCH_BYTES.get(jax.default_backend(), BATCH_BYTES_ELSEWHERE)
+    for size in sorted({len(real.y) for real in clients.values()}):
         names = [name for name, real in clients.items() if len(real.y) == size]
-        most = 1 if config.max_gap else max(1, fitting // clients[names[0]].x.nbytes)
+        fitting = max(1, budget // _working_bytes(clients[names[0]], config))
+        most = 1 if config.max_gap else min(fitting, len(names))
         for i in range(0, len(names), most):
-            yield {name: clients[name] for name in names[i : i + most]}
+            yield _Batch({name: clients[name] for name in names[i : i + most]}, most)
+
+
+def _working_bytes(real: Encoded, config: DistillConfig) -> int:
+    """That distilling a client takes, roughly."""
+    n_rows, d = real.x.shape
+    n_synthetic = config.n_synthetic or (n_rows if config.labels == "copy" else 4 * ROWS_PER_PAIR)
+    return 8 * d * (n_rows + WORKING_COPIES * n_synthetic + d)
 
 
 def _distill_batch(
-    batch: dict[str, Encoded],
+    batch: _Batch,
     schema: Schema,
     config: DistillConfig,
     *,
     model: Model | None,
     penalty: Penalty | None,
+    stop: threading.Event,
 ) -> dict[str, Distillation]:
     """A batch at once; one client by itself needs no batch."""
-    if len(batch) == 1:
-        ((name, real),) = batch.items()
-        alone = distill_rows(real, schema, config, model=model, penalty=penalty, source=name)
+    if batch.size == 1:
+        ((name, real),) = batch.clients.items()
+        alone = distill_rows(
+            real,
+            schema,
+            config,
+            model=model,
+            penalty=penalty,
+            source=name,
+            progress=lambda *_: _end_if(stop),
+        )
         return {name: alone}
-    n_groups = len(schema.groups)
-    pairs = [
-        make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
-        for real in batch.values()
-    ]
+    make = partial(
+        make_problem, config=config, n_groups=len(schema.groups), model=model, penalty=penalty
+    )
+    pairs = [_named(name, make, real) for name, real in batch.clients.items()]
+    pairs += pairs[-1:] * (batch.size - len(pairs))  # another size would be compiled anew
     problems = [problem for problem, _ in pairs]
     header = make_header(config, schema, model=problems[0].model, penalty=problems[0].penalty)
-    state, history = _run(problems, [x for _, x in pairs], config, names=list(batch))
+    names = list(batch.clients)
+    state, history = _run(problems, [x for _, x in pairs], config, names=names, stop=stop)
     x, last = np.asarray(state.x), np.asarray(state.last)
     return {
         name: Distillation(
@@ -121,20 +196,39 @@ def _distill_batch(
             Record(*(field[: last[i] + 1, i] for field in history)),
             config.rho_o,
         )
-        for i, name in enumerate(batch)
+        for i, name in enumerate(names)
     }
 
 
+def _named(name: str, function: Callable[[Encoded], _Result], real: Encoded) -> _Result:
+    """The function's result, or its error with a name."""
+    try:
+        return function(real)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+
+
+def _end_if(stop: threading.Event) -> None:
+    if stop.is_set():
+        raise InterruptedError("another batch failed, or was interrupted")
+
+
 def _run(
-    problems: list[Problem], starts: list[jax.Array], config: DistillConfig, *, names: list[str]
+    problems: list[Problem],
+    starts: list[jax.Array],
+    config: DistillConfig,
+    *,
+    names: list[str],
+    stop: threading.Event,
 ) -> tuple[OuterState, Record]:
     """The state at the end, and records [steps, B]."""
     first = [outer.init(problem, x, config) for problem, x in zip(problems, starts, strict=True)]
     state, parts = outer.stack(first), []
     for reached, records in outer.run(outer.stack(problems), state, config):
+        _end_if(stop)
         state, step = reached, int(np.max(reached.step))
-        for i, (name, x) in enumerate(zip(names, np.asarray(state.x), strict=True)):
+        for i, (name, x) in enumerate(zip(names, np.asarray(state.x), strict=False)):
             own = Record(*(field[:, i] for field in records))
-            refuse_divergence(x, own, step=step, source=f"{name}: ")
+            refuse_divergence(x, own, step=step, source=name)
         parts.append(records)
     return state, Record(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))

@@ -28,17 +28,17 @@ class Encoded(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What to call a table in errors, and how many of its rows came before these."""
+    """What to call a table in errors, and, of a part of one, how many of its rows came before."""
 
     name: str
-    rows_before: int = 0
+    rows_before: int | None = None
 
     def __str__(self) -> str:
         return self.name
 
 
 def encode(
-    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int = 0
+    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
 ) -> Encoded:
     """Encodes a table by its public schema; no statistic of the rows enters.
 
@@ -204,8 +204,10 @@ def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: _Source)
     row = int(np.argmax(wrong))
     value = values.iloc[row]
     shown = "a missing value" if pd.isna(value) else repr(value)
-    more = f" (and {wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
+    number = (source.rows_before or 0) + row + 1
+    at_least = "" if source.rows_before is None else "at least "
+    more = f" (and {at_least}{wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
     raise InputError(
-        f"{source}: column {values.name!r}, row {source.rows_before + row + 1}: {shown} is not"
+        f"{source}: column {values.name!r}, row {number}: {shown} is not"
         f" allowed{more}; it must be {allowed}"
     )

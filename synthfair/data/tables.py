@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -58,7 +58,7 @@ def count_rows(path: Path) -> int:
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
             return _parquet(file).metadata.num_rows
-        return sum(batch.num_rows for batch in _stream(path, MISSING_VALUES))
+        return sum(batch.num_rows for batch in _stream(path, lambda names: _bytes(names[0])))
 
 
 def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
@@ -67,9 +67,12 @@ def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
 
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
-            batches = _parquet(file).iter_batches(batch_size=CHUNK_ROWS)
+            names = _used(_parquet(file).schema_arrow.names, schema)
+            batches = _parquet(file).iter_batches(batch_size=CHUNK_ROWS, columns=names)
         else:
-            batches = _stream(path, schema.missing_values)
+            batches = _stream(
+                path, lambda names: _text(_used(names, schema), schema.missing_values, alone=True)
+            )
         for some in _gathered(batches):
             yield pa.Table.from_batches(some).to_pandas(ignore_metadata=True)
         pa.default_memory_pool().release_unused()
@@ -102,16 +105,31 @@ def _parquet(file: IO[bytes]) -> ParquetFile:
     return found
 
 
-def _stream(path: Path, missing_values: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of a CSV file with every column as text: guessed types may fail rows later."""
+def _used(names: Sequence[str], schema: Schema) -> list[str]:
+    """The columns but for those that the schema ignores; encoding refuses any other unknown one."""
+    return [name for name in names if name not in schema.ignored]
+
+
+def _stream(
+    path: Path, options: Callable[[list[str]], csv.ConvertOptions]
+) -> Iterator[pa.RecordBatch]:
+    """Batches of a CSV file, its columns converted as wanted: guessed types may fail rows later."""
     from pyarrow import csv
 
     with csv.open_csv(path, parse_options=_parsing()) as first:
         names = first.schema.names
     _refuse_repeated(names)
-    options = _text(names, missing_values)
-    with csv.open_csv(path, parse_options=_parsing(), convert_options=options) as reader:
+    converting = options(names)
+    with csv.open_csv(path, parse_options=_parsing(), convert_options=converting) as reader:
         yield from reader
+
+
+def _bytes(name: str) -> csv.ConvertOptions:
+    """One column alone, whatever it holds."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    return csv.ConvertOptions(column_types={name: pa.binary()}, include_columns=[name])
 
 
 def _parsing() -> csv.ParseOptions:
@@ -120,13 +138,16 @@ def _parsing() -> csv.ParseOptions:
     return csv.ParseOptions(newlines_in_values=True)
 
 
-def _text(names: Sequence[str], missing_values: Sequence[str]) -> csv.ConvertOptions:
-    """Columns that are kept as text."""
+def _text(
+    names: Sequence[str], missing_values: Sequence[str], *, alone: bool = False
+) -> csv.ConvertOptions:
+    """Columns that are kept as text, alone or beside others, whose types are guessed."""
     import pyarrow as pa
     from pyarrow import csv
 
     return csv.ConvertOptions(
         column_types={name: pa.string() for name in names},
+        include_columns=list(names) if alone else None,
         null_values=list(missing_values),
         strings_can_be_null=True,
     )

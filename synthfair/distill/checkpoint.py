@@ -82,4 +82,8 @@ class CheckpointFile:
                 history = Record(*(file[name] for name in Record._fields))
         except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
             return None
+        if any(
+            a.shape != b.shape or a.dtype != b.dtype for a, b in zip(saved, leaves, strict=True)
+        ):
+            return None
         return Checkpoint(jax.tree.unflatten(tree, saved), (history,))

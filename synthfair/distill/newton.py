@@ -66,12 +66,14 @@ def solve(
     def step(at: _Iterate) -> _Iterate:
         value, slope = jax.value_and_grad(flat)(at.theta, data)
         nothing = linear.forget(slope)
-        change = linear.solve(
+        solution = linear.solve(
             flat, at.theta, data, slope, nothing, hessian=raveled, tolerance=FORCING
-        ).v
+        )
+        change = solution.v
         squared = slope @ change
         length = _halved(lambda t: flat(at.theta - t * change, data), value, squared)
-        decrement = jnp.sqrt(jnp.maximum(squared, 0.0))
+        # Negative only where f is not convex, or the system was not solved: then not-a-number.
+        decrement = jnp.sqrt(jnp.where(solution.converged, squared, jnp.nan))
         moved = at.theta - length * change
         return _Iterate(moved, decrement, at.iterations + 1, length < 0.5**MOST_HALVINGS)
 
@@ -82,7 +84,7 @@ def solve(
         params=unravel(last.theta),
         gradient_norm=jnp.linalg.norm(jax.grad(flat)(last.theta, data)),
         iterations=last.iterations,
-        converged=last.decrement <= tolerance,
+        converged=(last.decrement <= tolerance) & ~last.failed,
         line_search_failed=last.failed,
     )
 

@@ -8,8 +8,18 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from synthfair.fairness.penalties import Notion, Penalty, decision_gaps, group_covariances
-from synthfair.model import Model, Params, Rows, loss_and_scores
+from synthfair.fairness.penalties import (
+    CovariancePenalty,
+    Notion,
+    Penalty,
+    SelectionRatePenalty,
+    decision_gaps,
+    group_covariances,
+)
+from synthfair.model import LinearModel, Model, Params, Rows
+
+OF_SCORES = (CovariancePenalty, SelectionRatePenalty)
+"""Penalties that can be told the scores."""
 
 
 class Objective(Protocol):
@@ -51,8 +61,18 @@ class PenalizedLoss:
 
     def __call__(self, params: Params) -> jax.Array:
         """F(theta)."""
-        losses, model = loss_and_scores(self.model, params, self.rows)
-        return jnp.mean(losses) + self.rho_o * self.penalty(model, params, self.rows)
+        rows, model, penalty = self.rows, self.model, self.penalty
+        # Exact types: a subclass may compute otherwise. Loss and penalty ask for the same scores;
+        # the compiler would compute them once, but differentiate them twice.
+        if type(model) is LinearModel and type(penalty) in (
+            CovariancePenalty,
+            SelectionRatePenalty,
+        ):
+            scores = model.scores(params, rows.a)
+            loss = jnp.mean(model.margin_loss(rows.y * scores))
+            return loss + self.rho_o * penalty.of_scores(scores, rows)  # type: ignore[attr-defined]
+        loss = jnp.mean(model.loss(params, rows.a, rows.y))
+        return loss + self.rho_o * penalty(model, params, rows)
 
     def covariance(self, params: Params) -> jax.Array:
         """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""

@@ -72,7 +72,8 @@ class Method(NamedTuple):
 def method_of(config: DistillConfig, *, n_params: int) -> Method:
     """The method that the settings name, for so many params."""
     solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
-    training: InnerSolver = "lbfgs" if solver == "cholesky" else "newton"
+    # L-BFGS learns the curvature from a factor, or, with few params, in some tens of iterations.
+    training: InnerSolver = "lbfgs" if n_params < linear.LARGE else "newton"
     if config.inner_solver != "auto":
         training = config.inner_solver
     return Method(config.optimizer, Solvers(training, solver))
@@ -91,7 +92,8 @@ def init(
     """
     params = jax.tree.leaves(jax.eval_shape(_first_params, problem, x))
     method = method_of(config, n_params=sum(leaf.size for leaf in params))
-    return _init(problem, x, steps or config.steps, method=method)
+    n_steps = config.steps if steps is None else steps
+    return _init(problem, x, n_steps, method=method)
 
 
 def _first_params(problem: Problem, x: jax.Array) -> Params:

@@ -37,28 +37,26 @@ class Problem:
         objective: F(theta).
         s: [N_s] groups of the synthetic rows, fixed.
         y: [N_s] labels of the synthetic rows, fixed.
-        rho_s: weight of the penalty on synthetic rows, at least 0.
+        rho_s: weight of the penalty on synthetic rows, at least 0; None where there is none, as
+            usual, and then it is not computed.
         lambda_x: regularisation of x, at least 0.
         lambda_theta: regularisation of theta, positive.
         model: what is trained.
         penalty: the same surrogate as in F.
         n_groups: number of groups.
         intercept: whether the model has one.
-        penalizes_synthetic: whether rho_s is above 0; known when compiling, because usually it is
-            not, and then there is no need to compute that penalty.
     """
 
     objective: Objective
     s: jax.Array
     y: jax.Array
-    rho_s: jax.Array | float
+    rho_s: jax.Array | float | None
     lambda_x: jax.Array | float
     lambda_theta: jax.Array | float
     model: Model = field(metadata={"static": True})
     penalty: Penalty = field(metadata={"static": True})
     n_groups: int = field(metadata={"static": True})
     intercept: bool = field(metadata={"static": True})
-    penalizes_synthetic: bool = field(metadata={"static": True})
 
     def rows(self, x: jax.Array) -> Rows:
         """The synthetic rows with features x [N_s, d]."""
@@ -81,7 +79,7 @@ class Problem:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
         rows = self.rows(x)
         ridge = self.lambda_x / (2 * rows.a.size**2) * squared_norm(x)
-        if not self.penalizes_synthetic:
+        if self.rho_s is None:
             return self.objective(params) + ridge
         unfairness = self.rho_s * self.penalty(self.model, params, rows)
         return self.objective(params) + unfairness + ridge
@@ -132,13 +130,12 @@ def make_problem(
         objective=objective,
         s=s,
         y=y,
-        rho_s=config.rho_s,
+        rho_s=config.rho_s or None,
         lambda_x=config.lambda_x,
         lambda_theta=config.lambda_theta,
         model=model,
         penalty=penalty,
         n_groups=n_groups,
         intercept=config.intercept,
-        penalizes_synthetic=config.rho_s > 0,
     )
     return problem, x

@@ -17,11 +17,10 @@ ALIGNMENT = 64
 
 
 class RealRows(NamedTuple):
-    """Encoded rows with the columns that a model sees beside the features.
+    """Encoded rows with the columns that a model sees beside the features; not to be written to.
 
     Attributes:
-        a: [N, n] model inputs, as :func:`synthfair.model.model_inputs` has them. Not to be changed
-            once a model has seen it.
+        a: [N, n] model inputs, as :func:`synthfair.model.model_inputs` has them.
         s: [N] groups.
         y: [N] labels, -1 or +1.
         n_features: d.
@@ -42,7 +41,14 @@ class RealRows(NamedTuple):
         return Rows(*(jax.device_put(part) for part in (self.a, self.s, self.y)))
 
 
-def gather(parts: Iterable[Encoded], n_rows: int, *, n_groups: int, intercept: bool) -> RealRows:
+def gather(
+    parts: Iterable[Encoded],
+    n_rows: int,
+    *,
+    n_groups: int,
+    intercept: bool,
+    source: str = "table",
+) -> RealRows:
     """Puts parts of a table one below the other; each may be forgotten before the next is made.
 
     Args:
@@ -50,15 +56,16 @@ def gather(parts: Iterable[Encoded], n_rows: int, *, n_groups: int, intercept: b
         n_rows: at least 1.
         n_groups: number of groups.
         intercept: whether the model has one.
+        source: what to call the table in errors.
 
     Raises:
-        InputError: there are more or fewer rows.
+        InputError: there are more or fewer rows, or they do not fit into memory.
     """
     a, s, y, end = np.empty((0, 0)), np.empty(n_rows, int), np.empty(n_rows), 0
     for part in parts:
         d = part.x.shape[1]
         if end == 0:
-            a = _aligned(n_rows, d + n_groups - 1 + int(intercept))
+            a = _aligned(n_rows, d + n_groups - 1 + int(intercept), source)
         begin, end = end, end + len(part.y)
         if end > n_rows:
             break
@@ -68,13 +75,18 @@ def gather(parts: Iterable[Encoded], n_rows: int, *, n_groups: int, intercept: b
         s[begin:end], y[begin:end] = part.s, part.y
     if end != n_rows:
         read = end if end < n_rows else "more"
-        raise InputError(f"{n_rows} rows were counted, but {read} read: did the file change?")
+        raise InputError(f"{source}: {n_rows} rows counted, {read} read: did the file change?")
+    for part in (a, s, y):
+        part.flags.writeable = False  # JAX computes with this very memory
     return RealRows(a, s, y, a.shape[1] - n_groups + 1 - int(intercept))
 
 
-def _aligned(rows: int, columns: int) -> np.ndarray:
+def _aligned(rows: int, columns: int, source: str) -> np.ndarray:
     """An array whose memory begins where JAX wants it to."""
     size = rows * columns * 8
-    memory = np.empty(size + ALIGNMENT, np.uint8)
+    try:
+        memory = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError as error:
+        raise InputError(f"{source}: {rows} rows need {size / 1e9:.1f} GB of memory") from error
     first = -memory.ctypes.data % ALIGNMENT
     return memory[first : first + size].view(np.float64).reshape(rows, columns)

@@ -110,7 +110,10 @@ class CovariancePenalty:
 
     def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
         """1/2 sum of C_g^2 over strata and groups."""
-        scores = model.scores(params, rows.a)
+        return self.of_scores(model.scores(params, rows.a), rows)
+
+    def of_scores(self, scores: jax.Array, rows: Rows) -> jax.Array:
+        """The same, of scores [N] that are known."""
         gaps = group_covariances(scores, rows, notion=self.notion, n_groups=self.n_groups)
         return 0.5 * jnp.sum(gaps**2)
 
@@ -138,8 +141,12 @@ class SelectionRatePenalty:
 
     def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
         """1/2 sum of gap_g^2 over strata and groups."""
+        return self.of_scores(model.scores(params, rows.a), rows)
+
+    def of_scores(self, scores: jax.Array, rows: Rows) -> jax.Array:
+        """The same, of scores [N] that are known."""
         gaps = selection_rate_gaps(
-            model.scores(params, rows.a),
+            scores,
             rows,
             notion=self.notion,
             n_groups=self.n_groups,
