@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import jaxprs_in_params
 from test_inner import some_rows
 
 from synthfair.config import DistillConfig
@@ -38,7 +39,7 @@ def sizes(jaxpr):
     """Shapes of all arrays in a computation, those of its loops included."""
     for equation in jaxpr.eqns:
         yield from (v.aval.shape for v in equation.outvars)
-        for inside in jax.core.jaxprs_in_params(equation.params):
+        for inside in jaxprs_in_params(equation.params):
             yield from sizes(inside)
 
 

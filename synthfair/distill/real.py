@@ -61,11 +61,11 @@ def gather(
     Raises:
         InputError: there are more or fewer rows, or they do not fit into memory.
     """
-    a, s, y, end = np.empty((0, 0)), np.empty(n_rows, int), np.empty(n_rows), 0
+    a, s, y, end = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0
     for part in parts:
         d = part.x.shape[1]
         if end == 0:
-            a = _aligned(n_rows, d + n_groups - 1 + int(intercept), source)
+            a, s, y = _allocated(n_rows, d + n_groups - 1 + int(intercept), source)
         begin, end = end, end + len(part.y)
         if end > n_rows:
             break
@@ -81,12 +81,13 @@ def gather(
     return RealRows(a, s, y, a.shape[1] - n_groups + 1 - int(intercept))
 
 
-def _aligned(rows: int, columns: int, source: str) -> np.ndarray:
-    """An array whose memory begins where JAX wants it to."""
+def _allocated(rows: int, columns: int, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Room for a, s and y; a begins where JAX wants it to."""
     size = rows * columns * 8
     try:
         memory = np.empty(size + ALIGNMENT, np.uint8)
+        s, y = np.empty(rows, int), np.empty(rows)
     except MemoryError as error:
         raise InputError(f"{source}: {rows} rows need {size / 1e9:.1f} GB of memory") from error
     first = -memory.ctypes.data % ALIGNMENT
-    return memory[first : first + size].view(np.float64).reshape(rows, columns)
+    return memory[first : first + size].view(np.float64).reshape(rows, columns), s, y
