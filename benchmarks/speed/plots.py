@@ -52,7 +52,7 @@ def limits(results: Sequence[Measured], ceilings: Ceilings) -> str:
         _limit_panel(axes, size, ceilings)
     panels[-1].set_xlabel("milliseconds for one outer step")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return as_svg(figure)
 
 
