@@ -13,7 +13,7 @@ from synthfair.distill import inner, linear, newton
 from synthfair.distill.implicit import implicit_vjp
 from synthfair.distill.linear import LinearSolution, LinearSolver
 from synthfair.distill.problem import Problem
-from synthfair.model import Params, Rows
+from synthfair.model import Params
 
 InnerSolver = Literal["lbfgs", "newton"]
 
@@ -77,7 +77,6 @@ def hypergradient(
     x: jax.Array,
     curvature: jax.Array,
     *,
-    rows: Rows | None = None,
     solver: LinearSolver = linear.SOLVERS["cholesky"],
 ) -> tuple[jax.Array, jax.Array, LinearSolution]:
     """P(x) and dP/dx at the inner optimum theta(x), and the solution of H v = dP/dtheta.
@@ -86,7 +85,7 @@ def hypergradient(
 
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
     """
-    rows = problem.rows(x) if rows is None else rows
+    rows = problem.rows(x)
     value, (by_params, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(params, x)
     solution = solver.solve(
         problem.training_loss,
@@ -115,9 +114,7 @@ def judge(
     solvers: Solvers = Solvers(),  # noqa: B008 - immutable
 ) -> Judged:
     """Solves the inner problem at x, from params and what is known of the curvature near."""
-    # Once, in memory: the compiler would put them together anew wherever they are used.
-    rows = jax.lax.optimization_barrier(problem.rows(x))
-    solver = linear.SOLVERS[solvers.linear]
+    rows, solver = problem.rows(x), linear.SOLVERS[solvers.linear]
     limits = {"tolerance": tolerance, "max_iterations": max_iterations}
     if solvers.inner == "newton":
         solution = newton.solve(
@@ -132,7 +129,7 @@ def judge(
         factor = solver.factor(curvature)
         solution = inner.solve(problem.training_loss, params, rows, factor=factor, **limits)
     value, gradient, derivative = hypergradient(
-        problem, solution.params, x, curvature, rows=rows, solver=solver
+        problem, solution.params, x, curvature, solver=solver
     )
     record = Record(
         value,

@@ -20,7 +20,7 @@ from synthfair.distill.implicit import InnerObjective
 from synthfair.model import Params
 
 LARGE = 200
-"""From so many params on, conjugate gradients are faster; see benchmarks/README.md."""
+"""From so many params on, conjugate gradients are chosen; benchmarks/results/scale has the times."""
 
 Name = Literal["cholesky", "conjugate_gradient"]
 

@@ -64,10 +64,7 @@ class PenalizedLoss:
         rows, model, penalty = self.rows, self.model, self.penalty
         # Exact types: a subclass may compute otherwise. Loss and penalty ask for the same scores;
         # the compiler would compute them once, but differentiate them twice.
-        if type(model) is LinearModel and type(penalty) in (
-            CovariancePenalty,
-            SelectionRatePenalty,
-        ):
+        if type(model) is LinearModel and type(penalty) in OF_SCORES:
             scores = model.scores(params, rows.a)
             loss = jnp.mean(model.margin_loss(rows.y * scores))
             return loss + self.rho_o * penalty.of_scores(scores, rows)  # type: ignore[attr-defined]

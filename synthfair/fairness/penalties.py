@@ -42,7 +42,6 @@ def memberships(s: jax.Array, n_groups: int, dtype: jnp.dtype) -> jax.Array:
 
     With two groups the two comparisons differ in sign alone, so only group 1 is kept.
     """
-    # Not sliced off a matrix with all groups: its stride would keep a loop from being vectorised.
     first = 1 if n_groups == 2 else 0
     return (s[:, None] == jnp.arange(first, n_groups)).astype(dtype)
 
