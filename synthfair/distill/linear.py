@@ -20,7 +20,7 @@ from synthfair.distill.implicit import InnerObjective
 from synthfair.model import Params
 
 LARGE = 200
-"""From so many params on, conjugate gradients are chosen; benchmarks/results/scale has the times."""
+"""From so many params on, conjugate gradients are chosen; times in benchmarks/results/scale."""
 
 Name = Literal["cholesky", "conjugate_gradient"]
 
