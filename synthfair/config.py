@@ -15,6 +15,9 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=Fal
 MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
+HOLD_OUT = 0.1
+"""Share of a client's rows that are kept out of the distillation, to compare the release with."""
+
 _Config = TypeVar("_Config", bound=BaseModel)
 
 Seed = Field(
@@ -122,6 +125,37 @@ class DistillConfig(BaseModel):
         " conjugate_gradient only multiplies by it, which is faster from some 200 inputs on;"
         " auto chooses by their number.",
     )
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=100,
+        description="Makes the release differentially private, e.g. 1; smaller is more private and"
+        " noisier. Without it nothing is promised.",
+    )
+    delta: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6.",
+    )
+    relation: Literal["add_or_remove", "replace"] = Field(
+        default="add_or_remove",
+        description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
+        " the number of rows is protected, too; or with another row in place of one, which takes"
+        " twice the noise.",
+    )
+    private_steps: int = Field(
+        default=20,
+        ge=2,
+        le=10_000,
+        description="Noisy gradient steps by which theta is found where epsilon is given.",
+    )
+    clip: float = Field(
+        default=1.0,
+        gt=0,
+        description="With epsilon, each row's gradient is clipped to so many times the largest norm"
+        " of a row, which the schema bounds; 1 leaves the logistic loss as it is.",
+    )
     seed: int = Seed
 
     @model_validator(mode="before")
@@ -136,6 +170,22 @@ class DistillConfig(BaseModel):
     def _gauss_newton_needs_the_hessian(self) -> DistillConfig:
         if (self.optimizer, self.linear_solver) == ("gauss_newton", "conjugate_gradient"):
             raise ValueError("gauss_newton needs linear_solver = cholesky (or auto)")
+        return self
+
+    @model_validator(mode="after")
+    def _private_all_the_way(self) -> DistillConfig:
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError("epsilon and delta go together: give both or neither")
+        if self.epsilon is None:
+            return self
+        reading = {
+            "max_gap": self.max_gap is not None,
+            "labels = copy": self.labels == "copy",
+            f"start = {self.start}": self.start in ("normal", "real"),
+        }
+        for setting, reads in reading.items():
+            if reads:
+                raise ValueError(f"{setting} reads real rows without noise; not with epsilon")
         return self
 
 

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 import synthfair
 from synthfair.config import MAX_ROWS, DistillConfig
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import whole_file
+from synthfair.privacy.statement import Guarantee, Line, PrivacyStatement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,21 +33,6 @@ MAX_ABSOLUTE = 1e6
 
 _KEY = b"synthfair"
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-_Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
-
-
-class PrivacyStatement(BaseModel):
-    """What a release claims and what it gives away.
-
-    Attributes:
-        epsilon: of differential privacy, or None: then nothing is claimed.
-        discloses: in words, what a reader of the file learns about the real rows.
-    """
-
-    model_config = _STRICT
-
-    epsilon: None = None
-    discloses: tuple[_Line, ...] = Field(max_length=20)
 
 
 class Header(BaseModel):
@@ -56,11 +42,23 @@ class Header(BaseModel):
 
     format: Literal["synthfair-release/1"] = FORMAT
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
-    version: _Line
-    model: _Line
-    penalty: _Line
+    version: Line
+    model: Line
+    penalty: Line
     config: DistillConfig
     privacy: PrivacyStatement
+
+    @model_validator(mode="after")
+    def _says_what_the_settings_mean(self) -> Header:
+        config, said = self.config, self.privacy
+        if said.guarantee:
+            wanted = (config.epsilon, config.delta, config.relation)
+            if wanted != (said.guarantee.epsilon, said.guarantee.delta, said.guarantee.relation):
+                raise ValueError("the privacy statement claims another guarantee than the settings")
+        silent = set(disclosures(config, private=said.guarantee is not None)) - set(said.discloses)
+        if silent:
+            raise ValueError(f"the privacy statement must say: {min(silent)}")
+        return self
 
 
 @dataclass(frozen=True)
@@ -101,25 +99,47 @@ def name_of(part: object) -> str:
     return name
 
 
-def make_header(config: DistillConfig, schema: Schema, *, model: object, penalty: object) -> Header:
-    """The header of a release made with these settings, this model and this penalty."""
+def make_header(
+    config: DistillConfig,
+    schema: Schema,
+    *,
+    model: object,
+    penalty: object,
+    guarantee: Guarantee | None = None,
+) -> Header:
+    """The header of a release made with these settings, this model, penalty and guarantee."""
+    discloses = disclosures(config, private=guarantee is not None)
     return Header(
         schema_hash=schema.hash,
         version=synthfair.__version__,
         model=name_of(model),
         penalty=name_of(penalty),
         config=config,
-        privacy=PrivacyStatement(discloses=disclosures(config)),
+        privacy=PrivacyStatement(guarantee=guarantee, discloses=discloses),
     )
 
 
-def disclosures(config: DistillConfig) -> tuple[str, ...]:
-    """What a release made with these settings tells its reader about the real rows."""
+def disclosures(config: DistillConfig, *, private: bool | None = None) -> tuple[str, ...]:
+    """What a release made with these settings tells its reader about the real rows.
+
+    Args:
+        config: its settings.
+        private: whether its noise protects anything; not so where it came from a fixed seed. If not
+            given, whether the settings ask for it.
+    """
+    asked = config.epsilon is not None
+    if asked and (private or private is None):
+        return (
+            "What rows have in common; about any one row, at most what differential privacy with"
+            f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
+        )
     lines = [
         "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
         " at least as much as publishing that model. No differential privacy is claimed; not"
         " anonymous."
     ]
+    if asked:
+        lines.append("The noise came from a fixed seed, for tests: anybody can subtract it.")
     if config.labels == "proportional":
         lines.append("The share of each pair of group and label among the real rows.")
     if config.labels == "copy":

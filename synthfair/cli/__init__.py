@@ -11,7 +11,18 @@ from types import ModuleType
 from typing import NoReturn
 
 from synthfair import __version__
-from synthfair.cli import client, compare, demo, evaluate, predict, report, schema, server, split
+from synthfair.cli import (
+    client,
+    compare,
+    demo,
+    evaluate,
+    ledger,
+    predict,
+    report,
+    schema,
+    server,
+    split,
+)
 from synthfair.errors import InputError, reason
 
 __all__ = ["as_process", "client", "main", "run", "script", "server"]
@@ -21,6 +32,7 @@ COMMANDS: dict[str, ModuleType] = {
     "split": split,
     "schema": schema,
     "client": client,
+    "ledger": ledger,
     "server": server,
     "predict": predict,
     "evaluate": evaluate,

@@ -6,17 +6,21 @@ import argparse
 from pathlib import Path
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import DistillConfig, load_distill_config
+from synthfair.config import HOLD_OUT, DistillConfig, load_distill_config
 
 HELP = "distil a private table into one release file"
 
 DESCRIPTION = """\
 Distil a private table into a small synthetic one, such that a model trained on the
 synthetic rows is accurate and fair on the real ones. The file written to --output is
-the only thing to send. It is not anonymous: see what it discloses at the end.
+the only thing to send. Without --epsilon it is not anonymous: see what it discloses at
+the end. Every release is booked in a ledger beside the table, and looked at before it
+is written: copies of real rows stop it.
 
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
       --config configs/law_school/race.toml --output DIR/client_0.parquet
+
+  ... --epsilon 1 --delta 1e-6     makes the release differentially private
 
 Ctrl-C keeps a checkpoint beside the output; the same command then goes on from there.
 Flags override the configuration file and are named after its keys.
@@ -39,6 +43,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="CSV to write every step to, for the curves of a report made in house; its name must"
         " end in .history.csv. Private: do not send it.",
     )
+    files.add_argument(
+        "--ledger",
+        type=Path,
+        help="File in which the release is booked. Default: the table's name with .ledger.jsonl"
+        " added. See: python -m synthfair ledger -h.",
+    )
+    checks = parser.add_argument_group("checks before the release")
+    checks.add_argument(
+        "--hold-out",
+        type=float,
+        default=HOLD_OUT,
+        metavar="SHARE",
+        help="Share of the rows, 1,000 at most, that are kept out of the distillation, to compare"
+        f" the release with. Default: {HOLD_OUT:g}.",
+    )
+    checks.add_argument(
+        "--accept-risk",
+        action="store_true",
+        help="Write the release even if it holds copies of real rows; the file says so.",
+    )
+    checks.add_argument(
+        "--insecure-noise-seed",
+        type=int,
+        metavar="INT",
+        help="For tests: noise that anybody can repeat. With it, epsilon promises nothing, and the"
+        " release says so.",
+    )
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]
 
@@ -51,7 +82,12 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.start import start_jax
     from synthfair.client.history import require_history_name
     from synthfair.files import require_distinct, require_free
-    from synthfair.report import distillation_table, gap_warning, unconverged_warning
+    from synthfair.report import (
+        distillation_table,
+        gap_warning,
+        preview_table,
+        unconverged_warning,
+    )
 
     inputs = [path for path in (args.data, args.schema, args.config) if path]
     require_distinct(args.output, *inputs)
@@ -61,18 +97,26 @@ def run(args: argparse.Namespace) -> None:
         require_history_name(args.history)
         require_free(args.history, force=args.force)
     start_jax()
-    from synthfair.client import distill_file
+    from synthfair.client import Options, RefusedRelease, distill_file
     from synthfair.client.history import write_history
 
-    with progress_bar("distilling") as progress:
-        distillation, receipt = distill_file(
-            args.data, args.schema, args.output, config, force=args.force, progress=progress
-        )
+    options = Options(
+        args.force, args.hold_out, args.accept_risk, args.ledger, args.insecure_noise_seed
+    )
+    try:
+        with progress_bar("distilling") as progress:
+            distillation, receipt = distill_file(
+                args.data, args.schema, args.output, config, options, progress=progress
+            )
+    except RefusedRelease as refused:
+        say(preview_table(refused.preview))
+        raise
     if args.history:
         write_history(distillation.history, args.history)
     if distillation.resumed_at:
         say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))
+    say(preview_table(receipt.preview))
     for warning in (unconverged_warning(distillation), gap_warning(distillation)):
         if warning:
             warn(warning)

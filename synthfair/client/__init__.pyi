@@ -1,9 +1,12 @@
-from .routine import Distillation, Receipt, check_rows, distill_file, distill_table
+from .from_file import Options, Receipt, RefusedRelease, distill_file
+from .routine import Distillation, check_rows, distill_table
 from .simulate import distill_clients
 
 __all__ = [
     "Distillation",
+    "Options",
     "Receipt",
+    "RefusedRelease",
     "check_rows",
     "distill_clients",
     "distill_file",

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import numpy as np
 
+from synthfair.client.private import digest, measure, private_problem, promise
 from synthfair.config import DistillConfig
-from synthfair.data.encode import Encoded, encode, encode_chunks
-from synthfair.data.schema import Schema, read_schema
-from synthfair.data.tables import count_rows, read_chunks
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.schema import Schema
 from synthfair.distill import outer, tolerance
 from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
 from synthfair.distill.judge import Record
@@ -24,9 +24,10 @@ from synthfair.distill.real import RealRows, gather
 from synthfair.distill.tolerance import Search
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
-from synthfair.files import require_distinct, require_free
-from synthfair.model import Model
-from synthfair.release import MAX_ABSOLUTE, Header, Release, make_header, write_release
+from synthfair.model import Model, Params
+from synthfair.privacy.fit import PrivateFit
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.release import MAX_ABSOLUTE, Header, Release, make_header
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,6 +37,18 @@ Progress = Callable[[Record, int, int], None]
 
 LAST_STEPS = 50
 """Inner convergence is judged over so many last steps."""
+
+
+class Run(NamedTuple):
+    """What a distillation depends on beside the rows, and how it is shown and kept."""
+
+    schema: Schema
+    config: DistillConfig
+    model: Model | None = None
+    penalty: Penalty | None = None
+    source: str = "table"
+    progress: Progress | None = None
+    checkpoint: Path | None = None
 
 
 class Distillation(NamedTuple):
@@ -49,6 +62,7 @@ class Distillation(NamedTuple):
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
         search_ended: whether the search found nothing more to try; false where the steps were spent
             before.
+        theta: of the model that anybody can train on the release.
         resumed_at: step at which an interrupted run was taken up; 0 if it was not.
         checkpoint: a file that is of no more use once the release is written; it may not exist.
     """
@@ -56,6 +70,7 @@ class Distillation(NamedTuple):
     release: Release
     history: Record
     rho_o: float
+    theta: Params
     tried: Mapping[float, float] = MappingProxyType({})
     search_ended: bool = True
     resumed_at: int = 0
@@ -85,21 +100,27 @@ def distill_table(
     *,
     model: Model | None = None,
     penalty: Penalty | None = None,
+    noise: RandomBytes = system_entropy,
     source: str = "table",
     progress: Progress | None = None,
     checkpoint: Path | None = None,
 ) -> Distillation:
     """Distils a private table into a release, Wu et al. (2024) algorithm 1, lines 1 to 16.
 
-    No guarantee of privacy: the synthetic rows are a function of the real ones without noise.
+    Without ``config.epsilon`` no guarantee of privacy: the synthetic rows are a function of the
+    real ones without noise. With it, (epsilon, delta)-differential privacy of the release. Unit:
+    one row. Neighbouring relation: ``config.relation``. Releases of one table add up, which only
+    a :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
 
     Args:
         table: one row a person.
         schema: public; the same for all clients.
         config: settings; the defaults if not given.
-        model: another than the linear model with the logistic loss.
+        model: another than the linear model with the logistic loss; with epsilon, a linear one.
         penalty: another than ``config.penalty``; ``config.notion`` then only chooses the
-            covariance that is shown.
+            covariance that is shown. With epsilon, one of those that come with synthfair.
+        noise: where the bytes of noise come from; other than the system's, it protects nothing, and
+            the release says so.
         source: what to call the table in errors.
         progress: called between chunks of steps.
         checkpoint: name beside which an interrupted run is kept, and taken up from.
@@ -115,6 +136,7 @@ def distill_table(
         config,
         model=model,
         penalty=penalty,
+        noise=noise,
         source=source,
         progress=progress,
         checkpoint=checkpoint,
@@ -128,26 +150,59 @@ def distill_rows(
     *,
     model: Model | None = None,
     penalty: Penalty | None = None,
+    noise: RandomBytes = system_entropy,
     source: str = "table",
     progress: Progress | None = None,
     checkpoint: Path | None = None,
 ) -> Distillation:
     """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
     config = config or DistillConfig()
+    run = Run(schema, config, model, penalty, source, progress, checkpoint)
+    if config.epsilon is not None:
+        encoded = real if isinstance(real, Encoded) else real.encoded
+        fit = measure(encoded, schema, config, model=model, penalty=penalty, noise=noise)
+        return distill_fit(fit, run, secure=noise is system_entropy)
     n_groups = len(schema.groups)
     check_rows(real, schema, config, source=source)
     if isinstance(real, Encoded):
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     problem, x = make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
-    file = CheckpointFile.beside(checkpoint, _fingerprint(real, header)) if checkpoint else None
+    return _distill(problem, x, header, run, fingerprint(real, header))
+
+
+def distill_fit(fit: PrivateFit, run: Run, *, secure: bool = True) -> Distillation:
+    """Distils what was measured privately: no real row is known here, so none can be read.
+
+    Args:
+        fit: from :func:`synthfair.client.private.measure` with the same settings.
+        run: settings.
+        secure: whether its noise came from the system.
+    """
+    schema, config = run.schema, run.config
+    kinds = {"model": run.model, "penalty": run.penalty}
+    problem, x = private_problem(fit, schema, config, **kinds)
+    promised = promise(config, schema, **kinds) if secure else None
+    header = make_header(
+        config, schema, model=problem.model, penalty=problem.penalty, guarantee=promised
+    )
+    return _distill(problem, x, header, run, digest(fit))
+
+
+def _distill(
+    problem: Problem, x: jax.Array, header: Header, run: Run, fingerprint: str
+) -> Distillation:
+    config = run.config
+    file = CheckpointFile.beside(run.checkpoint, fingerprint) if run.checkpoint else None
     start = Checkpoint(_first_state(problem, x, config))
     resumed = (file and file.load(start.state)) or start
-    done = _run(problem, resumed, config, file, progress, source=source)
+    done = _run(problem, resumed, run, file)
+    outer_state = done.state.outer if isinstance(done.state, Search) else done.state
     distillation = Distillation(
-        make_release(header, schema, done.state.x, problem),
+        make_release(header, run.schema, done.state.x, problem),
         done.history,
         config.rho_o,
+        outer_state.params,
         resumed_at=resumed.steps,
         checkpoint=file and file.path,
     )
@@ -187,22 +242,14 @@ def _chunks(
     return outer.run(problem, state, config)
 
 
-def _run(
-    problem: Problem,
-    done: Checkpoint,
-    config: DistillConfig,
-    file: CheckpointFile | None,
-    progress: Progress | None,
-    *,
-    source: str,
-) -> Checkpoint:
+def _run(problem: Problem, done: Checkpoint, run: Run, file: CheckpointFile | None) -> Checkpoint:
     """Goes on from ``done`` to the end; on Ctrl-C, keeps how far it came."""
     try:
-        for state, records in _chunks(problem, done.state, config):
-            refuse_divergence(np.asarray(state.x), records, step=int(state.step), source=source)
+        for state, records in _chunks(problem, done.state, run.config):
+            refuse_divergence(np.asarray(state.x), records, step=int(state.step), source=run.source)
             done = Checkpoint(state, (*done.records, records))  # one assignment: never half done
-            if progress:
-                progress(records, done.steps - 1, config.steps)
+            if run.progress:
+                run.progress(records, done.steps - 1, run.config.steps)
     except KeyboardInterrupt as stop:
         if not (file and done.records):
             raise
@@ -225,7 +272,7 @@ def refuse_divergence(x: np.ndarray, records: Record, *, step: int, source: str)
         )
 
 
-def _fingerprint(real: RealRows, header: Header) -> str:
+def fingerprint(real: RealRows, header: Header) -> str:
     """sha256 of all that a run depends on."""
     precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
     digest = hashlib.sha256(f"{precision} {header.model_dump_json()}".encode())
@@ -272,76 +319,3 @@ def _compared(y: np.ndarray, notion: str) -> dict[str, np.ndarray]:
         "equalized_odds": everything | positive | negative,
     }
     return notions[notion]
-
-
-def read_rows(path: Path, schema: Schema, config: DistillConfig) -> RealRows:
-    """The rows of a CSV or Parquet file, encoded some at a time for a model with these settings.
-
-    Raises:
-        InputError: the file cannot be read, has no rows, or does not fit the schema.
-    """
-    n_rows = count_rows(path)
-    if n_rows == 0:
-        raise InputError(f"{path}: has no rows")
-    return gather(
-        encode_chunks(read_chunks(path, schema), schema, source=str(path)),
-        n_rows,
-        n_groups=len(schema.groups),
-        intercept=config.intercept,
-        source=str(path),
-    )
-
-
-class Receipt(NamedTuple):
-    """What was written.
-
-    Attributes:
-        path: the release file.
-        size: in bytes.
-        sha256: of the file.
-    """
-
-    path: Path
-    size: int
-    sha256: str
-
-
-def distill_file(
-    data: Path,
-    schema_path: Path,
-    output: Path,
-    config: DistillConfig,
-    *,
-    force: bool = False,
-    progress: Progress | None = None,
-) -> tuple[Distillation, Receipt]:
-    """The same from file to file. An interrupted run is taken up where it stopped.
-
-    Args:
-        data: the private table, CSV or Parquet.
-        schema_path: the public schema.
-        output: the release, written whole or not at all. While a run is interrupted, a checkpoint
-            lies beside it; that holds private numbers and must not be sent.
-        config: settings.
-        force: whether an existing output is overwritten.
-        progress: see :func:`distill_table`.
-
-    Raises:
-        InputError: an input is refused, or the output exists or cannot be written.
-        KeyboardInterrupt: after the checkpoint is written.
-    """
-    require_distinct(output, data, schema_path)
-    require_free(output, force=force)
-    schema = read_schema(schema_path)
-    distillation = distill_rows(
-        read_rows(data, schema, config),
-        schema,
-        config,
-        source=str(data),
-        progress=progress,
-        checkpoint=output,
-    )
-    sha256 = write_release(distillation.release, output)
-    if distillation.checkpoint:
-        distillation.checkpoint.unlink(missing_ok=True)
-    return distillation, Receipt(output, output.stat().st_size, sha256)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from synthfair.client.private import measure, private_problem, promise
 from synthfair.client.routine import (
     Distillation,
     check_rows,
@@ -83,8 +84,9 @@ def distill_clients(
     """
     config = config or DistillConfig()
     named = {f"client {i}": _encoded(one, schema, f"client {i}") for i, one in enumerate(clients)}
-    for name, real in named.items():
-        check_rows(real, schema, config, source=name)
+    if config.epsilon is None:  # a refusal that depends on the rows would tell of them
+        for name, real in named.items():
+            check_rows(real, schema, config, source=name)
     stop = threading.Event()
     as_here = _settings_of_this_thread()
 
@@ -180,13 +182,18 @@ def _distill_batch(
             progress=lambda *_: _end_if(stop),
         )
         return {name: alone}
-    make = partial(
-        make_problem, config=config, n_groups=len(schema.groups), model=model, penalty=penalty
-    )
+    kinds = {"model": model, "penalty": penalty}
+    make = partial(_problem, schema=schema, config=config, **kinds)
     pairs = [_named(name, make, real) for name, real in batch.clients.items()]
     pairs += pairs[-1:] * (batch.size - len(pairs))  # another size would be compiled anew
     problems = [problem for problem, _ in pairs]
-    header = make_header(config, schema, model=problems[0].model, penalty=problems[0].penalty)
+    header = make_header(
+        config,
+        schema,
+        model=problems[0].model,
+        penalty=problems[0].penalty,
+        guarantee=None if config.epsilon is None else promise(config, schema, **kinds),
+    )
     names = list(batch.clients)
     state, history = _run(problems, [x for _, x in pairs], config, names=names, stop=stop)
     x, last = np.asarray(state.x), np.asarray(state.last)
@@ -195,9 +202,25 @@ def _distill_batch(
             make_release(header, schema, x[i], problems[i]),
             Record(*(field[: last[i] + 1, i] for field in history)),
             config.rho_o,
+            jax.tree.map(lambda leaf: leaf[i], state.params),  # noqa: B023 - used at once
         )
         for i, name in enumerate(names)
     }
+
+
+def _problem(
+    real: Encoded,
+    *,
+    schema: Schema,
+    config: DistillConfig,
+    model: Model | None,
+    penalty: Penalty | None,
+) -> tuple[Problem, jax.Array]:
+    """That of one client, after which, with an epsilon, its rows are not read again."""
+    kinds = {"model": model, "penalty": penalty}
+    if config.epsilon is None:
+        return make_problem(real, config, n_groups=len(schema.groups), **kinds)
+    return private_problem(measure(real, schema, config, **kinds), schema, config, **kinds)
 
 
 def _named(name: str, function: Callable[[Encoded], _Result], real: Encoded) -> _Result:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from synthfair.client.routine import Progress, distill_file
+from synthfair.client.from_file import Options, distill_file
+from synthfair.client.routine import Progress
 from synthfair.compare.federation import federate
 from synthfair.compare.methods import Outcome, measure
 from synthfair.config import DistillConfig, ServerConfig
@@ -65,7 +66,7 @@ def _single_shot(
         with show(f"lender {i} {name}") as progress:
             data = folder / f"client_{i}_train.csv"
             distillation, _ = distill_file(
-                data, schema_path, release, config, force=force, progress=progress
+                data, schema_path, release, config, Options(force=force), progress=progress
             )
         releases.append(release)
         converged.append(distillation.inner_converged)

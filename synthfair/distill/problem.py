@@ -12,7 +12,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.distill.objective import Objective, PenalizedLoss
 from synthfair.distill.real import RealRows, gather
-from synthfair.distill.start import choose_start
+from synthfair.distill.start import Start, choose_private_start, choose_start
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import (
     LinearModel,
@@ -122,10 +122,51 @@ def make_problem(
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     model = model or LinearModel()
     penalty = penalty or make_penalty(config, n_groups=n_groups)
-    rng = np.random.default_rng(config.seed)
-    start = choose_start(rng, real.encoded, config, n_groups=n_groups)
-    x, s, y = (jnp.asarray(part) for part in start)
     objective = PenalizedLoss(real.as_rows(), config.rho_o, model, penalty, config.notion, n_groups)
+    start = choose_start(_first_rng(config), real.encoded, config, n_groups=n_groups)
+    return _assembled(objective, start, config, model=model, penalty=penalty, n_groups=n_groups)
+
+
+def make_private_problem(
+    objective: Objective,
+    counts: np.ndarray,
+    config: DistillConfig,
+    *,
+    d: int,
+    model: Model,
+    penalty: Penalty,
+) -> tuple[Problem, jax.Array]:
+    """The same for an objective that was found privately, without a real row.
+
+    Args:
+        objective: F(theta).
+        counts: [G, 2] noisy numbers of rows by group and label, positive.
+        config: settings, with a start and labels that read no real row.
+        d: number of features.
+        model: what is trained.
+        penalty: for the rho_s term.
+
+    Raises:
+        InputError: the synthetic rows cannot be chosen as the settings say.
+    """
+    start = choose_private_start(_first_rng(config), counts, config, d=d)
+    return _assembled(objective, start, config, model=model, penalty=penalty, n_groups=len(counts))
+
+
+def _first_rng(config: DistillConfig) -> np.random.Generator:
+    return np.random.default_rng(config.seed)
+
+
+def _assembled(
+    objective: Objective,
+    start: Start,
+    config: DistillConfig,
+    *,
+    model: Model,
+    penalty: Penalty,
+    n_groups: int,
+) -> tuple[Problem, jax.Array]:
+    x, s, y = (jnp.asarray(part) for part in start)
     problem = Problem(
         objective=objective,
         s=s,

@@ -39,30 +39,53 @@ def choose_start(
     Raises:
         InputError: n_synthetic does not split as wanted.
     """
-    s, y = _groups_and_labels(real, config, n_groups)
-    x = _first_features(rng, real, s, y, config.start)
-    return Start(x, s, y)
+    if config.labels == "copy":
+        s, y = _copied_labels(real, config)
+    else:
+        counts = np.bincount(2 * real.s + (real.y > 0), minlength=2 * n_groups)
+        s, y = _groups_and_labels(counts.reshape(n_groups, 2), config)
+    shape = (len(s), real.x.shape[1])
+    if config.start in ("range", "middle"):
+        return Start(_public_features(rng, shape, config.start), s, y)
+    if config.start == "normal":
+        spread = [column.std() for column in real.x.T]  # one by one: the rows may be a million
+        return Start(real.x.mean(axis=0) + spread * rng.standard_normal(shape), s, y)
+    return Start(real.x[_matching_rows(rng, real, s, y)], s, y)
+
+
+def choose_private_start(
+    rng: np.random.Generator, counts: np.ndarray, config: DistillConfig, *, d: int
+) -> Start:
+    """The same without a real row, from noisy numbers of rows [G, 2] by group and label.
+
+    Raises:
+        InputError: n_synthetic does not split as wanted.
+    """
+    s, y = _groups_and_labels(counts, config)
+    return Start(_public_features(rng, (len(s), d), config.start), s, y)
+
+
+def _copied_labels(real: Encoded, config: DistillConfig) -> tuple[np.ndarray, np.ndarray]:
+    if config.n_synthetic not in (None, len(real.y)):
+        raise InputError(
+            f"n_synthetic = {config.n_synthetic}: with labels = 'copy' it must be the number of"
+            f" real rows, {len(real.y)}"
+        )
+    return real.s, real.y
 
 
 def _groups_and_labels(
-    real: Encoded, config: DistillConfig, n_groups: int
+    real_counts: np.ndarray, config: DistillConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    if config.labels == "copy":
-        if config.n_synthetic not in (None, len(real.y)):
-            raise InputError(
-                f"n_synthetic = {config.n_synthetic}: with labels = 'copy' it must be the number of"
-                f" real rows, {len(real.y)}"
-            )
-        return real.s, real.y
-    pairs = [(s, y) for s in range(n_groups) for y in (-1.0, 1.0)]
-    n_synthetic = config.n_synthetic or ROWS_PER_PAIR * len(pairs)
+    """Balanced, or in proportion to counts [G, 2] of rows with y = -1 and y = +1."""
+    n_groups = len(real_counts)
+    n_synthetic = config.n_synthetic or ROWS_PER_PAIR * 2 * n_groups
     if config.labels == "balanced":
-        counts = _even_counts(n_synthetic, len(pairs))
+        counts = _even_counts(n_synthetic, 2 * n_groups)
     else:
-        real_counts = np.array([np.sum((real.s == s) & (real.y == y)) for s, y in pairs])
-        counts = _proportional_counts(n_synthetic, real_counts)
-    s, y = np.array(pairs).T
-    return np.repeat(s.astype(int), counts), np.repeat(y, counts)
+        counts = _proportional_counts(n_synthetic, real_counts.ravel())
+    s, y = np.repeat(np.arange(n_groups), 2), np.tile([-1.0, 1.0], n_groups)
+    return np.repeat(s, counts), np.repeat(y, counts)
 
 
 def _even_counts(n: int, parts: int) -> np.ndarray:
@@ -89,18 +112,10 @@ def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
     return counts
 
 
-def _first_features(
-    rng: np.random.Generator, real: Encoded, s: np.ndarray, y: np.ndarray, start: str
-) -> np.ndarray:
-    shape = (len(s), real.x.shape[1])
-    if start == "range":
-        return rng.uniform(size=shape)  # encoded features lie in [0, 1], by the schema
-    if start == "middle":
-        return rng.uniform(0.25, 0.75, size=shape)
-    if start == "normal":
-        spread = [column.std() for column in real.x.T]  # one by one: the rows may be a million
-        return real.x.mean(axis=0) + spread * rng.standard_normal(shape)
-    return real.x[_matching_rows(rng, real, s, y)]
+def _public_features(rng: np.random.Generator, shape: tuple[int, int], start: str) -> np.ndarray:
+    """Uniform over the range that encoded features have by the schema, [0, 1], or its middle."""
+    low, high = (0.0, 1.0) if start == "range" else (0.25, 0.75)
+    return rng.uniform(low, high, size=shape)
 
 
 def _matching_rows(

@@ -1,5 +1,6 @@
 from .overview import overviews
 from .page import files_of_one, write_report
+from .privacy import ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .tables import (
     distillation_table,
@@ -18,13 +19,16 @@ __all__ = [
     "evaluation_tables",
     "files_of_one",
     "gap_warning",
+    "ledger_table",
     "outcomes_table",
     "overview_table",
     "overviews",
     "plain_text",
+    "preview_table",
     "read_histories",
     "read_results",
     "run_names",
+    "statement_lines",
     "unconverged_warning",
     "untrained_warning",
     "write_report",

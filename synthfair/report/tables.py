@@ -11,6 +11,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from synthfair.report.privacy import statement_lines
+
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt
     from synthfair.compare import Outcome
@@ -78,14 +80,15 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     table.add_column(overflow="fold")
     table.add_row("objective", f"{history.objective[0]:.6f} -> {history.objective[-1]:.6f}")
     table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {history.covariance[-1]:+.5f}")
-    table.add_row("gap", _gap(distillation))
+    if not np.isnan(history.gap[-1]):  # known only where real rows are read in every step
+        table.add_row("gap", _gap(distillation))
     table.add_row("inner", _inner(distillation))
     table.add_row("steps", f"{len(history.objective) - 1}")
     table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
     table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
     table.add_row("sha256", receipt.sha256)
-    for line in release.header.privacy.discloses:
-        table.add_row("discloses", Text(line))
+    for title, line in statement_lines(release.header.privacy):
+        table.add_row(title, Text(line))
     return table
 
 

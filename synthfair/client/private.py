@@ -1,0 +1,168 @@
+"""The private part of a client's routine: real rows are measured once, with noise."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded
+from synthfair.data.schema import Schema
+from synthfair.distill.problem import Problem, make_penalty, make_private_problem
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.files import write_text
+from synthfair.model import LinearModel, Model
+from synthfair.privacy.fit import Penalties, PrivateFit, largest_curvature, private_fit
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.objective import PrivateObjective
+from synthfair.privacy.plan import Plan, guarantee, make_plan
+from synthfair.privacy.queries import PrivateQueries
+from synthfair.privacy.statement import Guarantee
+
+
+def measure(
+    real: Encoded,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    noise: RandomBytes = system_entropy,
+) -> PrivateFit:
+    """Reads the real rows, each time with noise, until the budget is spent; the last to see them.
+
+    Guarantee: (config.epsilon, config.delta)-differential privacy. Unit: one row. Neighbouring
+    relation: config.relation.
+
+    Args:
+        real: the real rows.
+        schema: theirs, public.
+        config: with epsilon and delta.
+        model: a linear model, with any convex loss of the margin.
+        penalty: one of those that come with synthfair; that of the settings if not given.
+        noise: where its bytes come from; other than the system's, it protects nothing.
+
+    Raises:
+        InputError: another kind of model or penalty, whose sensitivity is not known.
+    """
+    model, penalty = _require_known(model, penalty, config, schema)
+    plan = _plan(config, schema, penalty)
+    queries = PrivateQueries(
+        real, schema, plan, intercept=config.intercept, loss=model.margin_loss, source=noise
+    )
+    return private_fit(
+        queries,
+        plan,
+        penalty,
+        rho_o=config.rho_o,
+        lambda_theta=config.lambda_theta,
+        kappa=largest_curvature(model.margin_loss),
+    )
+
+
+def promise(
+    config: DistillConfig,
+    schema: Schema,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+) -> Guarantee:
+    """The guarantee that :func:`measure` gives, known before it reads a row. Raises as it does."""
+    _, penalty = _require_known(model, penalty, config, schema)
+    return guarantee(config, _plan(config, schema, penalty))
+
+
+def private_problem(
+    fit: PrivateFit,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+) -> tuple[Problem, jax.Array]:
+    """The bilevel problem whose outer objective is what :func:`measure` found, and the first x."""
+    model, penalty = _require_known(model, penalty, config, schema)
+    objective = PrivateObjective(*map(jnp.asarray, fit[:3]))
+    d = len(schema.encoded_names)
+    return make_private_problem(objective, fit.counts, config, d=d, model=model, penalty=penalty)
+
+
+def _plan(config: DistillConfig, schema: Schema, penalty: Penalties) -> Plan:
+    temperature = penalty.temperature if isinstance(penalty, SelectionRatePenalty) else None
+    return make_plan(config, schema, temperature=temperature)
+
+
+def _require_known(
+    model: Model | None, penalty: Penalty | None, config: DistillConfig, schema: Schema
+) -> tuple[LinearModel, Penalties]:
+    """Model and penalty, which must be of the kinds whose sensitivities are worked out."""
+    model = model or LinearModel()
+    penalty = penalty or make_penalty(config, n_groups=len(schema.groups))
+    if type(model) is not LinearModel:
+        raise InputError(
+            f"epsilon: needs a LinearModel (with any loss), not {type(model).__name__}"
+        )
+    if type(penalty) not in (CovariancePenalty, SelectionRatePenalty):
+        raise InputError(
+            "epsilon: needs CovariancePenalty or SelectionRatePenalty, as the sensitivity of"
+            f" {type(penalty).__name__} is not known"
+        )
+    return model, penalty  # type: ignore[return-value]
+
+
+class _Kept(BaseModel):
+    """A fit as a file holds it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    run: str
+    theta: list[float]
+    curvature: list[list[float]]
+    moments: list[list[float]]
+    counts: list[list[float]]
+
+
+@dataclass(frozen=True)
+class FitFile:
+    """Keeps what the budget bought until the release is written. Private as the release is.
+
+    Attributes:
+        path: of the file.
+        run: fingerprint of rows and settings; a file of another run is not read.
+    """
+
+    path: Path
+    run: str
+
+    @classmethod
+    def beside(cls, output: Path, run: str) -> FitFile:
+        """Named after an output and the run, so that it is never another file."""
+        return cls(output.with_name(f"{output.name}.{run[:16]}.fit"), run)
+
+    def save(self, fit: PrivateFit) -> None:
+        """Writes it whole or not at all."""
+        fields = {name: value.tolist() for name, value in fit._asdict().items()}
+        write_text(self.path, _Kept(run=self.run, **fields).model_dump_json())
+
+    def load(self) -> PrivateFit | None:
+        """The fit saved, or None where there is none of this very run."""
+        try:
+            kept = _Kept.model_validate_json(self.path.read_bytes())
+            fit = PrivateFit(*(np.array(getattr(kept, name)) for name in PrivateFit._fields))
+        except (OSError, ValidationError, ValueError):
+            return None
+        n = len(fit.theta)
+        fitting = fit.curvature.shape == (n, n) and fit.moments.shape[-1:] == (n,)
+        return fit if fitting and kept.run == self.run else None
+
+
+def digest(fit: PrivateFit) -> str:
+    """sha256 of its numbers."""
+    return hashlib.sha256(b"".join(part.tobytes() for part in fit)).hexdigest()

@@ -1,0 +1,1 @@
+"""Formal privacy: mechanisms, accounting, the ledger, and the gate in front of a release."""

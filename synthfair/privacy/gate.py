@@ -1,0 +1,214 @@
+"""Looks at a release beside the real rows before it leaves. Passing is no proof of privacy.
+
+Only epsilon is a guarantee; these are checks for accidents, made with the eyes of simple attackers.
+What they find is private, and so is, strictly, whether a release passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import KDTree
+
+from synthfair.data.encode import Encoded
+
+COPY = 1e-6
+"""Euclidean distance in encoded features below which a synthetic row is a copy of a real one."""
+
+QUANTILE = 0.05
+"""A synthetic row is near where it is nearer to a real row than all but this share of held-out rows
+are; a release that copies nobody has about that share of near rows, or less."""
+
+ALARM = 3.1
+"""Standard errors beyond which a share or an advantage is not put down to chance; one-sided, 1 in
+1,000 for each check."""
+
+LEAST_HELD_OUT = 20
+"""Fewer held-out rows tell nothing."""
+
+MOST_REAL, MOST_OTHER = 20_000, 2_000
+"""Rows that distances are measured to, and from; of more, so many are drawn. Copies are looked for
+among all."""
+
+CHUNK = 2**13
+"""Real rows looked at together."""
+
+
+class Inference(NamedTuple):
+    """How well an attacker does on rows that were distilled, beside rows that were not.
+
+    Attributes:
+        name: of what the attacker wants to know.
+        members: success on distilled rows; for membership, the area under the ROC curve.
+        others: success on held-out rows; for membership one half, which is chance.
+        error: standard error of their difference, if there were none.
+    """
+
+    name: str
+    members: float
+    others: float
+    error: float
+
+    @property
+    def alarming(self) -> bool:
+        """Whether the difference is more than chance."""
+        return self.members - self.others > ALARM * self.error
+
+
+class Preview(NamedTuple):
+    """What a reader of the release may do with it. Private.
+
+    Attributes:
+        n_synthetic: number of synthetic rows.
+        copies: how many of them equal a real row in all features.
+        near: share of them that is near a real row, see :data:`QUANTILE`; None without held-out
+            rows, like all that follows but the last three.
+        near_error: its standard error, if it were the expected share.
+        ratio: share of them whose distance to the closest real row is suspiciously small beside
+            that to the second closest: smaller than for all but that share of held-out rows.
+        distance: median distance of a synthetic row to the closest real row.
+        held_out_distance: the same of held-out rows.
+        inferences: attacks.
+        labels_copied: whether groups and labels are those of the real rows, in order.
+        largest: size of the largest synthetic feature; real ones lie in [0, 1].
+        n_held_out: number of held-out rows.
+    """
+
+    n_synthetic: int
+    copies: int
+    near: float | None
+    near_error: float
+    ratio: float | None
+    distance: float | None
+    held_out_distance: float | None
+    inferences: tuple[Inference, ...]
+    labels_copied: bool
+    largest: float
+    n_held_out: int
+
+    @property
+    def risks(self) -> tuple[str, ...]:
+        """What stops a release. In words that say nothing else of the real rows."""
+        near = self.near is not None and self.near > QUANTILE + ALARM * self.near_error
+        found = {
+            "Holds copies of real rows.": self.copies > 0,
+            "Holds more near copies of real rows than chance allows.": near,
+            "Holds the groups and labels of the real rows, in order.": self.labels_copied,
+        }
+        return tuple(risk for risk, is_there in found.items() if is_there)
+
+
+def preview(
+    release: Encoded,
+    real: Encoded,
+    held_out: Encoded,
+    scores: Callable[[Encoded], np.ndarray],
+    *,
+    seed: int,
+) -> Preview:
+    """Compares synthetic rows with the real rows they were distilled from, and with others.
+
+    Args:
+        release: the synthetic rows.
+        real: the rows distilled.
+        held_out: rows of the same table that were not; perhaps none.
+        scores: of a model trained on the release, which anybody can train.
+        seed: of the rows drawn where there are many.
+    """
+    rng = np.random.default_rng(seed)
+    found = Preview(
+        n_synthetic=len(release.y),
+        copies=_copies(release.x, real.x),
+        near=None,
+        near_error=0.0,
+        ratio=None,
+        distance=None,
+        held_out_distance=None,
+        inferences=(),
+        labels_copied=np.array_equal(release.s, real.s) and np.array_equal(release.y, real.y),
+        largest=float(np.abs(release.x).max()),
+        n_held_out=len(held_out.y),
+    )
+    if len(held_out.y) < LEAST_HELD_OUT or len(real.y) < 2:
+        return found
+    found = _with_distances(found, _drawn(release, MOST_OTHER, rng), real, held_out, rng)
+    members = _drawn(real, len(held_out.y), rng)
+    attacks = (_membership(release, members, held_out), _confidence(scores, members, held_out))
+    return found._replace(inferences=(*attacks, _attribute(release, members, held_out)))
+
+
+def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
+    if len(rows.y) <= most:
+        return rows
+    chosen = np.sort(rng.choice(len(rows.y), most, replace=False))
+    return Encoded(*(field[chosen] for field in rows))
+
+
+def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
+    """Number of synthetic rows that lie at a real row; equal ones count each."""
+    tree, found = KDTree(synthetic), np.zeros(len(synthetic), bool)
+    for begin in range(0, len(real), CHUNK):
+        for rows in tree.query_ball_point(real[begin : begin + CHUNK], COPY):
+            found[rows] = True
+    return int(found.sum())
+
+
+def _with_distances(
+    found: Preview, release: Encoded, real: Encoded, held_out: Encoded, rng: np.random.Generator
+) -> Preview:
+    tree = KDTree(_drawn(real, MOST_REAL, rng).x)
+    (first, second), (usual, usual_second) = (
+        tree.query(rows.x, k=2)[0].T for rows in (release, held_out)
+    )
+    ratios, usual_ratios = (_ratio(*pair) for pair in ((first, second), (usual, usual_second)))
+    return found._replace(
+        near=float(np.mean(first < np.quantile(usual, QUANTILE))),
+        near_error=float(np.sqrt(QUANTILE * (1 - QUANTILE) * (1 / len(first) + 1 / len(usual)))),
+        ratio=float(np.mean(ratios < np.quantile(usual_ratios, QUANTILE))),
+        distance=float(np.median(first)),
+        held_out_distance=float(np.median(usual)),
+    )
+
+
+def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Closest over second closest; 1 where both are 0, as among rows that repeat."""
+    return np.divide(first, second, out=np.ones_like(first), where=second > 0)
+
+
+def _membership(release: Encoded, members: Encoded, others: Encoded) -> Inference:
+    """Guesses that rows near a synthetic one were distilled."""
+    tree = KDTree(release.x)
+    near = (-tree.query(rows.x)[0] for rows in (members, others))
+    return _area("membership, by distance", *near)
+
+
+def _confidence(
+    scores: Callable[[Encoded], np.ndarray], members: Encoded, others: Encoded
+) -> Inference:
+    """Guesses that rows were distilled which the model classifies with the larger margin."""
+    return _area("membership, by loss", *(rows.y * scores(rows) for rows in (members, others)))
+
+
+def _area(name: str, members: np.ndarray, others: np.ndarray) -> Inference:
+    """Area under the ROC curve, by ranks; its error as without a difference (Mann-Whitney)."""
+    import pandas as pd
+
+    n, m = len(members), len(others)
+    ranks = pd.Series(np.concatenate([members, others])).rank()[:n].sum()
+    area = (ranks - n * (n + 1) / 2) / (n * m)
+    return Inference(name, float(area), 0.5, float(np.sqrt((n + m + 1) / (12 * n * m))))
+
+
+def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Inference:
+    """Guesses the group of a row, whose features and label are known, by the closest synthetic."""
+    tree = KDTree(np.column_stack([release.x, release.y]))
+
+    def right(rows: Encoded) -> np.ndarray:
+        return release.s[tree.query(np.column_stack([rows.x, rows.y]))[1]] == rows.s
+
+    hits = right(members), right(others)
+    share = float(np.mean(np.concatenate(hits)))
+    error = float(np.sqrt(share * (1 - share) * sum(1 / len(hit) for hit in hits)))
+    return Inference("group of a row", float(hits[0].mean()), float(hits[1].mean()), error)

@@ -1,0 +1,33 @@
+"""Gaussian noise from random bytes: the operating system's, unless a test asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+RandomBytes = Callable[[int], bytes]
+"""Returns so many random bytes."""
+
+
+def system_entropy(count: int) -> bytes:
+    """Bytes that nobody can foresee or repeat."""
+    return os.urandom(count)
+
+
+def seeded(seed: int) -> RandomBytes:
+    """Bytes that anybody can repeat: for tests alone, as noise that is known protects nothing."""
+    return np.random.default_rng(seed).bytes
+
+
+def standard_normal(shape: tuple[int, ...], source: RandomBytes) -> np.ndarray:
+    """Independent standard normal numbers, by the transform of Box and Muller (1958).
+
+    They are floating-point numbers: of 53 random bits each, and at most 8.6 in size. What an
+    attacker learns from that (Mironov 2012) is not covered by any guarantee built on them.
+    """
+    count = int(np.prod(shape))
+    integers = np.frombuffer(source(16 * count), np.uint64) >> np.uint64(11)
+    radius, angle = ((integers + 1.0) / 2.0**53).reshape(2, count)  # in (0, 1]: log is finite
+    return (np.sqrt(-2.0 * np.log(radius)) * np.cos(2.0 * np.pi * angle)).reshape(shape)

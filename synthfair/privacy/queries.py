@@ -1,0 +1,141 @@
+"""Noisy answers about the real rows: the only code of a private release that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import reduce
+
+import jax
+import numpy as np
+
+from synthfair.data.encode import Encoded
+from synthfair.data.schema import Schema
+from synthfair.privacy.bounds import input_ball
+from synthfair.privacy.mechanism import GaussianMechanism, clip_rows
+from synthfair.privacy.moments import cell_inputs
+from synthfair.privacy.noise import RandomBytes
+from synthfair.privacy.plan import Plan, Query
+
+CHUNK = 2**14
+"""Rows worked on at once: a million must not be copied as a whole."""
+
+
+class PrivateQueries:
+    """Sums over real rows, each through the Gaussian mechanism that the plan has for it.
+
+    Guarantee: that of the plan's mechanisms together, whatever is asked, also where a question
+    depends on answers. Unit: one row. Neighbouring relation: that of the plan. Every row's term is
+    clipped to the bound that the schema implies, so that this holds for any rows, and any theta.
+    Terms are centred, as the schema says, which makes them shorter; answers are turned back, which
+    is post-processing.
+
+    Args:
+        real: the real rows.
+        schema: theirs, public.
+        plan: what may be asked.
+        intercept: whether the model has one.
+        loss: of the margin, elementwise.
+        source: of the noise.
+    """
+
+    def __init__(
+        self,
+        real: Encoded,
+        schema: Schema,
+        plan: Plan,
+        *,
+        intercept: bool,
+        loss: Callable[[jax.Array], jax.Array],
+        source: RandomBytes,
+    ) -> None:
+        """Reads nothing yet."""
+        self._real, self._plan, self._intercept = real, plan, intercept
+        self._n_groups, self._centre = len(schema.groups), input_ball(schema).centre
+        turn = np.column_stack([np.eye(len(self._centre)), self._centre])
+        # a = turn b, for b = (x, groups, 1) - (centre, 0), with a last line for the intercept
+        self._turn = np.vstack([turn, np.eye(len(turn) + 1)[-1:]]) if intercept else turn
+        self._slope = jax.jit(jax.vmap(jax.grad(loss)))
+        self._mechanisms = {q: GaussianMechanism(q.mechanism, source) for q in plan if q}
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of rows [G, 2], and sums of model inputs [G, 2, n], by cell; once.
+
+        A cell is a pair of group and label; noise may make its number of rows negative.
+        """
+        noisy = self._cell_sums(self._plan.moments, self._features)
+        return noisy[..., -1], self._cell_inputs(noisy)
+
+    def second_moment(self) -> np.ndarray:
+        """[n, n] sum of a a' over model inputs a; once. Symmetric; noise may make it indefinite.
+
+        Noise is added to the entries on and above the diagonal, whose norm is at most the Frobenius
+        norm of the term b b', and that is at most the squared norm of b.
+        """
+        query = self._plan.curvature
+        rows = (clip_rows(self._inputs(part), query.bound**0.5) for part in self._parts())
+        exact = reduce(np.add, (b.T @ b for b in rows))
+        upper = np.triu_indices(len(exact))
+        noisy = np.zeros_like(exact)
+        noisy[upper] = self._mechanisms[query].release(exact[upper])
+        return self._turned_back(self._turned_back(noisy + np.triu(noisy, 1).T).T)
+
+    def gradient(self, theta: np.ndarray) -> np.ndarray:
+        """[n] sum over rows of the gradients of the losses at theta, each clipped; every step."""
+        query = self._plan.gradients
+
+        def terms(part: Encoded) -> np.ndarray:
+            slope = part.y * np.asarray(self._slope(part.y * self._scores(part, theta)))
+            return clip_rows(slope[:, None] * self._inputs(part), query.bound)
+
+        exact = reduce(np.add, (terms(part).sum(axis=0) for part in self._parts()))
+        return self._turned_back(self._mechanisms[query].release(exact))
+
+    def rates(self, theta: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
+        """Sums of sigma(tau z) [G, 2], and of their gradients [G, 2, n], by cell; every step."""
+        query = self._plan.rates
+        if query is None:
+            raise RuntimeError("the plan has no budget for selection rates")
+
+        def terms(part: Encoded) -> np.ndarray:
+            rate = 0.5 * (1 + np.tanh(temperature / 2 * self._scores(part, theta)))
+            slope = temperature * rate * (1 - rate)
+            return np.column_stack([rate, slope[:, None] * self._features(part)])
+
+        noisy = self._cell_sums(query, terms)
+        return noisy[..., 0], self._cell_inputs(noisy[..., 1:])
+
+    def _cell_sums(self, query: Query, terms: Callable[[Encoded], np.ndarray]) -> np.ndarray:
+        """[G, 2, k] noisy sums of terms [N, k] over the rows of each cell."""
+        cells = np.arange(2 * self._n_groups)[:, None]
+        sums = (
+            (2 * part.s + (part.y > 0) == cells) @ clip_rows(terms(part), query.bound)
+            for part in self._parts()
+        )
+        exact = reduce(np.add, sums)
+        return self._mechanisms[query].release(exact.reshape(self._n_groups, 2, -1))
+
+    def _parts(self) -> Iterator[Encoded]:
+        for begin in range(0, len(self._real.y), CHUNK):
+            yield Encoded(*(field[begin : begin + CHUNK] for field in self._real))
+
+    def _features(self, part: Encoded) -> np.ndarray:
+        """[N, d + 1] centred features, and a 1."""
+        return np.column_stack([part.x - self._centre[: part.x.shape[1]], np.ones(len(part.y))])
+
+    def _inputs(self, part: Encoded) -> np.ndarray:
+        """[N, k] centred features and groups, and a 1."""
+        groups = part.s[:, None] == np.arange(1, self._n_groups)
+        rows = np.column_stack([part.x, groups]) - self._centre
+        return np.column_stack([rows, np.ones(len(rows))])
+
+    def _scores(self, part: Encoded, theta: np.ndarray) -> np.ndarray:
+        """[N] scores a'theta, which are linear in centred inputs as well."""
+        return self._inputs(part) @ self._turn.T @ theta
+
+    def _turned_back(self, sums: np.ndarray) -> np.ndarray:
+        """[n, ...] sums of model inputs from sums [k, ...] of centred inputs."""
+        return self._turn @ sums
+
+    def _cell_inputs(self, sums: np.ndarray) -> np.ndarray:
+        """[G, 2, n] sums of model inputs from sums [G, 2, d + 1] of centred features."""
+        return cell_inputs(sums, self._centre[: sums.shape[-1] - 1], intercept=self._intercept)

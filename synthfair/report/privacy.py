@@ -1,0 +1,109 @@
+"""What a release promises, what was found in it, and what releases have cost, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from synthfair.privacy.gate import Inference, Preview
+    from synthfair.privacy.ledger import Ledger, Spent
+    from synthfair.privacy.statement import Guarantee, PrivacyStatement
+
+NO_PROOF = "Passing these checks proves nothing: only an epsilon is a guarantee."
+
+
+def statement_lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
+    """Titles and lines of a privacy statement, in full."""
+    lines = _guarantee_lines(statement.guarantee) if statement.guarantee else []
+    lines += [("discloses", line) for line in statement.discloses]
+    return lines + [("accepted", line) for line in statement.accepted_risks]
+
+
+def _guarantee_lines(guarantee: Guarantee) -> list[tuple[str, str]]:
+    neighbours = {
+        "add_or_remove": "tables with a row more or less",
+        "replace": "tables with another row in place of one",
+    }[guarantee.relation]
+    budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
+    return [
+        ("privacy", f"({budget})-differential privacy of {guarantee.unit}; {neighbours}"),
+        *(
+            (
+                "mechanism",
+                f"{m.name}: Gaussian, sensitivity {m.sensitivity:.4g}, noise {m.noise:.4g},"
+                f" {m.times} times",
+            )
+            for m in guarantee.mechanisms
+        ),
+        ("accountant", guarantee.accountant),
+        *(("not covered", line) for line in guarantee.not_covered),
+    ]
+
+
+def preview_table(preview: Preview) -> Table:
+    """The checks of a release beside the real rows; what stops it is marked."""
+    table = Table(title="checks before the release (private)", caption=NO_PROOF)
+    for column in ("check", "found", "expected"):
+        table.add_column(column, overflow="fold")
+    rows = _copy_rows(preview) + _distance_rows(preview)
+    rows += [_inference_row(inference) for inference in preview.inferences]
+    rows.append(("largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _copy_rows(preview: Preview) -> list[tuple[str, str, str]]:
+    copied = "yes" if preview.labels_copied else "no"
+    return [
+        ("copies of real rows", f"{preview.copies} of {preview.n_synthetic}", "none"),
+        ("real groups and labels, in order", copied, "no"),
+    ]
+
+
+def _distance_rows(preview: Preview) -> list[tuple[str, str, str]]:
+    if preview.near is None or preview.ratio is None:
+        return [("distances and attacks", f"not checked: {preview.n_held_out} rows held out", "")]
+    usual = f"{preview.held_out_distance:.3g} of held-out rows"
+    return [
+        ("distance to the closest real row, median", f"{preview.distance:.3g}", usual),
+        ("rows near a real one", f"{preview.near:.1%}", "5 % or less"),
+        ("rows near one real one alone", f"{preview.ratio:.1%}", "5 % or less"),
+    ]
+
+
+def _inference_row(found: Inference) -> tuple[str, str, str]:
+    mark = "  MORE THAN CHANCE" if found.alarming else ""
+    shown = f"{found.members:.3f} ± {found.error:.3f}{mark}"
+    return f"attack: {found.name}", shown, f"{found.others:.3f}"
+
+
+def ledger_table(ledger: Ledger) -> Table:
+    """Every release booked, and what they add up to."""
+    spent = ledger.spent()
+    table = Table(title=Text(f"releases booked in {ledger.path}"))
+    for column in ("time", "release", "epsilon", "delta", "relation"):
+        table.add_column(column, overflow="fold")
+    for entry in ledger.entries():
+        if entry.kind == "limit":
+            row = (entry.time, "(limit)", f"{entry.epsilon:g}", f"{entry.delta:g}", "")
+        elif entry.guarantee is None:
+            row = (entry.time, entry.output, "none promised", "", "")
+        else:
+            g = entry.guarantee
+            row = (entry.time, entry.output, f"{g.epsilon:g}", f"{g.delta:g}", g.relation)
+        table.add_row(*map(Text, row))
+    table.caption = _in_all(spent)
+    return table
+
+
+def _in_all(spent: Spent) -> str:
+    if spent.mu is None:
+        return "One release or more promises nothing, and so do all together."
+    delta = spent.limit.delta if spent.limit else 1e-6
+    total = f"epsilon = {spent.epsilon(delta):.3g} at delta = {delta:g}"
+    limit = f", of at most {spent.limit.epsilon:g}" if spent.limit else "; no limit is set"
+    return f"In all {total}{limit}."
