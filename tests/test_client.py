@@ -7,7 +7,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.client import distill_file
+from synthfair.client import Options, distill_file
 from synthfair.distill.checkpoint import CheckpointFile
 from synthfair.errors import InputError
 from synthfair.release import read_release
@@ -55,8 +55,10 @@ def test_more_than_two_groups(notion, penalty):
 def test_the_same_seed_gives_the_same_bytes(files, quick):
     data, schema, output = files
     _, first = distill_file(data, schema, output, quick)
-    _, again = distill_file(data, schema, output, quick, force=True)
-    _, other = distill_file(data, schema, output, quick.model_copy(update={"seed": 1}), force=True)
+    _, again = distill_file(data, schema, output, quick, Options(force=True))
+    _, other = distill_file(
+        data, schema, output, quick.model_copy(update={"seed": 1}), Options(force=True)
+    )
     assert first.sha256 == again.sha256 != other.sha256
 
 

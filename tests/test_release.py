@@ -93,7 +93,7 @@ def test_a_release_holds_no_size_and_no_statistic_of_the_real_rows(path):
 )
 def test_the_privacy_statement_says_what_is_disclosed(settings, word):
     statement = some_release(**settings).header.privacy
-    assert statement.epsilon is None
+    assert statement.guarantee is None
     assert word in " ".join(statement.discloses)
     assert len(statement.discloses) == (1 if not settings else 2)
 

@@ -97,7 +97,7 @@ def run(args: argparse.Namespace) -> None:
         require_history_name(args.history)
         require_free(args.history, force=args.force)
     start_jax()
-    from synthfair.client import Options, RefusedRelease, distill_file
+    from synthfair.client import Options, RefusedReleaseError, distill_file
     from synthfair.client.history import write_history
 
     options = Options(
@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
             distillation, receipt = distill_file(
                 args.data, args.schema, args.output, config, options, progress=progress
             )
-    except RefusedRelease as refused:
+    except RefusedReleaseError as refused:
         say(preview_table(refused.preview))
         raise
     if args.history:

@@ -1,4 +1,4 @@
-from .from_file import Options, Receipt, RefusedRelease, distill_file
+from .from_file import Options, Receipt, RefusedReleaseError, distill_file
 from .routine import Distillation, check_rows, distill_table
 from .simulate import distill_clients
 
@@ -6,7 +6,7 @@ __all__ = [
     "Distillation",
     "Options",
     "Receipt",
-    "RefusedRelease",
+    "RefusedReleaseError",
     "check_rows",
     "distill_clients",
     "distill_file",

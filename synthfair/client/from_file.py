@@ -9,9 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.client.private import FitFile, measure, promise
-from synthfair.client.routine import Distillation, Progress, Run, distill_fit, distill_rows
-from synthfair.client.routine import fingerprint as fingerprint_of
+from synthfair.client.private import FitFile, measure, promise, require_feasible
+from synthfair.client.routine import (
+    Distillation,
+    Progress,
+    Run,
+    distill_fit,
+    distill_rows,
+    fingerprint,
+)
 from synthfair.config import HOLD_OUT, DistillConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.schema import Schema, read_schema
@@ -22,7 +28,7 @@ from synthfair.errors import InputError
 from synthfair.files import require_distinct, require_free
 from synthfair.model import LinearModel
 from synthfair.privacy.gate import Preview, preview
-from synthfair.privacy.ledger import Ledger
+from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.release import Release, make_header, write_release
 
@@ -30,7 +36,7 @@ MOST_HELD_OUT = 1000
 """Rows that are held out, at most."""
 
 
-class RefusedRelease(InputError):
+class RefusedReleaseError(InputError):
     """A release that was not written, for what it would give away.
 
     Attributes:
@@ -98,7 +104,7 @@ def distill_file(
         progress: see :func:`synthfair.client.routine.distill_table`.
 
     Raises:
-        RefusedRelease: the release holds copies of real rows.
+        RefusedReleaseError: the release holds copies of real rows.
         InputError: an input is refused, the budget would be passed, or the output exists or cannot
             be written.
         KeyboardInterrupt: after the checkpoint is written.
@@ -111,9 +117,13 @@ def distill_file(
     schema = read_schema(schema_path)
     real, held_out = read_rows(data, schema, config, hold_out=options.hold_out)
     run = Run(schema, config, source=str(data), progress=progress, checkpoint=output)
-    distillation, kept = _booked(real, run, ledger, output, options.noise_seed)
+    distillation, booking, kept = _made(real, run, ledger, output, options.noise_seed)
     found = _preview(distillation, real, held_out, config)
     release = _require_safe(distillation.release, found, output, accepted=options.accept_risk)
+    if (
+        booking.guarantee is None
+    ):  # an epsilon is booked before it is spent, all else before it leaves
+        ledger.book(booking)
     sha256 = write_release(release, output)
     for file in (distillation.checkpoint, kept):
         if file:
@@ -170,27 +180,28 @@ def _kept_in(
         yield Encoded(*(np.delete(field, here, axis=0) for field in part))
 
 
-def _booked(
+def _made(
     real: RealRows, run: Run, ledger: Ledger, output: Path, noise_seed: int | None
-) -> tuple[Distillation, Path | None]:
-    """Books a release, then makes it; and the file that keeps what an epsilon has bought."""
+) -> tuple[Distillation, Booking, Path | None]:
+    """A release that may not leave yet; how it is booked; and what keeps its measurements."""
     schema, config = run.schema, run.config
     private = config.epsilon is not None
     promised = promise(config, schema) if private and noise_seed is None else None
     penalty = make_penalty(config, n_groups=len(schema.groups))
     header = make_header(config, schema, model=LinearModel(), penalty=penalty, guarantee=promised)
-    print_ = fingerprint_of(real, header)
+    booking = Booking(output=output.name, run=fingerprint(real, header), guarantee=promised)
     if not private:
-        ledger.book(output, print_, None)
-        return distill_rows(real, **run._asdict()), None
-    kept = FitFile.beside(output, print_)
+        ledger.require_affordable(booking)
+        return distill_rows(real, **run._asdict()), booking, None
+    kept = FitFile.beside(output, booking.run)
     fit = kept.load()
     if fit is None:  # else it was booked and bought, and the run then was interrupted
-        ledger.book(output, print_, promised)
+        require_feasible(schema, config)
+        ledger.book(booking)
         noise = system_entropy if noise_seed is None else seeded(noise_seed)
         fit = measure(real.encoded, schema, config, noise=noise)
         kept.save(fit)
-    return distill_fit(fit, run, secure=noise_seed is None), kept.path
+    return distill_fit(fit, run, secure=noise_seed is None), booking, kept.path
 
 
 def _preview(
@@ -211,7 +222,7 @@ def _require_safe(release: Release, found: Preview, output: Path, *, accepted: b
     if not found.risks:
         return release
     if not accepted:
-        raise RefusedRelease(
+        raise RefusedReleaseError(
             f"{output}: not written: {' '.join(found.risks)} --accept-risk writes it nevertheless,"
             " and the file says so",
             found,

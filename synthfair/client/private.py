@@ -15,6 +15,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import Problem, make_penalty, make_private_problem
+from synthfair.distill.start import choose_private_start
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.files import write_text
@@ -92,6 +93,20 @@ def private_problem(
     objective = PrivateObjective(*map(jnp.asarray, fit[:3]))
     d = len(schema.encoded_names)
     return make_private_problem(objective, fit.counts, config, d=d, model=model, penalty=penalty)
+
+
+def require_feasible(schema: Schema, config: DistillConfig) -> None:
+    """Refuses settings that would fail only after the budget is spent.
+
+    Raises:
+        InputError: the synthetic rows cannot be chosen as the settings say, whatever is measured.
+    """
+    choose_private_start(
+        np.random.default_rng(),
+        np.ones((len(schema.groups), 2)),
+        config,
+        d=len(schema.encoded_names),
+    )
 
 
 def _plan(config: DistillConfig, schema: Schema, penalty: Penalties) -> Plan:

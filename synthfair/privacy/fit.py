@@ -109,12 +109,13 @@ def _cells(queries: Queries, plan: Plan) -> Cells:
 
 
 def _floored(second_moment: np.ndarray, noise: float) -> np.ndarray:
-    """The same with eigenvalues of at least the noise's standard deviation; below, they are noise.
+    """The same with eigenvalues of at least 2 noise sqrt(n), the norm of a matrix of noise alone.
 
-    A direction in which little is known is then moved in by little.
+    A smaller eigenvalue cannot be told from noise. Steps in such a direction are short, so that
+    their own noise does not carry theta away.
     """
     values, vectors = np.linalg.eigh(second_moment)
-    return (vectors * np.maximum(values, noise)) @ vectors.T
+    return (vectors * np.maximum(values, 2 * noise * len(values) ** 0.5)) @ vectors.T
 
 
 def _gaps(

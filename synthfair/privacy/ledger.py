@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.errors import InputError, reason, refusal
-from synthfair.privacy.accounting import composed, delta_of, epsilon_of
+from synthfair.privacy.accounting import LARGEST_EPSILON, composed, delta_of, epsilon_of
 from synthfair.privacy.statement import Guarantee, Line
 
 ENDING = ".ledger.jsonl"
@@ -30,24 +30,17 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 _START = "0" * 64
 
 
-class _Line(BaseModel):
-    model_config = _STRICT
-
-    time: str = Field(max_length=40)
-    previous: str = Field(pattern="^[0-9a-f]{64}$")
-
-
-class Booking(_Line):
-    """A release, before it was made.
+class Booking(BaseModel):
+    """A release, before it leaves.
 
     Attributes:
-        time: when, UTC.
-        previous: sha256 of the line before, so that a line that is lost or altered shows.
-        kind: of line.
+        kind: of entry.
         output: name of the release file.
         run: fingerprint of rows and settings.
         guarantee: what it promises, or None: then it has no epsilon.
     """
+
+    model_config = _STRICT
 
     kind: Literal["release"] = "release"
     output: Line
@@ -55,25 +48,36 @@ class Booking(_Line):
     guarantee: Guarantee | None
 
 
-class Limit(_Line):
+class Limit(BaseModel):
     """What all releases together may cost from now on.
 
     Attributes:
-        time: when, UTC.
-        previous: as above.
-        kind: of line.
+        kind: of entry.
         epsilon: positive.
         delta: above 0, below 1.
     """
 
+    model_config = _STRICT
+
     kind: Literal["limit"] = "limit"
-    epsilon: float = Field(gt=0, le=100)
+    epsilon: float = Field(gt=0, le=LARGEST_EPSILON)
     delta: float = Field(gt=0, lt=1)
 
 
-_ENTRY: TypeAdapter[Booking | Limit] = TypeAdapter(
-    Annotated[Booking | Limit, Field(discriminator="kind")]
-)
+class Entry(BaseModel):
+    """A line of the file.
+
+    Attributes:
+        time: when, UTC.
+        previous: sha256 of the line before, so that a line that is lost or altered shows.
+        what: a release or a limit.
+    """
+
+    model_config = _STRICT
+
+    time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
+    previous: str = Field(pattern="^[0-9a-f]{64}$")
+    what: Annotated[Booking | Limit, Field(discriminator="kind")]
 
 
 class Spent(BaseModel):
@@ -117,7 +121,7 @@ class Ledger:
         """That of a table."""
         return cls(data.with_name(data.name + ENDING))
 
-    def entries(self) -> list[Booking | Limit]:
+    def entries(self) -> list[Entry]:
         """All lines.
 
         Raises:
@@ -127,28 +131,21 @@ class Ledger:
 
     def spent(self) -> Spent:
         """What the releases so far add up to. Raises as :meth:`entries`."""
-        return _spent(self.entries())
+        return _spent([entry.what for entry in self.entries()])
 
-    def book(self, output: Path, run: str, guarantee: Guarantee | None) -> None:
+    def book(self, booking: Booking) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
 
-        A run that promises nothing is booked once: it would only give the same file again.
+        One that promises nothing is booked once a run: it would only give the same file again.
 
         Raises:
             InputError: the limit would be passed; another relation; or the ledger cannot be read or
                 written.
         """
         with self._locked():
-            entries = self.entries()
-            again = any(isinstance(e, Booking) and e.run == run for e in entries)
-            if guarantee is None and again:
-                return
-            time, previous = self._stamp()
-            booking = Booking(
-                time=time, previous=previous, output=output.name, run=run, guarantee=guarantee
-            )
-            self._require_affordable(entries, booking)
-            self._append(booking)
+            self.require_affordable(booking)
+            if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
+                self._append(booking)
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """Bounds what is spent in all, from now on.
@@ -156,38 +153,41 @@ class Ledger:
         Raises:
             InputError: values out of range, or the ledger cannot be read or written.
         """
+        try:
+            limit = Limit(epsilon=epsilon, delta=delta)
+        except ValidationError as error:
+            raise refusal("limit", error) from error
         with self._locked():
-            time, previous = self._stamp()
-            try:
-                limit = Limit(time=time, previous=previous, epsilon=epsilon, delta=delta)
-            except ValidationError as error:
-                raise refusal("limit", error) from error
             self._append(limit)
 
-    def _require_affordable(self, entries: Sequence[Booking | Limit], new: Booking) -> None:
-        limit = _spent(entries).limit
-        relations = {
-            e.guarantee.relation for e in entries if isinstance(e, Booking) and e.guarantee
-        }
-        if new.guarantee and relations - {new.guarantee.relation}:
-            raise InputError(
-                f"{self.path}: relation = {new.guarantee.relation!r}: all releases of a ledger must"
-                f" have the same; its own is {relations.pop()!r}"
-            )
+    def require_affordable(self, booking: Booking) -> None:
+        """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
+        before = [entry.what for entry in self.entries()]
+        self._require_same_relation(before, booking)
+        limit, after = _spent(before).limit, _spent([*before, booking])
         if limit is None:
             return
-        after = _spent([*entries, new]).mu
-        if after is None:
+        if after.mu is None:
             raise InputError(
                 f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
                 " an epsilon (or there was one)"
             )
-        if delta_of(after, limit.epsilon) > limit.delta:
+        if delta_of(after.mu, limit.epsilon) > limit.delta:
             raise InputError(
                 f"{self.path}: with this release, epsilon would be"
-                f" {epsilon_of(after, limit.delta):.3g} in all at delta = {limit.delta:g}; the"
+                f" {epsilon_of(after.mu, limit.delta):.3g} in all at delta = {limit.delta:g}; the"
                 f" limit is {limit.epsilon:g}"
             )
+
+    def _require_same_relation(self, before: Sequence[Booking | Limit], new: Booking) -> None:
+        for old in before:
+            if not (isinstance(old, Booking) and old.guarantee and new.guarantee):
+                continue
+            if old.guarantee.relation != new.guarantee.relation:
+                raise InputError(
+                    f"{self.path}: relation = {new.guarantee.relation!r}: all releases of a ledger"
+                    f" must have the same, and its own is {old.guarantee.relation!r}"
+                )
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -203,33 +203,23 @@ class Ledger:
                 f"{self.path}: cannot write: {reason(error)}; --ledger names another place"
             ) from error
 
-    def _stamp(self) -> tuple[str, str]:
-        """The time, and the digest of the last line."""
-        lines = self._read()
-        last = hashlib.sha256(lines[-1][1]).hexdigest() if lines else _START
-        return datetime.now(UTC).isoformat(timespec="seconds"), last
-
-    def _append(self, entry: Booking | Limit) -> None:
+    def _append(self, what: Booking | Limit) -> None:
         """Adds a line that survives a crash once this returns."""
-        whole = sum(len(line) + 1 for _, line in self._read())
+        lines = [line for _, line in self._read()]
+        last = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        entry = Entry(time=now, previous=last, what=what)
         with self.path.open("ab") as file:
-            file.truncate(whole)  # a line without an end was never booked: nothing was spent
+            # A line without an end was never booked: nothing was spent.
+            file.truncate(sum(len(line) + 1 for line in lines))
             file.write(entry.model_dump_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def _read(self) -> list[tuple[Booking | Limit, bytes]]:
+    def _read(self) -> list[tuple[Entry, bytes]]:
         """The lines, parsed and as they are; a last one that was not written to its end is none."""
-        try:
-            if not self.path.exists():
-                return []
-            if self.path.stat().st_size > MAX_BYTES:
-                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
-            lines = self.path.read_bytes().split(b"\n")[:-1]
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
         entries, previous = [], _START
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(self._lines(), 1):
             entry = self._parsed(line, number)
             if entry.previous != previous:
                 raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
@@ -237,9 +227,19 @@ class Ledger:
             entries.append((entry, line))
         return entries
 
-    def _parsed(self, line: bytes, number: int) -> Booking | Limit:
+    def _lines(self) -> list[bytes]:
         try:
-            return _ENTRY.validate_json(line)
+            if not self.path.exists():
+                return []
+            if self.path.stat().st_size > MAX_BYTES:
+                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
+            return self.path.read_bytes().split(b"\n")[:-1]
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
+
+    def _parsed(self, line: bytes, number: int) -> Entry:
+        try:
+            return Entry.model_validate_json(line)
         except ValidationError as error:
             raise refusal(f"{self.path}: line {number}", error) from error
 
@@ -247,7 +247,6 @@ class Ledger:
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:
     bookings = [entry for entry in entries if isinstance(entry, Booking)]
     limits = [entry for entry in entries if isinstance(entry, Limit)]
-    guarantees = [booking.guarantee for booking in bookings]
-    known = [guarantee.mu for guarantee in guarantees if guarantee]
-    mu = composed(known) if len(known) == len(guarantees) else None
+    known = [booking.guarantee.mu for booking in bookings if booking.guarantee]
+    mu = composed(known) if len(known) == len(bookings) else None
     return Spent(releases=len(bookings), mu=mu, limit=limits[-1] if limits else None)

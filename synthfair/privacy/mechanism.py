@@ -39,7 +39,7 @@ class GaussianMechanism:
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
     """Rows [N, k], shortened to the Euclidean norm ``bound`` where they are longer."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows * np.minimum(1.0, bound / np.maximum(norms, np.finfo(float).tiny))
+    return rows * (bound / np.maximum(norms, bound))
 
 
 def sensitivity(bound: float, relation: Relation) -> float:

@@ -88,14 +88,15 @@ def ledger_table(ledger: Ledger) -> Table:
     for column in ("time", "release", "epsilon", "delta", "relation"):
         table.add_column(column, overflow="fold")
     for entry in ledger.entries():
-        if entry.kind == "limit":
-            row = (entry.time, "(limit)", f"{entry.epsilon:g}", f"{entry.delta:g}", "")
-        elif entry.guarantee is None:
-            row = (entry.time, entry.output, "none promised", "", "")
+        what = entry.what
+        if what.kind == "limit":
+            row = ("(limit)", f"{what.epsilon:g}", f"{what.delta:g}", "")
+        elif what.guarantee is None:
+            row = (what.output, "none promised", "", "")
         else:
-            g = entry.guarantee
-            row = (entry.time, entry.output, f"{g.epsilon:g}", f"{g.delta:g}", g.relation)
-        table.add_row(*map(Text, row))
+            promised = what.guarantee
+            row = (what.output, f"{promised.epsilon:g}", f"{promised.delta:g}", promised.relation)
+        table.add_row(entry.time, *map(Text, row))
     table.caption = _in_all(spent)
     return table
 

@@ -1,0 +1,75 @@
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import GaussianDpEvent, get_epsilon_gaussian
+from dp_accounting.pld import PLDAccountant
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from synthfair.config import DistillConfig
+from synthfair.privacy.accounting import composed, delta_of, epsilon_of, mu_for
+from synthfair.privacy.plan import guarantee, make_plan
+from synthfair.privacy.statement import Guarantee, Mechanism
+
+budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}
+
+
+@given(mu=st.floats(0.01, 5), epsilon=st.floats(0.01, 50))
+def test_delta_is_the_closed_form_by_scipy(mu, epsilon):
+    far, near = norm.logcdf([-epsilon / mu - mu / 2, -epsilon / mu + mu / 2])
+    assert delta_of(mu, epsilon) == pytest.approx(np.exp(near) - np.exp(epsilon + far), abs=1e-13)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0])
+def test_delta_is_the_largest_advantage_over_all_outcomes(mu):
+    """By numerical integration over the outcomes of the mechanism itself."""
+    z, width = np.linspace(-20, 20, 400_001, retstep=True)
+    gain = norm.pdf(z, mu) - np.exp(0.7) * norm.pdf(z)
+    assert delta_of(mu, 0.7) == pytest.approx(np.sum(np.maximum(gain, 0)) * width, abs=1e-6)
+
+
+@given(**budgets)
+def test_a_budget_is_used_up_and_never_exceeded(epsilon, delta):
+    mu = mu_for(epsilon, delta)
+    assert delta_of(mu, epsilon) <= delta
+    assert delta_of(1.001 * mu, epsilon) > delta
+    assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-3)
+
+
+def test_composition_agrees_with_the_privacy_loss_distribution():
+    noises = [3.0, 5.0, 8.0]
+    accountant = PLDAccountant()
+    for noise in noises:
+        accountant.compose(GaussianDpEvent(noise), count=4)
+    mu = composed(2 / noise for noise in noises)
+    assert epsilon_of(mu, 1e-5) == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
+@pytest.mark.parametrize("temperature", [None, 4.0])
+def test_a_plan_spends_its_budget(schema, relation, temperature):
+    config = DistillConfig(epsilon=1.0, delta=1e-5, relation=relation)
+    promised = guarantee(config, make_plan(config, schema, temperature=temperature))
+    assert promised.mu == pytest.approx(mu_for(1.0, 1e-5))
+    assert get_epsilon_gaussian(1 / promised.mu, 1e-5) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_replacing_a_row_takes_twice_the_noise(schema):
+    plans = [
+        make_plan(DistillConfig(epsilon=1.0, delta=1e-5, relation=r), schema, temperature=None)
+        for r in ("add_or_remove", "replace")
+    ]
+    one, two = (np.array([m.noise for m in plan.mechanisms]) for plan in plans)
+    np.testing.assert_allclose(two, 2 * one)
+
+
+def test_a_statement_that_claims_too_much_is_refused():
+    mechanism = Mechanism(name="sum", sensitivity=1.0, noise=2.0, times=4)
+    assert mechanism.mu == pytest.approx(1.0)
+    right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": "by hand"}
+    assert Guarantee(epsilon=1.0, delta=0.13, **right).mu == pytest.approx(1.0)
+    assert math.isclose(delta_of(1.0, 1.0), 0.12693, abs_tol=1e-5)
+    with pytest.raises(ValueError, match="more than the 0.12 claimed"):
+        Guarantee(epsilon=1.0, delta=0.12, **right)
