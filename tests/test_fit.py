@@ -54,7 +54,10 @@ def test_without_noise_and_clipping_theta_minimises_the_plain_objective(notion, 
 
 
 def test_the_minimiser_is_that_of_central_training(schema):
-    real, config = encode(make_table(300), schema), private(epsilon=100, clip=1e6, private_steps=400)
+    real, config = (
+        encode(make_table(300), schema),
+        private(epsilon=100, clip=1e6, private_steps=400),
+    )
     fit = measure(real, schema, config, noise=silent)
     rows, penalty = make_rows(real, n_groups=2, intercept=True), make_penalty(config, n_groups=2)
     central = train(
@@ -67,7 +70,10 @@ def test_the_minimiser_is_that_of_central_training(schema):
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_the_moments_give_the_covariances(notion, n_groups):
     schema = make_schema(n_groups)
-    real, config = encode(make_table(400, n_groups=n_groups), schema), private(notion=notion, epsilon=100)
+    real, config = (
+        encode(make_table(400, n_groups=n_groups), schema),
+        private(notion=notion, epsilon=100),
+    )
     problem, _ = private_problem(measure(real, schema, config, noise=silent), schema, config)
     rows = make_rows(real, n_groups=n_groups, intercept=True)
     theta = jnp.asarray(np.random.default_rng(0).normal(size=rows.a.shape[1]))

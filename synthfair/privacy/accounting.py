@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cache
 
 from synthfair.errors import InputError
 
@@ -44,6 +45,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     return float(get_epsilon_gaussian(1.0 / mu, delta))
 
 
+@cache
 def mu_for(epsilon: float, delta: float) -> float:
     """The largest mu that is (epsilon, delta)-DP, by dp-accounting.
 

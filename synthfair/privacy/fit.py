@@ -13,6 +13,7 @@ needed. Averaging takes out most of the noise of single steps (Polyak and Judits
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import jax
@@ -129,6 +130,7 @@ def _gaps(
     return rate_gaps(cells, penalty.notion, rates), rate_gaps(cells, penalty.notion, slopes)
 
 
+@cache
 def largest_curvature(loss: Callable[[jax.Array], jax.Array]) -> float:
     """The largest second derivative of a loss of the margin; 1/4 for the logistic loss."""
     margins = jnp.linspace(-MARGINS, MARGINS, 4001)

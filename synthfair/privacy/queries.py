@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cache, reduce
 
 import jax
 import numpy as np
@@ -18,6 +18,12 @@ from synthfair.privacy.plan import Plan, Query
 
 CHUNK = 2**14
 """Rows worked on at once: a million must not be copied as a whole."""
+
+
+@cache
+def _slope(loss: Callable[[jax.Array], jax.Array]) -> Callable[[np.ndarray], jax.Array]:
+    """The derivative of an elementwise loss, compiled once for all clients."""
+    return jax.jit(jax.vmap(jax.grad(loss)))
 
 
 class PrivateQueries:
@@ -54,7 +60,7 @@ class PrivateQueries:
         turn = np.column_stack([np.eye(len(self._centre)), self._centre])
         # a = turn b, for b = (x, groups, 1) - (centre, 0), with a last line for the intercept
         self._turn = np.vstack([turn, np.eye(len(turn) + 1)[-1:]]) if intercept else turn
-        self._slope = jax.jit(jax.vmap(jax.grad(loss)))
+        self._slope = _slope(loss)
         self._mechanisms = {q: GaussianMechanism(q.mechanism, source) for q in plan if q}
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,82 @@
+"""A membership-inference audit: what an attacker who knows all rows but one can tell of that one."""
+
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+from scipy.stats import beta
+from test_queries import silent
+
+from synthfair.client.private import measure
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded, encode
+from synthfair.privacy import queries
+from synthfair.privacy.mechanism import GaussianMechanism
+from synthfair.privacy.noise import standard_normal, system_entropy
+
+EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 600, 0.9995
+SCHEMA = make_schema()
+TABLE = encode(make_table(30), SCHEMA)
+CANARY = Encoded(np.full((1, 7), 50.0), np.array([1]), np.array([-1.0]))  # far outside the schema
+WITH_CANARY = Encoded(*(np.concatenate(pair) for pair in zip(TABLE, CANARY, strict=True)))
+CONFIG = DistillConfig(epsilon=EPSILON, delta=DELTA, private_steps=3)
+
+
+def outcomes(rows, noise):
+    """[RUNS, k] all numbers of as many private fits."""
+    fits = (measure(rows, SCHEMA, CONFIG, noise=noise) for _ in range(RUNS))
+    return np.array([np.concatenate([fit.theta, *fit.moments, fit.counts.ravel()]) for fit in fits])
+
+
+def upper(errors, total):
+    """Clopper and Pearson's bound on a rate, at the confidence."""
+    return beta.ppf(CONFIDENCE, errors + 1, total - errors) if errors < total else 1.0
+
+
+def audited_epsilon(noise=system_entropy):
+    """A lower bound on epsilon that is wrong at most once in 1,000.
+
+    (epsilon, delta)-DP implies P(in | in) <= exp(epsilon) P(in | out) + delta for every test. The
+    test, a threshold on a projection, is chosen on one half of the runs and counted on the other.
+    """
+    without, with_it = outcomes(TABLE, noise), outcomes(WITH_CANARY, noise)
+    half = RUNS // 2
+    difference = with_it[:half].mean(axis=0) - without[:half].mean(axis=0)
+    spread = without[:half].std(axis=0) + with_it[:half].std(axis=0)
+    direction = difference / np.maximum(spread**2, 1e-12 * np.abs(difference).max() ** 2 + 1e-300)
+    a, b = without @ direction, with_it @ direction
+    cuts = np.quantile(np.concatenate([a[:half], b[:half]]), np.linspace(0.02, 0.98, 49))
+    cut = max(
+        cuts,
+        key=lambda c: np.log(np.mean(b[:half] > c) + 0.01) - np.log(np.mean(a[:half] > c) + 0.01),
+    )
+    false, missed = upper(np.sum(a[half:] > cut), half), upper(np.sum(b[half:] <= cut), half)
+    return max(
+        np.log(max(1 - DELTA - missed, 1e-9) / false), np.log(max(1 - DELTA - false, 1e-9) / missed)
+    )
+
+
+def test_the_audit_stays_under_the_claim():
+    assert audited_epsilon() <= EPSILON
+
+
+def test_noise_left_out_is_caught():
+    assert audited_epsilon(silent) > EPSILON
+
+
+def test_noise_scaled_to_the_mean_is_caught(monkeypatch):
+    def release(self, total):
+        return total + self._terms.noise / 30 * standard_normal(total.shape, self._source)
+
+    monkeypatch.setattr(GaussianMechanism, "release", release)
+    assert audited_epsilon() > EPSILON
+
+
+def test_clipping_left_out_is_caught(monkeypatch):
+    monkeypatch.setattr(queries, "clip_rows", lambda rows, bound: rows)
+    assert audited_epsilon() > EPSILON
+
+
+@pytest.mark.parametrize("n_runs", [RUNS])
+def test_the_audit_could_find_more_than_the_claim(n_runs):
+    """Its bound is at most log(1 / false) with no error seen: that must be above the claim."""
+    assert np.log((1 - upper(0, n_runs // 2)) / upper(0, n_runs // 2)) > 2 * EPSILON

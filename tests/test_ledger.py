@@ -1,0 +1,160 @@
+import json
+import multiprocessing
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from synthfair.cli import main
+from synthfair.config import DistillConfig
+from synthfair.errors import InputError
+from synthfair.privacy.accounting import delta_of
+from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.statement import Guarantee, Mechanism
+
+
+def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
+    mechanism = Mechanism(name="sum", sensitivity=1.0, noise=noise, times=1)
+    return Guarantee(
+        epsilon=epsilon, delta=0.01, relation=relation, mechanisms=(mechanism,), accountant="exact"
+    )
+
+
+def booking(promised, name="r.parquet", run="a" * 64):
+    return Booking(output=name, run=run, guarantee=promised)
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger.beside(tmp_path / "rows.csv")
+
+
+@given(noises=st.lists(st.floats(3, 50), min_size=1, max_size=5))
+def test_releases_add_up_as_independent_gaussians(tmp_path_factory, noises):
+    ledger = Ledger(tmp_path_factory.mktemp("l") / "x.jsonl")
+    for noise in noises:
+        ledger.book(booking(guarantee(noise=noise)))
+    assert ledger.spent().releases == len(noises)
+    assert ledger.spent().mu == pytest.approx(sum(noise**-2 for noise in noises) ** 0.5)
+
+
+def test_a_limit_refuses_what_would_pass_it_and_books_nothing(ledger):
+    ledger.set_limit(1.0, 1e-3)
+    for _ in range(2):
+        ledger.book(booking(guarantee()))
+    while delta_of((ledger.spent().mu ** 2 + 0.04) ** 0.5, 1.0) <= 1e-3:
+        ledger.book(booking(guarantee()))
+    before = ledger.path.read_bytes()
+    with pytest.raises(InputError, match="rows.csv.ledger.jsonl: .*epsilon would be .*limit is 1"):
+        ledger.book(booking(guarantee()))
+    assert ledger.path.read_bytes() == before
+    ledger.set_limit(5.0, 1e-3)
+    ledger.book(booking(guarantee()))
+
+
+def test_a_limit_allows_no_release_without_an_epsilon(ledger):
+    ledger.book(booking(None))
+    assert ledger.spent().mu is None
+    ledger.set_limit(1.0, 1e-3)
+    for promised in (None, guarantee()):
+        with pytest.raises(InputError, match="no release without an epsilon"):
+            ledger.book(booking(promised))
+
+
+def test_the_same_release_without_an_epsilon_is_booked_once_and_others_each_time(ledger):
+    for promised in (None, None, guarantee(), guarantee()):
+        ledger.book(booking(promised))
+    assert ledger.spent().releases == 3
+
+
+def test_relations_do_not_mix(ledger):
+    ledger.book(booking(guarantee(relation="replace")))
+    with pytest.raises(InputError, match="relation = 'add_or_remove'.*its own is 'replace'"):
+        ledger.book(booking(guarantee()))
+
+
+def _book_ten(path, barrier):
+    barrier.wait()
+    for _ in range(10):
+        try:
+            Ledger(path).book(booking(guarantee()))
+        except InputError:
+            break
+
+
+def test_processes_together_never_pass_the_limit(ledger):
+    ledger.set_limit(1.0, 1e-3)
+    context = multiprocessing.get_context("spawn")
+    barrier = context.Barrier(3)
+    workers = [context.Process(target=_book_ten, args=(ledger.path, barrier)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    spent = ledger.spent()
+    assert delta_of(spent.mu, 1.0) <= 1e-3 < delta_of((spent.mu**2 + 0.04) ** 0.5, 1.0)
+
+
+def test_a_line_cut_off_by_a_crash_was_not_booked(ledger):
+    ledger.book(booking(guarantee()))
+    whole = ledger.path.read_bytes()
+    ledger.path.write_bytes(whole + whole[:50])
+    assert ledger.spent().releases == 1
+    ledger.book(booking(guarantee()))
+    assert len(ledger.entries()) == 2
+
+
+def test_bookings_are_on_disk_before_they_count(ledger, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(ledger.path.read_bytes()))
+    ledger.book(booking(guarantee()))
+    assert synced == [ledger.path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda lines: lines[1:], "line 1: a line before it is lost or altered"),
+        (
+            lambda lines: [lines[0].replace(b"r.parquet", b"q.parquet"), *lines[1:]],
+            "line 2: a line",
+        ),
+        (lambda lines: [b"{}", *lines[1:]], "line 1: what: missing"),
+        (lambda lines: [b"\xff", *lines[1:]], "line 1"),
+        (lambda lines: [lines[0].replace(b'"noise":5.0', b'"noise":0.01'), *lines[1:]], "line 1"),
+    ],
+)
+def test_an_altered_ledger_is_refused(ledger, change, complaint):
+    for _ in range(3):
+        ledger.book(booking(guarantee()))
+    lines = ledger.path.read_bytes().splitlines()
+    ledger.path.write_bytes(b"".join(line + b"\n" for line in change(lines)))
+    for use in (ledger.spent, lambda: ledger.book(booking(guarantee()))):
+        with pytest.raises(InputError, match=f"ledger.jsonl: {complaint}"):
+            use()
+
+
+def test_the_command_shows_and_limits(ledger, capsys):
+    path = str(ledger.path)
+    assert main(["ledger", path]) == 2
+    assert "no such file" in capsys.readouterr().err
+    assert main(["ledger", path, "--limit-epsilon", "2", "--limit-delta", "1e-5"]) == 0
+    ledger.book(booking(guarantee()))
+    assert main(["ledger", path]) == 0
+    shown = capsys.readouterr().out
+    assert "r.parquet" in shown
+    assert "of at most 2" in shown
+    assert main(["ledger", path, "--limit-epsilon", "-1", "--limit-delta", "1e-5"]) == 2
+    assert main(["ledger", path, "--limit-epsilon", "1"]) == 2
+    assert len(ledger.path.read_text().splitlines()) == 2
+    assert json.loads(ledger.path.read_text().splitlines()[0])["what"]["kind"] == "limit"
+
+
+def test_settings_that_read_rows_without_noise_do_not_go_with_epsilon():
+    budget = {"epsilon": 1.0, "delta": 1e-5}
+    for settings in ({"labels": "copy"}, {"start": "real"}, {"start": "normal"}, {"max_gap": 0.1}):
+        with pytest.raises(ValueError, match="reads real rows without noise"):
+            DistillConfig(**budget, **settings)
+    with pytest.raises(ValueError, match="go together"):
+        DistillConfig(epsilon=1.0)
