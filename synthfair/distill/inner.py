@@ -168,6 +168,10 @@ class _Trial(NamedTuple):
     trials: jax.Array
 
 
+Evaluate = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+"""Step length -> whether f falls enough over it, and the gradient there."""
+
+
 def _line_search(
     fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array, *, convex: bool
 ) -> _Found:
@@ -175,42 +179,55 @@ def _line_search(
 
     The unit step where it will do, as almost always near the solution; otherwise by doubling and
     bisection (Lewis and Overton 2013, algorithm 4.6).
-
-    A convex function falls enough where its slope still does, or where the gradient halves. So
-    its value, with a logarithm a row, is not asked for.
     """
-    slope = gradient @ step
-    value = None if convex else fun(phi)
-
-    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Whether f falls enough, and the gradient."""
-        if value is None:
-            new = jax.grad(fun)(phi + length * step)
-            halved = jnp.linalg.norm(new) <= 0.5 * jnp.linalg.norm(gradient)
-            return (new @ step <= SUFFICIENT_DECREASE * slope) | halved, new
-        new_value, new = jax.value_and_grad(fun)(phi + length * step)
-        rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(value)
-        return new_value <= value + SUFFICIENT_DECREASE * length * slope + rounding, new
+    evaluate = (_fall_by_slope if convex else _fall_by_value)(fun, phi, gradient, step)
+    steepest = CURVATURE * (gradient @ step)
 
     def attempt(before: _Trial) -> _Trial:
         falls, new = evaluate(before.length)
-        steep = new @ step < CURVATURE * slope
+        steep = new @ step < steepest
         low = jnp.where(falls & steep, before.length, before.low)
         high = jnp.where(falls, before.high, before.length)
-        good = falls & ~steep
         following = jnp.where(jnp.isinf(high), 2 * low, (low + high) / 2)
+        good = falls & ~steep
         length = jnp.where(good, before.length, following)
         return _Trial(length, low, high, new, good, before.trials + 1)
 
     def unfinished(trial: _Trial) -> jax.Array:
         return ~trial.good & (trial.trials < MOST_TRIALS)
 
-    zero = jnp.zeros_like(slope)
-    no, none = jnp.zeros((), bool), jnp.zeros((), int)
-    first = _Trial(zero + 1, zero, zero + jnp.inf, gradient, no, none)
+    zero, no = jnp.zeros_like(steepest), jnp.zeros((), bool)
+    first = _Trial(zero + 1, zero, zero + jnp.inf, gradient, no, jnp.zeros((), int))
     last = jax.lax.while_loop(unfinished, attempt, first)
     moved = jnp.where(last.good, phi + last.length * step, phi)
     return _Found(moved, jnp.where(last.good, last.gradient, gradient), ~last.good)
+
+
+def _fall_by_value(fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array) -> Evaluate:
+    """The first Wolfe condition, but for rounding."""
+    value, slope = fun(phi), gradient @ step
+    rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(value)
+
+    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
+        new_value, new = jax.value_and_grad(fun)(phi + length * step)
+        return new_value <= value + SUFFICIENT_DECREASE * length * slope + rounding, new
+
+    return evaluate
+
+
+def _fall_by_slope(fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array) -> Evaluate:
+    """The same of a convex function, whose values, with a logarithm a row, are not asked for.
+
+    It falls enough where its slope is still negative enough; or else the gradient must halve.
+    """
+    slope, half = gradient @ step, jnp.linalg.norm(gradient) / 2
+
+    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
+        new = jax.grad(fun)(phi + length * step)
+        downhill = new @ step <= SUFFICIENT_DECREASE * slope
+        return downhill | (jnp.linalg.norm(new) <= half), new
+
+    return evaluate
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))
