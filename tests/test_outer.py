@@ -203,7 +203,7 @@ def test_early_stop():
 def test_problems_of_one_shape_share_one_compilation():
     first, x = some_problem(rho_o=1.0)
     second, _ = some_problem(rho_o=100.0, lambda_theta=0.3, seed=5)
-    compiled = outer._chunk
+    compiled = outer._compiled_chunk()
     list(outer.run(first, outer.init(first, x, DistillConfig(steps=10)), DistillConfig()))
     before = compiled._cache_size()
     list(
