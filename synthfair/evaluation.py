@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-PACKAGES = ("jax", "jaxlib", "jaxopt", "numpy", "pandas")
+PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Whose versions numbers may depend on."""
 
 

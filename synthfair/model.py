@@ -123,7 +123,7 @@ class LinearModel:
 
     def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
         """[N] a'theta."""
-        return a @ params
+        return params @ a.T
 
     def loss(self, params: jax.Array, a: jax.Array, y: jax.Array) -> jax.Array:
         """[N] losses of the margins."""
@@ -146,14 +146,20 @@ def model_inputs(x: jax.Array, s: jax.Array, *, n_groups: int, intercept: bool) 
     Returns:
         [N, d + n_groups - 1 (+ 1)].
     """
-    groups = jax.nn.one_hot(s, n_groups, dtype=x.dtype)[:, 1:]
-    ones = jnp.ones((x.shape[0], int(intercept)), x.dtype)
-    return jnp.concatenate([x, groups, ones], axis=1)
+    groups = (s == jnp.arange(1, n_groups)[:, None]).astype(x.dtype)
+    ones = jnp.ones((int(intercept), x.shape[0]), x.dtype)
+    return jnp.concatenate([x.T, groups, ones]).T
 
 
 def squared_norm(tree: Any) -> jax.Array:
     """Sum of squares over all leaves of a pytree."""
-    return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
+    return sum(map(_sum_of_squares, jax.tree.leaves(tree)), start=jnp.zeros(()))
+
+
+def _sum_of_squares(leaf: jax.Array) -> jax.Array:
+    """By a product with ones: on a CPU, XLA would sum up one number after the other."""
+    squares = leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1) ** 2
+    return jnp.sum(squares @ jnp.ones(squares.shape[1], leaf.dtype))
 
 
 def regularized_loss(
@@ -184,7 +190,7 @@ def regularized_hessian(
     n_rows, n_inputs = rows.a.shape
     margin = rows.y * model.scores(params, rows.a)
     curvature = _derivative(partial(_derivative, model.margin_loss), margin)
-    product = rows.a.T @ (curvature[:, None] * rows.a) / n_rows
+    product = (rows.a.T * curvature) @ rows.a / n_rows
     return product + lambda_theta / n_inputs**2 * jnp.eye(n_inputs, dtype=product.dtype)
 
 

@@ -101,6 +101,7 @@ def numpy_hypergradient(problem, x):
     real, rho_o = problem.objective.rows, problem.objective.rho_o
     a, s, y = (np.asarray(part) for part in real)
     sh, yh = np.asarray(problem.s), np.asarray(problem.y)
+    x = x.T
     ah = np.column_stack([x, sh, np.ones(len(x))])
     n_s, n = ah.shape
     d = x.shape[1]
@@ -136,7 +137,7 @@ def numpy_hypergradient(problem, x):
     v = np.linalg.solve(hessian, by_theta)
     residual = -yh * sigma(-yh * (ah @ theta))
     mixed = (np.outer(p * (1 - p) * (ah @ v), theta[:d]) + np.outer(residual, v[:d])) / n_s
-    return direct - mixed
+    return (direct - mixed).T
 
 
 def test_run_judges_the_last_x_and_leaves_it():

@@ -61,13 +61,13 @@ def test_torch_reaches_our_x(real, ours):
 def test_scipy_finds_our_theta(real):
     problem, x = make_problem(real, CONFIG, n_groups=2)
     theta = inner.train(problem.rows(x), problem.lambda_theta, model=problem.model).params
-    found = with_scipy.solve(peer_problem(real, CONFIG), np.asarray(x))
+    found = with_scipy.solve(peer_problem(real, CONFIG), np.asarray(x.T))
     np.testing.assert_allclose(found, theta, atol=1e-5)
 
 
 def test_x_has_moved_as_far_as_the_tolerances_can_tell(real, ours):
     _, x = make_problem(real, CONFIG, n_groups=2)
-    assert np.abs(np.asarray(ours.x) - x).max() > 0.03
+    assert np.abs(np.asarray(ours.x) - x.T).max() > 0.03
 
 
 def test_a_second_run_of_ours_compiles_nothing(real, ours):

@@ -31,7 +31,7 @@ def test_parts_give_the_model_inputs_of_the_whole(sizes, intercept, n_groups):
     expected = model_inputs(
         jnp.asarray(everything.x), jnp.asarray(everything.s), n_groups=n_groups, intercept=intercept
     )
-    np.testing.assert_array_equal(real.a, expected)
+    np.testing.assert_array_equal(real.columns.T, expected)
     for found, wanted in zip(real.encoded, everything, strict=True):
         np.testing.assert_array_equal(found, wanted)
 
@@ -47,9 +47,9 @@ def test_a_file_that_changed_while_it_was_read_is_refused(counted):
 def test_jax_uses_the_rows_where_they_lie():
     _, some = parts((120,))
     real = gather(some, 120, n_groups=2, intercept=True)
-    assert real.as_rows().a.unsafe_buffer_pointer() == real.a.ctypes.data
+    assert real.on_device()[0].unsafe_buffer_pointer() == real.columns.ctypes.data
     with pytest.raises(ValueError, match="read-only"):
-        real.a[0, 0] = 1.0
+        real.columns[0, 0] = 1.0
 
 
 def test_more_rows_than_memory_are_refused():

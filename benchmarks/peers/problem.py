@@ -61,7 +61,7 @@ def peer_problem(real: Encoded, config: sf.DistillConfig) -> PeerProblem:
     return PeerProblem(
         np.column_stack([real.x, real.s]),
         np.asarray(real.y, float),
-        np.asarray(x),
+        np.asarray(x.T),
         np.asarray(problem.s, float),
         np.asarray(problem.y, float),
         config.rho_o,

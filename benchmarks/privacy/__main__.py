@@ -64,6 +64,17 @@ class Run(NamedTuple):
     spd: float
 
 
+KINDS = {
+    "task": str,
+    "method": str,
+    "epsilon": float,
+    "seed": int,
+    "accuracy": float,
+    "spd": float,
+}
+"""Types of the columns."""
+
+
 def federation(task: Task, seed: int) -> Federation:
     """The clients of one seed."""
     rows, schema = load_dataset(task.table)
@@ -108,17 +119,8 @@ def read(path: Path) -> list[Run]:
     if not path.exists():
         return []
     with path.open(newline="") as file:
-        return [
-            Run(
-                r["task"],
-                r["method"],
-                *(float(r[k]) for k in ("epsilon",)),
-                int(r["seed"]),
-                float(r["accuracy"]),
-                float(r["spd"]),
-            )
-            for r in csv.DictReader(file)
-        ]
+        lines = csv.DictReader(file)
+        return [Run(*(kind(line[name]) for name, kind in KINDS.items())) for line in lines]
 
 
 def append(path: Path, made: Run) -> None:

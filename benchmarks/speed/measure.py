@@ -138,7 +138,7 @@ def measure(real: Encoded, config: sf.DistillConfig, peers: Sequence[str]) -> Me
         runs += [run_ours(problem, x, config) for _ in range(TURNS)]
     return Measured(
         n_real=len(real.y),
-        n_synthetic=len(x),
+        n_synthetic=x.shape[1],
         n_inputs=len(runs[-1].theta),
         steps=config.steps,
         evaluations=runs[-1].evaluations,
@@ -181,7 +181,7 @@ def run_ours(problem: Problem, x: jax.Array, config: sf.DistillConfig) -> OurRun
     every = Record(*(np.concatenate(field) for field in zip(*chunks, strict=True)))
     evaluations, worst = float(every.inner_iterations.mean()) + 1, float(every.gradient_norm.max())
     objectives = np.asarray(every.objective)
-    return OurRun(state.x, state.params, seconds, evaluations, worst, objectives)
+    return OurRun(state.x.T, state.params, seconds, evaluations, worst, objectives)
 
 
 def as_peer(compiling: OurRun, runs: Sequence[OurRun]) -> PeerRun:
@@ -202,7 +202,7 @@ def time_peer(name: str, real: Encoded, problem: Problem, config: sf.DistillConf
 
 def judged(name: str, problem: Problem, run: PeerRun) -> Timed:
     """P(x) with theta(x) by our own solver, and the gradient at the theta that was returned."""
-    x = jnp.asarray(run.x)
+    x = jnp.asarray(run.x.T)
     solution = inner.train(problem.rows(x), problem.lambda_theta, model=problem.model)
     value = float(problem.outer(solution.params, x))
     norm = gradient_norm(problem, run.theta, x)
@@ -219,7 +219,7 @@ def time_inner(
     real: Encoded, problem: Problem, x: jax.Array, config: sf.DistillConfig, repeats: int = 15
 ) -> Iterator[InnerTimed]:
     """Ours and SciPy's inner solve, by turns."""
-    rows, plain, first = problem.rows(x), peer_problem(real, config), np.asarray(x)
+    rows, plain, first = problem.rows(x), peer_problem(real, config), np.asarray(x.T)
 
     def ours() -> np.ndarray:
         return np.asarray(inner.train(rows, problem.lambda_theta, model=problem.model).params)

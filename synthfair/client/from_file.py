@@ -207,11 +207,12 @@ def _made(
 def _preview(
     distillation: Distillation, real: RealRows, held_out: Encoded, config: DistillConfig
 ) -> Preview:
-    release, theta = distillation.release, np.asarray(distillation.theta)
-    n_groups = real.a.shape[1] - real.n_features + 1 - int(config.intercept)
+    release, theta = distillation.release, distillation.theta
+    n_groups = len(real.columns) - real.n_features + 1 - int(config.intercept)
 
     def scores(rows: Encoded) -> np.ndarray:
-        return np.asarray(make_rows(rows, n_groups=n_groups, intercept=config.intercept).a @ theta)
+        inputs = make_rows(rows, n_groups=n_groups, intercept=config.intercept).a
+        return np.asarray(LinearModel().scores(theta, inputs))
 
     synthetic = Encoded(release.x, release.s, release.y)
     return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)

@@ -224,8 +224,8 @@ def _with_search(
 def make_release(
     header: Header, schema: Schema, x: jax.Array | np.ndarray, problem: Problem
 ) -> Release:
-    """A release of the features x [N_s, d] with the problem's groups and labels."""
-    return Release(header, schema.encoded_names, *map(np.asarray, (x, problem.s, problem.y)))
+    """A release of the features x [d, N_s] with the problem's groups and labels."""
+    return Release(header, schema.encoded_names, *map(np.asarray, (x.T, problem.s, problem.y)))
 
 
 def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:
@@ -276,7 +276,7 @@ def fingerprint(real: RealRows, header: Header) -> str:
     """sha256 of all that a run depends on."""
     precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
     digest = hashlib.sha256(f"{precision} {header.model_dump_json()}".encode())
-    for part in (real.a, real.s, real.y):
+    for part in (real.columns, real.s, real.y):
         digest.update(part.data)  # in place: the rows may be a million
     return digest.hexdigest()
 

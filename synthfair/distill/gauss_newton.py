@@ -112,7 +112,7 @@ def worth(judged: Judged, start: jax.Array) -> jax.Array:
 def direction(
     problem: Problem, judged: Judged, start: jax.Array, damping: jax.Array | float
 ) -> jax.Array:
-    """The step dx [N_s, d], by the Woodbury identity: only a p x p system is solved.
+    """The step dx [d, N_s], by the Woodbury identity: only a p x p system is solved.
 
     With R'R = |B| and K = R J [p, N_s d],
 
@@ -148,7 +148,7 @@ def sensitivity(problem: Problem, judged: Judged) -> tuple[LinearMap, LinearMap]
     """J = dtheta/dx = -H^-1 M, M = d2 inner/(dtheta dx), by the implicit function theorem.
 
     Returns:
-        dx [N_s, d] -> J dx [p], and v [p] -> J' v [N_s, d].
+        dx [d, N_s] -> J dx [p], and v [p] -> J' v [d, N_s].
     """
 
     def gradient(x: jax.Array) -> jax.Array:
@@ -169,7 +169,7 @@ def sensitivity_gram(problem: Problem, judged: Judged) -> jax.Array:
     The training loss is a mean over rows, so that M falls into parts, one a row; they are summed
     up in blocks that fit the processor's cache.
     """
-    n = len(judged.x)
+    n = judged.x.shape[1]
     n_blocks = -(-n // BLOCK)
 
     def blocks(column: jax.Array) -> jax.Array:
@@ -182,7 +182,7 @@ def sensitivity_gram(problem: Problem, judged: Judged) -> jax.Array:
 
     p = len(judged.curvature)
     weight = jnp.full(n, 1 / n, judged.x.dtype)
-    columns = tuple(map(blocks, (judged.x, problem.s, problem.y, weight)))
+    columns = tuple(map(blocks, (judged.x.T, problem.s, problem.y, weight)))
     total, _ = jax.lax.scan(add, jnp.zeros((p, p), judged.x.dtype), columns)
     half = cho_solve((judged.curvature, True), total)
     return cho_solve((judged.curvature, True), half.T)
@@ -195,7 +195,7 @@ def _mixed_derivative(problem: Problem, params: Params, block: tuple[jax.Array, 
 
     def gradient(x: jax.Array) -> jax.Array:
         def loss(params: Params) -> jax.Array:
-            return weight @ problem.model.loss(params, some.rows(x).a, y)
+            return weight @ problem.model.loss(params, some.rows(x.T).a, y)
 
         return ravel_pytree(jax.grad(loss)(params))[0]
 

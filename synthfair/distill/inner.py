@@ -1,17 +1,14 @@
-"""theta(x): trains a model to stationarity, and says how near it came.
-
-The one place that knows jaxopt.
-"""
+"""theta(x): trains a model to stationarity, and says how near it came."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
@@ -19,16 +16,17 @@ from synthfair.distill.implicit import InnerObjective
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
 
-with warnings.catch_warnings():  # jaxopt announces on import that it is no longer maintained
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import jaxopt
-
-
 ATTEMPTS = 20
 """At training with a penalty: each begins where the line search of the one before failed."""
 
 SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
-"""Constants c1, c2 of the strong Wolfe conditions, as jaxopt's line search has them."""
+"""Constants c1, c2 of the Wolfe conditions."""
+
+MEMORY = 10
+"""Steps from which L-BFGS knows the curvature."""
+
+MOST_TRIALS = 40
+"""Of a line search; then it has failed."""
 
 
 class InnerSolution(NamedTuple):
@@ -71,15 +69,16 @@ def solve(
     factor: jax.Array | None = None,
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
+    convex: bool = True,
 ) -> InnerSolution:
-    """Minimises f(theta, x) over theta by L-BFGS with a strong-Wolfe line search.
+    """Minimises f(theta, x) over theta by L-BFGS with a Wolfe line search.
 
     With L the Cholesky factor of a Hessian near the solution, the search runs over phi in
     theta = start + L^-T phi, where the Hessian is close to the identity, so that L-BFGS needs
     about as many steps as Newton's method.
 
     Args:
-        fun: f(theta, x), convex in theta.
+        fun: f(theta, x).
         start: first theta; warm starts save most of the work.
         data: x, passed through to f.
         factor: L, lower triangular [p, p], or None to search over theta itself.
@@ -87,6 +86,7 @@ def solve(
             is the Newton decrement sqrt(g' H^-1 g), which bounds the error of theta in the metric
             that the loss itself sets. See :func:`default_tolerance`.
         max_iterations: at most so many L-BFGS iterations.
+        convex: whether f is, in theta; then most steps need no value of f, the gradient will do.
     """
     theta, unravel = ravel_pytree(start)
 
@@ -95,87 +95,139 @@ def solve(
     def place(phi: jax.Array) -> jax.Array:
         return theta + (phi if scale is None else scale @ phi)
 
-    solver = jaxopt.LBFGS(
+    last = _lbfgs(
         lambda phi: fun(unravel(place(phi)), data),
-        maxiter=max_iterations,  # type: ignore[arg-type]  # traced is fine, here
-        tol=tolerance,  # type: ignore[arg-type]  # and here
-        linesearch="zoom",
-        unroll=False,  # of the line search; "auto" would run all its iterations, as no-ops
+        jnp.zeros_like(theta),
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        convex=convex,
     )
-    phi, state = _loop(solver, jnp.zeros_like(theta))
-    gradient = state.grad if factor is None else factor @ state.grad  # in phi it is L^-1 that
+    gradient = last.gradient if factor is None else factor @ last.gradient  # in phi it is L^-1 that
     return InnerSolution(
-        params=unravel(place(phi)),
+        params=unravel(place(last.phi)),
         gradient_norm=jnp.linalg.norm(gradient),
-        iterations=state.iter_num,
-        converged=state.error <= tolerance,
-        line_search_failed=state.failed_linesearch,
+        iterations=last.iterations,
+        converged=jnp.linalg.norm(last.gradient) <= tolerance,
+        line_search_failed=last.failed,
     )
 
 
-def _loop(solver: jaxopt.LBFGS, phi: jax.Array) -> tuple[jax.Array, Any]:
-    """``solver.run(phi)``, which would compile the first iteration apart from the others."""
-    zoom = solver.run_ls
-    unit_first = partial(_unit_step_first, jax.value_and_grad(solver.fun), zoom)
-    solver.run_ls = unit_first  # type: ignore[assignment]  # jaxopt reads the fields of _Found only
+Function = Callable[[jax.Array], jax.Array]
+"""Of phi [p], a scalar."""
 
-    def unfinished(step: tuple[jax.Array, Any]) -> jax.Array:
-        _, state = step
-        missed = (state.error > solver.tol) & (state.iter_num < solver.maxiter)
-        return missed & ~state.failed_linesearch
 
-    def update(step: tuple[jax.Array, Any]) -> tuple[jax.Array, Any]:
-        return tuple(solver.update(*step))
+class _Iterate(NamedTuple):
+    phi: jax.Array
+    gradient: jax.Array
+    memory: optax.OptState
+    iterations: jax.Array
+    failed: jax.Array
 
-    state = solver.init_state(phi)
-    state = state._replace(error=jnp.linalg.norm(state.grad))  # it may be good enough already
-    return jax.lax.while_loop(unfinished, update, (phi, state))
+
+def _lbfgs(
+    fun: Function,
+    phi: jax.Array,
+    *,
+    tolerance: jax.Array | float,
+    max_iterations: jax.Array | int,
+    convex: bool,
+) -> _Iterate:
+    """Nocedal and Wright, Numerical Optimization (2006), algorithm 7.5."""
+    directions = optax.scale_by_lbfgs(MEMORY)
+
+    def unfinished(at: _Iterate) -> jax.Array:
+        missed = jnp.linalg.norm(at.gradient) > tolerance  # not-a-number ends it, too
+        return missed & (at.iterations < max_iterations) & ~at.failed
+
+    def update(at: _Iterate) -> _Iterate:
+        uphill, memory = directions.update(at.gradient, at.memory, at.phi)
+        found = _line_search(fun, at.phi, at.gradient, -jnp.asarray(uphill), convex=convex)
+        return _Iterate(found.phi, found.gradient, memory, at.iterations + 1, found.failed)
+
+    no, none = jnp.zeros((), bool), jnp.zeros((), int)
+    first = _Iterate(phi, jax.grad(fun)(phi), directions.init(phi), none, no)
+    return jax.lax.while_loop(unfinished, update, first)
 
 
 class _Found(NamedTuple):
-    """What jaxopt reads of a line search's state; its counts are of no use here."""
+    """Where a line search ended."""
 
-    params: jax.Array
-    value: jax.Array
-    grad: jax.Array
+    phi: jax.Array
+    gradient: jax.Array
     failed: jax.Array
-    aux: None = None
-    iter_num: int = 0
-    num_grad_eval: int = 0
-    num_fun_eval: int = 0
 
 
-def _unit_step_first(
-    value_and_grad: Callable[..., tuple[jax.Array, jax.Array]],
-    zoom: Callable[..., Any],
-    init_stepsize: jax.Array,
-    params: jax.Array,
-    **known: Any,
-) -> tuple[jax.Array, _Found]:
-    """A line search that evaluates the function once where the unit step will do.
+class _Trial(NamedTuple):
+    """A step length between ``low``, from where f still falls steeply, and ``high``, too far."""
 
-    That is almost always, near the solution. jaxopt's own evaluates it twice at least.
+    length: jax.Array
+    low: jax.Array
+    high: jax.Array
+    gradient: jax.Array
+    good: jax.Array
+    trials: jax.Array
+
+
+Evaluate = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+"""Step length -> whether f falls enough over it, and the gradient there."""
+
+
+def _line_search(
+    fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array, *, convex: bool
+) -> _Found:
+    """A step length that satisfies the Wolfe conditions, Nocedal and Wright (2006) eq. (3.6).
+
+    The unit step where it will do, as almost always near the solution; otherwise by doubling and
+    bisection (Lewis and Overton 2013, algorithm 4.6).
     """
-    step = known["descent_direction"]
-    value, grad = value_and_grad(params + step)
-    slope, new_slope = known["grad"] @ step, grad @ step
-    rounding = 10 * jnp.finfo(params.dtype).eps * jnp.abs(known["value"])
-    # The strong Wolfe conditions, Nocedal and Wright (2006) eq. (3.7), but for rounding.
-    lower = value <= known["value"] + SUFFICIENT_DECREASE * slope + rounding
-    flatter = jnp.abs(new_slope) <= CURVATURE * jnp.abs(slope)
+    evaluate = (_fall_by_slope if convex else _fall_by_value)(fun, phi, gradient, step)
+    steepest = CURVATURE * (gradient @ step)
 
-    unit = _Found(params + step, value, grad, jnp.zeros((), bool))
+    def attempt(before: _Trial) -> _Trial:
+        falls, new = evaluate(before.length)
+        steep = new @ step < steepest
+        low = jnp.where(falls & steep, before.length, before.low)
+        high = jnp.where(falls, before.high, before.length)
+        following = jnp.where(jnp.isinf(high), 2 * low, (low + high) / 2)
+        good = falls & ~steep
+        length = jnp.where(good, before.length, following)
+        return _Trial(length, low, high, new, good, before.trials + 1)
 
-    def searched(_: tuple[jax.Array, jax.Array, _Found]) -> tuple[jax.Array, jax.Array, _Found]:
-        length, state = zoom(init_stepsize, params, **known)
-        found = _Found(state.params, state.value, state.grad, state.failed)
-        return jnp.ones((), bool), length, found
+    def unfinished(trial: _Trial) -> jax.Array:
+        return ~trial.good & (trial.trials < MOST_TRIALS)
 
-    # A loop that is run once or not at all: over a batch of problems a condition would become
-    # a selection, and the search be made for nothing.
-    taken = (lower & flatter, jnp.ones_like(value), unit)
-    _, length, found = jax.lax.while_loop(lambda state: ~state[0], searched, taken)
-    return length, found
+    zero, no = jnp.zeros_like(steepest), jnp.zeros((), bool)
+    first = _Trial(zero + 1, zero, zero + jnp.inf, gradient, no, jnp.zeros((), int))
+    last = jax.lax.while_loop(unfinished, attempt, first)
+    moved = jnp.where(last.good, phi + last.length * step, phi)
+    return _Found(moved, jnp.where(last.good, last.gradient, gradient), ~last.good)
+
+
+def _fall_by_value(fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array) -> Evaluate:
+    """The first Wolfe condition, but for rounding."""
+    value, slope = fun(phi), gradient @ step
+    rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(value)
+
+    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
+        new_value, new = jax.value_and_grad(fun)(phi + length * step)
+        return new_value <= value + SUFFICIENT_DECREASE * length * slope + rounding, new
+
+    return evaluate
+
+
+def _fall_by_slope(fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array) -> Evaluate:
+    """The same of a convex function, whose values, with a logarithm a row, are not asked for.
+
+    It falls enough where its slope is still negative enough; or else the gradient must halve.
+    """
+    slope, half = gradient @ step, jnp.linalg.norm(gradient) / 2
+
+    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
+        new = jax.grad(fun)(phi + length * step)
+        downhill = new @ step <= SUFFICIENT_DECREASE * slope
+        return downhill | (jnp.linalg.norm(new) <= half), new
+
+    return evaluate
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))
@@ -217,9 +269,8 @@ def train(
         # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
         hessian = regularized_hessian(model, params, rows, lambda_theta)
         factor = jax.lax.linalg.cholesky(hessian)
-        return solve(
-            fun, params, rows, factor=factor, tolerance=tolerance, max_iterations=max_iterations
-        )
+        limits = {"tolerance": tolerance, "max_iterations": max_iterations}
+        return solve(fun, params, rows, factor=factor, convex=penalty is None, **limits)
 
     if penalty is None:
         return attempt(start)

@@ -56,11 +56,11 @@ class Judged(NamedTuple):
     """Synthetic features and what they are worth.
 
     Attributes:
-        x: [N_s, d] synthetic features.
+        x: [d, N_s] synthetic features.
         params: theta(x).
         curvature: what the linear solver keeps of the inner Hessian there: Cholesky its factor
             [p, p], conjugate gradients their solution [p].
-        gradient: dP/dx [N_s, d].
+        gradient: dP/dx [d, N_s].
         record: the rest.
     """
 
@@ -85,22 +85,18 @@ def hypergradient(
 
     Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
     """
-    rows = problem.rows(x)
+    columns = problem.columns(x)
     value, (by_params, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(params, x)
     solution = solver.solve(
         problem.training_loss,
         params,
-        rows,
+        columns,
         ravel_pytree(by_params)[0],
         curvature,
         hessian=problem.training_hessian,
     )
-
-    def of_inputs(params: Params, a: jax.Array) -> jax.Array:
-        return problem.training_loss(params, rows._replace(a=a))
-
-    by_inputs = implicit_vjp(of_inputs, params, rows.a, solution.v)
-    return value, by_x + by_inputs[:, : x.shape[1]], solution  # the features come first
+    by_columns = implicit_vjp(problem.training_loss, params, columns, solution.v)
+    return value, by_x + by_columns[: len(x)], solution  # the features come first
 
 
 def judge(
@@ -114,20 +110,20 @@ def judge(
     solvers: Solvers = Solvers(),  # noqa: B008 - immutable
 ) -> Judged:
     """Solves the inner problem at x, from params and what is known of the curvature near."""
-    rows, solver = problem.rows(x), linear.SOLVERS[solvers.linear]
+    columns, solver = problem.columns(x), linear.SOLVERS[solvers.linear]
     limits = {"tolerance": tolerance, "max_iterations": max_iterations}
     if solvers.inner == "newton":
         solution = newton.solve(
             problem.training_loss,
             params,
-            rows,
+            columns,
             linear=solver,
             hessian=problem.training_hessian,
             **limits,
         )
     else:
         factor = solver.factor(curvature)
-        solution = inner.solve(problem.training_loss, params, rows, factor=factor, **limits)
+        solution = inner.solve(problem.training_loss, params, columns, factor=factor, **limits)
     value, gradient, derivative = hypergradient(
         problem, solution.params, x, curvature, solver=solver
     )

@@ -44,7 +44,9 @@ class PenalizedLoss:
     """F(theta) = mean loss + rho_o penalty, on real rows. Wu et al. (2024) eq. (12), first line.
 
     Attributes:
-        rows: the real rows.
+        columns: [n, N] of the model inputs of the real rows.
+        s: [N] their groups.
+        y: [N] their labels.
         rho_o: weight of the penalty, at least 0.
         model: what is trained.
         penalty: a surrogate of unfairness.
@@ -52,12 +54,19 @@ class PenalizedLoss:
         n_groups: number of groups.
     """
 
-    rows: Rows
+    columns: jax.Array
+    s: jax.Array
+    y: jax.Array
     rho_o: jax.Array | float
     model: Model = field(metadata={"static": True})
     penalty: Penalty = field(metadata={"static": True})
     notion: Notion = field(default="statistical_parity", metadata={"static": True})
     n_groups: int = field(default=2, metadata={"static": True})
+
+    @property
+    def rows(self) -> Rows:
+        """The real rows."""
+        return Rows(self.columns.T, self.s, self.y)
 
     def __call__(self, params: Params) -> jax.Array:
         """F(theta)."""

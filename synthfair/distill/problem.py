@@ -59,29 +59,35 @@ class Problem:
     intercept: bool = field(metadata={"static": True})
 
     def rows(self, x: jax.Array) -> Rows:
-        """The synthetic rows with features x [N_s, d]."""
-        a = model_inputs(x, self.s, n_groups=self.n_groups, intercept=self.intercept)
-        return Rows(a, self.s, self.y)
+        """The synthetic rows with features x [d, N_s]."""
+        return self.rows_of(self.columns(x))
 
-    def training_loss(self, params: Params, rows: Rows) -> jax.Array:
-        """Regularised loss of params on given rows, eq. (11)."""
-        return regularized_loss(self.model, params, rows, self.lambda_theta)
+    def columns(self, x: jax.Array) -> jax.Array:
+        """The columns that a model sees of these rows [n, N_s], the features first."""
+        return model_inputs(x.T, self.s, n_groups=self.n_groups, intercept=self.intercept).T
 
-    def training_hessian(self, params: Params, rows: Rows) -> jax.Array:
+    def rows_of(self, columns: jax.Array) -> Rows:
+        """The synthetic rows with given columns [n, N_s]."""
+        return Rows(columns.T, self.s, self.y)
+
+    def training_loss(self, params: Params, columns: jax.Array) -> jax.Array:
+        """Regularised loss of params on the synthetic rows with given columns, eq. (11)."""
+        return regularized_loss(self.model, params, self.rows_of(columns), self.lambda_theta)
+
+    def training_hessian(self, params: Params, columns: jax.Array) -> jax.Array:
         """Its Hessian in params [p, p]."""
-        return regularized_hessian(self.model, params, rows, self.lambda_theta)
+        return regularized_hessian(self.model, params, self.rows_of(columns), self.lambda_theta)
 
     def inner(self, params: Params, x: jax.Array) -> jax.Array:
         """The same on the synthetic rows, as a function of x."""
-        return self.training_loss(params, self.rows(x))
+        return self.training_loss(params, self.columns(x))
 
     def outer(self, params: Params, x: jax.Array) -> jax.Array:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
-        rows = self.rows(x)
-        ridge = self.lambda_x / (2 * rows.a.size**2) * squared_norm(x)
+        ridge = self.lambda_x / (2 * self.columns(x).size ** 2) * squared_norm(x)
         if self.rho_s is None:
             return self.objective(params) + ridge
-        unfairness = self.rho_s * self.penalty(self.model, params, rows)
+        unfairness = self.rho_s * self.penalty(self.model, params, self.rows(x))
         return self.objective(params) + unfairness + ridge
 
 
@@ -95,7 +101,8 @@ def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
 def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
     """Encoded rows as a model sees them."""
     gathered = gather([encoded], len(encoded.y), n_groups=n_groups, intercept=intercept)
-    return gathered.as_rows()
+    columns, s, y = gathered.on_device()
+    return Rows(columns.T, s, y)
 
 
 def make_problem(
@@ -106,7 +113,7 @@ def make_problem(
     model: Model | None = None,
     penalty: Penalty | None = None,
 ) -> tuple[Problem, jax.Array]:
-    """The bilevel problem of one client, and the first x.
+    """The bilevel problem of one client, and the first x [d, N_s].
 
     Args:
         real: the real rows; if gathered, then for these settings.
@@ -122,7 +129,9 @@ def make_problem(
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     model = model or LinearModel()
     penalty = penalty or make_penalty(config, n_groups=n_groups)
-    objective = PenalizedLoss(real.as_rows(), config.rho_o, model, penalty, config.notion, n_groups)
+    objective = PenalizedLoss(
+        *real.on_device(), config.rho_o, model, penalty, config.notion, n_groups
+    )
     start = choose_start(_first_rng(config), real.encoded, config, n_groups=n_groups)
     return _assembled(objective, start, config, model=model, penalty=penalty, n_groups=n_groups)
 
@@ -166,7 +175,7 @@ def _assembled(
     penalty: Penalty,
     n_groups: int,
 ) -> tuple[Problem, jax.Array]:
-    x, s, y = (jnp.asarray(part) for part in start)
+    x, s, y = (jnp.asarray(np.ascontiguousarray(part.T)) for part in start)
     problem = Problem(
         objective=objective,
         s=s,

@@ -42,7 +42,7 @@ class Search(NamedTuple):
         outer: of the chunk now.
         weights: [MOST_TRIED] tried so far, in that order; not-a-number beyond.
         gaps: [MOST_TRIED] that they reached.
-        best_x: [N_s, d] synthetic rows of the smallest weight that suffices, or else of the
+        best_x: [d, N_s] synthetic rows of the smallest weight that suffices, or else of the
             smallest gap.
         best_rho_o: their weight.
         finished: whether those were judged once more, as the last thing.
@@ -102,7 +102,7 @@ def _between(low: float | None, high: float) -> float | None:
 
 
 def init(problem: Problem, x: jax.Array, config: DistillConfig) -> Search:
-    """A search from features x [N_s, d]."""
+    """A search from features x [d, N_s]."""
     state = outer.init(problem, x, config, steps=outer.CHUNK - 1)
     nothing = jnp.full(MOST_TRIED, jnp.nan, x.dtype)
     return Search(state, nothing, nothing, x, jnp.asarray(FIRST, x.dtype), jnp.zeros((), bool))
