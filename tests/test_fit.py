@@ -33,7 +33,9 @@ def squared_hinge(margin):
 
 def plain_objective(rows, config, model, n_groups):
     """F with the ridge of the private fit, from rows."""
-    loss = PenalizedLoss(rows, config.rho_o, model, make_penalty(config, n_groups=n_groups))
+    loss = PenalizedLoss(
+        rows.a.T, rows.s, rows.y, config.rho_o, model, make_penalty(config, n_groups=n_groups)
+    )
     n = rows.a.shape[1]
     return lambda theta: loss(theta) + config.lambda_theta / (2 * n**2) * theta @ theta
 
@@ -78,7 +80,14 @@ def test_the_moments_give_the_covariances(notion, n_groups):
     rows = make_rows(real, n_groups=n_groups, intercept=True)
     theta = jnp.asarray(np.random.default_rng(0).normal(size=rows.a.shape[1]))
     plain = PenalizedLoss(
-        rows, 1.0, LinearModel(), make_penalty(config, n_groups=n_groups), notion, n_groups
+        rows.a.T,
+        rows.s,
+        rows.y,
+        1.0,
+        LinearModel(),
+        make_penalty(config, n_groups=n_groups),
+        notion,
+        n_groups,
     )
     np.testing.assert_allclose(problem.objective.covariance(theta), plain.covariance(theta))
 

@@ -64,7 +64,7 @@ def measure(
         penalty,
         rho_o=config.rho_o,
         lambda_theta=config.lambda_theta,
-        kappa=largest_curvature(model.margin_loss),
+        curvature=largest_curvature(model.margin_loss),
     )
 
 

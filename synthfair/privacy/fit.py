@@ -5,9 +5,10 @@ In step t, with noisy gradient g_t of the losses, the penalty's gaps c and their
     theta <- theta - P^-1 (g_t / N + rho_o J'c + lambda_theta/n^2 theta),
     P = kappa S / N + rho_o J'J + lambda_theta/n^2 I,
 
-where S is the noisy second moment of the inputs and kappa the largest second derivative of the loss
-of the margin, so that P lies above the Hessian and no line search, which would ask for more, is
-needed. Averaging takes out most of the noise of single steps (Polyak and Juditsky 1992).
+where S is the noisy second moment of the inputs and kappa 0.6 times the largest second derivative of
+the loss of the margin. So P lies above half the Hessian, which is all that such steps need to
+converge, and no line search, which would ask for more, is needed. Averaging takes out most of the
+noise of single steps (Polyak and Juditsky 1992).
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ LEAST_ROWS = 2.0
 """A cell counts as having so many standard deviations of its noise, at least: means over cells that
 are empty or nearly so must not explode."""
 
+RELAXATION = 0.6
+"""kappa, in units of the largest second derivative of the loss; above 1/2. Chosen, like the floor of
+S, by F and SPD on training rows; see benchmarks/privacy."""
+
 MARGINS = 20.0
-"""kappa is looked for at margins up to this size."""
+"""The largest second derivative is looked for at margins up to this size."""
 
 Penalties = CovariancePenalty | SelectionRatePenalty
 
@@ -77,7 +82,7 @@ def private_fit(
     *,
     rho_o: float,
     lambda_theta: float,
-    kappa: float,
+    curvature: float,
 ) -> PrivateFit:
     """Spends the whole plan.
 
@@ -87,12 +92,13 @@ def private_fit(
         penalty: of F.
         rho_o: its weight.
         lambda_theta: regularisation of theta, as in the server's training problem.
-        kappa: see :func:`largest_curvature`.
+        curvature: largest second derivative of the loss, see :func:`largest_curvature`.
     """
     cells = _cells(queries, plan)
     n = cells.inputs.shape[-1]
     ridge = lambda_theta / n**2 * np.eye(n)
-    base = kappa * _floored(queries.second_moment(), plan.curvature.mechanism.noise) / cells.n_rows
+    second_moment = _floored(queries.second_moment(), plan.curvature.mechanism.noise)
+    base = RELAXATION * curvature * second_moment / cells.n_rows
     path, theta, hessian = [], np.zeros(n), base
     for _ in range(plan.gradients.mechanism.times):
         gaps, jacobian = _gaps(queries, cells, penalty, theta)
@@ -110,13 +116,13 @@ def _cells(queries: Queries, plan: Plan) -> Cells:
 
 
 def _floored(second_moment: np.ndarray, noise: float) -> np.ndarray:
-    """The same with eigenvalues of at least 2 noise sqrt(n), the norm of a matrix of noise alone.
+    """The same with eigenvalues of at least noise sqrt(n), about those of a matrix of noise alone.
 
     A smaller eigenvalue cannot be told from noise. Steps in such a direction are short, so that
     their own noise does not carry theta away.
     """
     values, vectors = np.linalg.eigh(second_moment)
-    return (vectors * np.maximum(values, 2 * noise * len(values) ** 0.5)) @ vectors.T
+    return (vectors * np.maximum(values, noise * len(values) ** 0.5)) @ vectors.T
 
 
 def _gaps(
