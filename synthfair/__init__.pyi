@@ -9,7 +9,10 @@ from .errors import InputError
 from .evaluation import Evaluation, evaluate
 from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .model import LinearModel, Rows
-from .release import Release, read_release, write_release
+from .inspection import Inspection, inspect_release
+from .intake import read_release
+from .keys import make_keys, read_keys, read_signing_key
+from .release import Release, write_release
 from .server import pool_and_train, read_releases
 from .trained import TrainedModel, read_model, write_model
 
@@ -22,6 +25,7 @@ __all__ = [
     "Encoded",
     "Evaluation",
     "InputError",
+    "Inspection",
     "LinearModel",
     "Release",
     "Rows",
@@ -35,14 +39,18 @@ __all__ = [
     "distill_table",
     "encode",
     "evaluate",
+    "inspect_release",
     "load_dataset",
     "load_distill_config",
+    "make_keys",
     "partition",
     "pool_and_train",
+    "read_keys",
     "read_model",
     "read_release",
     "read_releases",
     "read_schema",
+    "read_signing_key",
     "read_table",
     "write_model",
     "write_release",

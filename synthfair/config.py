@@ -161,6 +161,12 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
     return _validated(DistillConfig, settings, overrides, source)
 
 
+def changed_settings(config: DistillConfig) -> dict[str, Any]:
+    """The settings that are not the defaults. A wanted gap has defaults of its own."""
+    default = DistillConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
+    return {k: v for k, v in config.model_dump().items() if v != default[k]}
+
+
 def load_server_config(**overrides: Any) -> ServerConfig:
     """The defaults with overrides that are not None on top. Raises as above."""
     return _validated(ServerConfig, {}, overrides, "settings")

@@ -11,7 +11,19 @@ from types import ModuleType
 from typing import NoReturn
 
 from synthfair import __version__
-from synthfair.cli import client, compare, demo, evaluate, predict, report, schema, server, split
+from synthfair.cli import (
+    client,
+    compare,
+    demo,
+    evaluate,
+    inspect,
+    keygen,
+    predict,
+    report,
+    schema,
+    server,
+    split,
+)
 from synthfair.errors import InputError, reason
 
 __all__ = ["as_process", "client", "main", "run", "script", "server"]
@@ -20,7 +32,9 @@ COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "split": split,
     "schema": schema,
+    "keygen": keygen,
     "client": client,
+    "inspect": inspect,
     "server": server,
     "predict": predict,
     "evaluate": evaluate,
@@ -32,7 +46,7 @@ COMMANDS: dict[str, ModuleType] = {
 _EPILOG = """\
 the way of the data:
   split or schema -> client (one for each organisation) -> server -> predict, evaluate,
-  report
+  report; keygen and inspect: who sent a release, and what it holds
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

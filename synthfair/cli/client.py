@@ -39,6 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="CSV to write every step to, for the curves of a report made in house; its name must"
         " end in .history.csv. Private: do not send it.",
     )
+    files.add_argument(
+        "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."
+    )
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]
 
@@ -51,28 +54,38 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.start import start_jax
     from synthfair.client.history import require_history_name
     from synthfair.files import require_distinct, require_free
+    from synthfair.keys import read_signing_key
     from synthfair.report import distillation_table, gap_warning, unconverged_warning
 
-    inputs = [path for path in (args.data, args.schema, args.config) if path]
+    inputs = [path for path in (args.data, args.schema, args.config, args.sign) if path]
     require_distinct(args.output, *inputs)
     require_free(args.output, force=args.force)
     if args.history:
         require_distinct(args.history, *inputs, args.output)
         require_history_name(args.history)
         require_free(args.history, force=args.force)
+    key = read_signing_key(args.sign) if args.sign else None
     start_jax()
     from synthfair.client import distill_file
     from synthfair.client.history import write_history
 
     with progress_bar("distilling") as progress:
         distillation, receipt = distill_file(
-            args.data, args.schema, args.output, config, force=args.force, progress=progress
+            args.data,
+            args.schema,
+            args.output,
+            config,
+            key=key,
+            force=args.force,
+            progress=progress,
         )
     if args.history:
         write_history(distillation.history, args.history)
     if distillation.resumed_at:
         say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))
+    if args.sign:
+        say(f"Signed with {args.sign}.")
     for warning in (unconverged_warning(distillation), gap_warning(distillation)):
         if warning:
             warn(warning)

@@ -30,6 +30,7 @@ from synthfair.release import MAX_ABSOLUTE, Header, Release, make_header, write_
 
 if TYPE_CHECKING:
     import pandas as pd
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 Progress = Callable[[Record, int, int], None]
 """Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
@@ -312,6 +313,7 @@ def distill_file(
     output: Path,
     config: DistillConfig,
     *,
+    key: Ed25519PrivateKey | None = None,
     force: bool = False,
     progress: Progress | None = None,
 ) -> tuple[Distillation, Receipt]:
@@ -323,6 +325,7 @@ def distill_file(
         output: the release, written whole or not at all. While a run is interrupted, a checkpoint
             lies beside it; that holds private numbers and must not be sent.
         config: settings.
+        key: that the release is signed with; it is not signed if not given.
         force: whether an existing output is overwritten.
         progress: see :func:`distill_table`.
 
@@ -341,7 +344,7 @@ def distill_file(
         progress=progress,
         checkpoint=output,
     )
-    sha256 = write_release(distillation.release, output)
+    sha256 = write_release(distillation.release, output, key=key)
     if distillation.checkpoint:
         distillation.checkpoint.unlink(missing_ok=True)
     return distillation, Receipt(output, output.stat().st_size, sha256)

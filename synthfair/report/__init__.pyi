@@ -1,3 +1,4 @@
+from .inspection import inspection_table
 from .overview import overviews
 from .page import files_of_one, write_report
 from .results import Result, read_histories, read_results, run_names
@@ -18,6 +19,7 @@ __all__ = [
     "evaluation_tables",
     "files_of_one",
     "gap_warning",
+    "inspection_table",
     "outcomes_table",
     "overview_table",
     "overviews",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import synthfair
-from synthfair.config import DistillConfig
+from synthfair.config import DistillConfig, changed_settings
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.release import disclosures
 from synthfair.report import plots
@@ -155,7 +155,7 @@ def _client_command(client: str, config: DistillConfig) -> str:
 
 def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
     flags = []
-    for key, value in changed(config).items():
+    for key, value in changed_settings(config).items():
         flag = "--" + key.replace("_", "-")
         if key in leave_out:
             continue
@@ -164,12 +164,6 @@ def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
         else:
             flags += [flag, str(value)]
     return flags
-
-
-def changed(config: DistillConfig) -> dict[str, Any]:
-    """The settings that are not the defaults. A wanted gap has defaults of its own."""
-    default = DistillConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
-    return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
 def _render(

@@ -17,30 +17,55 @@ from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
 from synthfair.files import require_distinct, require_free, write_json
+from synthfair.intake import release_reader
 from synthfair.model import LinearModel
-from synthfair.release import Release, name_of, release_reader
+from synthfair.release import Release, name_of
+from synthfair.seal import Keys
 from synthfair.trained import TrainedModel, input_names, write_model
 
 
-def read_releases(paths: Sequence[Path], schema: Schema) -> dict[str, Release]:
+def read_releases(
+    paths: Sequence[Path], schema: Schema, *, keys: Keys | None = None
+) -> dict[str, Release]:
     """Reads release files, by path.
 
+    Args:
+        paths: of the files, one a client.
+        schema: the clients'.
+        keys: of the clients; with them, each release must be signed by another client.
+
     Raises:
-        InputError: none given, one is refused, or two hold the same rows.
+        InputError: none given, one is refused, two hold the same rows, or, with keys, two come
+            from one client.
     """
     if not paths:
         raise InputError("no release files: the pool is empty")
-    read = release_reader(schema)
+    read = release_reader(schema, keys=keys)
     releases: dict[str, Release] = {}
-    seen: dict[str, Path] = {}
+    seen: dict[bytes, Path] = {}
+    senders: dict[str, Path] = {}
     for path in paths:
         release = read(path)
-        fingerprint = release.fingerprint
-        if fingerprint in seen:
-            raise InputError(f"{path}: the same release as {seen[fingerprint]}; give each once")
-        seen[fingerprint] = path
+        before = seen.setdefault(release.fingerprint, path)
+        if str(path) in releases or before != path:
+            raise InputError(f"{path}: the same release as {before}; give each once")
+        if keys is not None:
+            _refuse_second(path, signer(release, keys), senders)
         releases[str(path)] = release
     return releases
+
+
+def signer(release: Release, keys: Keys) -> str:
+    """The client that signed a release, which was read with these keys."""
+    return keys[(release.seal and release.seal.public_key) or ""]
+
+
+def _refuse_second(path: Path, client: str, senders: dict[str, Path]) -> None:
+    before = senders.setdefault(client, path)
+    if before != path:
+        raise InputError(
+            f"{path}: signed by {client!r}, as is {before}; one release a client is allowed"
+        )
 
 
 def pool(releases: Mapping[str, Release]) -> Encoded:
