@@ -8,12 +8,18 @@ from .data.tables import read_table
 from .errors import InputError
 from .evaluation import Evaluation, evaluate
 from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from .model import LinearModel, Rows
 from .inspection import Inspection, inspect_release
 from .intake import read_release
 from .keys import make_keys, read_keys, read_signing_key
+from .model import LinearModel, Rows
 from .release import Release, write_release
-from .server import pool_and_train, read_releases
+from .server import (
+    Influence,
+    Influences,
+    measure_influence,
+    pool_and_train,
+    read_releases,
+)
 from .trained import TrainedModel, read_model, write_model
 
 __version__: str
@@ -24,6 +30,8 @@ __all__ = [
     "Distillation",
     "Encoded",
     "Evaluation",
+    "Influence",
+    "Influences",
     "InputError",
     "Inspection",
     "LinearModel",
@@ -43,6 +51,7 @@ __all__ = [
     "load_dataset",
     "load_distill_config",
     "make_keys",
+    "measure_influence",
     "partition",
     "pool_and_train",
     "read_keys",

@@ -140,12 +140,18 @@ class DistillConfig(BaseModel):
 
 
 class ServerConfig(BaseModel):
-    """Settings of the server's report. The model's settings come with the releases."""
+    """Settings of the server. The model's settings come with the releases."""
 
     model_config = _STRICT
 
     resamples: int = Field(
         default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
+    )
+    max_influence: float = Field(
+        default=5.0,
+        gt=0,
+        description="Most that one release may move the scores of the pooled model (root mean"
+        " square, logits): a server refuses a pool in which one moves them by more.",
     )
     seed: int = Seed
 

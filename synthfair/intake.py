@@ -98,7 +98,7 @@ def _read(expected: _Expected | None, keys: Keys | None, path: Path) -> Release:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
-    release = Release(header, expected.names, *_rows(table, source), seal)
+    release = Release(header, expected.names, *_rows(table, source), seal=seal)
     _check_values(release, expected, source)
     digest = content_digest(text, release.names, release.fingerprint)
     check_seal(seal, digest, keys, source=source)

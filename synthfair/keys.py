@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from synthfair.errors import InputError, reason
 from synthfair.files import require_free, whole_file
-from synthfair.seal import cryptography
+from synthfair.seal import require_cryptography
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,9 +36,11 @@ def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
     if path.suffix != PRIVATE:
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
     public_path = path.with_suffix(PUBLIC)
-    key = cryptography("making a key").ed25519.Ed25519PrivateKey.generate()
+    require_cryptography("making a key")
     from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    key = Ed25519PrivateKey.generate()
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
     public = key.public_key()
     require_free(path, public_path, force=force)
@@ -57,8 +59,9 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
     Raises:
         InputError: unreadable, or not an Ed25519 private key without a password.
     """
-    ed25519 = cryptography("signing").ed25519
+    require_cryptography("signing")
     from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
@@ -68,7 +71,7 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
             f"{path}: not a private key; must be an Ed25519 key in PEM, without a password, as"
             " python -m synthfair keygen writes it"
         ) from error
-    if not isinstance(key, ed25519.Ed25519PrivateKey):
+    if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path}: a key of another kind; must be Ed25519")
     return key
 
@@ -119,8 +122,9 @@ def _key_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _public_key(path: Path) -> str:
-    ed25519 = cryptography("verifying signatures").ed25519
+    require_cryptography("verifying signatures")
     from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     content = _content(path)
@@ -130,7 +134,7 @@ def _public_key(path: Path) -> str:
         key = load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise InputError(f"{path}: not a public key; must be an Ed25519 key in PEM") from error
-    if not isinstance(key, ed25519.Ed25519PublicKey):
+    if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{path}: a key of another kind; must be Ed25519")
     return key.public_bytes_raw().hex()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -81,7 +81,7 @@ class Release:
     x: np.ndarray
     s: np.ndarray
     y: np.ndarray
-    seal: Seal | None = None
+    seal: Seal | None = field(default=None, kw_only=True)
 
     @cached_property
     def fingerprint(self) -> bytes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -61,9 +61,9 @@ class Seal(BaseModel):
 
 def rows_digest(x: np.ndarray, s: np.ndarray, y: np.ndarray) -> bytes:
     """sha256 of rows x [N, d], s [N], y [N] in the layout above."""
-    digest = hashlib.sha256(np.ascontiguousarray(x, "<f8"))
+    digest = hashlib.sha256(np.ascontiguousarray(x, "<f8").data)
     for column in (s, y):
-        digest.update(np.ascontiguousarray(column, "<i4"))
+        digest.update(np.ascontiguousarray(column, "<i4").data)
     return digest.digest()
 
 
@@ -130,11 +130,12 @@ def check_seal(seal: Seal, digest: bytes, keys: Keys | None, *, source: str) -> 
 
 
 def _fits(seal: Seal, digest: bytes, source: str) -> bool:
-    ed25519 = cryptography(f"{source}: is signed; verifying that").ed25519
+    require_cryptography(f"{source}: is signed; verifying that")
     from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        key = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(seal.public_key or ""))
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(seal.public_key or ""))
         key.verify(bytes.fromhex(seal.signature or ""), DOMAIN + digest)
     except (InvalidSignature, ValueError):
         return False
@@ -147,17 +148,15 @@ def _one_of(keys: Keys) -> str:
     return ", ".join(map(repr, names[:shown])) + more if names else "nobody: there are no keys"
 
 
-def cryptography(purpose: str) -> Any:
-    """The package's asymmetric keys, which are an optional extra.
+def require_cryptography(purpose: str) -> None:
+    """Refuses to go on without the package, which is an optional extra.
 
     Raises:
         InputError: it is not installed; the message names the extra.
     """
     try:
-        from cryptography.hazmat.primitives import asymmetric
-        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: F401 - loads it
+        import cryptography  # noqa: F401
     except ImportError as error:
         raise InputError(
             f"{purpose} needs the package cryptography: pip install '{EXTRA}'"
         ) from error
-    return asymmetric

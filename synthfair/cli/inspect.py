@@ -1,4 +1,4 @@
-"""``python -m synthfair inspect``: what a release file holds and claims, and whether it is whole."""
+"""``python -m synthfair inspect``: what a release file holds and claims, and if it is whole."""
 
 from __future__ import annotations
 

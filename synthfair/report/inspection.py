@@ -1,4 +1,4 @@
-"""A release file as a table on a terminal. Whatever the file holds, only printable text is shown."""
+"""A release file as a table on a terminal; whatever it holds, only printable text is shown."""
 
 from __future__ import annotations
 
