@@ -148,7 +148,7 @@ class ServerConfig(BaseModel):
         default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
     )
     max_influence: float = Field(
-        default=5.0,
+        default=2.0,
         gt=0,
         description="Most that one release may move the scores of the pooled model (root mean"
         " square, logits): a server refuses a pool in which one moves them by more.",

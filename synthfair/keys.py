@@ -64,8 +64,9 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    content = _content(path)
     try:
-        key = load_pem_private_key(_content(path), password=None)
+        key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(
             f"{path}: not a private key; must be an Ed25519 key in PEM, without a password, as"

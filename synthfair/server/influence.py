@@ -58,7 +58,7 @@ error of a Newton step is of the order of its square."""
 MAX_STEPS = 100
 """Of Newton's method; from the pooled optimum a handful is usual."""
 
-SPREADS, TIMES = 5.0, 3.0
+SPREADS, TIMES = 5.0, 5.0
 """An outlier lies more than so many robust standard deviations above the median, and is more than
 so many medians."""
 
@@ -161,7 +161,7 @@ def outlier_bound(change: np.ndarray) -> float:
     """The change of scores above which a release is an outlier.
 
     The larger of the median plus five robust standard deviations (1.4826 times the median absolute
-    deviation from the median) and three medians. The first alone would flag honest releases where
+    deviation from the median) and five medians. The first alone would flag honest releases where
     most are nearly alike. Half of the releases can hide behind each other: it finds a few.
 
     Args:
@@ -280,7 +280,8 @@ def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> np.ndarray:
 
     def squares(change: np.ndarray, part: slice) -> float:
         own, own_inside = a[part] @ change, inside[part] @ change
-        return change @ metric @ change + (own @ own - own_inside @ own_inside) / len(own)
+        whole = float(change @ metric @ change)
+        return whole + float(own @ own - own_inside @ own_inside) / len(own)
 
     total = list(map(squares, without - pooled.theta, pooled.parts))
     return np.sqrt(np.maximum(total, 0.0) / len(total))
