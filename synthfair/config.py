@@ -148,10 +148,11 @@ class ServerConfig(BaseModel):
         default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
     )
     max_influence: float = Field(
-        default=2.0,
+        default=1.0,
         gt=0,
-        description="Most that one release may move the scores of the pooled model (root mean"
-        " square, logits): a server refuses a pool in which one moves them by more.",
+        description="Most that one release may move the scores of the pooled model, relative to"
+        " the scores without it (root mean squares): a server refuses a pool in which one moves"
+        " them further. 2 turns every decision around.",
     )
     seed: int = Seed
 

@@ -105,6 +105,7 @@ class Moved(BaseModel):
 
     theta: _Number
     scores: _Number
+    relative: Annotated[float, Field(ge=0, le=1e300)]
     accuracy: _Difference
     spd: _Difference | None
     converged: bool

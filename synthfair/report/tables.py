@@ -47,14 +47,17 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
 def influence_table(influences: Influences) -> Table:
     """How far each release moves the model; of many, the furthest."""
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
-    table = _table("release", "moves scores by", "theta by", "accuracy by", "SPD by", "")
+    table = _table("release", "scores by", "relatively", "theta by", "accuracy by", "SPD by", "")
     for name, moved in ranked[:MOST_RELEASES]:
-        numbers = f"{moved.scores:.3f}", f"{moved.theta:.3g}", f"{moved.accuracy:+.4f}"
+        numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}", f"{moved.theta:.3g}"
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
         said = [] if moved.converged else ["first step only"]
         said += ["OUTLIER"] if moved.outlier else []
-        table.add_row(Text(name), *numbers, spd, ", ".join(said))
-    table.caption = "Against the model without it; scores in logits, root mean square."
+        table.add_row(Text(name), *numbers, f"{moved.accuracy:+.4f}", spd, ", ".join(said))
+    table.caption = (
+        "How far each release moves the model; scores in logits, root mean square, and relative to"
+        " those without it."
+    )
     if len(ranked) > MOST_RELEASES:
         table.caption += f" The {MOST_RELEASES} furthest of {len(ranked)}."
     return table

@@ -76,6 +76,9 @@ class Influence(NamedTuple):
         theta: ||theta - theta_without||, the Euclidean norm.
         scores: root mean square change of the scores (logits, with the logistic loss) over the
             pooled rows, each release counting alike.
+        relative: the same over the root mean square of the scores without the release: 0 where it
+            changes nothing, 2 where it turns every decision around. What a server caps, as models
+            differ in how large their scores are.
         accuracy: on the test rows: with the release minus without it.
         spd: the same; not-a-number where a group has no row.
         converged: whether theta_without is the optimum without the release; else it is Newton's
@@ -85,6 +88,7 @@ class Influence(NamedTuple):
 
     theta: float
     scores: float
+    relative: float
     accuracy: float
     spd: float
     converged: bool
@@ -132,15 +136,16 @@ def measure_influence(
         return Influences({}, np.nan)
     pooled = _pooled(releases, trained, model or LinearModel())
     without, converged = _first_steps(pooled), np.zeros(len(releases), bool)
-    moved = _change_of_scores(pooled, without)
+    moved, scores = _change_of_scores(pooled, without)
     for k in _furthest(moved):
         without[k], converged[k] = _retrained(pooled, k)
     if converged.any():
-        moved = _change_of_scores(pooled, without)
+        moved, scores = _change_of_scores(pooled, without)
     bound = outlier_bound(moved)
     columns = (
         np.linalg.norm(without - pooled.theta, axis=1),
         moved,
+        moved / np.maximum(scores, np.finfo(float).tiny),
         *_change_of_metrics(without, tables, trained),
         converged,
         moved > bound,
@@ -183,14 +188,15 @@ def refuse_influence(influences: Influences, most: float) -> None:
     Raises:
         InputError: naming that release, the furthest of all.
     """
-    if not influences.releases:
-        return
-    name, worst = max(influences.releases.items(), key=lambda item: item[1].scores)
-    if not worst.scores <= most:
+    beyond = [(n, moved) for n, moved in influences.releases.items() if not moved.relative <= most]
+    if beyond:
+        # By the scores: next to a hostile release, an honest one may be relatively further.
+        name, worst = max(beyond, key=lambda item: item[1].scores)
         raise InputError(
-            f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square"
-            f" against the model without it); at most {most:g} is allowed. See what it holds with"
-            " python -m synthfair inspect, leave it out, or raise --max-influence"
+            f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square),"
+            f" which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
+            " times is allowed. See what it holds with python -m synthfair inspect, leave it out,"
+            " or raise --max-influence"
         )
 
 
@@ -270,21 +276,25 @@ def _train(
     )
 
 
-def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> np.ndarray:
-    """[K] root mean square change of the scores, from theta [K, n] without each release."""
+def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From theta [K, n] without each release: change of the scores [K], and the scores [K]."""
     a = np.asarray(pooled.rows.a, float)
     inside = np.clip(a, 0.0, 1.0)
     metric = np.zeros((a.shape[1], a.shape[1]))
     for part in pooled.parts:
         metric += inside[part].T @ inside[part] / len(inside[part])
 
-    def squares(change: np.ndarray, part: slice) -> float:
-        own, own_inside = a[part] @ change, inside[part] @ change
-        whole = float(change @ metric @ change)
-        return whole + float(own @ own - own_inside @ own_inside) / len(own)
+    def own(change: np.ndarray, part: slice) -> float:
+        """What its rows add to the mean square by not being brought into the range."""
+        mine, brought = a[part] @ change, inside[part] @ change
+        return float(mine @ mine - brought @ brought) / len(mine)
 
-    total = list(map(squares, without - pooled.theta, pooled.parts))
-    return np.sqrt(np.maximum(total, 0.0) / len(total))
+    changes = without - pooled.theta
+    total = np.sum(changes @ metric * changes, axis=1)
+    total += list(map(own, changes, pooled.parts))
+    squares = total, np.sum(without @ metric * without, axis=1)
+    moved, scores = (np.sqrt(np.maximum(s, 0.0) / len(without)) for s in squares)
+    return moved, scores
 
 
 def _change_of_metrics(
