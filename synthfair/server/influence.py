@@ -193,8 +193,8 @@ def refuse_influence(influences: Influences, most: float) -> None:
         # By the scores: next to a hostile release, an honest one may be relatively further.
         name, worst = max(beyond, key=lambda item: item[1].scores)
         raise InputError(
-            f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square),"
-            f" which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
+            f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
+            f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
             " times is allowed. See what it holds with python -m synthfair inspect, leave it out,"
             " or raise --max-influence"
         )
