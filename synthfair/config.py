@@ -190,12 +190,19 @@ class DistillConfig(BaseModel):
 
 
 class ServerConfig(BaseModel):
-    """Settings of the server's report. The model's settings come with the releases."""
+    """Settings of the server. The model's settings come with the releases."""
 
     model_config = _STRICT
 
     resamples: int = Field(
         default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
+    )
+    max_influence: float = Field(
+        default=1.0,
+        gt=0,
+        description="Most that one release may move the scores of the pooled model, relative to"
+        " the scores without it (root mean squares): a server refuses a pool in which one moves"
+        " them further. 2 turns every decision around.",
     )
     seed: int = Seed
 
@@ -209,6 +216,12 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
     settings = {} if path is None else _read_toml(path)
     source = "settings" if path is None else str(path)
     return _validated(DistillConfig, settings, overrides, source)
+
+
+def changed_settings(config: DistillConfig) -> dict[str, Any]:
+    """The settings that are not the defaults. A wanted gap has defaults of its own."""
+    default = DistillConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
+    return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
 def load_server_config(**overrides: Any) -> ServerConfig:

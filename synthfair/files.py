@@ -55,8 +55,11 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """Yields a temporary name beside ``path``; renames it to ``path`` if the block succeeds.
+
+    The file has those bits of ``mode`` that the user's umask allows; until then only its owner may
+    read it.
 
     On any exception, Ctrl-C included, the temporary file is removed and ``path`` is as it was.
     """
@@ -67,7 +70,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         yield temporary
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; an ordinary file is not
+        temporary.chmod(mode & ~umask)  # mkstemp makes files private; an ordinary file is not
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

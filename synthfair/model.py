@@ -163,20 +163,28 @@ def _sum_of_squares(leaf: jax.Array) -> jax.Array:
 
 
 def regularized_loss(
-    model: Model, params: Params, rows: Rows, lambda_theta: jax.Array | float
+    model: Model,
+    params: Params,
+    rows: Rows,
+    lambda_theta: jax.Array | float,
+    weights: jax.Array | float = 1.0,
 ) -> jax.Array:
     """Mean loss + lambda_theta / (2 n^2) ||params||^2, Wu et al. (2024) eq. (11).
 
     n is the number of inputs, the intercept counted. The intercept is regularised like the rest,
-    which keeps the problem strictly convex.
+    which keeps the problem strictly convex. Rows may have weights [N], of mean 1.
     """
     n_inputs = rows.a.shape[1]
     ridge = lambda_theta / (2 * n_inputs**2) * squared_norm(params)
-    return jnp.mean(model.loss(params, rows.a, rows.y)) + ridge
+    return jnp.mean(weights * model.loss(params, rows.a, rows.y)) + ridge
 
 
 def regularized_hessian(
-    model: Model, params: Params, rows: Rows, lambda_theta: jax.Array | float
+    model: Model,
+    params: Params,
+    rows: Rows,
+    lambda_theta: jax.Array | float,
+    weights: jax.Array | float = 1.0,
 ) -> jax.Array:
     """Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers.
 
@@ -185,15 +193,17 @@ def regularized_hessian(
     """
     flat, unravel = ravel_pytree(params)
     if type(model) is not LinearModel:
-        loss = lambda t: regularized_loss(model, unravel(t), rows, lambda_theta)  # noqa: E731
+        loss = lambda t: regularized_loss(  # noqa: E731
+            model, unravel(t), rows, lambda_theta, weights
+        )
         return jax.hessian(loss)(flat)
     n_rows, n_inputs = rows.a.shape
     margin = rows.y * model.scores(params, rows.a)
-    curvature = _derivative(partial(_derivative, model.margin_loss), margin)
+    curvature = weights * derivative(partial(derivative, model.margin_loss), margin)
     product = (rows.a.T * curvature) @ rows.a / n_rows
     return product + lambda_theta / n_inputs**2 * jnp.eye(n_inputs, dtype=product.dtype)
 
 
-def _derivative(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:
+def derivative(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:
     """Of a function of each entry by itself."""
     return jax.jvp(function, (at,), (jnp.ones_like(at),))[1]

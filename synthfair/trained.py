@@ -45,9 +45,13 @@ class TrainedModel(BaseModel):
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
         """[N] scores of encoded rows x [N, d], s [N]; the decision is +1 where positive."""
+        return self.rows(x, s) @ np.asarray(self.theta)
+
+    def rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """[N, n] its inputs, of encoded rows."""
         groups = s[:, None] == np.arange(1, len(self.schema_.groups))
         parts = [x, groups, *([np.ones((len(x), 1))] if self.intercept else [])]
-        return np.hstack(parts) @ np.asarray(self.theta)
+        return np.hstack(parts)
 
 
 def input_names(schema: Schema, *, intercept: bool) -> tuple[str, ...]:

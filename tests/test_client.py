@@ -10,7 +10,7 @@ import synthfair as sf
 from synthfair.client import Options, distill_file
 from synthfair.distill.checkpoint import CheckpointFile
 from synthfair.errors import InputError
-from synthfair.release import read_release
+from synthfair.intake import read_release
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_the_pooled_model_is_scikit_learns(releases, schema):
 
 
 def test_metrics_json_keeps_its_contract(folder):
-    model, evaluation = served(folder)
+    model, evaluation, influences = served(folder)
     found = json.loads((folder / "server" / "metrics.json").read_text())
     names = [
         "accuracy",
@@ -69,7 +69,7 @@ def test_metrics_json_keeps_its_contract(folder):
     ]
     assert set(found) == {
         *names, "per_client", "by_group", "n_test", "n_synthetic", "config", "converged", "schema_hash",
-        "version", "packages", "resamples", "seed",
+        "version", "packages", "resamples", "seed", "influence", "max_influence",
     }  # fmt: skip
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):
         for name in names:
@@ -77,10 +77,16 @@ def test_metrics_json_keeps_its_contract(folder):
     assert (found["n_test"], found["n_synthetic"]) == (240, 48)
     assert found["schema_hash"] == model.schema_.hash
     assert found["spd"]["value"] == evaluation.overall["spd"].value
+    assert found["influence"] == {
+        "outliers_above": None,
+        "releases": {name: moved._asdict() for name, moved in influences.releases.items()},
+    }
+    assert list(influences.releases) == ["client_0", "client_1"]
+    assert found["max_influence"] == sf.ServerConfig().max_influence
 
 
 def test_metrics_are_those_of_the_written_model(folder):
-    _, evaluation = served(folder)
+    evaluation = served(folder).evaluation
     model = sf.read_model(folder / "server" / "model.json")
     tables = [make_table(seed=10 + i) for i in range(2)]
     right = np.concatenate(

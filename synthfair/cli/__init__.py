@@ -16,6 +16,8 @@ from synthfair.cli import (
     compare,
     demo,
     evaluate,
+    inspect,
+    keygen,
     ledger,
     predict,
     report,
@@ -31,8 +33,10 @@ COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
     "split": split,
     "schema": schema,
+    "keygen": keygen,
     "client": client,
     "ledger": ledger,
+    "inspect": inspect,
     "server": server,
     "predict": predict,
     "evaluate": evaluate,
@@ -44,7 +48,7 @@ COMMANDS: dict[str, ModuleType] = {
 _EPILOG = """\
 the way of the data:
   split or schema -> client (one for each organisation) -> server -> predict, evaluate,
-  report
+  report; keygen and inspect: who sent a release, and what it holds
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

@@ -49,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="File in which the release is booked. Default: the table's name with .ledger.jsonl"
         " added. See: python -m synthfair ledger -h.",
     )
+    files.add_argument(
+        "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."
+    )
     checks = parser.add_argument_group("checks before the release")
     checks.add_argument(
         "--hold-out",
@@ -82,6 +85,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.start import start_jax
     from synthfair.client.history import require_history_name
     from synthfair.files import require_distinct, require_free
+    from synthfair.keys import read_signing_key
     from synthfair.report import (
         distillation_table,
         gap_warning,
@@ -89,19 +93,25 @@ def run(args: argparse.Namespace) -> None:
         unconverged_warning,
     )
 
-    inputs = [path for path in (args.data, args.schema, args.config) if path]
+    inputs = [path for path in (args.data, args.schema, args.config, args.sign) if path]
     require_distinct(args.output, *inputs)
     require_free(args.output, force=args.force)
     if args.history:
         require_distinct(args.history, *inputs, args.output)
         require_history_name(args.history)
         require_free(args.history, force=args.force)
+    key = read_signing_key(args.sign) if args.sign else None
     start_jax()
     from synthfair.client import Options, RefusedReleaseError, distill_file
     from synthfair.client.history import write_history
 
     options = Options(
-        args.force, args.hold_out, args.accept_risk, args.ledger, args.insecure_noise_seed
+        force=args.force,
+        key=key,
+        hold_out=args.hold_out,
+        accept_risk=args.accept_risk,
+        ledger=args.ledger,
+        noise_seed=args.insecure_noise_seed,
     )
     try:
         with progress_bar("distilling") as progress:
@@ -117,6 +127,8 @@ def run(args: argparse.Namespace) -> None:
         say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))
     say(preview_table(receipt.preview))
+    if args.sign:
+        say(f"Signed with {args.sign}.")
     for warning in (unconverged_warning(distillation), gap_warning(distillation)):
         if warning:
             warn(warning)

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--output", type=Path, help="JSON file to write the metrics to as well.")
     parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
-    add_config_flags(parser, ServerConfig)
+    add_config_flags(parser, ServerConfig, leave_out=("max_influence",))
 
 
 def run(args: argparse.Namespace) -> None:

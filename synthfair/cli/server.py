@@ -27,6 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--test", type=Path, nargs="+", required=True, help="Test tables, one a client."
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument(
+        "--keys",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="Public keys of the clients, NAME.pub each, or folders of them: then every release"
+        " must be signed by another client.",
+    )
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     parser.add_argument(
         "--report",
@@ -49,6 +57,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.report import (
         evaluation_tables,
         files_of_one,
+        influence_table,
+        outlier_warning,
         read_histories,
         read_results,
         run_names,
@@ -61,12 +71,21 @@ def run(args: argparse.Namespace) -> None:
     if args.report:  # all that could refuse it, before any work is done
         require_free(*files_of_one(page, *run_names([args.output])), force=args.force)
         read_histories(args.output)
-    model, evaluation = serve(
-        args.releases, args.schema, args.test, args.output, config, force=args.force
+    model, evaluation, influences = serve(
+        args.releases,
+        args.schema,
+        args.test,
+        args.output,
+        config,
+        keys=args.keys,
+        force=args.force,
     )
     if args.report:
         write_report(read_results([args.output]), page, force=True)
     say(evaluation_tables(evaluation))
+    if influences.releases:
+        say(influence_table(influences))
     say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
-    if warning := untrained_warning(model):
-        warn(warning)
+    for warning in (untrained_warning(model), outlier_warning(influences)):
+        if warning:
+            warn(warning)

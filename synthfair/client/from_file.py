@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from synthfair.privacy.gate import Preview, preview
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.release import Release, make_header, write_release
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 MOST_HELD_OUT = 1000
 """Rows that are held out, at most."""
@@ -70,6 +73,7 @@ class Options(NamedTuple):
 
     Attributes:
         force: whether an existing output is overwritten.
+        key: that the release is signed with; it is not signed if not given.
         hold_out: share of the rows kept out of the distillation, 0 to 0.5.
         accept_risk: whether a release is written that holds copies; it then says so.
         ledger: where it is booked; beside the table if not given.
@@ -77,6 +81,7 @@ class Options(NamedTuple):
     """
 
     force: bool = False
+    key: Ed25519PrivateKey | None = None
     hold_out: float = HOLD_OUT
     accept_risk: bool = False
     ledger: Path | None = None
@@ -124,7 +129,7 @@ def distill_file(
         booking.guarantee is None
     ):  # an epsilon is booked before it is spent, all else before it leaves
         ledger.book(booking)
-    sha256 = write_release(release, output)
+    sha256 = write_release(release, output, key=options.key)
     for file in (distillation.checkpoint, kept):
         if file:
             file.unlink(missing_ok=True)

@@ -72,7 +72,7 @@ def _single_shot(
         converged.append(distillation.inner_converged)
     tests = [folder / f"client_{i}_test.csv" for i in range(2)]
     server = folder / name / "server"
-    model, evaluation = serve(releases, schema_path, tests, server, ServerConfig(), force=force)
+    model, evaluation, _ = serve(releases, schema_path, tests, server, ServerConfig(), force=force)
     seconds = time.perf_counter() - start
     done = all([*converged, model.converged])
     return Outcome("single_shot", config.rho_o, config.seed, evaluation, done, seconds)

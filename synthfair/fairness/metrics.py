@@ -98,7 +98,14 @@ def _difference(
     size = np.bincount(s, weights=counts, minlength=n_groups)
     hits = np.bincount(s, weights=counts * selected, minlength=n_groups)
     rates = np.divide(hits, size, out=np.full(n_groups, np.nan), where=size > 0)
-    return float(rates[1] - rates[0] if n_groups == 2 else rates.max() - rates.min())
+    return float(difference_of_rates(rates))
+
+
+def difference_of_rates(rates: np.ndarray) -> np.ndarray:
+    """Between groups, of rates [n_groups, ...]; not-a-number where one is."""
+    if len(rates) == 2:
+        return rates[1] - rates[0]
+    return rates.max(axis=0) - rates.min(axis=0)
 
 
 def metrics(rows: Scored) -> dict[str, float]:

@@ -1,3 +1,4 @@
+from .inspection import inspection_table
 from .overview import overviews
 from .page import files_of_one, write_report
 from .privacy import ledger_table, preview_table, statement_lines
@@ -6,7 +7,9 @@ from .tables import (
     distillation_table,
     evaluation_tables,
     gap_warning,
+    influence_table,
     outcomes_table,
+    outlier_warning,
     overview_table,
     plain_text,
     unconverged_warning,
@@ -19,8 +22,11 @@ __all__ = [
     "evaluation_tables",
     "files_of_one",
     "gap_warning",
+    "influence_table",
+    "inspection_table",
     "ledger_table",
     "outcomes_table",
+    "outlier_warning",
     "overview_table",
     "overviews",
     "plain_text",

@@ -7,11 +7,12 @@ import shlex
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import synthfair
-from synthfair.config import DistillConfig
+from synthfair.config import DistillConfig, changed_settings
 from synthfair.files import require_distinct, require_free, write_text
+from synthfair.keys import PRIVATE, PUBLIC
 from synthfair.release import disclosures
 from synthfair.report import plots
 from synthfair.report.overview import Overview, overviews
@@ -125,11 +126,19 @@ def _commands(metrics: Metrics) -> list[str]:
     if metrics.table:
         return [_compare_command(metrics, metrics.table)]
     names = {client: _stem(client) for client in metrics.config}
-    clients = [_client_command(names[client], metrics.config[client]) for client in names]
+    signed = {client: f"{name}{PRIVATE}" for client, name in metrics.signed_by.items()}
+    clients = [
+        _client_command(names[client], config, signed.get(client))
+        for client, config in metrics.config.items()
+    ]
     words = ["python", "-m", "synthfair.server", *(f"{name}.parquet" for name in names.values())]
     words += ["--schema", "schema.json", "--test"]
     words += [f"{_stem(client)}.csv" for client in metrics.per_client]
+    if metrics.signed_by:
+        words += ["--keys", *(f"{name}{PUBLIC}" for name in metrics.signed_by.values())]
     words += ["--output", "server", "--resamples", str(metrics.resamples)]
+    if metrics.max_influence is not None:
+        words += ["--max-influence", repr(metrics.max_influence)]
     return [*clients, shlex.join([*words, "--seed", str(metrics.seed), "--report"])]
 
 
@@ -147,15 +156,15 @@ def _compare_command(metrics: Metrics, table: Split) -> str:
     return shlex.join(words)
 
 
-def _client_command(client: str, config: DistillConfig) -> str:
+def _client_command(client: str, config: DistillConfig, key: str | None = None) -> str:
     words = ["python", "-m", "synthfair.client", "--data", f"{client}_train.csv"]
     words += ["--schema", "schema.json", "--output", f"{client}.parquet", *_flags(config)]
-    return shlex.join(words)
+    return shlex.join([*words, *(["--sign", key] if key else [])])
 
 
 def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
     flags = []
-    for key, value in changed(config).items():
+    for key, value in changed_settings(config).items():
         flag = "--" + key.replace("_", "-")
         if key in leave_out:
             continue
@@ -164,12 +173,6 @@ def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
         else:
             flags += [flag, str(value)]
     return flags
-
-
-def changed(config: DistillConfig) -> dict[str, Any]:
-    """The settings that are not the defaults. A wanted gap has defaults of its own."""
-    default = DistillConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
-    return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
 def _render(

@@ -98,6 +98,29 @@ class Split(BaseModel):
     clients: int = Field(ge=1, lt=2**31)
 
 
+class Moved(BaseModel):
+    """How far one release moves the model."""
+
+    model_config = _STRICT
+
+    theta: _Number
+    scores: _Number
+    relative: Annotated[float, Field(ge=0, le=1e300)]
+    accuracy: _Difference
+    spd: _Difference | None
+    converged: bool
+    outlier: bool
+
+
+class Influence(BaseModel):
+    """The same of every release; of a pool of one, there is none."""
+
+    model_config = _STRICT
+
+    outliers_above: _Number | None
+    releases: dict[_Line, Moved] = Field(max_length=100_000)
+
+
 class Metrics(Part):
     """A metrics.json."""
 
@@ -108,6 +131,9 @@ class Metrics(Part):
     config: dict[_Line, DistillConfig] = Field(min_length=1, max_length=100_000)
     method: _Line = "single_shot"
     table: Split | None = None
+    signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
+    influence: Influence | None = None
+    max_influence: _Number | None = None
     converged: bool
     seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
     from synthfair.report.overview import Overview
+    from synthfair.server import Influences
     from synthfair.trained import TrainedModel
+
+MOST_RELEASES = 20
+"""Releases whose influence is shown; metrics.json has all."""
 
 _TITLES = {
     "accuracy": "accuracy",
@@ -40,6 +44,38 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     for client, part in evaluation.per_client.items():
         clients.add_row(Text(client), *(_value(part[name]) for name in _TITLES))
     return Group(overall, clients)
+
+
+def influence_table(influences: Influences) -> Table:
+    """How far each release moves the model; of many, the furthest."""
+    ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
+    table = _table("release", "scores by", "relatively", "theta by", "accuracy by", "SPD by", "")
+    for name, moved in ranked[:MOST_RELEASES]:
+        numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}", f"{moved.theta:.3g}"
+        spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
+        said = [] if moved.converged else ["first step only"]
+        said += ["OUTLIER"] if moved.outlier else []
+        table.add_row(Text(name), *numbers, f"{moved.accuracy:+.4f}", spd, ", ".join(said))
+    table.caption = (
+        "How far each release moves the model; scores in logits, root mean square, and relative to"
+        " those without it."
+    )
+    if len(ranked) > MOST_RELEASES:
+        table.caption += f" The {MOST_RELEASES} furthest of {len(ranked)}."
+    return table
+
+
+def outlier_warning(influences: Influences) -> str | None:
+    """What to say of releases that move the model much further than the others."""
+    outliers = [name for name, moved in influences.releases.items() if moved.outlier]
+    if not outliers:
+        return None
+    more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
+    return (
+        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do"
+        f" (the scores by more than {influences.outliers_above:.3g}): see what it holds with"
+        " python -m synthfair inspect"
+    )
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:

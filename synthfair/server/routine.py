@@ -8,119 +8,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import synthfair
 from synthfair.config import ServerConfig
-from synthfair.data.encode import Encoded
-from synthfair.data.schema import Schema, read_schema
-from synthfair.distill.inner import InnerSolution, train
-from synthfair.distill.problem import make_rows
-from synthfair.errors import InputError
+from synthfair.data.schema import read_schema
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
 from synthfair.files import require_distinct, require_free, write_json
-from synthfair.model import LinearModel
-from synthfair.release import Release, name_of, release_reader
-from synthfair.trained import TrainedModel, input_names, write_model
+from synthfair.keys import read_keys
+from synthfair.release import Release
+from synthfair.server.influence import Influences, measure_influence, refuse_influence
+from synthfair.server.pooling import pool_and_train, read_releases, signer
+from synthfair.trained import TrainedModel, write_model
 
 
-def read_releases(paths: Sequence[Path], schema: Schema) -> dict[str, Release]:
-    """Reads release files, by path.
+class Served(NamedTuple):
+    """What a server has written.
 
-    Raises:
-        InputError: none given, one is refused, or two hold the same rows.
+    Attributes:
+        model: the trained model.
+        evaluation: its metrics.
+        influences: of the releases, by the names of their files.
     """
-    if not paths:
-        raise InputError("no release files: the pool is empty")
-    read = release_reader(schema)
-    releases: dict[str, Release] = {}
-    seen: dict[str, Path] = {}
-    for path in paths:
-        release = read(path)
-        fingerprint = release.fingerprint
-        if fingerprint in seen:
-            raise InputError(f"{path}: the same release as {seen[fingerprint]}; give each once")
-        seen[fingerprint] = path
-        releases[str(path)] = release
-    return releases
 
-
-def pool(releases: Mapping[str, Release]) -> Encoded:
-    """The synthetic rows of all releases, one after the other."""
-    parts = [(release.x, release.s, release.y) for release in releases.values()]
-    return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-class Foreseen(NamedTuple):
-    """What a client foresaw of the server's model."""
-
-    model: str
-    intercept: bool
-    lambda_theta: float
-
-
-def foreseen(releases: Mapping[str, Release]) -> Foreseen:
-    """The model that all clients foresaw.
-
-    Raises:
-        InputError: no release, or two that foresee different models.
-    """
-    wishes = {name: _wish(release) for name, release in releases.items()}
-    if not wishes:
-        raise InputError("no releases: the pool is empty")
-    first, wish = next(iter(wishes.items()))
-    for name, other in wishes.items():
-        if other != wish:
-            raise InputError(
-                f"{name}: made for {other}, but {first} for {wish}; clients must agree"
-            )
-    return wish
-
-
-def _wish(release: Release) -> Foreseen:
-    config = release.header.config
-    return Foreseen(release.header.model, config.intercept, config.lambda_theta)
-
-
-def pool_and_train(
-    releases: Mapping[str, Release], schema: Schema, *, model: LinearModel | None = None
-) -> TrainedModel:
-    """Trains an ordinary model on the pooled synthetic rows, Wu et al. (2024) eq. (15).
-
-    Nothing here knows of fairness: that came with the rows.
-
-    Args:
-        releases: by name.
-        schema: the clients'.
-        model: what the clients foresaw, where it is not the linear model with logistic loss.
-
-    Raises:
-        InputError: no release, or they foresee different models, or another than ``model``.
-    """
-    wish = foreseen(releases)
-    model = model or LinearModel()
-    if name_of(model) != wish.model:
-        raise InputError(
-            f"{next(iter(releases))}: made for the model {wish.model!r}, not {name_of(model)!r};"
-            " pass that model to pool_and_train in Python"
-        )
-    rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=wish.intercept)
-    solution = train(rows, wish.lambda_theta, model=model)
-    return as_trained(solution, schema, loss=wish.model, intercept=wish.intercept)
-
-
-def as_trained(
-    solution: InnerSolution, schema: Schema, *, loss: str, intercept: bool
-) -> TrainedModel:
-    """The params theta of a linear model, ready to be written and used."""
-    return TrainedModel(
-        schema=schema,
-        version=synthfair.__version__,
-        loss=loss,
-        intercept=intercept,
-        inputs=input_names(schema, intercept=intercept),
-        theta=tuple(np.asarray(solution.params, dtype=float).tolist()),
-        gradient_norm=float(solution.gradient_norm),
-        converged=bool(solution.converged),
-    )
+    model: TrainedModel
+    evaluation: Evaluation
+    influences: Influences
 
 
 def serve(
@@ -130,46 +40,74 @@ def serve(
     output: Path,
     config: ServerConfig,
     *,
+    keys: Sequence[Path] = (),
     force: bool = False,
-) -> tuple[TrainedModel, Evaluation]:
-    """The same from files to files: writes model.json and metrics.json.
+) -> Served:
+    """From files to files: writes model.json and metrics.json.
 
     Args:
         releases: release files, one a client.
         schema_path: the public schema.
         tests: test tables, one a client; their file names, without ending, name the clients.
         output: folder, made if need be.
-        config: of the report.
+        config: of the report, and of how far one release may move the model.
+        keys: public key files of the clients, or folders of them; with them, each release must be
+            signed by another client.
         force: whether existing files are overwritten.
 
     Raises:
-        InputError: an input is refused, or a file exists or cannot be written.
+        InputError: an input is refused, one release moves the model too far, or a file exists or
+            cannot be written.
     """
     model_path, metrics_path = output / "model.json", output / "metrics.json"
     for path in (model_path, metrics_path):
-        require_distinct(path, schema_path, *tests, *releases)
+        require_distinct(path, schema_path, *tests, *releases, *keys)
     require_free(model_path, metrics_path, force=force)
     schema = read_schema(schema_path)
-    pooled = read_releases(releases, schema)
+    clients = read_keys(keys) if keys else None
+    pooled = read_releases(releases, schema, keys=clients)
     model = pool_and_train(pooled, schema)
-    evaluation = evaluate(model, read_tests(tests, schema), config, sources=tests)
+    tables = read_tests(tests, schema)
+    evaluation = evaluate(model, tables, config, sources=tests)
+    influences = measure_influence(pooled, model, tables)
+    refuse_influence(influences, config.max_influence)
+    named = dict(zip(file_names(releases), pooled.values(), strict=True))
+    influences = influences.renamed(list(named))
+    signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
     write_model(model, model_path)
     document = {
         **evaluation_document(evaluation, schema, config),
-        **_origin(releases, pooled),
+        **_origin(named),
+        **({"signed_by": signed} if signed else {}),
+        "influence": _document(influences),
+        "max_influence": config.max_influence,
         "converged": model.converged,
     }
     write_json(metrics_path, document)
-    return model, evaluation
+    return Served(model, evaluation, influences)
 
 
-def _origin(paths: Sequence[Path], releases: Mapping[str, Release]) -> dict[str, Any]:
+def _origin(releases: Mapping[str, Release]) -> dict[str, Any]:
     """What the model was made of: the number of rows, and the public settings of each client."""
-    headers = [release.header for release in releases.values()]
     return {
         "n_synthetic": sum(len(release.y) for release in releases.values()),
         "config": {
-            name: header.config.model_dump(mode="json")
-            for name, header in zip(file_names(paths), headers, strict=True)
+            name: release.header.config.model_dump(mode="json")
+            for name, release in releases.items()
         },
     }
+
+
+def _document(influences: Influences) -> dict[str, Any]:
+    """As it stands in metrics.json; not-a-number is null there."""
+    return {
+        "outliers_above": _number(influences.outliers_above),
+        "releases": {
+            name: {key: _number(value) for key, value in influence._asdict().items()}
+            for name, influence in influences.releases.items()
+        },
+    }
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else value

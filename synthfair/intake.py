@@ -1,0 +1,199 @@
+"""Reads release files, and believes nothing in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+
+from synthfair.config import MAX_ROWS
+from synthfair.errors import InputError, reason, refusal
+from synthfair.release import (
+    HEADER_KEY,
+    MAX_ABSOLUTE,
+    SEAL_KEY,
+    Header,
+    Release,
+    arrow_schema,
+)
+from synthfair.seal import Keys, Seal, check_seal, content_digest
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from synthfair.data.schema import Schema
+
+MAX_CELLS = 50_000_000
+"""Rows times columns of a file that is read, about 400 MB; a small file may claim far more."""
+
+MAX_COLUMNS, MAX_NAME, MAX_GROUPS = 10_000, 1000, 1000
+"""Columns, characters of a column's name, and groups of a file that is read without its schema."""
+
+MAX_BYTES = {HEADER_KEY: 1_000_000, SEAL_KEY: 1000}
+"""Of the metadata of a file that is read."""
+
+_THRIFT = 20_000_000
+"""Bytes of any text in a file's metadata: Arrow keeps a copy of all, beside the names."""
+
+
+def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None) -> Release:
+    """Reads a release and believes nothing in it.
+
+    Args:
+        path: of the file.
+        schema: the clients'. Without it the file's own columns are taken, where they are those of
+            some release.
+        keys: of the clients, see :func:`synthfair.keys.read_keys`; if not given, anybody's release
+            is read, signed or not.
+
+    Raises:
+        InputError: unreadable, not a release of this format, of another schema, with other columns
+            or types, with values that no release can have, altered since it was written, wrongly
+            signed, or signed with none of the keys.
+    """
+    return release_reader(schema, keys=keys)(path)
+
+
+def release_reader(schema: Schema | None, *, keys: Keys | None = None) -> Callable[[Path], Release]:
+    """:func:`read_release` for many files: what they must hold is worked out once."""
+    if schema is None:
+        return partial(_read, None, keys)
+    names = schema.encoded_names
+    expected = _Expected(schema.hash, names, arrow_schema(names), len(schema.groups))
+    return partial(_read, expected, keys)
+
+
+class _Expected(NamedTuple):
+    """What every file of one schema must hold."""
+
+    schema_hash: str
+    names: tuple[str, ...]
+    columns: pa.Schema
+    n_groups: int
+
+
+def _read(expected: _Expected | None, keys: Keys | None, path: Path) -> Release:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = str(path)
+    options = {"page_checksum_verification": True, "thrift_string_size_limit": _THRIFT}
+    try:
+        # Reading ahead and decoding in threads would take longer than a release's few pages.
+        with pq.ParquetFile(path, pre_buffer=False, **options) as file:
+            found = file.schema_arrow
+            text, header, seal = _metadata(found, source)
+            expected = expected or _claimed(found, header, source)
+            _check_schema(header, expected, source)
+            _check_columns(found, expected, source)
+            _check_rows(file.metadata.num_rows, expected, source)
+            table = file.read(use_threads=False)
+            table.validate(full=True)
+    except InputError:
+        raise
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
+    release = Release(header, expected.names, *_rows(table, source), seal=seal)
+    _check_values(release, expected, source)
+    digest = content_digest(text, release.names, release.fingerprint)
+    check_seal(seal, digest, keys, source=source)
+    return release
+
+
+def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Seal]:
+    """The header as it stands, what it says, and the seal."""
+    metadata = found.metadata or {}
+    if HEADER_KEY not in metadata:
+        raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
+    for key, value in metadata.items():
+        if key not in (HEADER_KEY, SEAL_KEY):
+            raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
+        if len(value) > MAX_BYTES[key]:
+            raise InputError(
+                f"{source}: metadata {key.decode()!r}: has {len(value)} bytes; at most"
+                f" {MAX_BYTES[key]} are allowed"
+            )
+    try:
+        text = metadata[HEADER_KEY]
+        header = Header.model_validate_json(text)  # first: that of another format says so
+        if SEAL_KEY not in metadata:
+            raise InputError(f"{source}: altered since it was written: its seal is missing")
+        return text, header, Seal.model_validate_json(metadata[SEAL_KEY])
+    except ValidationError as error:
+        raise refusal(source, error) from error
+
+
+def _claimed(found: pa.Schema, header: Header, source: str) -> _Expected:
+    """What a file must hold to be what it says it is."""
+    names = tuple(found.names)
+    if len(names) < 3 or names[-2:] != ("s", "y"):
+        raise InputError(f"{source}: must have columns of features, then 's' and 'y'")
+    if len(names) > MAX_COLUMNS or max(map(len, names)) > MAX_NAME:
+        raise InputError(
+            f"{source}: has {len(names)} columns; at most {MAX_COLUMNS} are allowed, with names of"
+            f" at most {MAX_NAME} characters"
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"{source}: a column's name is repeated")
+    features = names[:-2]
+    return _Expected(header.schema_hash, features, arrow_schema(features), MAX_GROUPS)
+
+
+def _check_schema(header: Header, expected: _Expected, source: str) -> None:
+    if header.schema_hash != expected.schema_hash:
+        raise InputError(
+            f"{source}: made with schema {header.schema_hash[:12]}, but the schema given"
+            f" is {expected.schema_hash[:12]}; all clients and the server must use the same schema"
+            " file"
+        )
+
+
+def _check_columns(found: pa.Schema, expected: _Expected, source: str) -> None:
+    wanted = expected.columns
+    if found.equals(wanted):
+        return
+    counts = Counter(wanted.names), Counter(found.names)
+    for name in [*wanted.names, *found.names]:
+        if counts[0][name] != counts[1][name]:
+            raise InputError(f"{source}: column {name!r} is missing, unknown or repeated")
+    for field, other in zip(wanted, found, strict=True):
+        if field.name != other.name or field.type != other.type:
+            must = f"must be {field.name!r} ({field.type})"
+            raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
+
+
+def _check_rows(rows: int, expected: _Expected, source: str) -> None:
+    most = min(MAX_ROWS, MAX_CELLS // len(expected.columns))
+    if not 1 <= rows <= most:
+        raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
+
+
+def _rows(table: pa.Table, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    columns = table.columns
+    if any(column.null_count for column in columns):
+        raise InputError(f"{source}: holds missing values; a release has none")
+    *features, s, y = (column.to_numpy() for column in columns)
+    # Copies, so that no release keeps Arrow's memory.
+    return np.column_stack(features), s.copy(), y.astype(float)
+
+
+def _check_values(release: Release, expected: _Expected, source: str) -> None:
+    named = [
+        *zip(release.names, release.x.T, np.abs(release.x.T) <= MAX_ABSOLUTE, strict=True),
+        ("s", release.s, (release.s >= 0) & (release.s < expected.n_groups)),
+        ("y", release.y, np.abs(release.y) == 1),
+    ]
+    allowed = {"s": f"0 to {expected.n_groups - 1}", "y": "-1 or 1"}
+    for name, values, right in named:
+        if not right.all():
+            row = int(np.argmin(right))
+            value = values[row].item()
+            raise InputError(
+                f"{source}: column {name!r}, row {row + 1}: {value!r} is not allowed; must be"
+                f" {allowed.get(name, f'a finite number of at most {MAX_ABSOLUTE:g} in size')}"
+            )

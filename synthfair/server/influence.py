@@ -1,0 +1,320 @@
+"""How far each release moves the pooled model: the model is trained without it, and compared.
+
+With the losses l_i of N pooled rows, N_k of them in release k, and theta the pooled optimum, the
+model without release k minimises
+
+    1 / (N - N_k) sum of l_i over the other rows + lambda_theta / (2 n^2) ||theta||^2.
+
+Newton's first step towards it from theta needs only the release's own gradient and Hessian, taken
+out of the sums over all rows. Among up to a hundred releases Newton's method then goes on, over all
+rows, until it has converged. Among more it does so for the hundred that move furthest, so far as
+their first step is not so short that it ends at the optimum anyway; :class:`Influence` says which.
+
+A change of theta means little by itself. What is judged is the change of the scores: its root mean
+square over the pooled rows, each release counting alike however many rows it has. The release's own
+rows count as they are, the others' as if brought into the range of real rows, 0 to 1: nobody is
+blamed for what another's rows hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.data.encode import encode
+from synthfair.distill import newton
+from synthfair.distill.inner import InnerSolution, default_tolerance
+from synthfair.distill.linear import SOLVERS
+from synthfair.distill.problem import make_rows
+from synthfair.errors import InputError
+from synthfair.fairness.metrics import difference_of_rates
+from synthfair.model import (
+    LinearModel,
+    Rows,
+    derivative,
+    regularized_hessian,
+    regularized_loss,
+)
+from synthfair.release import Release
+from synthfair.server.pooling import foreseen, pool
+from synthfair.trained import TrainedModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RETRAINED = 100
+"""Releases that are left out to the end, at most."""
+
+SHORT = 0.01
+"""Change of scores by a first step, of one release among more than those, that is left at that: the
+error of a Newton step is of the order of its square."""
+
+MAX_STEPS = 100
+"""Of Newton's method; from the pooled optimum a handful is usual."""
+
+SPREADS, TIMES = 5.0, 5.0
+"""An outlier lies more than so many robust standard deviations above the median, and is more than
+so many medians."""
+
+FEWEST_JUDGED = 3
+"""Releases among which one may be an outlier."""
+
+BLOCK = 4_000_000
+"""Scores of test rows that are held at a time."""
+
+
+class Influence(NamedTuple):
+    """How far one release moves the model.
+
+    Attributes:
+        theta: ||theta - theta_without||, the Euclidean norm.
+        scores: root mean square change of the scores (logits, with the logistic loss) over the
+            pooled rows, each release counting alike.
+        relative: the same over the root mean square of the scores without the release: 0 where it
+            changes nothing, 2 where it turns every decision around. What a server caps, as models
+            differ in how large their scores are.
+        accuracy: on the test rows: with the release minus without it.
+        spd: the same; not-a-number where a group has no row.
+        converged: whether theta_without is the optimum without the release; else it is Newton's
+            first step towards it.
+        outlier: whether ``scores`` lies far above the other releases', see :func:`outlier_bound`.
+    """
+
+    theta: float
+    scores: float
+    relative: float
+    accuracy: float
+    spd: float
+    converged: bool
+    outlier: bool
+
+
+class Influences(NamedTuple):
+    """The influence of every release of a pool.
+
+    Attributes:
+        releases: by name; empty for a pool of one, which nothing can be compared with.
+        outliers_above: change of scores above which a release is an outlier; not-a-number for
+            fewer than three releases.
+    """
+
+    releases: dict[str, Influence]
+    outliers_above: float
+
+    def renamed(self, names: Sequence[str]) -> Influences:
+        """The same under other names, in the same order; a pool of one has none to be named."""
+        if not self.releases:
+            return self
+        return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
+
+
+def measure_influence(
+    releases: Mapping[str, Release],
+    trained: TrainedModel,
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    model: LinearModel | None = None,
+) -> Influences:
+    """The influence of each release on the model that was trained on them all.
+
+    Args:
+        releases: by name.
+        trained: by :func:`synthfair.pool_and_train`, on these releases.
+        tables: test tables, by name.
+        model: as given to :func:`synthfair.pool_and_train`.
+
+    Raises:
+        InputError: no release, or a table that does not fit the schema.
+    """
+    if len(releases) < 2:
+        return Influences({}, np.nan)
+    pooled = _pooled(releases, trained, model or LinearModel())
+    without, converged = _first_steps(pooled), np.zeros(len(releases), bool)
+    moved, scores = _change_of_scores(pooled, without)
+    for k in _furthest(moved):
+        without[k], converged[k] = _retrained(pooled, k)
+    if converged.any():
+        moved, scores = _change_of_scores(pooled, without)
+    bound = outlier_bound(moved)
+    columns = (
+        np.linalg.norm(without - pooled.theta, axis=1),
+        moved,
+        moved / np.maximum(scores, np.finfo(float).tiny),
+        *_change_of_metrics(without, tables, trained),
+        converged,
+        moved > bound,
+    )
+    found = zip(*(column.tolist() for column in columns), strict=True)
+    return Influences(dict(zip(releases, map(Influence._make, found), strict=True)), bound)
+
+
+def _furthest(moved: np.ndarray) -> np.ndarray:
+    """Positions of the releases that are left out to the end."""
+    if len(moved) <= RETRAINED:
+        return np.arange(len(moved))
+    first = np.argsort(-moved)[:RETRAINED]
+    return first[moved[first] > SHORT]
+
+
+def outlier_bound(change: np.ndarray) -> float:
+    """The change of scores above which a release is an outlier.
+
+    The larger of the median plus five robust standard deviations (1.4826 times the median absolute
+    deviation from the median) and five medians. The first alone would flag honest releases where
+    most are nearly alike. Half of the releases can hide behind each other: it finds a few.
+
+    Args:
+        change: [K] of each release.
+
+    Returns:
+        The bound; not-a-number, which nothing is above, for fewer than three releases.
+    """
+    if len(change) < FEWEST_JUDGED:
+        return np.nan
+    median = np.median(change)
+    spread = 1.4826 * np.median(np.abs(change - median))
+    return float(max(median + SPREADS * spread, TIMES * median))
+
+
+def refuse_influence(influences: Influences, most: float) -> None:
+    """Refuses a pool in which one release moves the scores further than is allowed.
+
+    Raises:
+        InputError: naming that release, the furthest of all.
+    """
+    beyond = [(n, moved) for n, moved in influences.releases.items() if not moved.relative <= most]
+    if beyond:
+        # By the scores: next to a hostile release, an honest one may be relatively further.
+        name, worst = max(beyond, key=lambda item: item[1].scores)
+        raise InputError(
+            f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
+            f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
+            " times is allowed. See what it holds with python -m synthfair inspect, leave it out,"
+            " or raise --max-influence"
+        )
+
+
+class _Pooled(NamedTuple):
+    """The pooled rows, which of them are whose, and the model trained on them all."""
+
+    rows: Rows
+    parts: list[slice]
+    theta: np.ndarray
+    lambda_theta: float
+    model: LinearModel
+
+
+def _pooled(releases: Mapping[str, Release], trained: TrainedModel, model: LinearModel) -> _Pooled:
+    wish, n_groups = foreseen(releases), len(trained.schema_.groups)
+    rows = make_rows(pool(releases), n_groups=n_groups, intercept=wish.intercept)
+    ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
+    parts = [slice(*pair) for pair in pairwise(ends)]
+    return _Pooled(rows, parts, np.array(trained.theta), wish.lambda_theta, model)
+
+
+def _first_steps(pooled: _Pooled) -> np.ndarray:
+    """[K, n] theta without each release, by one Newton step from the pooled optimum."""
+    a, theta = np.asarray(pooled.rows.a, float), pooled.theta
+    derivatives = _derivatives(jnp.asarray(theta), pooled.rows, model=pooled.model)
+    slopes, curvatures = (np.asarray(part, float) for part in derivatives)
+    gradient, hessian = a.T @ slopes, a.T @ (curvatures[:, None] * a)
+    ridge = pooled.lambda_theta / len(theta) ** 2
+
+    def step(part: slice) -> np.ndarray:
+        mine, others = a[part], len(a) - (part.stop - part.start)
+        g = (gradient - mine.T @ slopes[part]) / others + ridge * theta
+        h = (hessian - mine.T @ (curvatures[part, None] * mine)) / others
+        return np.linalg.solve(h + ridge * np.eye(len(theta)), g)
+
+    return np.stack([theta - step(part) for part in pooled.parts])
+
+
+@partial(jax.jit, static_argnames="model")
+def _derivatives(
+    theta: jax.Array, rows: Rows, *, model: LinearModel
+) -> tuple[jax.Array, jax.Array]:
+    """First and second derivative [N] of each row's loss in its score."""
+    slope = partial(derivative, model.margin_loss)
+    margin = rows.y * model.scores(theta, rows.a)
+    return rows.y * slope(margin), derivative(slope, margin)
+
+
+def _retrained(pooled: _Pooled, k: int) -> tuple[np.ndarray, bool]:
+    """Theta [n] without release k, and whether it is the optimum."""
+    kept = np.ones(len(pooled.rows.y))
+    kept[pooled.parts[k]] = 0.0
+    weights = jnp.asarray(kept / kept.mean(), pooled.rows.a.dtype)
+    start = jnp.asarray(pooled.theta, pooled.rows.a.dtype)
+    solution = _train(start, (pooled.rows, weights), pooled.lambda_theta, model=pooled.model)
+    return np.asarray(solution.params, float), bool(solution.converged)
+
+
+@partial(jax.jit, static_argnames="model")
+def _train(
+    start: jax.Array,
+    data: tuple[Rows, jax.Array],
+    lambda_theta: float,
+    *,
+    model: LinearModel,
+) -> InnerSolution:
+    return newton.solve(
+        lambda theta, data: regularized_loss(model, theta, data[0], lambda_theta, data[1]),
+        start,
+        data,
+        linear=SOLVERS["cholesky"],
+        hessian=lambda theta, data: regularized_hessian(
+            model, theta, data[0], lambda_theta, data[1]
+        ),
+        tolerance=default_tolerance(),
+        max_iterations=MAX_STEPS,
+    )
+
+
+def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """From theta [K, n] without each release: change of the scores [K], and the scores [K]."""
+    a = np.asarray(pooled.rows.a, float)
+    inside = np.clip(a, 0.0, 1.0)
+    metric = np.zeros((a.shape[1], a.shape[1]))
+    for part in pooled.parts:
+        metric += inside[part].T @ inside[part] / len(inside[part])
+
+    def own(change: np.ndarray, part: slice) -> float:
+        """What its rows add to the mean square by not being brought into the range."""
+        mine, brought = a[part] @ change, inside[part] @ change
+        return float(mine @ mine - brought @ brought) / len(mine)
+
+    changes = without - pooled.theta
+    total = np.sum(changes @ metric * changes, axis=1)
+    total += list(map(own, changes, pooled.parts))
+    squares = total, np.sum(without @ metric * without, axis=1)
+    moved, scores = (np.sqrt(np.maximum(s, 0.0) / len(without)) for s in squares)
+    return moved, scores
+
+
+def _change_of_metrics(
+    thetas: np.ndarray, tables: Mapping[str, pd.DataFrame], trained: TrainedModel
+) -> tuple[np.ndarray, np.ndarray]:
+    """Accuracy and SPD [K] of the trained model, minus those of each of theta [K, n]."""
+    schema = trained.schema_
+    encoded = [encode(table, schema, source=name) for name, table in tables.items()]
+    x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
+    a, groups = trained.rows(x, s), s == np.arange(len(schema.groups))[:, None]
+
+    def measured(thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        selected = a @ thetas.T > 0
+        right = np.mean(selected == (y > 0)[:, None], axis=0)
+        with np.errstate(invalid="ignore"):  # a group without rows
+            rates = groups.astype(float) @ selected / groups.sum(axis=1)[:, None]
+        return right, difference_of_rates(rates)
+
+    n_blocks = 1 + len(thetas) * len(a) // BLOCK
+    blocks = [measured(block) for block in np.array_split(thetas, n_blocks)]
+    now = measured(np.array(trained.theta)[None])
+    accuracy, spd = (np.concatenate(part) for part in zip(*blocks, strict=True))
+    return now[0] - accuracy, now[1] - spd

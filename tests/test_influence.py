@@ -1,0 +1,232 @@
+"""How far one release moves the model, against training without it from the start."""
+
+from dataclasses import replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import make_schema, make_table, needs_data
+from test_release import some_release
+
+import synthfair as sf
+from synthfair.fairness.metrics import accuracy, statistical_parity_difference
+from synthfair.server import influence, measure_influence, outlier_bound, serve
+
+SCHEMA = make_schema()
+TABLES = {"test": make_table(seed=50, n=400)}
+
+
+def some_pool(n, rows=60, seed=0, schema=SCHEMA):
+    """Releases of clients that are alike: random rows whose label follows a common rule."""
+    rng, releases = np.random.default_rng(seed), {}
+    for i in range(n):
+        x = rng.random((rows, len(schema.encoded_names)))
+        s = rng.integers(len(schema.groups), size=rows)
+        y = np.where(rng.random(rows) < 1 / (1 + np.exp(-8 * (x[:, 0] - 0.5))), 1.0, -1.0)
+        releases[f"c{i}"] = replace(some_release(), x=x, s=s, y=y)
+    return releases
+
+
+def without(releases, name):
+    return {other: release for other, release in releases.items() if other != name}
+
+
+def measured(releases, model=None):
+    trained = sf.pool_and_train(releases, SCHEMA, model=model)
+    return trained, measure_influence(releases, trained, TABLES, model=model)
+
+
+def expected(releases, name, trained, model=None):
+    """Straight from the definitions: another model is trained, and everything is scored twice."""
+    other = sf.pool_and_train(without(releases, name), SCHEMA, model=model)
+    change = np.array(trained.theta) - np.array(other.theta)
+    squares, before = [], []
+    for key, release in releases.items():
+        x = release.x if key == name else release.x.clip(0, 1)
+        gap = trained.scores(x, release.s) - other.scores(x, release.s)
+        squares.append(np.mean(gap**2))
+        before.append(np.mean(other.scores(release.x.clip(0, 1), release.s) ** 2))
+    x, s, y = sf.encode(TABLES["test"], SCHEMA)
+    decided = [np.where(model.scores(x, s) > 0, 1, -1) for model in (trained, other)]
+    right = [accuracy(y, d) for d in decided]
+    spd = [statistical_parity_difference(d, sensitive_features=s) for d in decided]
+    rms = np.sqrt(np.mean(squares))
+    relative = rms / np.sqrt(np.mean(before))
+    return np.linalg.norm(change), rms, relative, right[0] - right[1], spd[0] - spd[1]
+
+
+def squared_hinge(margin):
+    return jnp.maximum(0.0, 1.0 - margin) ** 2
+
+
+@pytest.mark.parametrize("loss", [None, squared_hinge])
+def test_it_is_that_of_training_again(loss):
+    """To 1e-4, relatively: both models are solved to a Newton decrement of 1e-8."""
+    model = loss and sf.LinearModel(loss)
+    releases = some_pool(4)
+    if loss:
+        releases = {
+            name: replace(
+                r, header=r.header.model_copy(update={"model": "linear, squared_hinge loss"})
+            )
+            for name, r in releases.items()
+        }
+    releases["c1"] = replace(releases["c1"], x=releases["c1"].x * 3 - 1)  # beyond the range
+    trained, found = measured(releases, model)
+    for name, moved in found.releases.items():
+        assert moved.converged
+        np.testing.assert_allclose(
+            moved[:5], expected(releases, name, trained, model), rtol=1e-4, atol=1e-9
+        )
+
+
+def test_the_first_step_is_near(monkeypatch):
+    """Among many releases, each of which moves little: to 5 %."""
+    monkeypatch.setattr(influence, "RETRAINED", 3)
+    monkeypatch.setattr(influence, "SHORT", 1.0)
+    releases = some_pool(40)
+    trained, found = measured(releases)
+    for name, moved in list(found.releases.items())[:5]:
+        assert not moved.converged
+        np.testing.assert_allclose(moved[:2], expected(releases, name, trained)[:2], rtol=0.05)
+
+
+def test_among_many_the_furthest_are_left_out_to_the_end(monkeypatch):
+    monkeypatch.setattr(influence, "RETRAINED", 3)
+    releases = some_pool(20)
+    releases["c7"] = replace(releases["c7"], y=-releases["c7"].y)
+    _, found = measured(releases)
+    done = [name for name, moved in found.releases.items() if moved.converged]
+    assert "c7" in done
+    assert len(done) == 3
+
+
+def test_one_release_has_none():
+    _, found = measured(some_pool(1))
+    assert found.releases == {}
+    assert np.isnan(found.outliers_above)
+
+
+def test_two_releases_are_no_outliers_of_each_other():
+    releases = some_pool(2)
+    releases["c0"] = replace(releases["c0"], y=-releases["c0"].y)
+    _, found = measured(releases)
+    assert not any(moved.outlier for moved in found.releases.values())
+
+
+@pytest.mark.parametrize("n", [3, 30])
+@pytest.mark.parametrize("seed", range(3))
+def test_honest_pools_have_no_outlier(n, seed):
+    _, found = measured(some_pool(n, seed=seed))
+    assert not any(moved.outlier for moved in found.releases.values())
+
+
+def flipped(release, times=100):
+    x, s, y = (np.concatenate([part] * times) for part in (release.x, release.s, -release.y))
+    return replace(release, x=x, s=s, y=y)
+
+
+def planted(release):
+    x = release.x.copy()
+    x[:, 0] = np.where(release.y > 0, -1e6, 1e6)
+    return replace(release, x=x)
+
+
+@pytest.mark.parametrize("attack", [flipped, planted])
+@pytest.mark.parametrize("n", [4, 30])
+def test_a_planted_release_is_flagged_alone_and_beyond_the_cap(attack, n):
+    releases = some_pool(n)
+    releases["c2"] = attack(releases["c2"])
+    _, found = measured(releases)
+    assert [name for name, moved in found.releases.items() if moved.outlier] == ["c2"]
+    with pytest.raises(sf.InputError, match="c2: moves the scores .* at most 1 times is allowed"):
+        influence.refuse_influence(found, sf.ServerConfig().max_influence)
+
+
+def test_nobody_is_blamed_for_what_anothers_rows_hold():
+    """Left out or not, c0 hardly moves the model; on the other's rows of 1e6 it would by thousands."""
+    releases = some_pool(3)
+    releases["c2"] = planted(releases["c2"])
+    _, found = measured(releases)
+    assert found.releases["c0"].scores < 0.01 * found.releases["c2"].scores
+
+
+def test_the_bound_is_the_one_that_is_documented():
+    change = np.array([1.0, 2.0, 3.0, 4.0, 100.0])
+    assert outlier_bound(change) == max(3 + 5 * 1.4826 * 1, 5 * 3)
+    assert outlier_bound(np.array([1.0, 1.0, 1.0])) == 5
+    assert np.isnan(outlier_bound(change[:2]))
+
+
+def test_not_a_number_does_not_pass():
+    _, found = measured(some_pool(2))
+    moved = found.releases["c0"]._replace(relative=np.nan)
+    with pytest.raises(sf.InputError, match="c0"):
+        influence.refuse_influence(found._replace(releases={"c0": moved}), 2.0)
+
+
+def written(folder, releases):
+    (folder / "schema.json").write_text(SCHEMA.to_json())
+    TABLES["test"].to_csv(folder / "test.csv", index=False)
+    for name, release in releases.items():
+        sf.write_release(release, folder / f"{name}.parquet")
+    return [folder / f"{name}.parquet" for name in releases]
+
+
+def test_the_cap_refuses_and_leaves_nothing(tmp_path):
+    releases = some_pool(3)
+    paths = written(tmp_path, {**releases, "bad": flipped(releases["c0"])})
+    files = (paths, tmp_path / "schema.json", [tmp_path / "test.csv"], tmp_path / "server")
+    with pytest.raises(sf.InputError, match="bad.parquet: moves the scores of the pooled model by"):
+        serve(*files, sf.ServerConfig(resamples=5))
+    assert list((tmp_path / "server").iterdir()) == []
+    served = serve(*files, sf.ServerConfig(resamples=5, max_influence=1e3))
+    assert served.influences.releases["bad"].outlier
+
+
+@needs_data
+@pytest.mark.parametrize(("table", "sensitive"), [("law_school", "race"), ("dutch", "sex")])
+def test_public_tables_pass_with_a_margin(table, sensitive):
+    """Two clients, who move a model furthest; half of what is allowed."""
+    rows, schema = sf.load_dataset(table, sensitive)
+    clients = sf.partition(rows, clients=2, seed=0)
+    config = sf.DistillConfig(steps=300, n_synthetic=400)
+    done = sf.distill_clients([client.train for client in clients], schema, config)
+    releases = {f"c{i}": distillation.release for i, distillation in enumerate(done)}
+    trained = sf.pool_and_train(releases, schema)
+    found = measure_influence(releases, trained, {"t": clients[0].test})
+    most = sf.ServerConfig().max_influence
+    assert max(moved.relative for moved in found.releases.values()) < most / 2
+    attacked = {**releases, "c0": flipped(releases["c0"])}
+    trained = sf.pool_and_train(attacked, schema)
+    found = measure_influence(attacked, trained, {"t": clients[0].test})
+    assert found.releases["c0"].relative > most
+
+
+def test_pools_of_one_say_so_in_metrics_json(tmp_path):
+    import json
+
+    paths = written(tmp_path, some_pool(1))
+    serve(
+        paths,
+        tmp_path / "schema.json",
+        [tmp_path / "test.csv"],
+        tmp_path,
+        sf.ServerConfig(resamples=5),
+    )
+    found = json.loads((tmp_path / "metrics.json").read_text())
+    assert found["influence"] == {"outliers_above": None, "releases": {}}
+
+
+def test_names_of_many_groups_and_an_empty_one():
+    """SPD is the widest gap; where a group has no test row, it is not defined."""
+    schema = make_schema(n_groups=3)
+    releases = some_pool(3, schema=schema)
+    header = next(iter(releases.values())).header.model_copy(update={"schema_hash": schema.hash})
+    releases = {name: replace(r, header=header) for name, r in releases.items()}
+    trained = sf.pool_and_train(releases, schema)
+    table = make_table(n=300, n_groups=3)
+    full = measure_influence(releases, trained, {"t": table})
+    assert all(np.isfinite(moved.spd) for moved in full.releases.values())
+    two = measure_influence(releases, trained, {"t": table[table["town"] != "c"]})
+    assert all(np.isnan(moved.spd) for moved in two.releases.values())

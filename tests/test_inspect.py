@@ -1,0 +1,160 @@
+"""What a release holds is shown, whole or refused, without its schema and without JAX."""
+
+import hashlib
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import make_schema
+from test_release import SCHEMA, rewrite, set_column, some_release
+
+from synthfair.cli import main
+from synthfair.errors import InputError
+from synthfair.inspection import inspect_release
+from synthfair.intake import read_release
+from synthfair.keys import make_keys, read_signing_key
+from synthfair.release import Release, write_release
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_keys(tmp_path / "ada.key")
+    make_keys(tmp_path / "bob.key")
+    key = read_signing_key(tmp_path / "ada.key")
+    write_release(some_release(rho_o=3.0), tmp_path / "r.parquet", key=key)
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    return tmp_path
+
+
+def inspect(folder, *flags, name="r.parquet"):
+    return main(["inspect", str(folder / name), *map(str, flags)])
+
+
+def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
+    sha256 = hashlib.sha256((folder / "r.parquet").read_bytes()).hexdigest()
+    flags = ["--schema", folder / "schema.json", "--sha256", sha256, "--keys", folder / "ada.pub"]
+    assert inspect(folder, *flags) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    release = read_release(folder / "r.parquet", SCHEMA)
+    for words in (
+        sha256,
+        release.seal.sha256,
+        "format synthfair-release/2",
+        f"2 x {len(SCHEMA.encoded_names)} features",
+        "s = 0, y = -1: 1 rows",
+        "s = 1, y = +1: 1 rows",
+        "income: 0.25 to 0.25",
+        f"{SCHEMA.hash}; fits the schema given",
+        "linear, logistic loss",
+        "rho_o = 3.0",
+        "valid, by 'ada'",
+        "epsilon: None",
+        "not anonymous",
+    ):
+        assert " ".join(words.split()) in said, words
+    assert "DOES NOT FIT" not in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--sha256", "0" * 64], "r.parquet: has sha256 .*; must have 000"),
+        (["--keys", "{folder}/bob.pub"], "r.parquet: signed with the unknown key .*'bob'"),
+        (["--schema", "{folder}/other.json"], "r.parquet: made with schema .* same schema file"),
+    ],
+)
+def test_a_mismatch_is_shown_and_fails(folder, capsys, flags, complaint):
+    (folder / "other.json").write_text(make_schema(n_groups=3).to_json())
+    assert inspect(folder, *(flag.format(folder=folder) for flag in flags)) == 2
+    said = capsys.readouterr()
+    assert "DOES NOT FIT" in said.out
+    assert "rho_o = 3.0" in said.out
+    assert re.search(complaint, said.err)
+
+
+def test_all_that_does_not_fit_is_named(folder):
+    found = inspect_release(
+        folder / "r.parquet", schema=make_schema(n_groups=3), sha256="00", keys={}
+    )
+    assert (found.fits, found.client, len(found.problems)) == (False, None, 3)
+
+
+def test_an_unsigned_release_is_said_to_be(folder, capsys):
+    write_release(some_release(), folder / "u.parquet")
+    assert inspect(folder, name="u.parquet") == 0
+    said = capsys.readouterr().out
+    assert "none: anybody may have written this" in said
+    assert "all the defaults" in said
+
+
+def test_an_altered_file_is_refused(folder, capsys):
+    rewrite(folder / "r.parquet", set_column("income", [0.25, 0.5]))
+    assert inspect(folder) == 2
+    said = capsys.readouterr()
+    assert "r.parquet: altered since it was written" in said.err
+    assert said.out == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda t: t.drop_columns("y"), "must have columns of features, then 's' and 'y'"),
+        (lambda t: t.select(["s", "y"]), "must have columns of features"),
+        (lambda t: t.select(t.column_names[::-1]), "must have columns of features"),
+        (lambda t: t.add_column(0, "s", t["s"]), "a column's name is repeated"),
+        (lambda t: t.add_column(0, "a" * 1001, t["age"]), "at most 1000 characters"),
+        (lambda t: t.slice(0, 0), "0 rows"),
+        (set_column("income", ["a", "b"]), "'income' .string. must be 'income' .double"),
+        (set_column("income", [0.5, float("nan")]), "'income', row 2: nan"),
+        (set_column("income", [0.5, None]), "missing values"),
+        (set_column("s", pa.array([0, 1000], pa.int32())), "'s', row 2: 1000 .*0 to 999"),
+    ],
+)
+def test_without_a_schema_it_is_hostile_all_the_same(folder, change, complaint):
+    rewrite(folder / "r.parquet", change)
+    with pytest.raises(InputError, match=f"r.parquet: .*{complaint}"):
+        inspect_release(folder / "r.parquet")
+
+
+def test_many_columns_are_summed_up(folder, capsys):
+    names = tuple(f"c{i}" for i in range(150))
+    release = some_release()
+    wide = Release(release.header, names, np.tile([[0.0], [1.0]], 150), release.s, release.y)
+    write_release(wide, folder / "w.parquet")
+    assert inspect(folder, name="w.parquet") == 0
+    assert "50 more columns: 0 to 1" in capsys.readouterr().out
+
+
+def test_no_control_character_reaches_the_terminal(folder, capsys):
+    """Neither from a column's name, nor from a file's, nor from what the header says."""
+    release = some_release()
+    evil = "\x1b]0;owned\x07\x9b2J\u202e"
+    names = (evil, *release.names[1:])
+    header = release.header.model_copy(update={"model": "lin\u202eear", "penalty": "[red]p[/red]"})
+    name = "e\x1b[2J.parquet"
+    write_release(Release(header, names, release.x, release.s, release.y), folder / name)
+    assert inspect(folder, "--schema", folder / "schema.json", name=name) == 2
+    said = capsys.readouterr()
+    for text in (said.out, said.err):
+        assert all(c.isprintable() or c == "\n" for c in text)
+    assert "owned" in said.out
+    assert "[red]p[/red]" in said.out
+
+
+def test_it_loads_no_jax(folder):
+    argv = ["inspect", f"{folder}/r.parquet", "--schema", f"{folder}/schema.json"]
+    argv += ["--keys", f"{folder}/ada.pub"]
+    code = (
+        "import sys\nfrom synthfair.cli import main\n"
+        f"assert main({argv!r}) == 0\n"
+        "assert 'jax' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_pq_metadata_of_a_release_is_the_header_and_the_seal(folder):
+    assert set(pq.read_schema(folder / "r.parquet").metadata) == {b"synthfair", b"synthfair.seal"}

@@ -1,0 +1,145 @@
+"""From keys to the report: who sent what, and how far it moves the model."""
+
+import html
+import json
+import re
+
+import pytest
+from conftest import make_schema, make_table
+from test_influence import flipped, some_pool
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.report import influence_table, plain_text, read_results, write_report
+from synthfair.report.tables import MOST_RELEASES, outlier_warning
+from synthfair.server import Influence, Influences
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three clients' signed releases, and the folder of their public keys."""
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    make_table(seed=9).to_csv(tmp_path / "t.csv", index=False)
+    for i, release in enumerate(some_pool(3).values()):
+        sf.make_keys(tmp_path / f"lender_{i}.key")
+        key = sf.read_signing_key(tmp_path / f"lender_{i}.key")
+        sf.write_release(release, tmp_path / f"r{i}.parquet", key=key)
+    return tmp_path
+
+
+def serve(folder, *flags):
+    releases = map(str, sorted(folder.glob("*.parquet")))
+    argv = ["server", *releases, "--schema", f"{folder}/schema.json", "--test", f"{folder}/t.csv"]
+    return main([*argv, "--output", f"{folder}/server", "--resamples", "20", *flags])
+
+
+def metrics(folder):
+    return json.loads((folder / "server" / "metrics.json").read_text())
+
+
+def test_a_client_signs_and_the_server_knows_it(folder, capsys):
+    make_table(n=200).to_csv(folder / "d.csv", index=False)
+    assert main(["keygen", "--output", f"{folder}/new.key"]) == 0
+    assert f"{folder}/new.pub" in capsys.readouterr().out.replace("\n", "")
+    argv = ["client", "--data", f"{folder}/d.csv", "--schema", f"{folder}/schema.json"]
+    argv += ["--output", f"{folder}/new.parquet", "--steps", "40", "--n-synthetic", "24"]
+    assert main([*argv, "--sign", f"{folder}/new.pub"]) == 2
+    assert "new.pub: not a private key" in capsys.readouterr().err
+    assert main([*argv, "--sign", f"{folder}/new.key"]) == 0
+    for path in folder.glob("r*.parquet"):
+        path.unlink()
+    assert serve(folder, "--keys", str(folder)) == 0
+    assert metrics(folder)["signed_by"] == {"new": "new"}
+
+
+def test_metrics_json_says_who_signed(folder):
+    assert serve(folder, "--keys", str(folder)) == 0
+    assert metrics(folder)["signed_by"] == {f"r{i}": f"lender_{i}" for i in range(3)}
+
+
+def test_signatures_are_not_recorded_where_no_keys_say_whose_they_are(folder):
+    assert serve(folder) == 0
+    assert "signed_by" not in metrics(folder)
+
+
+def test_an_unknown_client_leaves_nothing(folder, capsys):
+    assert serve(folder, "--keys", f"{folder}/lender_0.pub", f"{folder}/lender_1.pub") == 2
+    assert "r2.parquet: signed with the unknown key" in capsys.readouterr().err
+    assert not list((folder / "server").iterdir())
+
+
+def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys):
+    assert serve(folder, "--keys", str(folder), "--report") == 0
+    said, found = capsys.readouterr().out, metrics(folder)["influence"]
+    page = html.unescape((folder / "server" / "report.html").read_text())
+    rows = re.findall(r'<tr data-release="(.*?)">(.*?)</tr>', page, re.DOTALL)
+    assert [name for name, _ in rows] == list(found["releases"])
+    for i, (name, row) in enumerate(rows):
+        moved = found["releases"][name]
+        assert re.findall(r"<td.*?>(.*?)</td>", row) == [
+            f"lender_{i}",
+            *(f"{moved[key]:.4f}" for key in ("scores", "relative", "theta", "accuracy", "spd")),
+            "no",
+            "yes",
+        ]
+        assert f"{moved['scores']:.3f}" in said
+    assert f"At most {metrics(folder)['max_influence']:.4f} times the scores was allowed" in page
+    assert f"Above {found['outliers_above']:.4f} a release is an outlier" in page
+
+
+def test_the_page_says_how_to_sign_again(folder):
+    assert serve(folder, "--keys", str(folder), "--report", "--max-influence", "1.5") == 0
+    page = html.unescape((folder / "server" / "report.html").read_text())
+    assert "--output r0.parquet" in page
+    assert "--sign lender_0.key" in page
+    assert "--keys lender_0.pub lender_1.pub lender_2.pub" in page
+    assert "--max-influence 1.5" in page
+
+
+def test_an_outlier_is_warned_about(folder, capsys):
+    key = sf.read_signing_key(folder / "lender_2.key")
+    sf.write_release(flipped(some_pool(3)["c0"], 100), folder / "r2.parquet", key=key)
+    assert serve(folder, "--keys", str(folder), "--max-influence", "100", "--report") == 0
+    said = capsys.readouterr()
+    assert "r2: moves the model much further" in " ".join(said.err.split())
+    assert "OUTLIER" in said.out
+    assert "<td>YES</td>" in (folder / "server" / "report.html").read_text()
+
+
+def test_of_many_the_furthest_are_shown():
+    moved = Influence(1.0, 0.0, 0.0, 0.0, float("nan"), converged=False, outlier=False)
+    many = {f"c{i}": moved._replace(scores=i / 10, outlier=i > 30) for i in range(40)}
+    text = plain_text(influence_table(Influences(many, 3.0)))
+    assert f"The {MOST_RELEASES} furthest of 40." in text
+    assert "c39" in text
+    assert "c19 " not in text
+    assert "undefined" in text
+    assert "first step only" in text
+    assert "and 4 more" in outlier_warning(Influences(many, 3.0))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"influence": {"outliers_above": None}}, "influence.releases: missing"),
+        ({"influence": {"outliers_above": 1e300, "releases": {}}}, "influence.outliers_above"),
+        ({"signed_by": {"r0": "\x1b[2J"}}, "signed_by"),
+        ({"max_influence": "much"}, "max_influence"),
+    ],
+)
+def test_damaged_metrics_are_refused(folder, changes, complaint):
+    serve(folder)
+    path = folder / "server" / "metrics.json"
+    path.write_text(json.dumps(metrics(folder) | changes))
+    with pytest.raises(sf.InputError, match=complaint):
+        read_results([folder / "server"])
+
+
+def test_hostile_names_are_shown_and_not_run(folder, tmp_path):
+    serve(folder)
+    found = metrics(folder)
+    name, moved = "<script>alert(1)</script>", found["influence"]["releases"]["r0"]
+    found["influence"]["releases"] = {name: moved}
+    (folder / "server" / "metrics.json").write_text(json.dumps(found | {"signed_by": {name: name}}))
+    write_report(read_results([folder / "server"]), tmp_path / "page.html")
+    assert "<script>" not in (tmp_path / "page.html").read_text()
