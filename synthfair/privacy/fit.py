@@ -5,7 +5,7 @@ In step t, with noisy gradient g_t of the losses, the penalty's gaps c and their
     theta <- theta - P^-1 (g_t / N + rho_o J'c + lambda_theta/n^2 theta),
     P = kappa S / N + rho_o J'J + lambda_theta/n^2 I,
 
-where S is the noisy second moment of the inputs and kappa is 0.6 times the largest second derivative
+where S is the noisy second moment of the inputs and kappa 0.6 times the largest second derivative
 of the loss of the margin. So P lies above half the Hessian, which is all that such steps need to
 converge, and no line search, which would ask for more, is needed. Averaging takes out most of the
 noise of single steps (Polyak and Juditsky 1992).

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from rich.table import Table
@@ -12,6 +11,7 @@ from rich.text import Text
 from synthfair.config import changed_settings
 from synthfair.inspection import Inspection
 from synthfair.release import Release
+from synthfair.report.privacy import statement_lines
 from synthfair.report.results import shown
 
 MOST_COLUMNS = 100
@@ -47,7 +47,7 @@ def _lines(found: Inspection) -> Iterator[tuple[str, str]]:
         yield "setting", f"{key} = {value}"
     if not settings:
         yield "settings", "all the defaults"
-    yield from (("claims", line) for line in _claims(header.privacy.model_dump(), ""))
+    yield from statement_lines(header.privacy)
     yield from (("DOES NOT FIT", problem) for problem in found.problems)
 
 
@@ -74,15 +74,3 @@ def _ranges(release: Release) -> Iterator[str]:
     if rest > 0:
         least, most = low[MOST_COLUMNS:].min(), high[MOST_COLUMNS:].max()
         yield f"{rest} more columns: {least:.4g} to {most:.4g}"
-
-
-def _claims(value: Any, name: str) -> Iterator[str]:
-    """Every entry of the privacy statement, however deep, on a line of its own."""
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield from _claims(part, f"{name}.{key}".lstrip("."))
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _claims(part, name)
-    else:
-        yield f"{name}: {value}"

@@ -16,6 +16,7 @@ from synthfair.keys import PRIVATE, PUBLIC
 from synthfair.release import disclosures
 from synthfair.report import plots
 from synthfair.report.overview import Overview, overviews
+from synthfair.report.privacy import statement_lines
 from synthfair.report.results import Metrics, Part, Result, Split, inputs_of
 
 METRICS = {
@@ -115,10 +116,18 @@ def _section(result: Result) -> Section:
             title += "; each 50 steps have a rho_o of their own, which the objective contains"
         svg = plots.convergence(result.histories)
         pictures.append(Picture(f"{result.name}-convergence", title, svg))
-    single_shot = result.metrics.method == "single_shot"
-    configs = result.metrics.config if single_shot else {}
-    told = {client: disclosures(config) for client, config in configs.items()}
-    return Section(result, pictures, told, _commands(result.metrics))
+    return Section(result, pictures, _told(result.metrics), _commands(result.metrics))
+
+
+def _told(metrics: Metrics) -> dict[str, tuple[str, ...]]:
+    """What each release says of privacy; where there were none to be read, what they would say."""
+    if metrics.privacy:
+        return {
+            client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))
+            for client, statement in metrics.privacy.items()
+        }
+    configs = metrics.config if metrics.method == "single_shot" else {}
+    return {client: disclosures(config) for client, config in configs.items()}
 
 
 def _commands(metrics: Metrics) -> list[str]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from synthfair.client.history import ENDING, History, read_history
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError, reason, refusal
+from synthfair.privacy.statement import PrivacyStatement
 
 METRICS = "metrics.json"
 """Name of the file in a run's folder."""
@@ -129,6 +130,7 @@ class Metrics(Part):
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
     config: dict[_Line, DistillConfig] = Field(min_length=1, max_length=100_000)
+    privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     method: _Line = "single_shot"
     table: Split | None = None
     signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)

@@ -88,11 +88,15 @@ def serve(
 
 
 def _origin(releases: Mapping[str, Release]) -> dict[str, Any]:
-    """What the model was made of: the number of rows, and the public settings of each client."""
+    """What the model was made of: rows, and what each client says of its settings and privacy."""
     return {
         "n_synthetic": sum(len(release.y) for release in releases.values()),
         "config": {
             name: release.header.config.model_dump(mode="json")
+            for name, release in releases.items()
+        },
+        "privacy": {
+            name: release.header.privacy.model_dump(mode="json")
             for name, release in releases.items()
         },
     }
