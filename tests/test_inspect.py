@@ -52,7 +52,6 @@ def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
         "linear, logistic loss",
         "rho_o = 3.0",
         "valid, by 'ada'",
-        "epsilon: None",
         "not anonymous",
     ):
         assert " ".join(words.split()) in said, words
