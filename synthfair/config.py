@@ -114,10 +114,11 @@ class DistillConfig(BaseModel):
     inner_max_iterations: int = Field(
         default=100, ge=1, lt=2**31, description="Iterations of one inner solve, at most."
     )
-    inner_solver: Literal["auto", "lbfgs", "newton"] = Field(
+    inner_solver: Literal["auto", "lbfgs", "newton", "jaxopt"] = Field(
         default="auto",
         description="What trains on the synthetic rows in every step; all find the same model."
-        " auto is L-BFGS, and Newton from some 200 inputs on.",
+        " auto is L-BFGS, and Newton from some 200 inputs on; jaxopt is its L-BFGS, a slow"
+        " reference.",
     )
     linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = Field(
         default="auto",

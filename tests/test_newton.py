@@ -62,7 +62,7 @@ def history(**settings):
 
 
 @pytest.mark.parametrize("linear_solver", ["cholesky", "conjugate_gradient"])
-@pytest.mark.parametrize("inner_solver", ["lbfgs", "newton"])
+@pytest.mark.parametrize("inner_solver", ["lbfgs", "newton", "jaxopt"])
 def test_all_solvers_give_the_same_run(inner_solver, linear_solver):
     x, records = history(inner_solver=inner_solver, linear_solver=linear_solver)
     default, expected = history()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -70,6 +70,7 @@ def solve(
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
     convex: bool = True,
+    minimise: Minimise | None = None,
 ) -> InnerSolution:
     """Minimises f(theta, x) over theta by L-BFGS with a Wolfe line search.
 
@@ -87,6 +88,7 @@ def solve(
             that the loss itself sets. See :func:`default_tolerance`.
         max_iterations: at most so many L-BFGS iterations.
         convex: whether f is, in theta; then most steps need no value of f, the gradient will do.
+        minimise: :func:`lbfgs` if not given.
     """
     theta, unravel = ravel_pytree(start)
 
@@ -95,7 +97,7 @@ def solve(
     def place(phi: jax.Array) -> jax.Array:
         return theta + (phi if scale is None else scale @ phi)
 
-    last = _lbfgs(
+    last = (minimise or lbfgs)(
         lambda phi: fun(unravel(place(phi)), data),
         jnp.zeros_like(theta),
         tolerance=tolerance,
@@ -116,37 +118,63 @@ Function = Callable[[jax.Array], jax.Array]
 """Of phi [p], a scalar."""
 
 
-class _Iterate(NamedTuple):
+class Minimum(NamedTuple):
+    """Where a minimisation ended.
+
+    Attributes:
+        phi: [p].
+        gradient: [p] there.
+        iterations: so many.
+        failed: whether the last line search did.
+    """
+
     phi: jax.Array
     gradient: jax.Array
-    memory: optax.OptState
     iterations: jax.Array
     failed: jax.Array
 
 
-def _lbfgs(
+class Minimise(Protocol):
+    """An unconstrained minimiser, such as :func:`lbfgs`."""
+
+    def __call__(
+        self,
+        fun: Function,
+        phi: jax.Array,
+        *,
+        tolerance: jax.Array | float,
+        max_iterations: jax.Array | int,
+        convex: bool,
+    ) -> Minimum:
+        """Minimises fun from phi until the gradient's norm is at most the tolerance."""
+        ...
+
+
+def lbfgs(
     fun: Function,
     phi: jax.Array,
     *,
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
     convex: bool,
-) -> _Iterate:
-    """Nocedal and Wright, Numerical Optimization (2006), algorithm 7.5."""
+) -> Minimum:
+    """L-BFGS, Nocedal and Wright, Numerical Optimization (2006), algorithm 7.5."""
     directions = optax.scale_by_lbfgs(MEMORY)
 
-    def unfinished(at: _Iterate) -> jax.Array:
+    def unfinished(carry: tuple[Minimum, optax.OptState]) -> jax.Array:
+        at, _ = carry
         missed = jnp.linalg.norm(at.gradient) > tolerance  # not-a-number ends it, too
         return missed & (at.iterations < max_iterations) & ~at.failed
 
-    def update(at: _Iterate) -> _Iterate:
-        uphill, memory = directions.update(at.gradient, at.memory, at.phi)
+    def update(carry: tuple[Minimum, optax.OptState]) -> tuple[Minimum, optax.OptState]:
+        at, memory = carry
+        uphill, memory = directions.update(at.gradient, memory, at.phi)
         found = _line_search(fun, at.phi, at.gradient, -jnp.asarray(uphill), convex=convex)
-        return _Iterate(found.phi, found.gradient, memory, at.iterations + 1, found.failed)
+        return Minimum(found.phi, found.gradient, at.iterations + 1, found.failed), memory
 
     no, none = jnp.zeros((), bool), jnp.zeros((), int)
-    first = _Iterate(phi, jax.grad(fun)(phi), directions.init(phi), none, no)
-    return jax.lax.while_loop(unfinished, update, first)
+    first = Minimum(phi, jax.grad(fun)(phi), none, no)
+    return jax.lax.while_loop(unfinished, update, (first, directions.init(phi)))[0]
 
 
 class _Found(NamedTuple):

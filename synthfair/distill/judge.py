@@ -15,7 +15,7 @@ from synthfair.distill.linear import LinearSolution, LinearSolver
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
-InnerSolver = Literal["lbfgs", "newton"]
+InnerSolver = Literal["lbfgs", "newton", "jaxopt"]
 
 
 class Solvers(NamedTuple):
@@ -99,6 +99,14 @@ def hypergradient(
     return value, by_x + by_columns[: len(x)], solution  # the features come first
 
 
+def _minimiser(name: InnerSolver) -> inner.Minimise:
+    if name == "lbfgs":
+        return inner.lbfgs
+    from synthfair.distill import with_jaxopt  # slow to import
+
+    return with_jaxopt.lbfgs
+
+
 def judge(
     problem: Problem,
     x: jax.Array,
@@ -122,8 +130,14 @@ def judge(
             **limits,
         )
     else:
-        factor = solver.factor(curvature)
-        solution = inner.solve(problem.training_loss, params, columns, factor=factor, **limits)
+        solution = inner.solve(
+            problem.training_loss,
+            params,
+            columns,
+            factor=solver.factor(curvature),
+            minimise=_minimiser(solvers.inner),
+            **limits,
+        )
     value, gradient, derivative = hypergradient(
         problem, solution.params, x, curvature, solver=solver
     )
