@@ -11,10 +11,20 @@ from synthfair.privacy.bounds import feature_ball, input_ball, with_one
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.statement import Guarantee, Mechanism
 
-PARTS = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
-"""Of mu^2. Chosen, like the number of steps, by F on training rows; see benchmarks/privacy."""
 
-PARTS_WITH_RATES = {"moments": 0.1, "curvature": 0.1, "gradients": 0.4, "rates": 0.4}
+class Parts(NamedTuple):
+    """Shares of mu^2 that each sum gets; together 1."""
+
+    moments: float
+    curvature: float
+    gradients: float
+    rates: float = 0.0
+
+
+PARTS = Parts(moments=0.2, curvature=0.1, gradients=0.7)
+"""Chosen, like the number of steps, by F on training rows; see benchmarks/privacy."""
+
+PARTS_WITH_RATES = Parts(moments=0.1, curvature=0.1, gradients=0.4, rates=0.4)
 """The same where the penalty must be told the groups' smooth selection rates in every step."""
 
 STEPWISE = ("gradients", "rates")
@@ -55,21 +65,30 @@ class Plan(NamedTuple):
         return tuple(query.mechanism for query in self if query)
 
 
-def make_plan(config: DistillConfig, schema: Schema, *, temperature: float | None) -> Plan:
+def make_plan(
+    config: DistillConfig,
+    schema: Schema,
+    *,
+    temperature: float | None,
+    parts: Parts | None = None,
+) -> Plan:
     """Spends config.epsilon and config.delta, which must be given.
 
     Args:
         config: settings.
         schema: public; its bounds are all that sensitivities rely on.
         temperature: of the smooth selection rates, where the penalty needs them.
+        parts: how the budget is shared; chosen by the penalty if not given.
     """
     features, inputs = (with_one(ball(schema).radius) for ball in (feature_ball, input_ball))
     bounds = {"moments": features, "curvature": inputs**2, "gradients": config.clip * inputs}
     if temperature is not None:
         bounds["rates"] = rate_bound(temperature, features)
-    parts = PARTS if temperature is None else PARTS_WITH_RATES
+    parts = parts or (PARTS if temperature is None else PARTS_WITH_RATES)
     mu = mu_for(*budget(config))
-    queries = {key: _query(key, bounds[key], mu * parts[key] ** 0.5, config) for key in bounds}
+    queries = {
+        key: _query(key, bounds[key], mu * getattr(parts, key) ** 0.5, config) for key in bounds
+    }
     return Plan(
         queries["moments"], queries["curvature"], queries["gradients"], queries.get("rates")
     )
