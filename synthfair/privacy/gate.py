@@ -150,7 +150,9 @@ def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
     """Number of synthetic rows that lie at a real row; equal ones count each."""
     tree, found = KDTree(synthetic), np.zeros(len(synthetic), bool)
     for begin in range(0, len(real), CHUNK):
-        for rows in tree.query_ball_point(real[begin : begin + CHUNK], COPY):
+        part = real[begin : begin + CHUNK]
+        near = tree.query(part, distance_upper_bound=COPY)[0] < COPY  # quick: most have none
+        for rows in tree.query_ball_point(part[near], COPY):
             found[rows] = True
     return int(found.sum())
 
