@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from benchmarks import table2
 from benchmarks.table2 import (
@@ -17,6 +18,7 @@ from benchmarks.table2 import (
     units,
 )
 from benchmarks.table2_show import Cell, answer, gaps_to_ceiling, means, published
+from synthfair.data.encode import Encoded
 
 
 def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, **changes):
@@ -132,3 +134,30 @@ def test_units_are_whole_tables():
     assert {(u.task, u.size) for u in units("faithful", 0)} == {
         (task, size) for task in table2.TASKS for size in table2.SIZES
     }
+
+
+def test_randomised_response_keeps_its_odds():
+    """The pair told is the true one exp(epsilon) times as often as each other pair; the features
+    are as they were. One false alarm in 10,000."""
+    from benchmarks.privacy.__main__ import randomised
+
+    n, epsilon = 40_000, 1.0
+    real = Encoded(np.arange(n)[:, None] / n, np.ones(n, int), -np.ones(n))
+    told = randomised(real, epsilon, 2, seed=0)
+    counts = np.bincount(2 * told.s + (told.y > 0), minlength=4)
+    odds = np.array([1, 1, np.e, 1]) / (np.e + 3)
+    assert chisquare(counts, n * odds).pvalue > 1e-4
+    assert chisquare(counts, n * np.array([1, 1, 2.5, 1]) / 5.5).pvalue < 1e-4
+    np.testing.assert_array_equal(told.x, real.x)
+
+
+def test_the_table_of_epsilons_says_whether_goals_are_met():
+    from benchmarks.privacy.__main__ import Run
+    from benchmarks.privacy.show import table
+
+    base = [Run("t", "plain", np.inf, seed, 0.9, 0.02) for seed in range(2)]
+    good = [Run("t", "private", 1.0, seed, 0.896, 0.03) for seed in range(2)]
+    bad = [Run("t", "private", 0.5, seed, 0.896, 0.06) for seed in range(2)]
+    text = table([*base, *good, *bad])
+    assert "0.005 and 0.02: met" in text
+    assert "0.01 and 0.03: MISSED" in text
