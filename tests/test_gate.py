@@ -68,9 +68,12 @@ def test_near_copies_stop_a_release_and_fresh_rows_do_not():
 
 
 def test_even_a_few_near_copies_stop_a_release():
-    x = uniform(800)
-    x[:20] = REAL.x[:20] + 1e-5
-    assert looked_at(x).risks == ("Holds more near copies of real rows than chance allows.",)
+    real, held_out, x = (np.random.default_rng(i).uniform(size=(700, 12)) for i in range(3))
+    as_rows = [Encoded(part, REAL.s, REAL.y) for part in (real, held_out)]
+    x[:3] = real[:3] + 1e-5
+    found = looked_at(x, real=as_rows[0], held_out=as_rows[1])
+    assert found.risks == ("Holds more near copies of real rows than chance allows.",)
+    assert found.distances.close.synthetic == 3 / 700
 
 
 def test_near_copies_of_rows_that_repeat_stop_a_release():
