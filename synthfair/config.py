@@ -93,7 +93,8 @@ class DistillConfig(BaseModel):
     start: Literal["range", "middle", "normal", "real"] = Field(
         default="range",
         description="First synthetic features: uniform over the schema's range; or over its middle"
-        " half, from where pooled rows of unlike clients keep nearer to central training; normal"
+        " half, from where pooled rows of unlike clients keep nearer to central training (the default"
+        " with epsilon); normal"
         " with the real rows' mean and variance (disclosed); or real rows (disclosed).",
     )
     optimizer: Literal["adam", "gauss_newton"] = Field(
@@ -168,11 +169,16 @@ class DistillConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_a_search(cls, data: Any) -> Any:
-        """A search needs a penalty near the gap itself, and an optimiser that converges quickly."""
-        if isinstance(data, dict) and data.get("max_gap") is not None:
-            return {"penalty": "selection_rate", "optimizer": "gauss_newton", **data}
-        return data
+    def _other_defaults(cls, data: Any) -> Any:
+        """A search needs a penalty near the gap itself, and an optimiser that converges quickly.
+
+        Clients whose theta is noisy differ more, and pool better from the middle of the range.
+        """
+        if not isinstance(data, dict):
+            return data
+        if data.get("max_gap") is not None:
+            data = {"penalty": "selection_rate", "optimizer": "gauss_newton", **data}
+        return data if data.get("epsilon") is None else {"start": "middle", **data}
 
     @model_validator(mode="after")
     def _gauss_newton_needs_the_hessian(self) -> DistillConfig:
@@ -186,6 +192,8 @@ class DistillConfig(BaseModel):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is None:
             return self
+        if self.optimizer == "gauss_newton":
+            raise ValueError("epsilon needs optimizer = adam: gauss_newton stays near the start")
         reading = {
             "max_gap": self.max_gap is not None,
             "labels = copy": self.labels == "copy",
