@@ -46,7 +46,7 @@ def least_epsilon(make: Make, clients: float, alpha: float) -> float:
     low, high = 1e-3, LARGEST_EPSILON - 1
     if not enough(high):
         return math.inf
-    while high - low > 1e-4:
+    while high - low > 1e-6:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
