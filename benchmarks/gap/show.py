@@ -22,7 +22,8 @@ def first(cells: Sequence[Cell]) -> str:
         " finite epsilon. *Corrected* is the least true epsilon, at the best split of M_R, and of"
         " M_L with k = 2.",
         "",
-        "| clients | mechanism | alpha | printed | recomputed | same digits | in truth | corrected |",
+        "| clients | mechanism | alpha | printed | recomputed | same digits | in truth"
+        " | corrected |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for cell in cells:

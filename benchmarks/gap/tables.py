@@ -127,7 +127,7 @@ def table_2(make: Make, name: str, epsilon: float, data: tuple, runs: int) -> Er
     known, unknown, widths = [], [], []
     for run in range(runs):
         told = collect(mechanism, group, value, seeded(1000 * run + round(100 * epsilon)))
-        for shares, errors in ((sizes / clients, known), (None, unknown)):
+        for shares, errors in (((sizes / clients).tolist(), known), (None, unknown)):
             gap = estimate(told, mechanism, confidence=0.99, shares=shares).gaps[0]
             errors.append(abs(gap.value - true))
         widths.append((gap.interval.high - gap.interval.low) / 2)

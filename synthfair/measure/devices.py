@@ -153,31 +153,25 @@ def measure_model(
         value = collection.scaled(np.where(there, rate, 0.5))
         found = estimate(collect(mechanism, group, value, source), mechanism, confidence=confidence)
         own = [gap for gap in found.gaps if len(groups) not in gap.groups]
-        gaps += [_compared(gap, name, rate, cut, rows, groups, collection.unit) for gap in own]
+        gaps += [_compared(gap, name, cut, rows, collection) for gap in own]
     return ModelGaps(dict.fromkeys(RATES, collection), len(cut.group), gaps, confidence)
 
 
-def _compared(
-    gap: Gap,
-    name: str,
-    rate: np.ndarray,
-    cut: Devices,
-    rows: Scored,
-    groups: tuple[str, ...],
-    unit: float,
-) -> RateGap:
+def _compared(gap: Gap, name: str, cut: Devices, rows: Scored, collection: Collection) -> RateGap:
     i, j = gap.groups
-    counts = rows.y == RATES[name]
     means, pooled = [], []
     for g in (i, j):
-        own, mine = rate[cut.group == g], rows.score[counts & (rows.s == g)]
-        known = own[~np.isnan(own)]
-        means.append(known.mean() if len(known) else np.nan)
-        pooled.append(np.mean(mine > 0) if len(mine) else np.nan)
-    return RateGap(
-        name, (groups[i], groups[j]), scaled_gap(gap, unit),
-        float(means[1] - means[0]), float(pooled[1] - pooled[0]),
-    )  # fmt: skip
+        own = cut.rates[name][cut.group == g]
+        mine = rows.score[(rows.y == RATES[name]) & (rows.s == g)]
+        means.append(_mean(own[~np.isnan(own)]))
+        pooled.append(_mean(mine > 0))
+    names = collection.groups[i], collection.groups[j]
+    measured = scaled_gap(gap, collection.unit)
+    return RateGap(name, names, measured, means[1] - means[0], pooled[1] - pooled[0])
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else np.nan
 
 
 def scaled_gap(gap: Gap, unit: float) -> Gap:

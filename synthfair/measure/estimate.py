@@ -73,7 +73,7 @@ class Estimate(NamedTuple):
         share_errors: [d] their standard errors.
         means: [d] of v; not-a-number where the share is not above 0.
         covariance: [d, d] of the means.
-        intervals: for the means, one a group.
+        intervals: for the means, one a group; [-1, 1] where its size may be zero.
         gaps: of every two groups.
         confidence: of each interval by itself.
     """
@@ -111,23 +111,31 @@ def estimate(
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
     linear = linear_estimates(tally, mechanism, shares)
-    means, covariance = means_of(linear)
+    values, covariance = means_of(linear)
     deviations = normal_quantile(confidence)
-    limits = tuple(
-        _fieller(linear, j, deviations, mechanism.bias) for j in range(mechanism.groups)
-    )
+    limits = [_fieller(linear, j, deviations, mechanism.bias) for j in range(mechanism.groups)]
+    means = _Means(values, covariance, limits)
     gaps = tuple(
-        _gap(pair, means, covariance, limits, mechanism, linear.p, tally.reports, confidence)
+        _gap(pair, means)._replace(
+            chebyshev=_chebyshev(mechanism, linear.p, tally.reports, pair, 1 - confidence)
+        )
         for pair in itertools.combinations(range(mechanism.groups), 2)
     )
     errors = np.sqrt(np.diag(linear.cov_p))
-    return Estimate(
-        tally.reports, linear.p, errors, means, covariance, limits, gaps, confidence
-    )
+    within = tuple(Interval(max(low, -1.0), min(high, 1.0)) for low, high in limits)
+    return Estimate(tally.reports, linear.p, errors, values, covariance, within, gaps, confidence)
+
+
+class _Means(NamedTuple):
+    """Means [d], their covariance [d, d], and limits that know of the sizes' uncertainty."""
+
+    values: np.ndarray
+    covariance: np.ndarray
+    limits: Sequence[Interval]
 
 
 def _fieller(linear: Linear, j: int, deviations: float, bias: float) -> Interval:
-    """All m in [-1, 1] with |pm - m p| <= z sd(pm - m p); all of it where p may be zero."""
+    """All m with |pm - m p| <= z sd(pm - m p); all of it where p may be zero."""
     pm, p, z2 = float(linear.pm[j]), float(linear.p[j]), deviations**2
     a = p**2 - z2 * float(linear.cov_p[j, j])
     b = pm * p - z2 * float(linear.cov_both[j, j])
@@ -138,50 +146,45 @@ def _fieller(linear: Linear, j: int, deviations: float, bias: float) -> Interval
     return Interval((b - root) / a - bias, (b + root) / a + bias)
 
 
-def _gap(
-    pair: tuple[int, int],
-    means: np.ndarray,
-    covariance: np.ndarray,
-    limits: Sequence[Interval],
-    mechanism: Mechanism,
-    shares: np.ndarray,
-    reports: int,
-    confidence: float,
-) -> Gap:
+def _gap(pair: tuple[int, int], means: _Means) -> Gap:
     i, j = pair
-    value = float(means[j] - means[i])
-    variance = float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
-    error = math.sqrt(max(variance, 0.0)) if not math.isnan(variance) else math.inf
-    interval = _recovered(means[[i, j]], covariance, pair, (limits[i], limits[j]))
-    half = math.inf
-    if min(shares[i], shares[j]) > 0:
-        half = math.sqrt(largest_known_sizes(mechanism, shares, reports, pair) / (1 - confidence))
+    value = float(means.values[j] - means.values[i])
+    c = means.covariance
+    variance = float(c[i, i] + c[j, j] - 2 * c[i, j])
+    error = math.inf if math.isnan(variance) else math.sqrt(max(variance, 0.0))
     magnitude = math.sqrt(max(0.0, value**2 - error**2)) if error < math.inf else math.nan
-    return Gap(pair, value, error, interval, magnitude, half)
+    return Gap(pair, value, error, _recovered(pair, means), magnitude, math.inf)
 
 
-def _recovered(
-    means: np.ndarray, covariance: np.ndarray, pair: tuple[int, int], limits: Sequence[Interval]
-) -> Interval:
+def _recovered(pair: tuple[int, int], means: _Means) -> Interval:
     """Zou and Donner (2008), equation (11): the limits' distances in place of z times errors."""
-    if not all(map(math.isfinite, (*limits[0], *limits[1], *means))):
-        return Interval(-2.0, 2.0)
     i, j = pair
-    scale = math.sqrt(covariance[i, i] * covariance[j, j])
-    r = covariance[i, j] / scale if scale > 0 else 0.0
-    first, second = limits
+    one, two, c = means.limits[i], means.limits[j], means.covariance
+    if not all(map(math.isfinite, (*one, *two))):
+        return Interval(-2.0, 2.0)
+    scale = math.sqrt(max(float(c[i, i] * c[j, j]), 0.0))
+    r = float(c[i, j]) / scale if scale > 0 else 0.0
 
-    def far(one: float, other: float) -> float:
-        return math.sqrt(max(one**2 + other**2 - 2 * float(r) * one * other, 0.0))
+    def far(x: float, y: float) -> float:
+        return math.sqrt(max(x**2 + y**2 - 2 * r * x * y, 0.0))
 
-    value = float(means[1] - means[0])
-    low = value - far(means[1] - second.low, first.high - means[0])
-    high = value + far(second.high - means[1], means[0] - first.low)
+    first, second = float(means.values[i]), float(means.values[j])
+    low = second - first - far(second - two.low, one.high - first)
+    high = second - first + far(two.high - second, first - one.low)
     return Interval(max(low, -2.0), min(high, 2.0))
 
 
+def _chebyshev(
+    mechanism: Mechanism, shares: np.ndarray, reports: int, pair: tuple[int, int], wrong: float
+) -> float:
+    """sqrt(MSE / P(wrong)) with the largest MSE of theorem 5.4, at these shares."""
+    if min(shares[list(pair)]) <= 0:
+        return math.inf
+    return math.sqrt(largest_known_sizes(mechanism, shares, reports, pair) / wrong)
+
+
 def normal_quantile(confidence: float) -> float:
-    """z with P(|Z| <= z) = confidence."""
+    """The z with P(|Z| <= z) = confidence."""
     from statistics import NormalDist
 
     return NormalDist().inv_cdf((1 + confidence) / 2)

@@ -23,6 +23,16 @@ class Linear(NamedTuple):
 
 
 def linear_estimates(tally: Tally, mechanism: Mechanism, shares: Sequence[float] | None) -> Linear:
+    """Each is a mean over independent reports, whose covariance their squares give.
+
+    Args:
+        tally: of the reports.
+        mechanism: that made them.
+        shares: [d] of the groups, if known; without uncertainty then.
+
+    Raises:
+        InputError: shares that cannot be.
+    """
     reports = tally.reports
     pi, t, u = (part / reports for part in tally)
     pm = t / (mechanism.keep * mechanism.gain)
@@ -50,7 +60,7 @@ def known_shares(shares: Sequence[float], groups: int) -> np.ndarray:
 
 
 def means_of(linear: Linear) -> tuple[np.ndarray, np.ndarray]:
-    """m = pm / p, and its covariance to first order: (d pm - m d p) / p."""
+    """Means m = pm / p, and their covariance to first order: (d pm - m d p) / p."""
     p = np.where(linear.p > 0, linear.p, np.nan)
     means = linear.pm / p
     crossed = linear.cov_both * means  # column j times m_j

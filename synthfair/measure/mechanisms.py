@@ -103,12 +103,12 @@ class GroupResponse:
 
     @property
     def keep(self) -> float:
-        """a = e^epsilon1 / (e^epsilon1 + d - 1)."""
+        """The probability a = e^epsilon1 / (e^epsilon1 + d - 1)."""
         return 1.0 / (1.0 + (self.groups - 1) * math.exp(-self.epsilon1))
 
     @property
     def move(self) -> float:
-        """q = 1 / (e^epsilon1 + d - 1), of each other group."""
+        """The probability q = 1 / (e^epsilon1 + d - 1), of each other group."""
         return math.exp(-self.epsilon1) * self.keep
 
     def respond(self, group: np.ndarray, source: RandomBytes) -> np.ndarray:
@@ -150,12 +150,12 @@ class RandomizedValue:
 
     @property
     def keep(self) -> float:
-        """a."""
+        """The probability a."""
         return GroupResponse(self.groups, self.epsilon1).keep
 
     @property
     def move(self) -> float:
-        """q."""
+        """The probability q."""
         return GroupResponse(self.groups, self.epsilon1).move
 
     @property
@@ -165,7 +165,7 @@ class RandomizedValue:
 
     @property
     def epsilon(self) -> float:
-        """max {epsilon2, epsilon1 + ln(2 b), ln((1 + e^epsilon2) / 2) - epsilon1}.
+        """Exact: max {epsilon2, epsilon1 + ln(2 b), ln((1 + e^epsilon2) / 2) - epsilon1}.
 
         The likeliest input of an output has P = a b (group kept, value at the end that the bit
         names) or q / 2 (another group); the least likely a (1 - b) or q / 2. Their ratio is this,
@@ -239,12 +239,12 @@ class LaplaceValue:
 
     @property
     def keep(self) -> float:
-        """a."""
+        """The probability a."""
         return GroupResponse(self.groups, self.epsilon1).keep
 
     @property
     def move(self) -> float:
-        """q."""
+        """The probability q."""
         return GroupResponse(self.groups, self.epsilon1).move
 
     @property
@@ -259,7 +259,7 @@ class LaplaceValue:
 
     @property
     def epsilon(self) -> float:
-        """max {epsilon2, epsilon1 + epsilon2 / 2} for k = 2, as in theorem 4.3.
+        """Exact: max {epsilon2, epsilon1 + epsilon2 / 2} for k = 2, as in theorem 4.3.
 
         In general the largest logarithm of a ratio of two inputs' densities at one output. It is
         linear in the output between 0, the largest value 1 and the clamp c, and a clamped output
@@ -283,7 +283,7 @@ class LaplaceValue:
 
     @property
     def bias(self) -> float:
-        """s e^(-c/s) sinh(1/s): what clamping takes from the mean of v' at v = 1; 0 without."""
+        """What clamping takes from the mean of v' at v = 1: s e^(-c/s) sinh(1/s)."""
         if self.clamp is None:
             return 0.0
         s = self.scale

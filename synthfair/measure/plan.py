@@ -31,8 +31,9 @@ class Plan(NamedTuple):
     Attributes:
         mechanism: at its best split.
         clients: K.
-        precision: half the width of the widest interval of a gap, in units of v, whatever the
-            values are, at the expected reports.
+        precision: half the width of the widest interval of the hardest gap, whatever the values
+            are, at the expected reports; the whole range of the value where a group's size stays
+            open.
         chebyshev: the same by the paper's inequality, sizes taken for known.
         confidence: of both.
     """
@@ -51,11 +52,13 @@ class Setting(NamedTuple):
         shares: [d] of the groups, roughly.
         confidence: of the intervals.
         kind: of mechanism; the better one if None.
+        unit: of the value, in which precision is said: half of its range, 1 for v in [-1, 1].
     """
 
     shares: np.ndarray
     confidence: float = 0.95
     kind: Kind | None = None
+    unit: float = 1.0
 
     def mechanism(self, epsilon: float) -> Mechanism:
         """The best for these groups: least variance of the hardest gap."""
@@ -76,7 +79,11 @@ class Setting(NamedTuple):
 
 
 def setting(
-    shares: Sequence[float], *, confidence: float = 0.95, kind: Kind | None = None
+    shares: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    kind: Kind | None = None,
+    unit: float = 1.0,
 ) -> Setting:
     """Checked.
 
@@ -85,11 +92,11 @@ def setting(
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
-    return Setting(known_shares(shares, len(shares)), confidence, kind)
+    return Setting(known_shares(shares, len(shares)), confidence, kind, unit)
 
 
 def plan_precision(known: Setting, *, clients: int, epsilon: float) -> Plan:
-    """What so many clients with that epsilon give; the precision may be 2, that is, nothing.
+    """What so many clients with that epsilon give; the precision may be the whole range.
 
     Raises:
         InputError: an epsilon or a number of clients that cannot be.
@@ -105,7 +112,7 @@ def plan_clients(known: Setting, *, epsilon: float, precision: float) -> Plan:
     Raises:
         InputError: an epsilon or a precision that cannot be.
     """
-    _require_precision(precision)
+    _require_precision(known, precision)
     mechanism = known.mechanism(epsilon)
 
     def enough(log_clients: float) -> bool:
@@ -123,7 +130,7 @@ def plan_epsilon(known: Setting, *, clients: int, precision: float) -> Plan:
     Raises:
         InputError: no epsilon gives it, and why; or numbers that cannot be.
     """
-    _require_precision(precision)
+    _require_precision(known, precision)
     least = plan_precision(known, clients=clients, epsilon=LARGEST_EPSILON)
     if least.precision > precision:
         raise InputError(
@@ -148,7 +155,7 @@ def _clients_without_privacy(known: Setting, precision: float) -> int:
 def _plan(known: Setting, mechanism: Mechanism, clients: int) -> Plan:
     pairs = itertools.combinations(range(len(known.shares)), 2)
     square = max(largest_known_sizes(mechanism, known.shares, clients, pair) for pair in pairs)
-    chebyshev = math.sqrt(square / (1 - known.confidence))
+    chebyshev = known.unit * math.sqrt(square / (1 - known.confidence))
     half = _half_width(known, mechanism, clients)
     return Plan(mechanism, clients, half, chebyshev, known.confidence)
 
@@ -161,10 +168,8 @@ def _half_width(known: Setting, mechanism: Mechanism, clients: int) -> float:
         expected = expected_tally(mechanism, clients, population)
         found = estimate(expected, mechanism, confidence=known.confidence)
         gap = next(gap for gap in found.gaps if gap.groups == pair)
-        if math.isinf(found.intervals[pair[0]].low) or math.isinf(found.intervals[pair[1]].low):
-            return 2.0
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
-    return min(widest, 2.0)
+    return known.unit * min(widest, 2.0)
 
 
 def _smallest(enough: Callable[[float], bool], low: float, high: float, width: float) -> float:
@@ -177,6 +182,6 @@ def _smallest(enough: Callable[[float], bool], low: float, high: float, width: f
     return high
 
 
-def _require_precision(precision: float) -> None:
-    if not 0 < precision < 2:
+def _require_precision(known: Setting, precision: float) -> None:
+    if not 0 < precision < 2 * known.unit:
         raise InputError(f"precision = {precision:g}: must be above 0, and below the whole range")

@@ -158,7 +158,9 @@ def _add(
     for key in batch.schema.names:
         there = batch.column(key).is_valid().to_numpy(zero_copy_only=False)
         keep("missing", there, key, "every column must have a value")
-    keep("unknown group", group >= 0, "group", f"must be one of {', '.join(collection.groups)[:80]}")
+    keep(
+        "unknown group", group >= 0, "group", f"must be one of {', '.join(collection.groups)[:80]}"
+    )
     keep("value not possible", mechanism.possible(value), "value", _possible(collection))
     if found.ids is not None:
         ids = batch.column("report").to_numpy(zero_copy_only=False)
@@ -181,7 +183,9 @@ def _indices(column: pa.Array, groups: tuple[str, ...]) -> np.ndarray:
     import pyarrow as pa
     from pyarrow import compute
 
-    places = compute.index_in(column, value_set=pa.array(groups, pa.string()))
+    places = compute.call_function(
+        "index_in", [column], compute.SetLookupOptions(pa.array(groups, pa.string()))
+    )
     return places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -203,9 +207,7 @@ def _number(text: object) -> float:
         return math.nan
 
 
-def _batches(
-    path: Path | IO[bytes], name: str, found: Collected
-) -> Iterator[pa.RecordBatch]:
+def _batches(path: Path | IO[bytes], name: str, found: Collected) -> Iterator[pa.RecordBatch]:
     with _understood(name):
         if not isinstance(path, Path):
             yield from _from_csv(path, name, found)
@@ -277,4 +279,3 @@ def _understood(name: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{name}: cannot read as CSV or Parquet: {reason(error)}") from error
-

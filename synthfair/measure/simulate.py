@@ -16,6 +16,8 @@ from synthfair.measure.tally import collect
 from synthfair.measure.variance import Population, gap_variance
 from synthfair.privacy.noise import seeded
 
+_Clients = tuple[np.ndarray, np.ndarray]
+
 
 class Simulated(NamedTuple):
     """One pair of groups over all repetitions, in units of v.
@@ -53,7 +55,7 @@ def population(shares: Sequence[float], means: Sequence[float]) -> Population:
     return Population(known_shares(shares, len(shares)), found, np.ones(len(shares)))
 
 
-def draw(people: Population, clients: int, rng: np.random.Generator) -> tuple:
+def draw(people: Population, clients: int, rng: np.random.Generator) -> _Clients:
     """Groups [K] and values [K] of clients, -1 or 1."""
     group = np.searchsorted(np.cumsum(people.shares)[:-1], rng.random(clients), side="right")
     value = np.where(2 * rng.random(clients) < 1 + people.means[group], 1.0, -1.0)

@@ -17,19 +17,19 @@ class Tally(NamedTuple):
     """Sufficient statistics of any number of reports; two of them add up.
 
     Attributes:
-        count: [d] reports that name the group.
-        total: [d] sum of their noisy values.
-        square: [d] sum of the squares.
+        counts: [d] reports that name the group.
+        totals: [d] sum of their noisy values.
+        squares: [d] sum of the squares.
     """
 
-    count: np.ndarray
-    total: np.ndarray
-    square: np.ndarray
+    counts: np.ndarray
+    totals: np.ndarray
+    squares: np.ndarray
 
     @property
     def reports(self) -> int:
         """K, of all groups."""
-        return round(float(self.count.sum()))
+        return round(float(self.counts.sum()))
 
     def plus(self, other: Tally) -> Tally:
         """Of both together."""

@@ -11,9 +11,7 @@ from synthfair.measure.mechanisms import Mechanism
 from synthfair.measure.tally import Tally
 
 
-def mean_variance(
-    mechanism: Mechanism, size: float, clients: float, square: float
-) -> float:
+def mean_variance(mechanism: Mechanism, size: float, clients: float, square: float) -> float:
     """Variance of a group's estimated mean over the mechanism's noise alone, its size n known.
 
         (n (a E[v'^2 | kept] - a^2 gain^2 nu^2) + (K - n) q E[v'^2 | moved]) / (a gain n)^2,

@@ -36,7 +36,7 @@ def standard_normal(shape: tuple[int, ...], source: RandomBytes) -> np.ndarray:
 
 
 def uniform(count: int, source: RandomBytes) -> np.ndarray:
-    """[count] independent multiples of 2^-53, uniform in (0, 1]: the logarithm of each is finite."""
+    """[count] independent multiples of 2^-53, uniform in (0, 1]: no logarithm is infinite."""
     integers = np.frombuffer(source(8 * count), np.uint64) >> np.uint64(11)
     return (integers + 1.0) / 2.0**53
 
