@@ -91,7 +91,7 @@ def cut_into_devices(rows: Scored, devices: int, *, seed: int) -> Devices:
         raise InputError(f"devices = {devices}: must be from 2 to the {len(rows.y)} rows")
     if not sizes.all():
         raise InputError(f"group {int(np.argmin(sizes))}: has no row to cut into devices")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])  # not the stream from which a seeded noise comes
     wanted = np.maximum(np.round(devices * sizes / sizes.sum()).astype(int), 1)
     starts = np.cumsum(wanted) - wanted
     device = np.empty(len(rows.y), int)

@@ -113,8 +113,8 @@ def estimate(
     linear = linear_estimates(tally, mechanism, shares)
     values, covariance = means_of(linear)
     deviations = normal_quantile(confidence)
-    limits = [_fieller(linear, j, deviations, mechanism.bias) for j in range(mechanism.groups)]
-    means = _Means(values, covariance, limits)
+    limits = [_fieller(linear, j, deviations) for j in range(mechanism.groups)]
+    means = _Means(values, covariance, limits, mechanism.bias)
     gaps = tuple(
         _gap(pair, means)._replace(
             chebyshev=_chebyshev(mechanism, linear.p, tally.reports, pair, 1 - confidence)
@@ -122,19 +122,23 @@ def estimate(
         for pair in itertools.combinations(range(mechanism.groups), 2)
     )
     errors = np.sqrt(np.diag(linear.cov_p))
-    within = tuple(Interval(max(low, -1.0), min(high, 1.0)) for low, high in limits)
+    within = tuple(
+        Interval(max(low - mechanism.bias, -1.0), min(high + mechanism.bias, 1.0))
+        for low, high in limits
+    )
     return Estimate(tally.reports, linear.p, errors, values, covariance, within, gaps, confidence)
 
 
 class _Means(NamedTuple):
-    """Means [d], their covariance [d, d], and limits that know of the sizes' uncertainty."""
+    """Means [d], their covariance [d, d], limits that know of the sizes' uncertainty, and bias."""
 
     values: np.ndarray
     covariance: np.ndarray
     limits: Sequence[Interval]
+    bias: float
 
 
-def _fieller(linear: Linear, j: int, deviations: float, bias: float) -> Interval:
+def _fieller(linear: Linear, j: int, deviations: float) -> Interval:
     """All m with |pm - m p| <= z sd(pm - m p); all of it where p may be zero."""
     pm, p, z2 = float(linear.pm[j]), float(linear.p[j]), deviations**2
     a = p**2 - z2 * float(linear.cov_p[j, j])
@@ -143,7 +147,7 @@ def _fieller(linear: Linear, j: int, deviations: float, bias: float) -> Interval
     if p <= 0 or a <= 0:
         return Interval(-math.inf, math.inf)
     root = math.sqrt(max(b * b - a * c, 0.0))
-    return Interval((b - root) / a - bias, (b + root) / a + bias)
+    return Interval((b - root) / a, (b + root) / a)
 
 
 def _gap(pair: tuple[int, int], means: _Means) -> Gap:
@@ -171,7 +175,7 @@ def _recovered(pair: tuple[int, int], means: _Means) -> Interval:
     first, second = float(means.values[i]), float(means.values[j])
     low = second - first - far(second - two.low, one.high - first)
     high = second - first + far(two.high - second, first - one.low)
-    return Interval(max(low, -2.0), min(high, 2.0))
+    return Interval(max(low - 2 * means.bias, -2.0), min(high + 2 * means.bias, 2.0))
 
 
 def _chebyshev(

@@ -246,7 +246,7 @@ def _from_csv(file: IO[bytes], name: str, found: Collected) -> Iterator[pa.Recor
     wanted = _wanted(names, name)
     reader = csv.open_csv(
         file,
-        read_options=csv.ReadOptions(block_size=2**22, column_names=names),
+        read_options=csv.ReadOptions(block_size=2**20, column_names=names),
         parse_options=csv.ParseOptions(invalid_row_handler=skip),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(wanted, pa.string()),
