@@ -182,7 +182,9 @@ def looks_right(m, means, group, value):
     off = np.abs(means.mean(axis=0) - true) / np.sqrt(np.array(claimed) / repeats)
     kurtosis = stats.kurtosis(means, axis=0, fisher=False)
     ratio = means.var(axis=0, ddof=1) / claimed - 1
-    return bool((off < 4.5).all() and (np.abs(ratio) / np.sqrt((kurtosis - 1) / repeats) < 4.5).all())
+    return bool(
+        (off < 4.5).all() and (np.abs(ratio) / np.sqrt((kurtosis - 1) / repeats) < 4.5).all()
+    )
 
 
 @pytest.mark.parametrize("m", KINDS, ids=repr)

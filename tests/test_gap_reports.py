@@ -39,9 +39,7 @@ def read(*lines, collection=COLLECTION, **options):
 
 def made(n, collection=COLLECTION):
     source = seeded(2)
-    return pd.DataFrame(
-        [perturb(collection, "fm"[i % 2], (i % 5) / 4, source) for i in range(n)]
-    )
+    return pd.DataFrame([perturb(collection, "fm"[i % 2], (i % 5) / 4, source) for i in range(n)])
 
 
 @pytest.mark.parametrize(

@@ -88,10 +88,13 @@ def setting(
     """Checked.
 
     Raises:
-        InputError: shares that are not positive and of sum 1, or a confidence outside (0, 1).
+        InputError: shares that are not positive and of sum 1, fewer than two groups, or a
+            confidence outside (0, 1).
     """
     if not 0 < confidence < 1:
         raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
+    if len(shares) < 2:
+        raise InputError(f"groups = {len(shares)}: must be at least 2")
     return Setting(known_shares(shares, len(shares)), confidence, kind, unit)
 
 
