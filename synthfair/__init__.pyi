@@ -13,11 +13,11 @@ from .intake import read_release
 from .keys import make_keys, read_keys, read_signing_key
 from .measure.collection import Collection, make_collection, read_collection, write_collection
 from .measure.devices import measure_model
-from .measure.estimate import Estimate, Gap, estimate
+from .measure.estimate import Estimate, Gap, estimate_gaps
 from .measure.mechanisms import LaplaceValue, RandomizedValue
 from .measure.plan import plan_clients, plan_epsilon, plan_precision
-from .measure.reports import Report, aggregate, perturb
-from .measure.simulate import simulate
+from .measure.reports import Report, aggregate_reports, perturb_record
+from .measure.simulate import simulate_gaps
 from .measure.split import best_mechanism, best_split
 from .model import LinearModel, Rows
 from .release import Release, write_release
@@ -56,14 +56,14 @@ __all__ = [
     "ServerConfig",
     "TrainedModel",
     "__version__",
-    "aggregate",
+    "aggregate_reports",
     "best_mechanism",
     "best_split",
     "decode",
     "distill_clients",
     "distill_table",
     "encode",
-    "estimate",
+    "estimate_gaps",
     "evaluate",
     "inspect_release",
     "load_dataset",
@@ -73,7 +73,7 @@ __all__ = [
     "measure_influence",
     "measure_model",
     "partition",
-    "perturb",
+    "perturb_record",
     "plan_clients",
     "plan_epsilon",
     "plan_precision",
@@ -86,7 +86,7 @@ __all__ = [
     "read_schema",
     "read_signing_key",
     "read_table",
-    "simulate",
+    "simulate_gaps",
     "write_collection",
     "write_model",
     "write_release",

@@ -170,7 +170,7 @@ class TestCommands:
     def test_simulated_devices(self, tmp_path, capsys):
         schema = make_schema()
         names = input_names(schema, intercept=True)
-        theta = tuple(1.0 if name == "income" else 0.0 for name in names[:-1]) + (-0.5,)
+        theta = (*(1.0 if name == "income" else 0.0 for name in names[:-1]), -0.5)
         model = TrainedModel(
             schema=schema, version="0", loss="logistic", intercept=True, inputs=names, theta=theta,
             gradient_norm=0.0, converged=True,

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import Interval, estimate
+from synthfair.measure.estimate import Interval, estimate_gaps
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.plan import plan_clients, plan_epsilon, plan_precision, setting
-from synthfair.measure.simulate import draw, population, simulate
+from synthfair.measure.simulate import draw, population, simulate_gaps
 from synthfair.measure.tally import Tally, collect
 from synthfair.measure.variance import (
     Population,
@@ -22,7 +22,7 @@ from synthfair.measure.variance import (
 from synthfair.privacy.noise import seeded
 
 
-def drawn_tallies(m, clients, shares, means, repeats, seed=0):
+def drawn_tallies(m, clients, shares, means, repeats, *, seed=0):
     """Tallies of M_R, drawn at once: each report is one of 2 d kinds, so they are multinomial."""
     a, q = m.keep, m.move
     kinds = [
@@ -36,7 +36,7 @@ def drawn_tallies(m, clients, shares, means, repeats, seed=0):
 
 
 def missed(tallies, m, true, confidence):
-    gaps = [estimate(told, m, confidence=confidence).gaps[0] for told in tallies]
+    gaps = [estimate_gaps(told, m, confidence=confidence).gaps[0] for told in tallies]
     return sum(not gap.interval.low <= true <= gap.interval.high for gap in gaps)
 
 
@@ -62,7 +62,7 @@ def test_intervals_cover_as_stated(clients, shares, means, confidence):
 @pytest.mark.parametrize("shares", [(0.5, 0.5), (0.99, 0.01)])
 def test_intervals_of_laplace_cover_as_stated(shares):
     m, people = LaplaceValue(2, 2.0, 3.0), population(shares, (0.8, 0.3))
-    (found,) = simulate(m, people, clients=20_000, repeats=300, seed=1, confidence=0.95)
+    (found,) = simulate_gaps(m, people, clients=20_000, repeats=300, seed=1, confidence=0.95)
     assert stats.binomtest(round(300 * found.covered), 300, 0.95).pvalue > 5e-4
     assert found.chebyshev > 0.99
 
@@ -72,7 +72,7 @@ def test_a_group_too_small_to_size_is_left_open_and_still_covered(confidence):
     m, n = RandomizedValue(2, 1.0, 1.0), 1000
     tallies = list(drawn_tallies(m, 20_000, (0.99, 0.01), (0.8, 0.3), n))
     assert missed(tallies, m, -0.5, confidence) <= stats.binom(n, 1 - confidence).ppf(0.999)
-    gaps = [estimate(told, m, confidence=confidence).gaps[0] for told in tallies]
+    gaps = [estimate_gaps(told, m, confidence=confidence).gaps[0] for told in tallies]
     assert any(gap.interval == Interval(-2.0, 2.0) for gap in gaps)
 
 
@@ -81,8 +81,8 @@ def test_forgetting_the_sizes_uncertainty_would_be_caught():
     m, means, n = RandomizedValue(2, 1.0, 1.0), (-1.0, 1.0), 2000
     wrong = 0
     for told in drawn_tallies(m, 1_000_000, (0.99, 0.01), means, n):
-        shares = estimate(told, m).shares
-        gap = estimate(told, m, shares=shares.tolist()).gaps[0]
+        shares = estimate_gaps(told, m).shares
+        gap = estimate_gaps(told, m, shares=shares.tolist()).gaps[0]
         wrong += not gap.interval.low <= 2.0 <= gap.interval.high
     assert stats.binomtest(wrong, n, 0.05).pvalue < 5e-4
 
@@ -91,7 +91,7 @@ def test_predicted_deviation_is_that_of_simulations():
     m, shares, means, n = RandomizedValue(3, 1.0, 1.0), (0.5, 0.3, 0.2), (0.5, -0.5, 0.9), 4000
     people = Population(np.array(shares), np.array(means), np.ones(3))
     tallies = drawn_tallies(m, 300_000, shares, means, n)
-    gaps = np.array([[gap.value for gap in estimate(told, m).gaps] for told in tallies])
+    gaps = np.array([[gap.value for gap in estimate_gaps(told, m).gaps] for told in tallies])
     for values, pair in zip(gaps.T, itertools.combinations(range(3), 2), strict=True):
         expected = gap_variance(m, 300_000, people, pair)
         assert values.var() == pytest.approx(expected, rel=4.5 * math.sqrt(2 / n))
@@ -112,7 +112,7 @@ def test_the_hardest_population_is_the_hardest():
 def test_magnitude_is_less_biased_than_the_absolute_value_where_there_is_no_gap():
     m = RandomizedValue(2, 1.0, 1.0)
     tallies = drawn_tallies(m, 20_000, (0.5, 0.5), (0.3, 0.3), 2000)
-    gaps = [estimate(told, m).gaps[0] for told in tallies]
+    gaps = [estimate_gaps(told, m).gaps[0] for told in tallies]
     signed, sizes, magnitudes = (
         np.mean([f(gap) for gap in gaps])
         for f in (lambda g: g.value, lambda g: abs(g.value), lambda g: g.magnitude)
@@ -128,7 +128,7 @@ def test_magnitude_is_less_biased_than_the_absolute_value_where_there_is_no_gap(
 def test_every_two_groups_are_compared_and_add_up():
     m = RandomizedValue(4, 2.0, 2.0)
     (told,) = drawn_tallies(m, 10**6, (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), 1)
-    gaps = {gap.groups: gap.value for gap in estimate(told, m).gaps}
+    gaps = {gap.groups: gap.value for gap in estimate_gaps(told, m).gaps}
     assert list(gaps) == list(itertools.combinations(range(4), 2))
     assert gaps[0, 1] + gaps[1, 3] == pytest.approx(gaps[0, 3])
 
@@ -136,7 +136,7 @@ def test_every_two_groups_are_compared_and_add_up():
 def test_normal_intervals_are_narrower_than_chebyshev():
     m = RandomizedValue(2, 1.0, 1.0)
     (told,) = drawn_tallies(m, 10**6, (0.5, 0.5), (0.1, 0.2), 1)
-    gap = estimate(told, m, confidence=0.99).gaps[0]
+    gap = estimate_gaps(told, m, confidence=0.99).gaps[0]
     assert (gap.interval.high - gap.interval.low) / 2 < gap.chebyshev / 2
 
 
@@ -144,7 +144,7 @@ def test_clamping_widens_intervals_by_its_bias():
     m = LaplaceValue(2, 2.0, 4.0, k=1.5, clamp=1.0)
     people = population((0.5, 0.5), (-1.0, 1.0))
     clients = draw(people, 50_000, np.random.default_rng(7))
-    gap = estimate(collect(m, *clients, seeded(0)), m).gaps[0]
+    gap = estimate_gaps(collect(m, *clients, seeded(0)), m).gaps[0]
     assert gap.interval.low <= 2.0 <= gap.interval.high + 1e-9
     assert gap.value == pytest.approx(2.0 - 2 * m.bias, abs=4.5 * gap.error)
 
@@ -161,7 +161,7 @@ def test_impossible_requests_are_refused(options, said):
     m = RandomizedValue(2, 1.0, 1.0)
     (told,) = drawn_tallies(m, 1000, (0.5, 0.5), (0.1, 0.2), 1)
     with pytest.raises(InputError, match=said):
-        estimate(told, m, **options)
+        estimate_gaps(told, m, **options)
 
 
 class TestPlan:
@@ -171,7 +171,7 @@ class TestPlan:
         widths = []
         for means in ((0.0, 0.0), (1.0, -1.0), (0.9, 0.8)):
             (told,) = drawn_tallies(plan.mechanism, plan.clients, (0.7, 0.3), means, 1)
-            gap = estimate(told, plan.mechanism).gaps[0]
+            gap = estimate_gaps(told, plan.mechanism).gaps[0]
             widths.append(max(gap.interval.high - gap.value, gap.value - gap.interval.low))
         assert max(widths) == pytest.approx(0.1, rel=0.05)
 

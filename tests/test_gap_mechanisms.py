@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import estimate
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import GroupResponse, LaplaceValue, RandomizedValue
 from synthfair.measure.split import best_split, on_boundary
 from synthfair.measure.tally import collect, tally
@@ -303,5 +303,5 @@ def test_without_noise_the_gap_is_the_true_one():
     """The limit of a large epsilon."""
     group, value = fixed_clients(2, n=5000)
     m = LaplaceValue(2, 400.0, 400.0)
-    found = estimate(collect(m, group, value, seeded(0)), m).gaps[0].value
+    found = estimate_gaps(collect(m, group, value, seeded(0)), m).gaps[0].value
     assert found == pytest.approx(value[group == 1].mean() - value[group == 0].mean(), abs=1e-3)

@@ -17,10 +17,10 @@ from synthfair.measure.collection import (
     read_collection,
     write_collection,
 )
-from synthfair.measure.estimate import estimate
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.identifiers import SeenIds
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.reports import aggregate, perturb
+from synthfair.measure.reports import aggregate_reports, perturb_record
 from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded
 
@@ -34,12 +34,14 @@ def csv_of(*lines, header="report,group,value"):
 
 
 def read(*lines, collection=COLLECTION, **options):
-    return aggregate([csv_of(*lines, **options)], collection, id_bytes=SMALL)
+    return aggregate_reports([csv_of(*lines, **options)], collection, id_bytes=SMALL)
 
 
 def made(n, collection=COLLECTION):
     source = seeded(2)
-    return pd.DataFrame([perturb(collection, "fm"[i % 2], (i % 5) / 4, source) for i in range(n)])
+    return pd.DataFrame(
+        [perturb_record(collection, "fm"[i % 2], (i % 5) / 4, source) for i in range(n)]
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,9 @@ def test_no_report_is_used_twice_within_or_across_files(tmp_path):
     reports = made(500)
     reports.to_csv(tmp_path / "a.csv", index=False)
     pd.concat([reports, reports]).to_parquet(tmp_path / "b.parquet")
-    found = aggregate([tmp_path / "a.csv", tmp_path / "b.parquet"], COLLECTION, id_bytes=SMALL)
+    found = aggregate_reports(
+        [tmp_path / "a.csv", tmp_path / "b.parquet"], COLLECTION, id_bytes=SMALL
+    )
     assert found.tally.reports == 500
     assert found.rejected["repeated report"] == 1000
 
@@ -92,7 +96,7 @@ def test_csv_parquet_and_arrays_give_the_same(tmp_path, collection):
     groups = (reports["group"] == "m").to_numpy().astype(int)
     expected = tally(groups, reports["value"].to_numpy(), 2)
     for name in ("a.csv", "b.parquet"):
-        found = aggregate([tmp_path / name], collection, id_bytes=2**20)
+        found = aggregate_reports([tmp_path / name], collection, id_bytes=2**20)
         assert found.tally.reports == 3000
         for x, y in zip(found.tally, expected, strict=True):
             assert x == pytest.approx(y, rel=1e-12)
@@ -120,7 +124,7 @@ def test_a_file_without_its_columns_is_refused(header, said):
 def test_files_with_and_without_ids_do_not_mix():
     files = [csv_of("1,f,1"), csv_of("f,1", header="group,value")]
     with pytest.raises(InputError, match="in all files or in none"):
-        aggregate(files, COLLECTION, id_bytes=SMALL)
+        aggregate_reports(files, COLLECTION, id_bytes=SMALL)
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1junk", b"\xff\xfe\x00", b"report,group,value\n"])
@@ -128,7 +132,7 @@ def test_broken_files_end_in_an_input_error_or_nothing(tmp_path, content):
     path = tmp_path / "r"
     path.write_bytes(content)
     try:
-        found = aggregate([path], COLLECTION, id_bytes=SMALL)
+        found = aggregate_reports([path], COLLECTION, id_bytes=SMALL)
     except InputError as error:
         assert str(path) in str(error)  # noqa: PT017 - either is right
     else:
@@ -139,7 +143,7 @@ def test_broken_files_end_in_an_input_error_or_nothing(tmp_path, content):
 def test_no_text_breaks_the_reading_or_becomes_a_report(cells):
     content = csv_of(",".join(cells), "1,f,1")
     try:
-        found = aggregate([content], COLLECTION, id_bytes=SMALL)
+        found = aggregate_reports([content], COLLECTION, id_bytes=SMALL)
     except InputError:
         return
     assert np.isin(found.tally.totals, [-2.0, -1.0, 0.0, 1.0, 2.0]).all()
@@ -150,7 +154,7 @@ def test_memory_does_not_grow_with_the_reports():
     def peak(n):
         rows = csv_of(*(f"{i},f,1" for i in range(n)))
         tracemalloc.start()
-        aggregate([rows], COLLECTION, id_bytes=2**20)
+        aggregate_reports([rows], COLLECTION, id_bytes=2**20)
         most = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         return most
@@ -201,10 +205,10 @@ class TestPerturb:
     )
     def test_a_record_outside_the_public_file_is_refused(self, group, value, said):
         with pytest.raises(InputError, match=said):
-            perturb(COLLECTION, group, value)
+            perturb_record(COLLECTION, group, value)
 
     def test_ids_are_new_each_time_and_reports_are_accepted(self):
-        reports = [perturb(COLLECTION, "f", 0.3) for _ in range(50)]
+        reports = [perturb_record(COLLECTION, "f", 0.3) for _ in range(50)]
         assert len({report.report for report in reports}) == 50
         found = read(*(f"{r.report},{r.group},{r.value!r}" for r in reports))
         assert found.tally.reports == 50
@@ -212,10 +216,13 @@ class TestPerturb:
     def test_many_devices_give_the_gap(self, tmp_path):
         collection = make_collection(("f", "m"), RandomizedValue(2, 3.0, 3.0))
         source = seeded(9)
-        rows = [perturb(collection, "fm"[i % 2], 0.9 - 0.4 * (i % 2), source) for i in range(8000)]
+        rows = [
+            perturb_record(collection, "fm"[i % 2], 0.9 - 0.4 * (i % 2), source)
+            for i in range(8000)
+        ]
         pd.DataFrame(rows).to_parquet(tmp_path / "r.parquet")
-        found = aggregate([tmp_path / "r.parquet"], collection, id_bytes=2**22)
-        gap = estimate(found.tally, collection.noise(), confidence=0.9999).gaps[0]
+        found = aggregate_reports([tmp_path / "r.parquet"], collection, id_bytes=2**22)
+        gap = estimate_gaps(found.tally, collection.noise(), confidence=0.9999).gaps[0]
         assert gap.interval.low * collection.unit < -0.4 < gap.interval.high * collection.unit < 0
 
 

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.gap import figures, show, speed
+from benchmarks.gap import devices, figures, show, speed
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, sensor_clients, table_1, table_2
 from synthfair.data.datasets import DATA_VARIABLE
@@ -24,7 +24,7 @@ from synthfair.files import write_text
 ROOT = Path(__file__).parent.parent
 RESULTS, PRINTED = ROOT / "results" / "gap", ROOT / "published"
 EPSILONS = (0.01, 0.1, 1.0, 10.0)
-PARTS = ("table1", "table2", "figures", "speed")
+PARTS = ("table1", "table2", "figures", "speed", "devices")
 
 
 def tables_of_clients(output: Path, runs: int) -> None:
@@ -71,6 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_text(args.output / "table1.md", text)
     if "figures" in parts:
         draw(args.output)
+    if "devices" in parts:
+        write_text(args.output / "devices.md", devices.table(devices.measure()))
     if "table2" in parts:
         tables_of_clients(args.output, args.runs)
 

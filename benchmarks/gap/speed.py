@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import resource
+import tempfile
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.measure.estimate import estimate
-from synthfair.measure.split import KINDS, best_split
+from synthfair.measure.collection import make_collection
+from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.mechanisms import Mechanism
+from synthfair.measure.reports import aggregate_reports
+from synthfair.measure.split import KINDS, Kind, best_split
 from synthfair.measure.tally import CHUNK, collect, empty_tally
 from synthfair.privacy.noise import system_entropy
 
@@ -27,13 +32,14 @@ class Timed(NamedTuple):
 
 
 def measure(clients: int) -> list[Timed]:
-    """Both mechanisms at epsilon = 1, noise from the system; in memory, then as a stream."""
-    return [one(kind, clients, how) for how in ("stream", "arrays") for kind in KINDS]
+    """Both mechanisms at epsilon = 1, noise from the system; a stream, arrays, and from files."""
+    runs = [one(kind, clients, how) for how in ("stream", "arrays") for kind in KINDS]
+    return runs + [from_file(clients, ending) for ending in ("parquet", "csv")]
 
 
-def one(kind: str, clients: int, how: str) -> Timed:
+def one(kind: Kind, clients: int, how: str) -> Timed:
     """Perturbs, adds up and estimates."""
-    mechanism = best_split("randomized" if kind == "randomized" else "laplace", 2, 1.0)
+    mechanism = best_split(kind, 2, 1.0)
     rng = np.random.default_rng(0)
     sizes = [clients] if how == "arrays" else [CHUNK] * -(-clients // CHUNK)
     seconds, told = 0.0, empty_tally(2)
@@ -43,10 +49,43 @@ def one(kind: str, clients: int, how: str) -> Timed:
         told = told.plus(collect(mechanism, group, value, system_entropy))
         seconds += time.perf_counter() - start
     start = time.perf_counter()
-    estimate(told, mechanism)
+    estimate_gaps(told, mechanism)
     seconds += time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return Timed(kind, told.reports, how, seconds, peak)
+
+
+def from_file(clients: int, ending: str) -> Timed:
+    """Reads reports with ids from a file, judges them, finds repeated ones and adds up."""
+    mechanism = best_split("randomized", 2, 1.0)
+    collection = make_collection(("f", "m"), mechanism)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"reports.{ending}"
+        _write(path, mechanism, clients)
+        start = time.perf_counter()
+        found = aggregate_reports([path], collection)
+        estimate_gaps(found.tally, mechanism)
+        seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return Timed("randomized", found.tally.reports, f"{ending} file, with ids", seconds, peak)
+
+
+def _write(path: Path, mechanism: Mechanism, clients: int) -> None:
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    schema = pa.schema(dict.fromkeys(("report", "group"), pa.string()) | {"value": pa.float64()})
+    make = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+    rng = np.random.default_rng(0)
+    with make(str(path), schema) as writer:
+        for start in range(0, clients, CHUNK):
+            size = min(CHUNK, clients - start)
+            told, noisy = mechanism.perturb(
+                rng.integers(2, size=size), rng.uniform(-1, 1, size), system_entropy
+            )
+            ids = [f"{start + i:032x}" for i in range(size)]
+            names = np.array(["f", "m"])[told]
+            writer.write_table(pa.table([ids, names, noisy], schema=schema))
 
 
 def table(runs: list[Timed]) -> str:
@@ -56,7 +95,8 @@ def table(runs: list[Timed]) -> str:
         "",
         "`python -m benchmarks.gap speed`: perturbed with noise from the system, added up and"
         " estimated, one process; peak memory of the process so far, the clients' own numbers"
-        " included. A stream makes"
+        " included. From a file, reports are read, judged, looked through for repeated ids (128 MB)"
+        " and added up; the goal is for perturbing and adding up. A stream makes"
         f" {CHUNK} clients at a time and forgets them, so its memory is that of any number.",
         "",
         "| mechanism | clients | from | s | ns a client | peak GB | goal |",

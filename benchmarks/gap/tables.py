@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
-from synthfair.measure.estimate import estimate
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import LARGEST_EPSILON, Mechanism
 from synthfair.measure.split import Kind, best_split
 from synthfair.measure.tally import collect
@@ -128,7 +128,7 @@ def table_2(make: Make, name: str, epsilon: float, data: tuple, runs: int) -> Er
     for run in range(runs):
         told = collect(mechanism, group, value, seeded(1000 * run + round(100 * epsilon)))
         for shares, errors in (((sizes / clients).tolist(), known), (None, unknown)):
-            gap = estimate(told, mechanism, confidence=0.99, shares=shares).gaps[0]
+            gap = estimate_gaps(told, mechanism, confidence=0.99, shares=shares).gaps[0]
             errors.append(abs(gap.value - true))
         widths.append((gap.interval.high - gap.interval.low) / 2)
     squares = np.bincount(group, weights=value**2) / sizes

@@ -15,7 +15,7 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import Collection, make_collection
-from synthfair.measure.estimate import Gap, estimate
+from synthfair.measure.estimate import Gap, estimate_gaps
 from synthfair.measure.mechanisms import RandomizedValue
 from synthfair.measure.split import Kind, best_mechanism, best_split
 from synthfair.measure.tally import collect
@@ -142,16 +142,17 @@ def measure_model(
         InputError: rows that cannot be cut so, or an epsilon that cannot be.
     """
     cut = cut_into_devices(rows, devices, seed=seed)
-    told = len(groups) + 1
-    part = epsilon / len(RATES)
-    mechanism = best_split(kind, told, part) if kind else best_mechanism(told, part)
+    d, part = len(groups) + 1, epsilon / len(RATES)
+    mechanism = best_split(kind, d, part) if kind else best_mechanism(d, part)
     collection = make_collection((*groups, NO_VALUE), mechanism)
     gaps = []
     for name, rate in cut.rates.items():
         there = ~np.isnan(rate)
         group = np.where(there, cut.group, len(groups))
         value = collection.scaled(np.where(there, rate, 0.5))
-        found = estimate(collect(mechanism, group, value, source), mechanism, confidence=confidence)
+        found = estimate_gaps(
+            collect(mechanism, group, value, source), mechanism, confidence=confidence
+        )
         own = [gap for gap in found.gaps if len(groups) not in gap.groups]
         gaps += [_compared(gap, name, cut, rows, collection) for gap in own]
     return ModelGaps(dict.fromkeys(RATES, collection), len(cut.group), gaps, confidence)

@@ -88,7 +88,7 @@ class Estimate(NamedTuple):
     confidence: float
 
 
-def estimate(
+def estimate_gaps(
     tally: Tally,
     mechanism: Mechanism,
     *,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import estimate
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.linear import known_shares
 from synthfair.measure.mechanisms import LARGEST_EPSILON, Mechanism
 from synthfair.measure.split import Kind, best_mechanism, best_split
@@ -169,7 +169,7 @@ def _half_width(known: Setting, mechanism: Mechanism, clients: int) -> float:
     pair = known.hardest_pair
     for population in hardest_populations(known.shares, pair):
         expected = expected_tally(mechanism, clients, population)
-        found = estimate(expected, mechanism, confidence=known.confidence)
+        found = estimate_gaps(expected, mechanism, confidence=known.confidence)
         gap = next(gap for gap in found.gaps if gap.groups == pair)
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
     return known.unit * min(widest, 2.0)

@@ -53,7 +53,7 @@ class Report(NamedTuple):
     value: float
 
 
-def perturb(
+def perturb_record(
     collection: Collection, group: str, value: float, source: RandomBytes = system_entropy
 ) -> Report:
     """One client's report.
@@ -107,7 +107,7 @@ class Collected:
             self.examples.setdefault(why, example)
 
 
-def aggregate(
+def aggregate_reports(
     paths: Sequence[Path | IO[bytes]], collection: Collection, *, id_bytes: int = DEFAULT_BYTES
 ) -> Collected:
     """Reads reports in batches and adds them up; nothing that grows with their number is kept.

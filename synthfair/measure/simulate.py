@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import estimate
+from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.linear import known_shares
 from synthfair.measure.mechanisms import Mechanism
 from synthfair.measure.tally import collect
@@ -62,7 +62,7 @@ def draw(people: Population, clients: int, rng: np.random.Generator) -> _Clients
     return group, value
 
 
-def simulate(
+def simulate_gaps(
     mechanism: Mechanism,
     people: Population,
     *,
@@ -92,7 +92,7 @@ def simulate(
         )
     rng, source = np.random.default_rng([seed, 1]), seeded(seed)
     found = [
-        estimate(
+        estimate_gaps(
             collect(mechanism, *draw(people, clients, rng), source),
             mechanism,
             confidence=confidence,

@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.estimate import estimate
-    from synthfair.measure.reports import aggregate
+    from synthfair.measure.estimate import estimate_gaps
+    from synthfair.measure.reports import aggregate_reports
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in args.reports]
@@ -55,10 +55,10 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.collection, *files)
         require_free(args.output, force=args.force)
     collection = read_collection(args.collection)
-    collected = aggregate(sources, collection, id_bytes=args.id_memory * 2**20)
+    collected = aggregate_reports(sources, collection, id_bytes=args.id_memory * 2**20)
     for line in rejected_warnings(collected):
         warn(line)
-    found = estimate(
+    found = estimate_gaps(
         collected.tally, collection.noise(), confidence=args.confidence, shares=args.shares
     )
     if args.output:

@@ -37,11 +37,11 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("flags: group and value go together: give both or neither")
 
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.reports import COLUMNS, perturb
+    from synthfair.measure.reports import COLUMNS, perturb_record
 
     collection = read_collection(args.collection)
     group, value = _record() if args.group is None else (args.group, args.value)
-    report = perturb(collection, group, value)
+    report = perturb_record(collection, group, value)
     import csv
 
     lines = csv.writer(sys.stdout, lineterminator="\n")

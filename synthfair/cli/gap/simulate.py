@@ -56,13 +56,13 @@ def _of_a_population(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import say
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.simulate import population, simulate
+    from synthfair.measure.simulate import population, simulate_gaps
     from synthfair.report.gaps import simulation_table
 
     collection = read_collection(args.collection)
     shares = args.shares or [1 / len(collection.groups)] * len(collection.groups)
     people = population(shares, collection.scaled(np.array(args.means)).tolist())
-    found = simulate(
+    found = simulate_gaps(
         collection.noise(), people,
         clients=args.clients, repeats=args.repeats, seed=args.seed, confidence=args.confidence,
     )  # fmt: skip
