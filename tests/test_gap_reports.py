@@ -121,6 +121,13 @@ def test_a_file_without_its_columns_is_refused(header, said):
         read("1,f,1", header=header)
 
 
+@pytest.mark.parametrize("value", [[[1.0]], [{"a": 1}], [pd.Timestamp(0)], [b"1"], [True]])
+def test_a_parquet_column_that_holds_no_numbers_is_refused(tmp_path, value):
+    pd.DataFrame({"group": ["f"], "value": value}).to_parquet(tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="column 'value': is .*; must be numbers"):
+        aggregate_reports([tmp_path / "r.parquet"], COLLECTION, id_bytes=SMALL)
+
+
 def test_files_with_and_without_ids_do_not_mix():
     files = [csv_of("1,f,1"), csv_of("f,1", header="group,value")]
     with pytest.raises(InputError, match="in all files or in none"):

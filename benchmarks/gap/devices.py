@@ -45,7 +45,8 @@ def table(found: list[ModelGaps]) -> str:
         " Each device sends two reports, of its true and of its false positive rate; epsilon is"
         " that of both together. 95 % intervals, each by itself.",
         "",
-        "| epsilon | rate | gap | measured | interval | true, over devices | over rows | Chebyshev |",
+        "| epsilon | rate | gap | measured | interval | true, over devices | over rows"
+        " | Chebyshev |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for one in found:

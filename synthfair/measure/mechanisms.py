@@ -80,7 +80,8 @@ class GroupResponse:
     two groups that the client may have. Kairouz, Bonawitz and Ramage (2016).
 
     Juarez and Korolova's definition 2.2, whose domain {0, ..., d} has d + 1 members and whose
-    normalisation has d - 1, with d the number of groups.
+    normalisation has d - 1, with d the number of groups. Chances are drawn in steps of 2^-53, by
+    which probabilities are off at most.
 
     Attributes:
         groups: d, at least 2.
@@ -203,8 +204,9 @@ class LaplaceValue:
 
     Guarantee: epsilon-local differential privacy, epsilon being the property, exact for real
     numbers. Unit: one client's report. Relation: local, any two pairs of group and value. Two
-    reports of one client add up. Not covered: attacks on floating-point noise (Mironov 2012), to
-    which M_R, with its two values, is not open.
+    reports of one client add up. Not covered: attacks on floating-point noise (Mironov 2012), and
+    its end, beyond which noise would lie with probability 2^-53. M_R, with its two values, has
+    neither weakness.
 
     Attributes:
         groups: d, at least 2.

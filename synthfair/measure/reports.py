@@ -224,6 +224,10 @@ def _from_parquet(file: IO[bytes], name: str) -> Iterator[pa.RecordBatch]:
 
     reader = ParquetFile(file)
     wanted = _wanted(reader.schema_arrow.names, name)
+    kind = reader.schema_arrow.field("value").type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (text or pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        raise InputError(f"{name}: column 'value': is {kind}; must be numbers, or text")
     for batch in reader.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
         texts = [key for key in wanted if key != "value"]
         for key in texts:  # whatever a writer has made of them: large, encoded, or numbers
