@@ -15,6 +15,12 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=Fal
 MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
+LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
+"""Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
+
+LEAST_DELTA = 1e-15
+"""Noise of floating-point numbers ends at 8.6 standard deviations; a smaller one would see that."""
+
 HOLD_OUT = 0.1
 """Share of a client's rows that are kept out of the distillation, to compare the release with."""
 
@@ -128,16 +134,17 @@ class DistillConfig(BaseModel):
     )
     epsilon: float | None = Field(
         default=None,
-        gt=0,
-        le=100,
+        ge=LEAST_EPSILON,
+        le=LARGEST_EPSILON,
         description="Makes the release differentially private, e.g. 1; smaller is more private and"
         " noisier. Without it nothing is promised.",
     )
     delta: float | None = Field(
         default=None,
-        gt=0,
+        ge=LEAST_DELTA,
         lt=1,
-        description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6.",
+        description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
+        " published: choose it without counting the rows.",
     )
     relation: Literal["add_or_remove", "replace"] = Field(
         default="add_or_remove",

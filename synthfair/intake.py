@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from synthfair.config import MAX_ROWS
 from synthfair.errors import InputError, reason, refusal
+from synthfair.privacy.plan import require_true
 from synthfair.release import (
     HEADER_KEY,
     MAX_ABSOLUTE,
@@ -64,7 +65,7 @@ def release_reader(schema: Schema | None, *, keys: Keys | None = None) -> Callab
     if schema is None:
         return partial(_read, None, keys)
     names = schema.encoded_names
-    expected = _Expected(schema.hash, names, arrow_schema(names), len(schema.groups))
+    expected = _Expected(schema.hash, names, arrow_schema(names), len(schema.groups), schema)
     return partial(_read, expected, keys)
 
 
@@ -75,6 +76,7 @@ class _Expected(NamedTuple):
     names: tuple[str, ...]
     columns: pa.Schema
     n_groups: int
+    schema: Schema | None = None
 
 
 def _read(expected: _Expected | None, keys: Keys | None, path: Path) -> Release:
@@ -151,6 +153,11 @@ def _check_schema(header: Header, expected: _Expected, source: str) -> None:
             f" is {expected.schema_hash[:12]}; all clients and the server must use the same schema"
             " file"
         )
+    if expected.schema and header.privacy.guarantee:
+        try:
+            require_true(header.privacy.guarantee, header.config, expected.schema)
+        except ValueError as error:
+            raise InputError(f"{source}: privacy.guarantee: {error}") from error
 
 
 def _check_columns(found: pa.Schema, expected: _Expected, source: str) -> None:

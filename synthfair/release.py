@@ -55,9 +55,9 @@ class Header(BaseModel):
             wanted = (config.epsilon, config.delta, config.relation)
             if wanted != (said.guarantee.epsilon, said.guarantee.delta, said.guarantee.relation):
                 raise ValueError("the privacy statement claims another guarantee than the settings")
-        silent = set(disclosures(config, private=said.guarantee is not None)) - set(said.discloses)
-        if silent:
-            raise ValueError(f"the privacy statement must say: {min(silent)}")
+        meant = disclosures(config, private=said.guarantee is not None)
+        if said.discloses != meant:
+            raise ValueError(f"the privacy statement must say what these settings mean: {meant}")
         return self
 
 

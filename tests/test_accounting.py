@@ -9,9 +9,12 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from synthfair.config import DistillConfig
-from synthfair.privacy.accounting import composed, delta_of, epsilon_of, mu_for
-from synthfair.privacy.plan import guarantee, make_plan
-from synthfair.privacy.statement import Guarantee, Mechanism
+from synthfair.distill.problem import make_penalty
+from synthfair.model import LinearModel
+from synthfair.privacy.accounting import accountant, composed, delta_of, epsilon_of, mu_for
+from synthfair.privacy.plan import guarantee, make_plan, require_true
+from synthfair.privacy.statement import RISKS, Guarantee, Mechanism
+from synthfair.release import Header, make_header
 
 budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}
 
@@ -48,17 +51,17 @@ def test_composition_agrees_with_the_privacy_loss_distribution():
 
 
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
-@pytest.mark.parametrize("temperature", [None, 4.0])
-def test_a_plan_spends_its_budget(schema, relation, temperature):
-    config = DistillConfig(epsilon=1.0, delta=1e-5, relation=relation)
-    promised = guarantee(config, make_plan(config, schema, temperature=temperature))
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_a_plan_spends_its_budget(schema, relation, penalty):
+    config = DistillConfig(epsilon=1.0, delta=1e-5, relation=relation, penalty=penalty)
+    promised = guarantee(config, make_plan(config, schema))
     assert promised.mu == pytest.approx(mu_for(1.0, 1e-5))
     assert get_epsilon_gaussian(1 / promised.mu, 1e-5) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_replacing_a_row_takes_twice_the_noise(schema):
     plans = [
-        make_plan(DistillConfig(epsilon=1.0, delta=1e-5, relation=r), schema, temperature=None)
+        make_plan(DistillConfig(epsilon=1.0, delta=1e-5, relation=r), schema)
         for r in ("add_or_remove", "replace")
     ]
     one, two = (np.array([m.noise for m in plan.mechanisms]) for plan in plans)
@@ -66,10 +69,75 @@ def test_replacing_a_row_takes_twice_the_noise(schema):
 
 
 def test_a_statement_that_claims_too_much_is_refused():
-    mechanism = Mechanism(name="sum", sensitivity=1.0, noise=2.0, times=4)
+    mechanism = Mechanism(name="gradients", sensitivity=1.0, noise=2.0, times=4)
     assert mechanism.mu == pytest.approx(1.0)
-    right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": "by hand"}
+    right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": accountant()}
     assert Guarantee(epsilon=1.0, delta=0.13, **right).mu == pytest.approx(1.0)
     assert math.isclose(delta_of(1.0, 1.0), 0.12693, abs_tol=1e-5)
     with pytest.raises(ValueError, match="more than the 0.12 claimed"):
         Guarantee(epsilon=1.0, delta=0.12, **right)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda said: {"mechanisms": said.mechanisms[:2]}, "must be .'moments', 'curvature'"),
+        (lambda said: {"mechanisms": (*said.mechanisms, said.mechanisms[0])}, "claimed"),
+        (
+            lambda said: {"mechanisms": smaller(said, sensitivity=0.5)},
+            "curvature: sensitivity 0.5, used 1 times; must",
+        ),
+        (lambda said: {"mechanisms": smaller(said, times=7, noise=1e9)}, "used 7 times; must be"),
+        (lambda said: {"relation": "replace"}, "another guarantee than the settings"),
+        (lambda said: {"epsilon": 2.0}, "another guarantee than the settings"),
+        (lambda said: {"epsilon": 0.5}, "more than the 1e-05 claimed"),
+        (lambda said: {"not_covered": ()}, "must say all that is not covered"),
+        (lambda said: {"accountant": "certified by nobody"}, "accountant"),
+        (lambda said: {"unit": "one person"}, "unit"),
+    ],
+)
+def test_a_reader_refuses_guarantees_that_settings_and_schema_do_not_imply(
+    schema, change, complaint
+):
+    config = DistillConfig(epsilon=1.0, delta=1e-5)
+    kinds = {"model": LinearModel(), "penalty": make_penalty(config, n_groups=2)}
+
+    def read(fields):
+        claimed = make_header(config, schema, **kinds, guarantee=Guarantee(**fields))
+        require_true(claimed.privacy.guarantee, config, schema)
+
+    said = guarantee(config, make_plan(config, schema))
+    read(said.model_dump())
+    with pytest.raises(ValueError, match=complaint):
+        read(said.model_dump() | dump(change(said)))
+
+
+def smaller(said, **change):
+    """The mechanisms with another second one."""
+    first, second, *rest = said.mechanisms
+    return (first, second.model_copy(update=change), *rest)
+
+
+def dump(fields):
+    return {
+        k: tuple(m.model_dump() for m in v) if k == "mechanisms" else v for k, v in fields.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"discloses": ("Certified anonymous.",)},
+        {"accepted_risks": ("Certified anonymous.",)},
+        {"accepted_risks": (RISKS["copies"],)},
+    ],
+)
+def test_a_statement_says_nothing_of_its_own(schema, more):
+    config = DistillConfig(epsilon=1.0, delta=1e-5)
+    promised = guarantee(config, make_plan(config, schema))
+    kinds = {"model": LinearModel(), "penalty": make_penalty(config, n_groups=2)}
+    header = make_header(config, schema, **kinds, guarantee=promised)
+    said = header.model_dump()
+    said["privacy"] |= more
+    with pytest.raises(ValueError, match="settings mean|is none of"):
+        Header.model_validate(said)

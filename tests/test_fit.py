@@ -9,7 +9,7 @@ from conftest import make_schema, make_table
 from test_queries import silent
 
 import synthfair as sf
-from synthfair.client.private import measure, private_problem
+from synthfair.client.private import measure, private_problem, promise
 from synthfair.client.routine import distill_fit
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
@@ -177,8 +177,32 @@ def test_what_has_no_known_sensitivity_is_refused(table, schema):
 
     with pytest.raises(InputError, match="epsilon: needs a LinearModel .*not Doubled"):
         sf.distill_table(table, schema, private(), model=Doubled())
-    with pytest.raises(InputError, match="epsilon: needs CovariancePenalty"):
+    with pytest.raises(InputError, match="epsilon: the penalty must be that of the settings.*my_"):
         sf.distill_table(table, schema, private(), penalty=my_penalty)
+    sf.distill_table(table, schema, private(), penalty=sf.CovariancePenalty())
+
+
+def hinge(margin):
+    return jnp.maximum(0.0, 1.0 - margin)
+
+
+def exponential(margin):
+    return jnp.exp(-margin)
+
+
+@pytest.mark.parametrize(("loss", "reached"), [(hinge, "0"), (exponential, "4.85165e.08")])
+def test_losses_that_noisy_steps_cannot_minimise_are_refused_before_rows_are_read(loss, reached):
+    schema, model = make_schema(), LinearModel(loss)
+    with pytest.raises(
+        InputError, match=f"{loss.__name__} loss reaches {reached} at margins up to"
+    ):
+        promise(private(), schema, model=model)
+
+
+def test_one_row_cannot_turn_an_answer_into_not_a_number(schema):
+    real = encode(make_table(), schema)
+    real.x[0, 0] = np.inf
+    assert np.isfinite(measure(real, schema, private()).theta).all()
 
 
 def test_clients_in_one_process_each_get_their_own_noise(schema):

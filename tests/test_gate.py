@@ -1,17 +1,25 @@
+import re
+from collections import Counter
+
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import synthfair as sf
 from synthfair.cli import client as command
 from synthfair.cli import run as run_command
 from synthfair.client import Options, RefusedReleaseError, distill_file
 from synthfair.client.from_file import read_rows
+from synthfair.client.held_out import HeldOut
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
+from synthfair.errors import InputError
 from synthfair.intake import read_release
 from synthfair.privacy.gate import preview
 from synthfair.privacy.ledger import Ledger
+from synthfair.privacy.statement import UNSEEN
 
 SCHEMA = make_schema()
 ROWS = encode(make_table(900), SCHEMA)
@@ -35,7 +43,7 @@ def test_public_noise_passes():
     found = looked_at(uniform())
     assert found.risks == ()
     assert found.copies == 0
-    assert found.near == 0.0
+    assert found.distances.near.synthetic == 0.0
     assert found.largest < 1
     assert not any(inference.alarming for inference in found.inferences)
 
@@ -56,7 +64,30 @@ def test_near_copies_stop_a_release_and_fresh_rows_do_not():
     assert looked_at(moved).risks == ("Holds more near copies of real rows than chance allows.",)
     fresh = encode(make_table(400, seed=7), SCHEMA).x
     assert looked_at(fresh).risks == ()
-    assert looked_at(fresh).near < 0.15
+    assert looked_at(fresh).distances.near.synthetic < 0.15
+
+
+def test_even_a_few_near_copies_stop_a_release():
+    real, held_out, x = (np.random.default_rng(i).uniform(size=(700, 12)) for i in range(3))
+    as_rows = [Encoded(part, REAL.s, REAL.y) for part in (real, held_out)]
+    x[:3] = real[:3] + 1e-5
+    found = looked_at(x, real=as_rows[0], held_out=as_rows[1])
+    assert found.risks == ("Holds more near copies of real rows than chance allows.",)
+    assert found.distances.close.synthetic == 3 / 700
+
+
+def test_near_copies_of_rows_that_repeat_stop_a_release():
+    """Of a table of categories; held-out rows have no equal among those distilled."""
+    categories = np.random.default_rng(0).integers(2, size=(900, 12)).astype(float)
+    rows = Encoded(categories, ROWS.s, ROWS.y)
+    apart = HeldOut(0.3, seed=0)(rows)
+    real, held_out = (Encoded(*(f[m] for f in rows)) for m in (~apart, apart))
+    near = real.x[:400] + 1e-5
+    assert looked_at(near, real=real, held_out=held_out).risks == (
+        "Holds more near copies of real rows than chance allows.",
+    )
+    public = np.random.default_rng(2).uniform(size=(400, 12))
+    assert looked_at(public, real=real, held_out=held_out).risks == ()
 
 
 def test_the_real_groups_and_labels_in_order_stop_a_release():
@@ -100,7 +131,7 @@ def test_false_alarms_are_as_rare_as_stated():
 def test_few_held_out_rows_tell_nothing_but_copies_are_found():
     none = Encoded(*(field[:0] for field in HELD_OUT))
     found = looked_at(REAL.x[:10], held_out=none)
-    assert found.near is None
+    assert found.distances is None
     assert found.inferences == ()
     assert found.risks == ("Holds copies of real rows.",)
 
@@ -118,15 +149,36 @@ def client(files, *flags):
     return run_command(command, prog="client", argv=[*words, "--steps", "40", *flags])
 
 
+def as_multiset(rows):
+    return Counter(map(tuple, np.column_stack(rows)))
+
+
 def test_held_out_rows_are_not_distilled(files):
     config = DistillConfig()
     real, held_out = read_rows(files[0], SCHEMA, config, hold_out=0.1)
-    everything, _ = read_rows(files[0], SCHEMA, config)
-    assert len(held_out.y) == 90
-    both = np.concatenate([real.encoded.x, held_out.x])
-    assert sorted(map(tuple, both)) == sorted(map(tuple, everything.encoded.x))
+    everything, none = read_rows(files[0], SCHEMA, config)
+    assert 50 < len(held_out.y) < 130
+    assert len(none.y) == 0
+    assert as_multiset(real.encoded) + as_multiset(held_out) == as_multiset(everything.encoded)
     again, _ = read_rows(files[0], SCHEMA, config, hold_out=0.1)
     np.testing.assert_array_equal(again.columns, real.columns)
+    assert real.columns.flags.c_contiguous
+    assert real.columns.ctypes.data % 64 == 0
+    other, _ = read_rows(files[0], SCHEMA, config.model_copy(update={"seed": 1}), hold_out=0.1)
+    assert as_multiset(other.encoded) != as_multiset(real.encoded)
+
+
+@given(removed=st.integers(0, 899), hold_out=st.sampled_from([0.0, 0.1, 0.5]))
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_neighbouring_files_give_neighbouring_rows(tmp_path, removed, hold_out):
+    """What sensitivities rely on: a row more or less in the file is one at most in what is read."""
+    table, read = make_table(900), []
+    for name, rows in (("a.csv", table), ("b.csv", table.drop(index=removed))):
+        rows.to_csv(tmp_path / name, index=False)
+        real, _ = read_rows(tmp_path / name, SCHEMA, DistillConfig(), hold_out=hold_out)
+        read.append(as_multiset(real.encoded))
+    assert sum((read[0] - read[1]).values()) <= 1
+    assert not read[1] - read[0]
 
 
 def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, capsys):
@@ -141,6 +193,12 @@ def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, 
     accepted = read_release(files[2], SCHEMA).header.privacy.accepted_risks
     assert accepted[0] == "Holds copies of real rows."
     assert not any(character.isdigit() for line in accepted for character in line)
+
+
+def test_a_release_with_an_epsilon_never_tells_what_the_checks_found(files):
+    """Whether copies were found is known from rows without noise: the file says the same always."""
+    assert client(files, *PRIVATE, "--accept-risk") == 0
+    assert read_release(files[2], SCHEMA).header.privacy.accepted_risks == (UNSEEN,)
 
 
 def test_every_release_is_looked_at_and_booked(files, capsys):
@@ -212,7 +270,7 @@ def test_noise_from_a_seed_is_marked_and_booked_as_no_promise(files):
     assert Ledger.beside(files[0]).spent().mu is None
 
 
-def test_a_kept_fit_that_was_damaged_is_not_used(files):
+def test_a_kept_fit_that_was_damaged_is_refused(files):
     data, schema, output = files
     config = DistillConfig(epsilon=1.0, delta=1e-5, n_synthetic=24, steps=100)
 
@@ -223,8 +281,35 @@ def test_a_kept_fit_that_was_damaged_is_not_used(files):
         distill_file(data, schema, output, config, progress=stop)
     (kept,) = output.parent.glob("*.fit")
     kept.write_text("{}")
+    with pytest.raises(InputError, match="fit: damaged; .* spends epsilon once more"):
+        distill_file(data, schema, output, config)
+    kept.unlink()
     distill_file(data, schema, output, config)
     assert Ledger.beside(data).spent().releases == 2  # measured anew, and booked
+
+
+def test_what_was_bought_serves_other_settings_of_the_distillation(files):
+    data, schema, output = files
+    config = DistillConfig(epsilon=1.0, delta=1e-5, n_synthetic=24, steps=60)
+    with pytest.raises(InputError, match="diverged"):
+        distill_file(data, schema, output, config.model_copy(update={"learning_rate": 1e9}))
+    distill_file(data, schema, output, config)
+    assert Ledger.beside(data).spent().releases == 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "name", "complaint"),
+    [
+        (["--insecure-noise-seed", "-1"], "out.parquet", "insecure_noise_seed = -1: must be"),
+        ([], "bad\nname.parquet", "output: String should match"),
+        ([], "x" * 240 + ".parquet", "cannot write|too long|name"),
+    ],
+)
+def test_bad_names_and_seeds_are_refused_and_book_nothing(files, capsys, flags, name, complaint):
+    data, schema, output = files
+    assert client((data, schema, output.with_name(name)), *PRIVATE, *flags) != 0
+    assert re.search(complaint, capsys.readouterr().err)
+    assert not Ledger.beside(data).path.exists()
 
 
 def test_the_error_carries_what_was_found(files):

@@ -9,15 +9,19 @@ from hypothesis import strategies as st
 from synthfair.cli import main
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import delta_of
+from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.statement import Guarantee, Mechanism
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
-    mechanism = Mechanism(name="sum", sensitivity=1.0, noise=noise, times=1)
+    mechanism = Mechanism(name="moments", sensitivity=1.0, noise=noise, times=1)
     return Guarantee(
-        epsilon=epsilon, delta=0.01, relation=relation, mechanisms=(mechanism,), accountant="exact"
+        epsilon=epsilon,
+        delta=0.01,
+        relation=relation,
+        mechanisms=(mechanism,),
+        accountant=accountant(),
     )
 
 
@@ -105,11 +109,30 @@ def test_a_line_cut_off_by_a_crash_was_not_booked(ledger):
     assert len(ledger.entries()) == 2
 
 
+def test_a_last_line_without_its_end_counts_if_it_is_whole(ledger):
+    for _ in range(2):
+        ledger.book(booking(guarantee()))
+    ledger.path.write_bytes(ledger.path.read_bytes().removesuffix(b"\n"))
+    assert ledger.spent().releases == 2
+    ledger.book(booking(guarantee()))
+    assert ledger.spent().releases == 3
+
+
+def test_a_table_named_by_a_link_has_the_same_ledger(tmp_path, ledger):
+    (tmp_path / "rows.csv").write_text("a\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "rows.csv")
+    assert Ledger.beside(tmp_path / "link.csv") == ledger
+    ledger.book(booking(guarantee()))
+    (tmp_path / "other.jsonl").symlink_to(ledger.path)
+    Ledger(tmp_path / "other.jsonl").book(booking(guarantee()))
+    assert ledger.spent().releases == 2
+
+
 def test_bookings_are_on_disk_before_they_count(ledger, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda handle: synced.append(ledger.path.read_bytes()))
     ledger.book(booking(guarantee()))
-    assert synced == [ledger.path.read_bytes()]
+    assert synced == [ledger.path.read_bytes()] * 2  # the file, and the folder that names it
 
 
 @pytest.mark.parametrize(
@@ -120,7 +143,7 @@ def test_bookings_are_on_disk_before_they_count(ledger, monkeypatch):
             lambda lines: [lines[0].replace(b"r.parquet", b"q.parquet"), *lines[1:]],
             "line 2: a line",
         ),
-        (lambda lines: [b"{}", *lines[1:]], "line 1: what: missing"),
+        (lambda lines: [b"{}", *lines[1:]], "line 1: time: missing"),
         (lambda lines: [b"\xff", *lines[1:]], "line 1"),
         (lambda lines: [lines[0].replace(b'"noise":5.0', b'"noise":0.01'), *lines[1:]], "line 1"),
     ],

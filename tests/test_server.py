@@ -68,8 +68,8 @@ def test_metrics_json_keeps_its_contract(folder):
         "covariance",
     ]
     assert set(found) == {
-        *names, "per_client", "by_group", "n_test", "n_synthetic", "config", "converged", "schema_hash",
-        "version", "packages", "resamples", "seed", "influence", "max_influence",
+        *names, "per_client", "by_group", "n_test", "n_synthetic", "config", "privacy", "converged",
+        "schema_hash",        "version", "packages", "resamples", "seed", "influence", "max_influence",
     }  # fmt: skip
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):
         for name in names:

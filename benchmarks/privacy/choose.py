@@ -110,7 +110,7 @@ def perturbed_objective(client: Client) -> np.ndarray:
 
 
 def _asked(client: Client, parts: Parts) -> tuple[PrivateQueries, Plan]:
-    plan = make_plan(client.config, client.schema, temperature=None, parts=parts)
+    plan = make_plan(client.config, client.schema, parts=parts)
     return PrivateQueries(
         client.real, client.schema, plan, intercept=True, loss=logistic, source=system_entropy
     ), plan

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
 from synthfair.config import HOLD_OUT, DistillConfig, load_distill_config
+
+if TYPE_CHECKING:
+    from synthfair.client import Distillation, Receipt
 
 HELP = "distil a private table into one release file"
 
@@ -81,25 +85,12 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
 
-    from synthfair.cli.show import progress_bar, say, warn
+    from synthfair.cli.show import progress_bar, say
     from synthfair.cli.start import start_jax
-    from synthfair.client.history import require_history_name
-    from synthfair.files import require_distinct, require_free
     from synthfair.keys import read_signing_key
-    from synthfair.report import (
-        distillation_table,
-        gap_warning,
-        preview_table,
-        unconverged_warning,
-    )
+    from synthfair.report import preview_table
 
-    inputs = [path for path in (args.data, args.schema, args.config, args.sign) if path]
-    require_distinct(args.output, *inputs)
-    require_free(args.output, force=args.force)
-    if args.history:
-        require_distinct(args.history, *inputs, args.output)
-        require_history_name(args.history)
-        require_free(args.history, force=args.force)
+    _require_room(args)
     key = read_signing_key(args.sign) if args.sign else None
     start_jax()
     from synthfair.client import Options, RefusedReleaseError, distill_file
@@ -123,12 +114,38 @@ def run(args: argparse.Namespace) -> None:
         raise
     if args.history:
         write_history(distillation.history, args.history)
+    _tell(distillation, receipt, signed=args.sign)
+
+
+def _require_room(args: argparse.Namespace) -> None:
+    """All that could refuse the outputs, before any work is done."""
+    from synthfair.client.history import require_history_name
+    from synthfair.files import require_distinct, require_free
+
+    inputs = [path for path in (args.data, args.schema, args.config, args.sign) if path]
+    require_distinct(args.output, *inputs)
+    require_free(args.output, force=args.force)
+    if args.history:
+        require_distinct(args.history, *inputs, args.output)
+        require_history_name(args.history)
+        require_free(args.history, force=args.force)
+
+
+def _tell(distillation: Distillation, receipt: Receipt, *, signed: Path | None) -> None:
+    from synthfair.cli.show import say, warn
+    from synthfair.report import (
+        distillation_table,
+        gap_warning,
+        preview_table,
+        unconverged_warning,
+    )
+
     if distillation.resumed_at:
         say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))
     say(preview_table(receipt.preview))
-    if args.sign:
-        say(f"Signed with {args.sign}.")
+    if signed:
+        say(f"Signed with {signed}.")
     for warning in (unconverged_warning(distillation), gap_warning(distillation)):
         if warning:
             warn(warning)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
-from synthfair.client.private import FitFile, measure, promise, require_feasible
+from synthfair.client.held_out import HeldOut
+from synthfair.client.private import (
+    FitFile,
+    measure,
+    measured_settings,
+    promise,
+    require_feasible,
+)
 from synthfair.client.routine import (
     Distillation,
     Progress,
@@ -22,21 +29,21 @@ from synthfair.config import HOLD_OUT, DistillConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
-from synthfair.distill.problem import make_penalty, make_rows
+from synthfair.distill.problem import make_rows
 from synthfair.distill.real import RealRows, gather
-from synthfair.errors import InputError
+from synthfair.errors import InputError, refusal
 from synthfair.files import require_distinct, require_free
 from synthfair.model import LinearModel
-from synthfair.privacy.gate import Preview, preview
+from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.release import Release, make_header, write_release
+from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
+from synthfair.privacy.statement import UNSEEN, Guarantee
+from synthfair.release import Release, write_release
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-MOST_HELD_OUT = 1000
-"""Rows that are held out, at most."""
+    from synthfair.privacy.gate import Preview
 
 
 class RefusedReleaseError(InputError):
@@ -69,13 +76,13 @@ class Receipt(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How a release is made; nothing here changes what it would hold.
+    """How a release is made, beside its public settings.
 
     Attributes:
         force: whether an existing output is overwritten.
         key: that the release is signed with; it is not signed if not given.
-        hold_out: share of the rows kept out of the distillation, 0 to 0.5.
-        accept_risk: whether a release is written that holds copies; it then says so.
+        hold_out: share of the rows kept out of the distillation, 0 to 0.5; see :class:`HeldOut`.
+        accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; beside the table if not given.
         noise_seed: makes the noise repeatable, for tests; such a release promises nothing.
     """
@@ -115,22 +122,25 @@ def distill_file(
         KeyboardInterrupt: after the checkpoint is written.
     """
     ledger = Ledger(options.ledger) if options.ledger else Ledger.beside(data)
-    for path in (output, ledger.path):
-        require_distinct(path, data, schema_path)
-    require_distinct(ledger.path, output)
+    require_distinct(output, data, schema_path, ledger.path)
+    require_distinct(ledger.path, data, schema_path)
     require_free(output, force=options.force)
     schema = read_schema(schema_path)
+    noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
     real, held_out = read_rows(data, schema, config, hold_out=options.hold_out)
     run = Run(schema, config, source=str(data), progress=progress, checkpoint=output)
-    distillation, booking, kept = _made(real, run, ledger, output, options.noise_seed)
-    found = _preview(distillation, real, held_out, config)
+    if config.epsilon is None:
+        ledger.require_affordable(_booking(output, real, run, None))  # or it ends here
+        distillation, kept = distill_rows(real, **run._asdict()), None
+    else:
+        fit, kept = _measured_once(real, run, ledger, output, noise)
+        distillation = distill_fit(fit, run, secure=noise is system_entropy)
+    found = _preview(distillation, real, held_out, run)
     release = _require_safe(distillation.release, found, output, accepted=options.accept_risk)
-    if (
-        booking.guarantee is None
-    ):  # an epsilon is booked before it is spent, all else before it leaves
-        ledger.book(booking)
+    if release.header.privacy.guarantee is None:  # else it was booked before it was spent
+        ledger.book(_booking(output, real, run, None))
     sha256 = write_release(release, output, key=options.key)
-    for file in (distillation.checkpoint, kept):
+    for file in (distillation.checkpoint, kept and kept.path):
         if file:
             file.unlink(missing_ok=True)
     receipt = Receipt(output, output.stat().st_size, sha256, found)
@@ -146,76 +156,67 @@ def read_rows(
         path: CSV or Parquet.
         schema: theirs.
         config: settings.
-        hold_out: share of the rows kept apart, drawn with the configuration's seed.
+        hold_out: share of the rows kept apart; the configuration's seed says which.
 
     Returns:
-        The rows to distil, and those held out.
+        The rows to distil, and some of those held out.
 
     Raises:
         InputError: the file cannot be read, has no rows, or does not fit the schema.
     """
-    if not 0 <= hold_out <= 0.5:
-        raise InputError(f"hold_out = {hold_out:g}: must be from 0 to 0.5")
-    n_rows = count_rows(path)
+    apart, n_rows = HeldOut(hold_out, config.seed), count_rows(path)
     if n_rows == 0:
         raise InputError(f"{path}: has no rows")
-    apart = min(int(hold_out * n_rows), MOST_HELD_OUT)
-    chosen = np.random.default_rng(config.seed).choice(n_rows, apart, replace=False)
-    held_out: list[Encoded] = []
-    parts = encode_chunks(read_chunks(path, schema), schema, source=str(path))
     real = gather(
-        _kept_in(parts, np.sort(chosen), held_out),
-        n_rows - apart,
+        encode_chunks(read_chunks(path, schema), schema, source=str(path)),
+        n_rows,
         n_groups=len(schema.groups),
         intercept=config.intercept,
         source=str(path),
+        leave_out=apart,
     )
-    return real, Encoded(*(np.concatenate(fields) for fields in zip(*held_out, strict=True)))
+    return real, apart.rows
 
 
-def _kept_in(
-    parts: Iterable[Encoded], chosen: np.ndarray, held_out: list[Encoded]
-) -> Iterator[Encoded]:
-    """The parts without the chosen rows, which are put into ``held_out``."""
-    begin = 0
-    for part in parts:
-        here = chosen[(chosen >= begin) & (chosen < begin + len(part.y))] - begin
-        held_out.append(Encoded(*(field[here] for field in part)))
-        begin += len(part.y)
-        yield Encoded(*(np.delete(field, here, axis=0) for field in part))
+def _booking(output: Path, real: RealRows, run: Run, promised: Guarantee | None) -> Booking:
+    try:
+        return Booking(
+            output=output.name,
+            run=fingerprint(real, run.config.model_dump_json()),
+            guarantee=promised,
+        )
+    except ValidationError as error:
+        raise refusal(str(output), error) from error
 
 
-def _made(
-    real: RealRows, run: Run, ledger: Ledger, output: Path, noise_seed: int | None
-) -> tuple[Distillation, Booking, Path | None]:
-    """A release that may not leave yet; how it is booked; and what keeps its measurements."""
+def _measured_once(
+    real: RealRows, run: Run, ledger: Ledger, output: Path, noise: RandomBytes
+) -> tuple[PrivateFit, FitFile]:
+    """What the budget buys, booked before it is spent, and kept until the release is written.
+
+    A fit that is kept was booked and bought by a run that did not come to its end.
+    """
     schema, config = run.schema, run.config
-    private = config.epsilon is not None
-    promised = promise(config, schema) if private and noise_seed is None else None
-    penalty = make_penalty(config, n_groups=len(schema.groups))
-    header = make_header(config, schema, model=LinearModel(), penalty=penalty, guarantee=promised)
-    booking = Booking(output=output.name, run=fingerprint(real, header), guarantee=promised)
-    if not private:
-        ledger.require_affordable(booking)
-        return distill_rows(real, **run._asdict()), booking, None
-    kept = FitFile.beside(output, booking.run)
+    require_feasible(schema, config)
+    promised = promise(config, schema) if noise is system_entropy else None
+    booking = _booking(output, real, run, promised)
+    kept = FitFile.beside(output, fingerprint(real, measured_settings(config, schema, promised)))
     fit = kept.load()
-    if fit is None:  # else it was booked and bought, and the run then was interrupted
-        require_feasible(schema, config)
-        ledger.book(booking)
-        noise = system_entropy if noise_seed is None else seeded(noise_seed)
+    if fit is None:
+        if promised:
+            ledger.book(booking)
         fit = measure(real.encoded, schema, config, noise=noise)
         kept.save(fit)
-    return distill_fit(fit, run, secure=noise_seed is None), booking, kept.path
+    return fit, kept
 
 
-def _preview(
-    distillation: Distillation, real: RealRows, held_out: Encoded, config: DistillConfig
-) -> Preview:
-    release, theta = distillation.release, distillation.theta
-    n_groups = len(real.columns) - real.n_features + 1 - int(config.intercept)
+def _preview(distillation: Distillation, real: RealRows, held_out: Encoded, run: Run) -> Preview:
+    from synthfair.privacy.gate import preview  # SciPy takes a while, and others come first
+
+    release, theta, config = distillation.release, distillation.theta, run.config
 
     def scores(rows: Encoded) -> np.ndarray:
+        n_groups = len(run.schema.groups)
         inputs = make_rows(rows, n_groups=n_groups, intercept=config.intercept).a
         return np.asarray(LinearModel().scores(theta, inputs))
 
@@ -224,15 +225,22 @@ def _preview(
 
 
 def _require_safe(release: Release, found: Preview, output: Path, *, accepted: bool) -> Release:
-    """The release, with the risks that its sender accepts written into it."""
-    if not found.risks:
-        return release
-    if not accepted:
+    """The release, with the risks that its sender accepts written into it.
+
+    Where it promises an epsilon, it must not say what was found: then it says that they were
+    accepted whether or not there are any.
+    """
+    if found.risks and not accepted:
         raise RefusedReleaseError(
             f"{output}: not written: {' '.join(found.risks)} --accept-risk writes it nevertheless,"
             " and the file says so",
             found,
         )
-    privacy = release.header.privacy.model_copy(update={"accepted_risks": found.risks})
-    header = release.header.model_copy(update={"privacy": privacy})
+    if not accepted:
+        return release
+    privacy = release.header.privacy
+    said = (UNSEEN,) if privacy.guarantee else found.risks
+    header = release.header.model_copy(
+        update={"privacy": privacy.model_copy(update={"accepted_risks": said})}
+    )
     return dataclasses.replace(release, header=header)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
@@ -17,15 +17,31 @@ from synthfair.data.schema import Schema
 from synthfair.distill.problem import Problem, make_penalty, make_private_problem
 from synthfair.distill.start import choose_private_start
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.fairness.penalties import Penalty
 from synthfair.files import write_text
 from synthfair.model import LinearModel, Model
-from synthfair.privacy.fit import Penalties, PrivateFit, largest_curvature, private_fit
+from synthfair.privacy.fit import (
+    MARGINS,
+    Penalties,
+    PrivateFit,
+    largest_curvature,
+    private_fit,
+)
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.objective import PrivateObjective
-from synthfair.privacy.plan import Plan, guarantee, make_plan
+from synthfair.privacy.plan import guarantee, make_plan
 from synthfair.privacy.queries import PrivateQueries
 from synthfair.privacy.statement import Guarantee
+from synthfair.release import name_of
+
+MEASURED = (
+    "epsilon", "delta", "relation", "private_steps", "clip", "penalty", "notion", "temperature",
+    "rho_o", "lambda_theta", "intercept",
+)  # fmt: skip
+"""Settings that :func:`measure` reads."""
+
+MOST_CURVED = 1000.0
+"""Second derivative of a loss that private steps can handle."""
 
 
 def measure(
@@ -37,7 +53,9 @@ def measure(
     penalty: Penalty | None = None,
     noise: RandomBytes = system_entropy,
 ) -> PrivateFit:
-    """Reads the real rows, each time with noise, until the budget is spent; the last to see them.
+    """Reads the real rows, each time with noise, until the budget is spent.
+
+    Nothing that is made of them later may enter a release but what this returns.
 
     Guarantee: (config.epsilon, config.delta)-differential privacy. Unit: one row. Neighbouring
     relation: config.relation.
@@ -53,15 +71,15 @@ def measure(
     Raises:
         InputError: another kind of model or penalty, whose sensitivity is not known.
     """
-    model, penalty = _require_known(model, penalty, config, schema)
-    plan = _plan(config, schema, penalty)
+    model, known = _require_known(model, penalty, config, schema)
+    plan = make_plan(config, schema)
     queries = PrivateQueries(
         real, schema, plan, intercept=config.intercept, loss=model.margin_loss, source=noise
     )
     return private_fit(
         queries,
         plan,
-        penalty,
+        known,
         rho_o=config.rho_o,
         lambda_theta=config.lambda_theta,
         curvature=largest_curvature(model.margin_loss),
@@ -76,8 +94,8 @@ def promise(
     penalty: Penalty | None = None,
 ) -> Guarantee:
     """The guarantee that :func:`measure` gives, known before it reads a row. Raises as it does."""
-    _, penalty = _require_known(model, penalty, config, schema)
-    return guarantee(config, _plan(config, schema, penalty))
+    _require_known(model, penalty, config, schema)
+    return guarantee(config, make_plan(config, schema))
 
 
 def private_problem(
@@ -89,10 +107,10 @@ def private_problem(
     penalty: Penalty | None = None,
 ) -> tuple[Problem, jax.Array]:
     """The bilevel problem whose outer objective is what :func:`measure` found, and the first x."""
-    model, penalty = _require_known(model, penalty, config, schema)
+    model, known = _require_known(model, penalty, config, schema)
     objective = PrivateObjective(*map(jnp.asarray, fit[:3]))
     d = len(schema.encoded_names)
-    return make_private_problem(objective, fit.counts, config, d=d, model=model, penalty=penalty)
+    return make_private_problem(objective, fit.counts, config, d=d, model=model, penalty=known)
 
 
 def require_feasible(schema: Schema, config: DistillConfig) -> None:
@@ -109,27 +127,41 @@ def require_feasible(schema: Schema, config: DistillConfig) -> None:
     )
 
 
-def _plan(config: DistillConfig, schema: Schema, penalty: Penalties) -> Plan:
-    temperature = penalty.temperature if isinstance(penalty, SelectionRatePenalty) else None
-    return make_plan(config, schema, temperature=temperature)
+def measured_settings(config: DistillConfig, schema: Schema, promised: Guarantee | None) -> str:
+    """All that :func:`measure` depends on beside the rows, as JSON: other settings change for free.
+
+    Args:
+        config: settings.
+        schema: public.
+        promised: None where the noise protects nothing.
+    """
+    said = promised.model_dump(mode="json") if promised else None
+    settings = config.model_dump(mode="json", include=set(MEASURED))
+    return json.dumps({"schema": schema.hash, "guarantee": said, **settings}, sort_keys=True)
 
 
 def _require_known(
     model: Model | None, penalty: Penalty | None, config: DistillConfig, schema: Schema
 ) -> tuple[LinearModel, Penalties]:
     """Model and penalty, which must be of the kinds whose sensitivities are worked out."""
-    model = model or LinearModel()
-    penalty = penalty or make_penalty(config, n_groups=len(schema.groups))
+    model, named = model or LinearModel(), make_penalty(config, n_groups=len(schema.groups))
     if type(model) is not LinearModel:
         raise InputError(
             f"epsilon: needs a LinearModel (with any loss), not {type(model).__name__}"
         )
-    if type(penalty) not in (CovariancePenalty, SelectionRatePenalty):
+    if penalty not in (None, named):
         raise InputError(
-            "epsilon: needs CovariancePenalty or SelectionRatePenalty, as the sensitivity of"
-            f" {type(penalty).__name__} is not known"
+            f"epsilon: the penalty must be that of the settings, {name_of(named)!r}, not"
+            f" {name_of(penalty)!r}: readers of the release must know its sensitivity"
         )
-    return model, penalty  # type: ignore[return-value]
+    steepest = largest_curvature(model.margin_loss)
+    if not 0 < steepest <= MOST_CURVED:
+        raise InputError(
+            f"epsilon: the second derivative of {name_of(model)} reaches {steepest:g} at margins up"
+            f" to {MARGINS:g}; it must be above 0 and at most {MOST_CURVED:g}, for noisy steps to"
+            " find the minimum"
+        )
+    return model, named  # type: ignore[return-value]
 
 
 class _Kept(BaseModel):
@@ -146,7 +178,10 @@ class _Kept(BaseModel):
 
 @dataclass(frozen=True)
 class FitFile:
-    """Keeps what the budget bought until the release is written. Private as the release is.
+    """Keeps what the budget bought until the release is written. Stays with the client.
+
+    Its numbers are as private as the release, but its name tells of the rows: who guesses them
+    could confirm them by it.
 
     Attributes:
         path: of the file.
@@ -167,17 +202,25 @@ class FitFile:
         write_text(self.path, _Kept(run=self.run, **fields).model_dump_json())
 
     def load(self) -> PrivateFit | None:
-        """The fit saved, or None where there is none of this very run."""
+        """The fit saved, or None where there is none of this very run.
+
+        Raises:
+            InputError: there is one, but damaged.
+        """
+        if not self.path.exists():
+            return None
         try:
             kept = _Kept.model_validate_json(self.path.read_bytes())
             fit = PrivateFit(*(np.array(getattr(kept, name)) for name in PrivateFit._fields))
-        except (OSError, ValidationError, ValueError):
-            return None
+        except (OSError, ValueError) as error:  # a ValidationError is one
+            raise self._damaged() from error
         n = len(fit.theta)
-        fitting = fit.curvature.shape == (n, n) and fit.moments.shape[-1:] == (n,)
-        return fit if fitting and kept.run == self.run else None
+        if kept.run != self.run or fit.curvature.shape != (n, n) or fit.moments.shape[-1:] != (n,):
+            raise self._damaged()
+        return fit
 
-
-def digest(fit: PrivateFit) -> str:
-    """sha256 of its numbers."""
-    return hashlib.sha256(b"".join(part.tobytes() for part in fit)).hexdigest()
+    def _damaged(self) -> InputError:
+        return InputError(
+            f"{self.path}: damaged; it keeps what an epsilon has bought. Delete it to measure"
+            " again, which spends epsilon once more"
+        )

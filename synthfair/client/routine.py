@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import numpy as np
 
-from synthfair.client.private import digest, measure, private_problem, promise
+from synthfair.client.private import measure, private_problem, promise
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema
@@ -168,7 +168,7 @@ def distill_rows(
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     problem, x = make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
-    return _distill(problem, x, header, run, fingerprint(real, header))
+    return _distill(problem, x, header, run, fingerprint(real, header.model_dump_json()))
 
 
 def distill_fit(fit: PrivateFit, run: Run, *, secure: bool = True) -> Distillation:
@@ -186,7 +186,7 @@ def distill_fit(fit: PrivateFit, run: Run, *, secure: bool = True) -> Distillati
     header = make_header(
         config, schema, model=problem.model, penalty=problem.penalty, guarantee=promised
     )
-    return _distill(problem, x, header, run, digest(fit))
+    return _distill(problem, x, header, run, fingerprint(fit, header.model_dump_json()))
 
 
 def _distill(
@@ -272,12 +272,12 @@ def refuse_divergence(x: np.ndarray, records: Record, *, step: int, source: str)
         )
 
 
-def fingerprint(real: RealRows, header: Header) -> str:
-    """sha256 of all that a run depends on."""
+def fingerprint(numbers: RealRows | PrivateFit, settings: str) -> str:
+    """sha256 of all that a run depends on. Private: who guesses the rows could confirm them."""
     precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
-    digest = hashlib.sha256(f"{precision} {header.model_dump_json()}".encode())
-    for part in (real.columns, real.s, real.y):
-        digest.update(part.data)  # in place: the rows may be a million
+    digest = hashlib.sha256(f"{precision} {settings}".encode())
+    for part in numbers[:3] if isinstance(numbers, RealRows) else numbers:
+        digest.update(np.ascontiguousarray(part).data)  # in place: the rows may be a million
     return digest.hexdigest()
 
 

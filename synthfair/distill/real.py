@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import jax
@@ -49,6 +49,7 @@ def gather(
     n_groups: int,
     intercept: bool,
     source: str = "table",
+    leave_out: Callable[[Encoded], np.ndarray] | None = None,
 ) -> RealRows:
     """Puts parts of a table one below the other; each may be forgotten before the next is made.
 
@@ -58,28 +59,48 @@ def gather(
         n_groups: number of groups.
         intercept: whether the model has one.
         source: what to call the table in errors.
+        leave_out: says of each row [N] of a part whether it is to be left out.
 
     Raises:
-        InputError: there are more or fewer rows, or they do not fit into memory.
+        InputError: there are more or fewer rows, or none is left, or they do not fit into memory.
     """
-    columns, s, y, end = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0
+    columns, s, y, end, read = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0, 0
     for part in parts:
         d = part.x.shape[1]
-        if end == 0:
+        if read == 0:
             columns, s, y = _allocated(n_rows, d + n_groups - 1 + int(intercept), source)
-        begin, end = end, end + len(part.y)
-        if end > n_rows:
+        read += len(part.y)
+        if read > n_rows:
             break
+        if leave_out:
+            part = _without(part, leave_out(part))  # noqa: PLW2901
+        begin, end = end, end + len(part.y)
         columns[:d, begin:end] = part.x.T
         columns[d : d + n_groups - 1, begin:end] = part.s == np.arange(1, n_groups)[:, None]
         columns[d + n_groups - 1 :, begin:end] = 1.0
         s[begin:end], y[begin:end] = part.s, part.y
-    if end != n_rows:
-        read = end if end < n_rows else "more"
-        raise InputError(f"{source}: {n_rows} rows counted, {read} read: did the file change?")
+    if read != n_rows:
+        found = read if read < n_rows else "more"
+        raise InputError(f"{source}: {n_rows} rows counted, {found} read: did the file change?")
+    columns, s, y = _shortened(columns, end), s[:end], y[:end]
     for part in (columns, s, y):
         part.flags.writeable = False  # JAX computes with this very memory
     return RealRows(columns, s, y, len(columns) - n_groups + 1 - int(intercept))
+
+
+def _without(part: Encoded, apart: np.ndarray) -> Encoded:
+    return Encoded(*(field[~apart] for field in part))
+
+
+def _shortened(columns: np.ndarray, rows: int) -> np.ndarray:
+    """The first rows of columns [n, N], moved together in the same memory: JAX would copy gaps."""
+    n, allocated = columns.shape
+    if rows == allocated:
+        return columns
+    flat = columns.reshape(-1)
+    for i in range(1, n):
+        flat[i * rows : (i + 1) * rows] = flat[i * allocated : i * allocated + rows]
+    return flat[: n * rows].reshape(n, rows)
 
 
 def _allocated(rows: int, columns: int, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -19,8 +19,8 @@ from functools import cache
 
 from synthfair.errors import InputError
 
-LARGEST_EPSILON = 100.0
-"""Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
+ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
+"""What :func:`accountant` returns, as a pattern."""
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -38,7 +38,7 @@ def _upper_tail(z: float) -> float:
 
 def epsilon_of(mu: float, delta: float) -> float:
     """The least epsilon for which mu-GDP is (epsilon, delta)-DP, by dp-accounting."""
-    if mu == 0:
+    if delta_of(mu, 0.0) <= delta:
         return 0.0
     from dp_accounting import get_epsilon_gaussian
 

@@ -13,13 +13,17 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from synthfair.data.encode import Encoded
+from synthfair.privacy.statement import RISKS
 
 COPY = 1e-6
 """Euclidean distance in encoded features below which a synthetic row is a copy of a real one."""
 
+CLOSE = 1e-3
+"""Distance below which a row is nearly a copy: decoding and rounding would undo the difference."""
+
 QUANTILE = 0.05
-"""A synthetic row is near where it is nearer to a real row than all but this share of held-out rows
-are; a release that copies nobody has about that share of near rows, or less."""
+"""A synthetic row is near where it is as near to a real row as this share of held-out rows are; a
+release that copies nobody has about that share of near rows, or less."""
 
 ALARM = 3.1
 """Standard errors beyond which a share or an advantage is not put down to chance; one-sided, 1 in
@@ -57,47 +61,75 @@ class Inference(NamedTuple):
         return self.members - self.others > ALARM * self.error
 
 
+class Nearness(NamedTuple):
+    """Which share of the synthetic rows is as near to a real row as few held-out rows are.
+
+    Attributes:
+        synthetic: share of the synthetic rows.
+        held_out: share of the held-out rows.
+        error: standard error of their difference, if there were none.
+    """
+
+    synthetic: float
+    held_out: float
+    error: float
+
+    @property
+    def alarming(self) -> bool:
+        """Whether the difference is more than chance; where no held-out row is, one is enough."""
+        return self.synthetic - self.held_out > ALARM * self.error
+
+
+class Distances(NamedTuple):
+    """To the closest real rows, of synthetic rows and of held-out ones.
+
+    Attributes:
+        median: of the synthetic rows.
+        held_out_median: of the held-out rows.
+        close: shares of rows that are nearly copies, see :data:`CLOSE`.
+        near: shares of rows that are near, see :data:`QUANTILE`.
+        single: shares of rows whose distance to the closest real row is small beside that to the
+            second closest: as small as for that share of held-out rows.
+    """
+
+    median: float
+    held_out_median: float
+    close: Nearness
+    near: Nearness
+    single: Nearness
+
+
 class Preview(NamedTuple):
     """What a reader of the release may do with it. Private.
 
     Attributes:
         n_synthetic: number of synthetic rows.
-        copies: how many of them equal a real row in all features.
-        near: share of them that is near a real row, see :data:`QUANTILE`; None without held-out
-            rows, like all that follows but the last three.
-        near_error: its standard error, if it were the expected share.
-        ratio: share of them whose distance to the closest real row is suspiciously small beside
-            that to the second closest: smaller than for all but that share of held-out rows.
-        distance: median distance of a synthetic row to the closest real row.
-        held_out_distance: the same of held-out rows.
-        inferences: attacks.
+        n_held_out: number of held-out rows.
+        copies: how many synthetic rows equal a real row in all features.
         labels_copied: whether groups and labels are those of the real rows, in order.
         largest: size of the largest synthetic feature; real ones lie in [0, 1].
-        n_held_out: number of held-out rows.
+        distances: None where too few rows are held out.
+        inferences: attacks; none where too few rows are held out.
     """
 
     n_synthetic: int
+    n_held_out: int
     copies: int
-    near: float | None
-    near_error: float
-    ratio: float | None
-    distance: float | None
-    held_out_distance: float | None
-    inferences: tuple[Inference, ...]
     labels_copied: bool
     largest: float
-    n_held_out: int
+    distances: Distances | None = None
+    inferences: tuple[Inference, ...] = ()
 
     @property
     def risks(self) -> tuple[str, ...]:
-        """What stops a release. In words that say nothing else of the real rows."""
-        near = self.near is not None and self.near > QUANTILE + ALARM * self.near_error
+        """What stops a release, of :data:`synthfair.privacy.statement.RISKS`."""
+        distances = self.distances
         found = {
-            "Holds copies of real rows.": self.copies > 0,
-            "Holds more near copies of real rows than chance allows.": near,
-            "Holds the groups and labels of the real rows, in order.": self.labels_copied,
+            "copies": self.copies > 0,
+            "near": bool(distances) and (distances.close.alarming or distances.near.alarming),
+            "labels": self.labels_copied,
         }
-        return tuple(risk for risk, is_there in found.items() if is_there)
+        return tuple(RISKS[risk] for risk, is_there in found.items() if is_there)
 
 
 def preview(
@@ -120,23 +152,24 @@ def preview(
     rng = np.random.default_rng(seed)
     found = Preview(
         n_synthetic=len(release.y),
+        n_held_out=len(held_out.y),
         copies=_copies(release.x, real.x),
-        near=None,
-        near_error=0.0,
-        ratio=None,
-        distance=None,
-        held_out_distance=None,
-        inferences=(),
         labels_copied=np.array_equal(release.s, real.s) and np.array_equal(release.y, real.y),
         largest=float(np.abs(release.x).max()),
-        n_held_out=len(held_out.y),
     )
     if len(held_out.y) < LEAST_HELD_OUT or len(real.y) < 2:
         return found
-    found = _with_distances(found, _drawn(release, MOST_OTHER, rng), real, held_out, rng)
     members = _drawn(real, len(held_out.y), rng)
-    attacks = (_membership(release, members, held_out), _confidence(scores, members, held_out))
-    return found._replace(inferences=(*attacks, _attribute(release, members, held_out)))
+    return found._replace(
+        distances=_distances(
+            _drawn(release, MOST_OTHER, rng), _drawn(real, MOST_REAL, rng), held_out
+        ),
+        inferences=(
+            _membership(release, members, held_out),
+            _confidence(scores, members, held_out),
+            _attribute(release, members, held_out),
+        ),
+    )
 
 
 def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
@@ -157,21 +190,25 @@ def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
     return int(found.sum())
 
 
-def _with_distances(
-    found: Preview, release: Encoded, real: Encoded, held_out: Encoded, rng: np.random.Generator
-) -> Preview:
-    tree = KDTree(_drawn(real, MOST_REAL, rng).x)
+def _distances(release: Encoded, real: Encoded, held_out: Encoded) -> Distances:
+    tree = KDTree(real.x)
     (first, second), (usual, usual_second) = (
         tree.query(rows.x, k=2)[0].T for rows in (release, held_out)
     )
-    ratios, usual_ratios = (_ratio(*pair) for pair in ((first, second), (usual, usual_second)))
-    return found._replace(
-        near=float(np.mean(first < np.quantile(usual, QUANTILE))),
-        near_error=float(np.sqrt(QUANTILE * (1 - QUANTILE) * (1 / len(first) + 1 / len(usual)))),
-        ratio=float(np.mean(ratios < np.quantile(usual_ratios, QUANTILE))),
-        distance=float(np.median(first)),
-        held_out_distance=float(np.median(usual)),
+    ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
+    return Distances(
+        median=float(np.median(first)),
+        held_out_median=float(np.median(usual)),
+        close=_nearness(first, usual, CLOSE),
+        near=_nearness(first, usual, max(CLOSE, float(np.quantile(usual, QUANTILE)))),
+        single=_nearness(ratios, usual_ratios, float(np.quantile(usual_ratios, QUANTILE))),
     )
+
+
+def _nearness(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Nearness:
+    share = float(np.mean(held_out <= radius))
+    error = (share * (1 - share) * (1 / len(synthetic) + 1 / len(held_out))) ** 0.5
+    return Nearness(float(np.mean(synthetic <= radius)), share, error)
 
 
 def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,8 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.errors import InputError, reason, refusal
-from synthfair.privacy.accounting import LARGEST_EPSILON, composed, delta_of, epsilon_of
+from synthfair.privacy.accounting import composed, delta_of, epsilon_of
 from synthfair.privacy.statement import Guarantee, Line
 
 ENDING = ".ledger.jsonl"
@@ -60,8 +61,8 @@ class Limit(BaseModel):
     model_config = _STRICT
 
     kind: Literal["limit"] = "limit"
-    epsilon: float = Field(gt=0, le=LARGEST_EPSILON)
-    delta: float = Field(gt=0, lt=1)
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    delta: float = Field(ge=LEAST_DELTA, lt=1)
 
 
 class Entry(BaseModel):
@@ -116,10 +117,15 @@ class Ledger:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        """Follows links: a ledger has one lock, whatever it is called by."""
+        object.__setattr__(self, "path", self.path.resolve())
+
     @classmethod
     def beside(cls, data: Path) -> Ledger:
-        """That of a table."""
-        return cls(data.with_name(data.name + ENDING))
+        """That of a table, also where the table is named by a link."""
+        place = data.resolve()
+        return cls(place.with_name(place.name + ENDING))
 
     def entries(self) -> list[Entry]:
         """All lines.
@@ -143,9 +149,11 @@ class Ledger:
                 written.
         """
         with self._locked():
-            self.require_affordable(booking)
-            if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
-                self._append(booking)
+            lines = self._read()
+            before = [entry.what for entry, _ in lines]
+            self._refuse_what_is_too_much(before, booking)
+            if booking.guarantee or booking not in before:
+                self._append(booking, [line for _, line in lines])
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """Bounds what is spent in all, from now on.
@@ -158,11 +166,13 @@ class Ledger:
         except ValidationError as error:
             raise refusal("limit", error) from error
         with self._locked():
-            self._append(limit)
+            self._append(limit, [line for _, line in self._read()])
 
     def require_affordable(self, booking: Booking) -> None:
         """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
-        before = [entry.what for entry in self.entries()]
+        self._refuse_what_is_too_much([entry.what for entry in self.entries()], booking)
+
+    def _refuse_what_is_too_much(self, before: Sequence[Booking | Limit], booking: Booking) -> None:
         self._require_same_relation(before, booking)
         limit, after = _spent(before).limit, _spent([*before, booking])
         if limit is None:
@@ -203,37 +213,48 @@ class Ledger:
                 f"{self.path}: cannot write: {reason(error)}; --ledger names another place"
             ) from error
 
-    def _append(self, what: Booking | Limit) -> None:
-        """Adds a line that survives a crash once this returns."""
-        lines = [line for _, line in self._read()]
+    def _append(self, what: Booking | Limit, lines: Sequence[bytes]) -> None:
+        """Adds a line after those, which survives a crash once this returns."""
         last = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = Entry(time=now, previous=last, what=what)
+        whole = sum(len(line) + 1 for line in lines)
         with self.path.open("ab") as file:
-            # A line without an end was never booked: nothing was spent.
-            file.truncate(sum(len(line) + 1 for line in lines))
+            file.truncate(min(whole, file.tell()))  # what a crash cut off was never booked
+            if file.seek(0, os.SEEK_END) < whole:
+                file.write(b"\n")  # an editor took it away
             file.write(entry.model_dump_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        _sync_folder(self.path.parent)
 
     def _read(self) -> list[tuple[Entry, bytes]]:
-        """The lines, parsed and as they are; a last one that was not written to its end is none."""
+        """The lines, parsed and as they are.
+
+        A last one without its end counts if it is whole; if not, a crash cut it off while it was
+        written, which is before anything was spent.
+        """
+        *ended, last = self._lines()
         entries, previous = [], _START
-        for number, line in enumerate(self._lines(), 1):
+        for number, line in enumerate(ended, 1):
             entry = self._parsed(line, number)
             if entry.previous != previous:
                 raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
             previous = hashlib.sha256(line).hexdigest()
             entries.append((entry, line))
+        with suppress(InputError):
+            entry = self._parsed(last, len(ended) + 1)
+            if entry.previous == previous:
+                entries.append((entry, last))
         return entries
 
     def _lines(self) -> list[bytes]:
         try:
             if not self.path.exists():
-                return []
+                return [b""]
             if self.path.stat().st_size > MAX_BYTES:
                 raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
-            return self.path.read_bytes().split(b"\n")[:-1]
+            return self.path.read_bytes().split(b"\n")
         except OSError as error:
             raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
 
@@ -242,6 +263,16 @@ class Ledger:
             return Entry.model_validate_json(line)
         except ValidationError as error:
             raise refusal(f"{self.path}: line {number}", error) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the name of a new file durable, where folders can be opened for that."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:

@@ -37,9 +37,14 @@ class GaussianMechanism:
 
 
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
-    """Rows [N, k], shortened to the Euclidean norm ``bound`` where they are longer."""
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return rows * (bound / np.maximum(norms, bound))
+    """Rows [N, k], shortened to the Euclidean norm ``bound`` where they are longer.
+
+    A row without a finite norm becomes 0: one row must not turn a sum into not-a-number.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        shortened = rows * (bound / np.maximum(norms, bound))
+    return np.where(np.isfinite(norms), shortened, 0.0)
 
 
 def sensitivity(bound: float, relation: Relation) -> float:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from synthfair.errors import InputError
+
 RandomBytes = Callable[[int], bytes]
 """Returns so many random bytes."""
 
@@ -20,7 +22,13 @@ def system_entropy(count: int) -> bytes:
 
 
 def seeded(seed: int) -> RandomBytes:
-    """Bytes that anybody can repeat: for tests alone, as noise that is known protects nothing."""
+    """Bytes that anybody can repeat: for tests alone, as noise that is known protects nothing.
+
+    Raises:
+        InputError: a negative seed.
+    """
+    if seed < 0:
+        raise InputError(f"insecure_noise_seed = {seed}: must be 0 or more")
     return np.random.default_rng(seed).bytes
 
 

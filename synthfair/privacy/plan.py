@@ -9,7 +9,7 @@ from synthfair.data.schema import Schema
 from synthfair.privacy.accounting import accountant, mu_for
 from synthfair.privacy.bounds import feature_ball, input_ball, with_one
 from synthfair.privacy.mechanism import sensitivity
-from synthfair.privacy.statement import Guarantee, Mechanism
+from synthfair.privacy.statement import Guarantee, Mechanism, Sum
 
 
 class Parts(NamedTuple):
@@ -69,7 +69,6 @@ def make_plan(
     config: DistillConfig,
     schema: Schema,
     *,
-    temperature: float | None,
     parts: Parts | None = None,
 ) -> Plan:
     """Spends config.epsilon and config.delta, which must be given.
@@ -77,27 +76,40 @@ def make_plan(
     Args:
         config: settings.
         schema: public; its bounds are all that sensitivities rely on.
-        temperature: of the smooth selection rates, where the penalty needs them.
         parts: how the budget is shared; chosen by the penalty if not given.
     """
-    features, inputs = (with_one(ball(schema).radius) for ball in (feature_ball, input_ball))
-    bounds = {"moments": features, "curvature": inputs**2, "gradients": config.clip * inputs}
-    if temperature is not None:
-        bounds["rates"] = rate_bound(temperature, features)
-    parts = parts or (PARTS if temperature is None else PARTS_WITH_RATES)
+    bounds = term_bounds(config, schema)
+    parts = parts or (PARTS_WITH_RATES if "rates" in bounds else PARTS)
     mu = mu_for(*budget(config))
     queries = {
-        key: _query(key, bounds[key], mu * getattr(parts, key) ** 0.5, config) for key in bounds
+        name: _query(name, bound, mu * getattr(parts, name) ** 0.5, config)
+        for name, bound in bounds.items()
     }
     return Plan(
         queries["moments"], queries["curvature"], queries["gradients"], queries.get("rates")
     )
 
 
-def _query(name: str, bound: float, mu: float, config: DistillConfig) -> Query:
+def term_bounds(config: DistillConfig, schema: Schema) -> dict[Sum, float]:
+    """Norm to which the term of each row is clipped, for each sum that the settings need."""
+    features, inputs = (with_one(ball(schema).radius) for ball in (feature_ball, input_ball))
+    bounds: dict[Sum, float] = {
+        "moments": features,
+        "curvature": inputs**2,
+        "gradients": config.clip * inputs,
+    }
+    if config.penalty == "selection_rate":
+        bounds["rates"] = rate_bound(config.temperature, features)
+    return bounds
+
+
+def _uses(name: Sum, config: DistillConfig) -> int:
+    return config.private_steps if name in STEPWISE else 1
+
+
+def _query(name: Sum, bound: float, mu: float, config: DistillConfig) -> Query:
     """The sum of that name, so noisy that all its releases together are mu-GDP."""
-    times = config.private_steps if name in STEPWISE else 1
-    change = sensitivity(bound, config.relation)
+    times, change = _uses(name, config), sensitivity(bound, config.relation)
     noise = change * times**0.5 / mu
     return Query(bound, Mechanism(name=name, sensitivity=change, noise=noise, times=times))
 
@@ -117,6 +129,29 @@ def guarantee(config: DistillConfig, plan: Plan) -> Guarantee:
         mechanisms=plan.mechanisms,
         accountant=accountant(),
     )
+
+
+def require_true(said: Guarantee, config: DistillConfig, schema: Schema) -> None:
+    """Refuses a guarantee whose mechanisms are not those that settings and schema imply.
+
+    The noise is not compared: that it is enough for epsilon the guarantee has checked itself.
+
+    Raises:
+        ValueError: a mechanism is missing or unknown, has another sensitivity, or another number of
+            uses.
+    """
+    expected = term_bounds(config, schema)
+    names = [mechanism.name for mechanism in said.mechanisms]
+    if sorted(names) != sorted(expected):
+        raise ValueError(f"mechanisms are {names}; must be {list(expected)}, each once")
+    for found in said.mechanisms:
+        right = sensitivity(expected[found.name], config.relation)
+        times = _uses(found.name, config)
+        if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
+            raise ValueError(
+                f"mechanism {found.name}: sensitivity {found.sensitivity:g}, used {found.times}"
+                f" times; must be {right:g}, {times} times"
+            )
 
 
 def budget(config: DistillConfig) -> tuple[float, float]:

@@ -85,6 +85,7 @@ class PrivateQueries:
         noisy[upper] = self._mechanisms[query].release(exact[upper])
         return self._turned_back(self._turned_back(noisy + np.triu(noisy, 1).T).T)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """[n] sum over rows of the gradients of the losses at theta, each clipped; every step."""
         query = self._plan.gradients
@@ -96,6 +97,7 @@ class PrivateQueries:
         exact = reduce(np.add, (terms(part).sum(axis=0) for part in self._parts()))
         return self._turned_back(self._mechanisms[query].release(exact))
 
+    @np.errstate(over="ignore", invalid="ignore")
     def rates(self, theta: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
         """Sums of sigma(tau z) [G, 2], and of their gradients [G, 2, n], by cell; every step."""
         query = self._plan.rates

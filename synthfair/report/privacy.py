@@ -65,13 +65,24 @@ def _copy_rows(preview: Preview) -> list[tuple[str, str, str]]:
 
 
 def _distance_rows(preview: Preview) -> list[tuple[str, str, str]]:
-    if preview.near is None or preview.ratio is None:
+    found = preview.distances
+    if found is None:
         return [("distances and attacks", f"not checked: {preview.n_held_out} rows held out", "")]
-    usual = f"{preview.held_out_distance:.3g} of held-out rows"
-    return [
-        ("distance to the closest real row, median", f"{preview.distance:.3g}", usual),
-        ("rows near a real one", f"{preview.near:.1%}", "5 % or less"),
-        ("rows near one real one alone", f"{preview.ratio:.1%}", "5 % or less"),
+    rows = [
+        (
+            "distance to the closest real row, median",
+            f"{found.median:.3g}",
+            f"{found.held_out_median:.3g} of held-out rows",
+        )
+    ]
+    shares = {
+        "rows nearly equal to a real one": found.close,
+        "rows near a real one": found.near,
+        "rows near one real one alone": found.single,
+    }
+    return rows + [
+        (name, f"{share.synthetic:.1%}", f"{share.held_out:.1%} of held-out rows, or less")
+        for name, share in shares.items()
     ]
 
 

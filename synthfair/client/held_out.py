@@ -1,0 +1,50 @@
+"""Rows kept out of a distillation, for the checks before a release."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from synthfair.data.encode import Encoded
+from synthfair.errors import InputError
+
+MOST_CHECKED = 1000
+"""Held-out rows that are kept for the checks; the others are not used at all."""
+
+
+class HeldOut:
+    """Decides of every row, by its own content, whether it is distilled; keeps those that are not.
+
+    A row goes the same way in every table. So with a row more or less the rows distilled differ by
+    that row at most, which differential privacy relies on: a choice by position, or of a fixed
+    number, would change hundreds of them. Equal rows go the same way, too.
+
+    Args:
+        share: of all rows, 0 to 0.5; what is left out is about that.
+        seed: another one, other rows.
+
+    Raises:
+        InputError: a share that is not allowed.
+    """
+
+    def __init__(self, share: float, seed: int) -> None:
+        """Nothing is held out yet."""
+        if not 0 <= share <= 0.5:
+            raise InputError(f"hold_out = {share:g}: must be from 0 to 0.5")
+        self._threshold, self._seed = int(share * 2**64), seed
+        self._parts: list[Encoded] = []
+
+    def __call__(self, part: Encoded) -> np.ndarray:
+        """[N] whether a row is left out."""
+        table = pd.DataFrame(np.column_stack([part.x, part.s, part.y]))
+        digests = pd.util.hash_pandas_object(table.assign(seed=self._seed), index=False)
+        apart = digests.to_numpy() < np.uint64(self._threshold)
+        missing = MOST_CHECKED - sum(len(kept.y) for kept in self._parts)
+        chosen = np.flatnonzero(apart)[:missing]
+        self._parts.append(Encoded(*(field[chosen] for field in part)))
+        return apart
+
+    @property
+    def rows(self) -> Encoded:
+        """Those that are kept, the first of the table."""
+        return Encoded(*(np.concatenate(fields) for fields in zip(*self._parts, strict=True)))
