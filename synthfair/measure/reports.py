@@ -132,43 +132,55 @@ def aggregate_reports(
                 found.ids = SeenIds(id_bytes)
             if (found.ids is not None) != ("report" in batch.schema.names):
                 raise InputError(f"{name}: column 'report': in all files or in none")
-            _add(found, batch, collection, name, row)
+            _add(found, _Judged(found, batch, name, row), collection)
             row += batch.num_rows
     return found
 
 
-def _add(
-    found: Collected, batch: pa.RecordBatch, collection: Collection, name: str, row: int
-) -> None:
-    """Judges a batch, whose first row has that number in its file, and adds what is left."""
-    mechanism = collection.noise()
+def _add(found: Collected, judged: _Judged, collection: Collection) -> None:
+    """Judges a batch and adds what is left of it."""
+    mechanism, batch = collection.noise(), judged.batch
     group = _indices(batch.column("group"), collection.groups)
     value = _numbers(batch.column("value"))
-    good = np.ones(batch.num_rows, bool)
-
-    def keep(why: str, fine: np.ndarray, column: str, allowed: str) -> None:
-        wrong = good & ~fine
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            shown = repr(batch.column(column)[first].as_py())[:60]
-            example = f"{name}: row {row + first}: column {column!r}: {shown}; {allowed}"
-            found.refuse(why, int(wrong.sum()), example)
-            np.logical_and(good, fine, out=good)
-
     for key in batch.schema.names:
         there = batch.column(key).is_valid().to_numpy(zero_copy_only=False)
-        keep("missing", there, key, "every column must have a value")
-    keep(
-        "unknown group", group >= 0, "group", f"must be one of {', '.join(collection.groups)[:80]}"
-    )
-    keep("value not possible", mechanism.possible(value), "value", _possible(collection))
+        judged.keep(there, "missing", key, "every column must have a value")
+    names = ", ".join(collection.groups)[:80]
+    judged.keep(group >= 0, "unknown group", "group", f"must be one of {names}")
+    fine = mechanism.possible(value)
+    judged.keep(fine, "value not possible", "value", _possible(collection))
     if found.ids is not None:
         ids = batch.column("report").to_numpy(zero_copy_only=False)
         new = np.ones(batch.num_rows, bool)
-        new[good] = found.ids.new(ids[good])
-        keep("repeated report", new, "report", "each report counts once")
-    some = tally(group[good], value[good], len(collection.groups))
-    found.tally = found.tally.plus(some)
+        new[judged.good] = found.ids.new(ids[judged.good])
+        judged.keep(new, "repeated report", "report", "each report counts once")
+    good = judged.good
+    found.tally = found.tally.plus(tally(group[good], value[good], len(collection.groups)))
+
+
+class _Judged:
+    """A batch, and which of its rows are still good.
+
+    Args:
+        found: what is refused is counted there.
+        batch: of reports.
+        name: of its file.
+        row: number there of the batch's first row.
+    """
+
+    def __init__(self, found: Collected, batch: pa.RecordBatch, name: str, row: int) -> None:
+        self._found, self._name, self._row = found, name, row
+        self.batch, self.good = batch, np.ones(batch.num_rows, bool)
+
+    def keep(self, fine: np.ndarray, why: str, column: str, allowed: str) -> None:
+        """Refuses the good rows that are not fine, and says what is wrong with the first."""
+        wrong = self.good & ~fine
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            shown = repr(self.batch.column(column)[first].as_py())[:60]
+            where = f"{self._name}: row {self._row + first}: column {column!r}"
+            self._found.refuse(why, int(wrong.sum()), f"{where}: {shown}; {allowed}")
+            self.good &= fine
 
 
 def _possible(collection: Collection) -> str:
