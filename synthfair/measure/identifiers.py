@@ -42,14 +42,13 @@ class SeenIds:
 
     def new(self, ids: np.ndarray) -> np.ndarray:
         """Which of the ids [N], texts, were not there before; and remembers those."""
+        from pandas import Index
         from pandas.util import hash_array
 
         if not len(ids):
             return np.zeros(0, bool)
         hashes = hash_array(ids.astype(object), hash_key=self._key, categorize=False)
-        _, first = np.unique(hashes, return_index=True)
-        found = np.zeros(len(ids), bool)
-        found[first] = True
+        found = ~Index(hashes).duplicated()
         places = self._places(hashes[found])
         unseen = np.zeros(places.shape[1], bool)
         for place in places:
