@@ -157,6 +157,7 @@ class TestCommands:
         assert main(["gap", "aggregate", *flags]) == 0
         said = capsys.readouterr()
         assert "row 41" in said.err.replace("\n", " ")
+        assert "fewer than 500 reports" in said.err
         document = json.loads(out.read_text())
         assert document["reports"] == 40
         assert document["rejected"]["value not possible"] == 1

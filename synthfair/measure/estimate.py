@@ -14,6 +14,8 @@ different from zero, and a gap's is put together from those of its two means by 
 variance estimates recovery (Zou and Donner 2008). Where the sizes are certain, both are the usual
 normal intervals.
 
+Both rest on sums being normal, for which it takes some hundred reports of each group.
+
 The intervals speak of the population from which the clients are a random sample. For the clients
 themselves they hold at least as often, because their own spread is then counted in vain.
 """

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from synthfair.measure.reports import Collected
     from synthfair.measure.simulate import Simulated
 
+FEW = 500
+"""Reports below which sums of them are not called normal."""
+
 NAMES = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
 
 
@@ -70,12 +73,14 @@ def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
 
 
 def rejected_warnings(collected: Collected) -> list[str]:
-    """What was refused and why, a line a reason; and what looking for repeated ids may cost."""
+    """What was refused and why, a line a reason; and what limits the rest."""
     lines = [
         f"{count:,} reports refused: {why}; the first is {collected.examples[why]}"
         for why, count in collected.rejected.items()
         if count
     ]
+    if collected.tally.reports < FEW:
+        lines.append(f"fewer than {FEW} reports: too few for intervals that rest on many")
     if collected.ids is None:
         lines.append("no column 'report': repeated reports cannot be found")
     elif collected.ids.lost_share() > 0.001:
