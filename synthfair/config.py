@@ -93,8 +93,9 @@ class DistillConfig(BaseModel):
     start: Literal["range", "middle", "normal", "real"] = Field(
         default="range",
         description="First synthetic features: uniform over the schema's range; or over its middle"
-        " half, from where pooled rows of unlike clients keep nearer to central training; normal"
-        " with the real rows' mean and variance (disclosed); or real rows (disclosed).",
+        " half, from where pooled rows of unlike clients keep nearer to central training (the"
+        " default with epsilon); normal with the real rows' mean and variance (disclosed); or real"
+        " rows (disclosed).",
     )
     optimizer: Literal["adam", "gauss_newton"] = Field(
         default="adam",
@@ -168,11 +169,16 @@ class DistillConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _defaults_of_a_search(cls, data: Any) -> Any:
-        """A search needs a penalty near the gap itself, and an optimiser that converges quickly."""
-        if isinstance(data, dict) and data.get("max_gap") is not None:
-            return {"penalty": "selection_rate", "optimizer": "gauss_newton", **data}
-        return data
+    def _other_defaults(cls, data: Any) -> Any:
+        """A search needs a penalty near the gap itself, and an optimiser that converges quickly.
+
+        Clients whose theta is noisy differ more, and pool better from the middle of the range.
+        """
+        if not isinstance(data, dict):
+            return data
+        if data.get("max_gap") is not None:
+            data = {"penalty": "selection_rate", "optimizer": "gauss_newton", **data}
+        return data if data.get("epsilon") is None else {"start": "middle", **data}
 
     @model_validator(mode="after")
     def _gauss_newton_needs_the_hessian(self) -> DistillConfig:
@@ -194,6 +200,8 @@ class DistillConfig(BaseModel):
         for setting, reads in reading.items():
             if reads:
                 raise ValueError(f"{setting} reads real rows without noise; not with epsilon")
+        if self.optimizer == "gauss_newton":
+            raise ValueError("epsilon needs optimizer = adam: gauss_newton stays near the start")
         return self
 
 
@@ -227,8 +235,9 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
 
 
 def changed_settings(config: DistillConfig) -> dict[str, Any]:
-    """The settings that are not the defaults. A wanted gap has defaults of its own."""
-    default = DistillConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
+    """The settings that are not the defaults. A wanted gap, or an epsilon, has its own."""
+    asked = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
+    default = DistillConfig(**asked).model_dump() | dict.fromkeys(asked)
     return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
