@@ -11,6 +11,14 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .inspection import Inspection, inspect_release
 from .intake import read_release
 from .keys import make_keys, read_keys, read_signing_key
+from .measure.collection import Collection, make_collection, read_collection, write_collection
+from .measure.devices import measure_model
+from .measure.estimate import Estimate, Gap, estimate_gaps
+from .measure.mechanisms import LaplaceValue, RandomizedValue
+from .measure.plan import plan_clients, plan_epsilon, plan_precision
+from .measure.reports import Report, aggregate_reports, perturb_record
+from .measure.simulate import simulate_gaps
+from .measure.split import best_mechanism, best_split
 from .model import LinearModel, Rows
 from .release import Release, write_release
 from .server import (
@@ -25,35 +33,52 @@ from .trained import TrainedModel, read_model, write_model
 __version__: str
 
 __all__ = [
+    "Collection",
     "CovariancePenalty",
     "DistillConfig",
     "Distillation",
     "Encoded",
+    "Estimate",
     "Evaluation",
+    "Gap",
     "Influence",
     "Influences",
     "InputError",
     "Inspection",
+    "LaplaceValue",
     "LinearModel",
+    "RandomizedValue",
     "Release",
+    "Report",
     "Rows",
     "Schema",
     "SelectionRatePenalty",
     "ServerConfig",
     "TrainedModel",
     "__version__",
+    "aggregate_reports",
+    "best_mechanism",
+    "best_split",
     "decode",
     "distill_clients",
     "distill_table",
     "encode",
+    "estimate_gaps",
     "evaluate",
     "inspect_release",
     "load_dataset",
     "load_distill_config",
+    "make_collection",
     "make_keys",
     "measure_influence",
+    "measure_model",
     "partition",
+    "perturb_record",
+    "plan_clients",
+    "plan_epsilon",
+    "plan_precision",
     "pool_and_train",
+    "read_collection",
     "read_keys",
     "read_model",
     "read_release",
@@ -61,6 +86,8 @@ __all__ = [
     "read_schema",
     "read_signing_key",
     "read_table",
+    "simulate_gaps",
+    "write_collection",
     "write_model",
     "write_release",
 ]

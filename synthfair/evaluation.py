@@ -90,12 +90,38 @@ def evaluate(
     Raises:
         InputError: no table, or one that does not fit the schema.
     """
+    return evaluate_scores(_scores(model, tables, sources), config)
+
+
+def pooled_scores(
+    model: TrainedModel,
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    sources: Sequence[Path] | None = None,
+) -> Scored:
+    """The rows of all tables together, scored by a model. Arguments and errors as above."""
+    scored = _scores(model, tables, sources)
+    if not scored:
+        raise InputError("no test tables")
+    return _pooled(scored)
+
+
+def _scores(
+    model: TrainedModel, tables: Mapping[str, pd.DataFrame], sources: Sequence[Path] | None
+) -> dict[str, Scored]:
     sources_ = map(str, sources or tables)
-    scored = {
+    return {
         name: _score(model, table, source)
         for (name, table), source in zip(tables.items(), sources_, strict=True)
     }
-    return evaluate_scores(scored, config)
+
+
+def _pooled(scored: Mapping[str, Scored]) -> Scored:
+    parts = list(scored.values())
+    return Scored(
+        *(np.concatenate(field) for field in zip(*(rows[:3] for rows in parts), strict=True)),
+        n_groups=parts[0].n_groups,
+    )
 
 
 def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = None) -> Evaluation:
@@ -107,11 +133,7 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
     if not scored:
         raise InputError("no test tables")
     config = config or ServerConfig()
-    parts = list(scored.values())
-    everything = Scored(
-        *(np.concatenate(field) for field in zip(*(rows[:3] for rows in parts), strict=True)),
-        n_groups=parts[0].n_groups,
-    )
+    everything = _pooled(scored)
 
     def measured(rows: Scored) -> dict[str, Metric]:
         return metrics_with_intervals(rows, resamples=config.resamples, seed=config.seed)

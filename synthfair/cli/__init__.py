@@ -16,6 +16,7 @@ from synthfair.cli import (
     compare,
     demo,
     evaluate,
+    gap,
     inspect,
     keygen,
     ledger,
@@ -40,6 +41,7 @@ COMMANDS: dict[str, ModuleType] = {
     "server": server,
     "predict": predict,
     "evaluate": evaluate,
+    "gap": gap,
     "report": report,
     "compare": compare,
 }
@@ -48,7 +50,8 @@ COMMANDS: dict[str, ModuleType] = {
 _EPILOG = """\
 the way of the data:
   split or schema -> client (one for each organisation) -> server -> predict, evaluate,
-  report; keygen and inspect: who sent a release, and what it holds
+  report; keygen and inspect: who sent a release, and what it holds; gap: how a model
+  serves each group, over devices none of which tells its own
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,8 +16,13 @@ from synthfair.privacy.statement import PrivacyStatement
 METRICS = "metrics.json"
 """Name of the file in a run's folder."""
 
+GAPS = "gaps.json"
+"""Name of the file beside it that ``gap simulate --model`` writes; it may be missing."""
+
 MAX_BYTES = 100_000_000
 """Of a metrics.json that is read; one of a thousand clients is a hundredth of it."""
+
+_Document = TypeVar("_Document", bound=BaseModel)
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -145,6 +150,37 @@ class Metrics(Part):
     seed: _Count
 
 
+class MeasuredGap(BaseModel):
+    """A gap of a rate between two groups, measured over devices that do not tell theirs."""
+
+    model_config = _STRICT
+
+    rate: Literal["true_positive_rate", "false_positive_rate"]
+    first: _Line
+    second: _Line
+    value: _Number | None
+    low: _Difference
+    high: _Difference
+    magnitude: _Number | None
+    chebyshev: _Number | None
+    true: _Difference | None
+    pooled: _Difference | None
+
+
+class Gaps(BaseModel):
+    """A gaps.json."""
+
+    model_config = _STRICT
+
+    format: Literal["synthfair-gaps/1"]
+    devices: _Count
+    epsilon: Annotated[float, Field(gt=0, le=1e4)]
+    mechanism: Literal["randomized", "laplace"]
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    seed: _Count
+    gaps: list[MeasuredGap] = Field(min_length=1, max_length=100_000)
+
+
 class Result(NamedTuple):
     """One run.
 
@@ -153,12 +189,14 @@ class Result(NamedTuple):
         name: of that; fit to name files.
         metrics: from metrics.json.
         histories: of the clients, by name; only where they were kept.
+        gaps: measured over devices, where they were.
     """
 
     folder: Path
     name: str
     metrics: Metrics
     histories: dict[str, History]
+    gaps: Gaps | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -176,7 +214,7 @@ class Result(NamedTuple):
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:
-    """Runs from their folders: ``metrics.json``, and every ``*.history.csv``.
+    """Runs from their folders: ``metrics.json``, every ``*.history.csv``, and ``gaps.json``.
 
     Raises:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
@@ -186,7 +224,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         if [other.resolve() for other in folders].count(folder.resolve()) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
     return [
-        Result(folder, name, _metrics(folder / METRICS), read_histories(folder))
+        Result(folder, name, _metrics(folder / METRICS), read_histories(folder), _gaps(folder))
         for name, folder in zip(run_names(folders), folders, strict=True)
     ]
 
@@ -209,13 +247,14 @@ def read_histories(folder: Path) -> dict[str, History]:
         InputError: one is not a history.
     """
     return {
-        shown(file.name.removesuffix(ENDING)): read_history(file) for file in inputs_of(folder)[1:]
+        shown(file.name.removesuffix(ENDING)): read_history(file)
+        for file in sorted(folder.glob(f"*{ENDING}"))
     }
 
 
 def inputs_of(folder: Path) -> list[Path]:
     """The files that are read from a run's folder."""
-    return [folder / METRICS, *sorted(folder.glob(f"*{ENDING}"))]
+    return [folder / METRICS, folder / GAPS, *sorted(folder.glob(f"*{ENDING}"))]
 
 
 def shown(name: str) -> str:
@@ -223,11 +262,20 @@ def shown(name: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
 
 
+def _gaps(folder: Path) -> Gaps | None:
+    path = folder / GAPS
+    return _read(path, Gaps) if path.exists() else None
+
+
 def _metrics(path: Path) -> Metrics:
+    return _read(path, Metrics)
+
+
+def _read(path: Path, kind: type[_Document]) -> _Document:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
-        return Metrics.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except ValidationError as error:

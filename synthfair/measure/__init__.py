@@ -1,0 +1,1 @@
+"""Gaps between groups, measured without learning anyone's group: local differential privacy."""

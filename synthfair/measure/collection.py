@@ -1,0 +1,144 @@
+"""The public file on which devices and analyst agree: groups, range of the value, mechanism."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from synthfair.errors import InputError, reason, refusal
+from synthfair.files import write_json
+from synthfair.measure.mechanisms import LaplaceValue, Mechanism, RandomizedValue
+from synthfair.measure.split import Kind
+
+MAX_BYTES = 1_000_000
+"""Of a file that is read."""
+
+ROUNDING = 1e-9
+"""By which a mechanism's epsilon may lie above the one claimed, relatively."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable() or text != text.strip():
+        raise ValueError("must be printable, on one line, without spaces around it")
+    return text
+
+
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+
+
+class Collection(BaseModel):
+    """What every device sends, and what it costs the device's owner.
+
+    Attributes:
+        groups: names of the groups; every client has one.
+        lower: smallest value that a client may have.
+        upper: largest, above it.
+        epsilon: of the guarantee: local differential privacy of one client's report, for any two
+            pairs of group and value.
+        mechanism: M_R or M_L.
+        epsilon1: budget of the group.
+        epsilon2: budget of the value.
+        k: of M_L.
+        clamp: of M_L.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
+    groups: tuple[Name, ...] = Field(min_length=2, max_length=10_000)
+    lower: float = 0.0
+    upper: float = 1.0
+    epsilon: float
+    mechanism: Kind
+    epsilon1: float
+    epsilon2: float
+    k: float = 2.0
+    clamp: float | None = None
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Collection:
+        repeated = sorted({name for name in self.groups if self.groups.count(name) > 1})
+        if repeated:
+            raise ValueError(f"group {repeated[0]!r} is named twice")
+        if not self.lower < self.upper:
+            raise ValueError(f"lower = {self.lower:g} must be below upper = {self.upper:g}")
+        true = self.noise().epsilon  # raises where a budget is out of its range
+        if true > self.epsilon * (1 + ROUNDING):
+            raise ValueError(
+                f"epsilon = {self.epsilon:g} is claimed, and the mechanism has {true:.6g}"
+            )
+        return self
+
+    def noise(self) -> Mechanism:
+        """The mechanism."""
+        if self.mechanism == "laplace":
+            return LaplaceValue(
+                len(self.groups), self.epsilon1, self.epsilon2, k=self.k, clamp=self.clamp
+            )
+        return RandomizedValue(len(self.groups), self.epsilon1, self.epsilon2)
+
+    @property
+    def unit(self) -> float:
+        """What a difference of 1 between values v in [-1, 1] is in the values' own unit."""
+        return (self.upper - self.lower) / 2
+
+    def scaled(self, values: np.ndarray) -> np.ndarray:
+        """Values [N] in [lower, upper], as v in [-1, 1]."""
+        return (values - self.lower) / self.unit - 1.0
+
+
+def make_collection(
+    groups: tuple[str, ...], mechanism: Mechanism, *, lower: float = 0.0, upper: float = 1.0
+) -> Collection:
+    """For a mechanism.
+
+    Raises:
+        InputError: group names repeat or cannot be shown, or the range is empty.
+    """
+    laplace = isinstance(mechanism, LaplaceValue)
+    assert isinstance(mechanism, LaplaceValue | RandomizedValue)  # noqa: S101 - there are two
+    try:
+        return Collection(
+            groups=groups,
+            lower=lower,
+            upper=upper,
+            epsilon=mechanism.epsilon,
+            mechanism="laplace" if laplace else "randomized",
+            epsilon1=mechanism.epsilon1,
+            epsilon2=mechanism.epsilon2,
+            k=mechanism.k if laplace else 2.0,
+            clamp=mechanism.clamp if laplace else None,
+        )
+    except ValidationError as error:
+        raise refusal("collection", error) from error
+
+
+def write_collection(collection: Collection, path: Path) -> None:
+    """Writes it as JSON, whole or not at all."""
+    write_json(path, collection.model_dump(mode="json"))
+
+
+def read_collection(path: Path) -> Collection:
+    """Reads one; its epsilon is worked out anew, and a file that claims too little is refused.
+
+    Raises:
+        InputError: unreadable, or not what :func:`write_collection` writes.
+    """
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
+        return Collection.model_validate(json.loads(text))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: not JSON: {reason(error)}") from error

@@ -1,0 +1,121 @@
+"""What a measurement would find: clients drawn from a population, perturbed and added up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.errors import InputError
+from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.linear import known_shares
+from synthfair.measure.mechanisms import Mechanism
+from synthfair.measure.tally import collect
+from synthfair.measure.variance import Population, gap_variance
+from synthfair.privacy.noise import seeded
+
+_Clients = tuple[np.ndarray, np.ndarray]
+
+
+class Simulated(NamedTuple):
+    """One pair of groups over all repetitions, in units of v.
+
+    Attributes:
+        groups: their indices.
+        true: the gap of the population.
+        mean: of the estimates.
+        deviation: of the estimates.
+        expected: their deviation in closed form.
+        covered: share of the intervals that hold the true gap.
+        chebyshev: the same of the paper's, which speaks of the drawn clients with known sizes.
+        width: mean half-width of the intervals.
+    """
+
+    groups: tuple[int, int]
+    true: float
+    mean: float
+    deviation: float
+    expected: float
+    covered: float
+    chebyshev: float
+    width: float
+
+
+def population(shares: Sequence[float], means: Sequence[float]) -> Population:
+    """Groups whose clients have values of -1 or 1, which spread most, with such means.
+
+    Raises:
+        InputError: shares that are no shares, or means outside [-1, 1].
+    """
+    found = np.asarray(means, float)
+    if found.shape != (len(shares),) or not (np.abs(found) <= 1).all():
+        raise InputError(f"means = {list(means)}: must be one a group, each within the range")
+    return Population(known_shares(shares, len(shares)), found, np.ones(len(shares)))
+
+
+def draw(people: Population, clients: int, rng: np.random.Generator) -> _Clients:
+    """Groups [K] and values [K] of clients, -1 or 1."""
+    group = np.searchsorted(np.cumsum(people.shares)[:-1], rng.random(clients), side="right")
+    value = np.where(2 * rng.random(clients) < 1 + people.means[group], 1.0, -1.0)
+    return group, value
+
+
+def simulate_gaps(
+    mechanism: Mechanism,
+    people: Population,
+    *,
+    clients: int,
+    repeats: int,
+    seed: int,
+    confidence: float = 0.95,
+) -> list[Simulated]:
+    """Repeats a measurement, clients drawn anew each time; the same seed gives the same numbers.
+
+    Guarantee: none. Anybody who knows the seed can take the noise away: for simulation only.
+
+    Args:
+        mechanism: by which clients report.
+        people: from whom they are drawn, with values of -1 or 1.
+        clients: K, at least 2.
+        repeats: at least 2.
+        seed: at least 0.
+        confidence: of the intervals.
+
+    Raises:
+        InputError: a number that cannot be.
+    """
+    if clients < 2 or repeats < 2 or seed < 0:
+        raise InputError(
+            f"clients = {clients}, repeats = {repeats}, seed = {seed}: at least 2, 2 and 0"
+        )
+    rng, source = np.random.default_rng([seed, 1]), seeded(seed)
+    found = [
+        estimate_gaps(
+            collect(mechanism, *draw(people, clients, rng), source),
+            mechanism,
+            confidence=confidence,
+        ).gaps
+        for _ in range(repeats)
+    ]
+    return [
+        _summary([gaps[i] for gaps in found], mechanism, people, clients)
+        for i in range(len(found[0]))
+    ]
+
+
+def _summary(gaps: list, mechanism: Mechanism, people: Population, clients: int) -> Simulated:
+    pair = gaps[0].groups
+    true = float(people.means[pair[1]] - people.means[pair[0]])
+    values = np.array([gap.value for gap in gaps])
+    return Simulated(
+        pair,
+        true,
+        float(values.mean()),
+        float(values.std(ddof=1)),
+        math.sqrt(gap_variance(mechanism, clients, people, pair)),
+        float(np.mean([gap.interval.low <= true <= gap.interval.high for gap in gaps])),
+        float(np.mean([abs(gap.value - true) <= gap.chebyshev for gap in gaps])),
+        float(np.mean([(gap.interval.high - gap.interval.low) / 2 for gap in gaps])),
+    )

@@ -1,0 +1,210 @@
+"""A model over many small clients: rates cut as stated, gaps near the true ones, one in the page."""
+
+import html
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+
+from synthfair.cli import main
+from synthfair.compare.grid import plan as cells_of
+from synthfair.compare.grid import run_cell
+from synthfair.config import DistillConfig
+from synthfair.errors import InputError
+from synthfair.fairness.metrics import Scored, group_rates
+from synthfair.measure.devices import (
+    NO_VALUE,
+    cut_into_devices,
+    gaps_document,
+    measure_model,
+)
+from synthfair.privacy.noise import seeded
+from synthfair.report import read_results, write_report
+from synthfair.trained import TrainedModel, input_names, write_model
+
+
+def scored(n=40_000, seed=0):
+    """Group 1 is selected less often: true positive rates 0.9 and 0.6, false ones 0.4 and 0.1."""
+    rng = np.random.default_rng(seed)
+    s, y = rng.integers(2, size=n), rng.choice([-1.0, 1.0], n)
+    chance = 0.65 + 0.25 * y - 0.3 * s
+    return Scored(y, np.where(rng.random(n) < chance, 1.0, -1.0), s)
+
+
+def test_devices_hold_every_row_once_and_one_group_each():
+    rows = scored(3000)
+    cut = cut_into_devices(rows, 700, seed=1)
+    assert abs(len(cut.group) - 700) <= 1
+    everyone = Scored(np.ones(3000), np.where(np.arange(3000) % 7, 1.0, -1.0), rows.s)
+    whole = cut_into_devices(everyone, 700, seed=1).rates["true_positive_rate"]
+    assert not np.isnan(whole).any()
+    assert np.isnan(cut_into_devices(everyone, 700, seed=1).rates["false_positive_rate"]).all()
+
+
+def test_one_device_a_group_has_the_groups_own_rates():
+    rows = scored(2000)
+    cut = cut_into_devices(rows, 2, seed=0)
+    for group, rates in enumerate(group_rates(rows)):
+        assert cut.rates["true_positive_rate"][group] == pytest.approx(rates.true_positive_rate)
+        assert cut.rates["false_positive_rate"][group] == pytest.approx(rates.false_positive_rate)
+
+
+def test_measured_gaps_hold_the_true_ones():
+    found = measure_model(
+        scored(),
+        ("a", "b"),
+        devices=10_000,
+        epsilon=6.0,
+        seed=0,
+        source=seeded(3),
+        confidence=0.999,
+    )
+    assert found.epsilon <= 6.0
+    assert all(c.groups == ("a", "b", NO_VALUE) for c in found.collections.values())
+    assert [gap.groups for gap in found.gaps] == [("a", "b"), ("a", "b")]
+    for gap in found.gaps:
+        assert gap.true == pytest.approx(-0.3, abs=0.03)
+        assert gap.pooled == pytest.approx(-0.3, abs=0.03)
+        low, high = gap.measured.interval
+        assert low <= gap.true <= high
+        assert high - low < 0.3
+
+
+def test_devices_without_a_rate_do_not_pull_it():
+    """Few rows a device: a quarter have no positive row, and the rates stay what they are."""
+    gaps = [
+        measure_model(
+            scored(20_000, seed), ("a", "b"), devices=10_000, epsilon=20.0, seed=seed,
+            source=seeded(100 + seed),
+        ).gaps[0]
+        for seed in range(10)
+    ]  # fmt: skip
+    off = np.array([(gap.measured.value - gap.true) / gap.measured.error for gap in gaps])
+    assert abs(off.mean()) < 4.5 / np.sqrt(10)
+
+
+@pytest.mark.parametrize("devices", [1, 10**9])
+def test_rows_that_cannot_be_cut_are_refused(devices):
+    with pytest.raises(InputError, match="devices"):
+        cut_into_devices(scored(100), devices, seed=0)
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    (cell,) = cells_of(["central"], [0.0], 1, tmp_path)
+    config = DistillConfig(n_synthetic=24, steps=5)
+    run_cell(cell, make_table(n=300), make_schema(), config, name="small", clients=2)
+    return cell.folder
+
+
+def write_gaps(folder, **changes):
+    found = measure_model(
+        scored(4000), ("a", "b"), devices=1000, epsilon=6.0, seed=0, source=seeded(3)
+    )
+    document = gaps_document(found, seed=0) | changes
+    (folder / "gaps.json").write_text(json.dumps(document))
+    return document
+
+
+def test_the_page_shows_measured_gaps(run_folder, tmp_path):
+    document = write_gaps(run_folder)
+    write_report(read_results([run_folder]), tmp_path / "r.html")
+    page = html.unescape((tmp_path / "r.html").read_text())
+    assert "Gaps measured over devices" in page
+    for gap in document["gaps"]:
+        for key in ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"):
+            assert f"{gap[key]:.4f}" in page
+
+
+def test_the_page_without_them_has_no_such_section(run_folder, tmp_path):
+    write_report(read_results([run_folder]), tmp_path / "r.html")
+    assert "over devices" not in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize("changes", [{"epsilon": -1}, {"gaps": []}, {"mystery": 1}])
+def test_gaps_that_no_measurement_writes_are_refused(run_folder, changes):
+    write_gaps(run_folder, **changes)
+    with pytest.raises(InputError, match="gaps.json"):
+        read_results([run_folder])
+
+
+def test_the_page_does_not_overwrite_them(run_folder):
+    write_gaps(run_folder)
+    with pytest.raises(InputError, match="named twice"):
+        write_report(read_results([run_folder]), run_folder / "gaps.json", force=True)
+
+
+class TestCommands:
+    @pytest.fixture
+    def gap_file(self, tmp_path):
+        path = tmp_path / "gap.json"
+        flags = ["--groups", "f", "m", "--epsilon", "2", "--clients", "1000"]
+        assert main(["gap", "plan", *flags, "--output", str(path)]) == 0
+        return path
+
+    def test_from_plan_to_gap(self, gap_file, tmp_path, capsys):
+        capsys.readouterr()
+        for i in range(40):
+            flags = ["--group", "fm"[i % 2], "--value", "0.5"] + (["--header"] if i == 0 else [])
+            assert main(["gap", "perturb", str(gap_file), *flags]) == 0
+        (tmp_path / "r.csv").write_text(capsys.readouterr().out + "x,f,3\n")
+        out = tmp_path / "found.json"
+        flags = [str(gap_file), str(tmp_path / "r.csv"), "--output", str(out)]
+        assert main(["gap", "aggregate", *flags]) == 0
+        said = capsys.readouterr()
+        assert "row 41" in said.err.replace("\n", " ")
+        assert "fewer than 500 reports" in said.err
+        document = json.loads(out.read_text())
+        assert document["reports"] == 40
+        assert document["rejected"]["value not possible"] == 1
+        assert [gap["first"] + gap["second"] for gap in document["gaps"]] == ["fm"]
+
+    def test_simulated_population(self, gap_file, capsys):
+        flags = ["--clients", "3000", "--means", "0.9", "0.5", "--repeats", "5"]
+        assert main(["gap", "simulate", str(gap_file), *flags]) == 0
+        assert "-0.4000" in capsys.readouterr().out
+
+    def test_simulated_devices(self, tmp_path, capsys):
+        schema = make_schema()
+        names = input_names(schema, intercept=True)
+        theta = (*(1.0 if name == "income" else 0.0 for name in names[:-1]), -0.5)
+        model = TrainedModel(
+            schema=schema, version="0", loss="logistic", intercept=True, inputs=names, theta=theta,
+            gradient_norm=0.0, converged=True,
+        )  # fmt: skip
+        write_model(model, tmp_path / "model.json")
+        table = pd.concat([make_table(2000, seed) for seed in range(2)])
+        table.to_csv(tmp_path / "t.csv", index=False)
+        flags = ["--model", str(tmp_path / "model.json"), "--data", str(tmp_path / "t.csv")]
+        flags += ["--devices", "1000", "--epsilon", "8", "--output", str(tmp_path / "gaps.json")]
+        assert main(["gap", "simulate", *flags]) == 0
+        assert "1,000 devices, epsilon = 8" in " ".join(capsys.readouterr().out.split())
+        assert json.loads((tmp_path / "gaps.json").read_text())["devices"] == 1000
+
+    @pytest.mark.parametrize(
+        ("flags", "said"),
+        [
+            (["plan", "--groups", "f", "m", "--epsilon", "1"], "give two of"),
+            (["plan", "--groups", "f", "--epsilon", "1", "--clients", "9"], "groups"),
+            (["simulate"], "collection is missing"),
+            (["perturb", "nowhere.json", "--group", "f"], "go together"),
+            (["aggregate", "nowhere.json", "r.csv"], "nowhere.json: cannot read"),
+        ],
+    )
+    def test_wrong_use_is_explained(self, flags, said, capsys):
+        assert main(["gap", *flags]) == 2
+        assert said in capsys.readouterr().err
+
+    def test_help_and_measuring_need_no_jax(self):
+        code = (
+            "import sys; from synthfair.cli import main\n"
+            "try: main(['gap', 'aggregate', '-h'])\nexcept SystemExit: pass\n"
+            "assert not {'numpy', 'jax', 'pyarrow'} & set(sys.modules), 'help'\n"
+            "import synthfair.measure.devices, synthfair.measure.plan, synthfair.measure.reports\n"
+            "assert 'jax' not in sys.modules, 'measure'"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -1,0 +1,203 @@
+"""Intervals that cover as stated, balanced and with a group of one in a hundred; and the rest."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from synthfair.errors import InputError
+from synthfair.measure.estimate import Interval, estimate_gaps
+from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
+from synthfair.measure.plan import plan_clients, plan_epsilon, plan_precision, setting
+from synthfair.measure.simulate import draw, population, simulate_gaps
+from synthfair.measure.tally import Tally, collect
+from synthfair.measure.variance import (
+    Population,
+    gap_variance,
+    hardest_populations,
+    largest_variance,
+)
+from synthfair.privacy.noise import seeded
+
+
+def drawn_tallies(m, clients, shares, means, repeats, *, seed=0):
+    """Tallies of M_R, drawn at once: each report is one of 2 d kinds, so they are multinomial."""
+    a, q = m.keep, m.move
+    kinds = [
+        s * a * (1 + bit * m.gain * mean) / 2 + (1 - s) * q / 2
+        for s, mean in zip(shares, means, strict=True)
+        for bit in (-1, 1)
+    ]
+    counts = np.random.default_rng(seed).multinomial(clients, kinds, size=repeats)
+    for low, high in zip(counts[:, ::2].astype(float), counts[:, 1::2].astype(float), strict=True):
+        yield Tally(low + high, high - low, low + high)
+
+
+def missed(tallies, m, true, confidence):
+    gaps = [estimate_gaps(told, m, confidence=confidence).gaps[0] for told in tallies]
+    return sum(not gap.interval.low <= true <= gap.interval.high for gap in gaps)
+
+
+CASES = [
+    (20_000, (0.5, 0.5), (0.8, 0.3)),
+    (20_000, (0.5, 0.5), (-1.0, 1.0)),
+    (1_000_000, (0.99, 0.01), (0.8, 0.3)),
+    (1_000_000, (0.99, 0.01), (-1.0, 1.0)),
+    (1_000_000, (0.99, 0.01), (0.0, 0.0)),
+    (200_000, (0.6, 0.3, 0.1), (0.5, 0.1, -0.7)),
+]
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+@pytest.mark.parametrize(("clients", "shares", "means"), CASES)
+def test_intervals_cover_as_stated(clients, shares, means, confidence):
+    """Neither too few nor too many: 2,000 of each, one false alarm in 2,000 were the seed new."""
+    m, n = RandomizedValue(len(shares), 1.0, 1.0), 2000
+    found = missed(drawn_tallies(m, clients, shares, means, n), m, means[1] - means[0], confidence)
+    assert stats.binomtest(found, n, 1 - confidence).pvalue > 5e-4
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.99, 0.01)])
+def test_intervals_of_laplace_cover_as_stated(shares, confidence):
+    m, people, n = LaplaceValue(2, 2.0, 3.0), population(shares, (0.8, 0.3)), 400
+    (found,) = simulate_gaps(m, people, clients=20_000, repeats=n, seed=1, confidence=confidence)
+    assert stats.binomtest(round(n * found.covered), n, confidence).pvalue > 5e-4
+    assert found.chebyshev > 0.99 or confidence < 0.99
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_intervals_with_known_shares_cover_as_stated(confidence):
+    m, shares, n = RandomizedValue(2, 1.0, 1.0), (0.9, 0.1), 2000
+    tallies = drawn_tallies(m, 100_000, shares, (0.8, 0.3), n)
+    gaps = [estimate_gaps(t, m, confidence=confidence, shares=shares).gaps[0] for t in tallies]
+    wrong = sum(not gap.interval.low <= -0.5 <= gap.interval.high for gap in gaps)
+    assert stats.binomtest(wrong, n, 1 - confidence).pvalue > 5e-4
+
+
+@pytest.mark.parametrize("confidence", [0.95, 0.99])
+def test_a_group_too_small_to_size_is_left_open_and_still_covered(confidence):
+    m, n = RandomizedValue(2, 1.0, 1.0), 1000
+    tallies = list(drawn_tallies(m, 20_000, (0.99, 0.01), (0.8, 0.3), n))
+    assert missed(tallies, m, -0.5, confidence) <= stats.binom(n, 1 - confidence).ppf(0.999)
+    gaps = [estimate_gaps(told, m, confidence=confidence).gaps[0] for told in tallies]
+    assert any(gap.interval == Interval(-2.0, 2.0) for gap in gaps)
+
+
+def test_forgetting_the_sizes_uncertainty_would_be_caught():
+    """The planted error: estimated sizes taken for known ones. It covers too rarely."""
+    m, means, n = RandomizedValue(2, 1.0, 1.0), (-1.0, 1.0), 2000
+    wrong = 0
+    for told in drawn_tallies(m, 1_000_000, (0.99, 0.01), means, n):
+        shares = estimate_gaps(told, m).shares
+        gap = estimate_gaps(told, m, shares=shares.tolist()).gaps[0]
+        wrong += not gap.interval.low <= 2.0 <= gap.interval.high
+    assert stats.binomtest(wrong, n, 0.05).pvalue < 5e-4
+
+
+def test_predicted_deviation_is_that_of_simulations():
+    m, shares, means, n = RandomizedValue(3, 1.0, 1.0), (0.5, 0.3, 0.2), (0.5, -0.5, 0.9), 4000
+    people = Population(np.array(shares), np.array(means), np.ones(3))
+    tallies = drawn_tallies(m, 300_000, shares, means, n)
+    gaps = np.array([[gap.value for gap in estimate_gaps(told, m).gaps] for told in tallies])
+    for values, pair in zip(gaps.T, itertools.combinations(range(3), 2), strict=True):
+        expected = gap_variance(m, 300_000, people, pair)
+        assert values.var() == pytest.approx(expected, rel=4.5 * math.sqrt(2 / n))
+
+
+def test_the_hardest_population_is_the_hardest():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        shares = rng.dirichlet([2.0, 2.0, 2.0])
+        m = RandomizedValue(3, *rng.uniform(0.2, 3, 2))
+        means = rng.uniform(-1, 1, 3)
+        squares = rng.uniform(means**2, 1)
+        some = gap_variance(m, 1.0, Population(shares, means, squares), (0, 2))
+        assert some <= largest_variance(m, shares, 1.0, (0, 2)) * (1 + 1e-9)
+    assert len(hardest_populations(shares, (0, 2))) == 8
+
+
+def test_magnitude_is_less_biased_than_the_absolute_value_where_there_is_no_gap():
+    m = RandomizedValue(2, 1.0, 1.0)
+    tallies = drawn_tallies(m, 20_000, (0.5, 0.5), (0.3, 0.3), 2000)
+    gaps = [estimate_gaps(told, m).gaps[0] for told in tallies]
+    signed, sizes, magnitudes = (
+        np.mean([f(gap) for gap in gaps])
+        for f in (lambda g: g.value, lambda g: abs(g.value), lambda g: g.magnitude)
+    )
+    error = gaps[0].error
+    assert abs(signed) < 4.5 * error / math.sqrt(2000)
+    assert sizes == pytest.approx(error * math.sqrt(2 / math.pi), rel=0.1)
+    assert magnitudes < 0.5 * sizes
+    squares = np.mean([gap.value**2 - gap.error**2 for gap in gaps])
+    assert abs(squares) < 4.5 * error**2 * math.sqrt(2 / 2000)
+
+
+def test_every_two_groups_are_compared_and_add_up():
+    m = RandomizedValue(4, 2.0, 2.0)
+    (told,) = drawn_tallies(m, 10**6, (0.4, 0.3, 0.2, 0.1), (0.1, 0.2, 0.3, 0.4), 1)
+    gaps = {gap.groups: gap.value for gap in estimate_gaps(told, m).gaps}
+    assert list(gaps) == list(itertools.combinations(range(4), 2))
+    assert gaps[0, 1] + gaps[1, 3] == pytest.approx(gaps[0, 3])
+
+
+def test_normal_intervals_are_narrower_than_chebyshev():
+    m = RandomizedValue(2, 1.0, 1.0)
+    (told,) = drawn_tallies(m, 10**6, (0.5, 0.5), (0.1, 0.2), 1)
+    gap = estimate_gaps(told, m, confidence=0.99).gaps[0]
+    assert (gap.interval.high - gap.interval.low) / 2 < gap.chebyshev / 2
+
+
+def test_clamping_widens_intervals_by_its_bias():
+    m = LaplaceValue(2, 2.0, 4.0, k=1.5, clamp=1.0)
+    people = population((0.5, 0.5), (-1.0, 1.0))
+    clients = draw(people, 50_000, np.random.default_rng(7))
+    gap = estimate_gaps(collect(m, *clients, seeded(0)), m).gaps[0]
+    assert gap.interval.low <= 2.0 <= gap.interval.high + 1e-9
+    assert gap.value == pytest.approx(2.0 - 2 * m.bias, abs=4.5 * gap.error)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"confidence": 1.0}, "confidence = 1"),
+        ({"shares": [0.5, 0.6]}, "must be 2 positive numbers of sum 1"),
+        ({"shares": [1.0]}, "must be 2 positive numbers"),
+    ],
+)
+def test_impossible_requests_are_refused(options, said):
+    m = RandomizedValue(2, 1.0, 1.0)
+    (told,) = drawn_tallies(m, 1000, (0.5, 0.5), (0.1, 0.2), 1)
+    with pytest.raises(InputError, match=said):
+        estimate_gaps(told, m, **options)
+
+
+class TestPlan:
+    def test_planned_clients_give_the_precision(self):
+        plan = plan_clients(setting((0.7, 0.3)), epsilon=1.0, precision=0.1)
+        assert plan.mechanism.epsilon <= 1.0
+        widths = []
+        for means in ((0.0, 0.0), (1.0, -1.0), (0.9, 0.8)):
+            (told,) = drawn_tallies(plan.mechanism, plan.clients, (0.7, 0.3), means, 1)
+            gap = estimate_gaps(told, plan.mechanism).gaps[0]
+            widths.append(max(gap.interval.high - gap.value, gap.value - gap.interval.low))
+        assert max(widths) == pytest.approx(0.1, rel=0.05)
+
+    def test_two_give_the_third_and_back(self):
+        known = setting((0.5, 0.5), confidence=0.99)
+        plan = plan_clients(known, epsilon=2.0, precision=0.05)
+        again = plan_epsilon(known, clients=plan.clients, precision=0.05)
+        assert again.mechanism.epsilon == pytest.approx(2.0, rel=2e-3)
+        least = plan_precision(known, clients=plan.clients, epsilon=2.0)
+        assert least.precision == pytest.approx(0.05, rel=1e-3)
+
+    def test_no_epsilon_makes_up_for_few_clients(self):
+        with pytest.raises(InputError, match="no finite epsilon gives it with 100000 clients"):
+            plan_epsilon(setting((0.5, 0.5)), clients=100_000, precision=0.001)
+
+    @pytest.mark.parametrize("epsilon", [0.0, -1.0, math.inf, math.nan])
+    def test_an_epsilon_that_is_none_is_refused(self, epsilon):
+        with pytest.raises(InputError, match="epsilon"):
+            plan_precision(setting((0.5, 0.5)), clients=100, epsilon=epsilon)
