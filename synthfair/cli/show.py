@@ -21,8 +21,8 @@ class _Output(Console):
 
 
 def say(what: RenderableType) -> None:
-    """Prints a result."""
-    _Output().print(what, highlight=False, markup=False)
+    """Prints a result; a sentence is not broken, as it may hold a path."""
+    _Output().print(what, highlight=False, markup=False, soft_wrap=isinstance(what, str))
 
 
 def warn(message: str) -> None:
