@@ -25,7 +25,10 @@ from synthfair.data.partition import write_clients
 
 CASES = {
     "N_s = 800": [],
-    "N_s = 8319": ["--labels", "copy", "--hold-out", "0", "--accept-risk"],
+    "N_s = 8319": [
+        *("--labels", "copy", "--n-synthetic", "8319"),
+        *("--hold-out", "0", "--accept-risk"),  # copied labels stop a release
+    ],
 }
 
 
