@@ -263,3 +263,37 @@ class TestCollection:
         (tmp_path / "gap.json").write_text(content)
         with pytest.raises(InputError, match="gap.json"):
             read_collection(tmp_path / "gap.json")
+
+
+def test_a_stray_quotation_mark_swallows_no_other_report():
+    found = read('x,"f,1', *(f"{i},f,1" for i in range(100)))
+    assert found.tally.reports == 100
+
+
+def test_a_byte_order_mark_hides_no_report_ids():
+    twice = io.BytesIO(b"\xef\xbb\xbfreport,group,value\n1,f,1\n1,f,1\n")
+    assert aggregate_reports([twice], COLLECTION, id_bytes=SMALL).tally.reports == 1
+
+
+@pytest.mark.parametrize("text", ["1_0", "0_1", "\u0661", "nan", "inf", "0x1", ""])
+def test_what_python_takes_for_a_number_is_none_in_a_report(text):
+    from synthfair.measure.reports import NUMBER
+
+    assert not NUMBER.fullmatch(text)
+
+
+@given(lower=st.floats(-1e308, 1e308), upper=st.floats(-1e308, 1e308), part=st.floats(0, 1))
+def test_scaled_values_never_leave_the_range_that_epsilon_is_for(lower, upper, part):
+    try:
+        collection = make_collection(
+            ("f", "m"), RandomizedValue(2, 1.0, 1.0), lower=lower, upper=upper
+        )
+    except InputError:
+        return
+    value = min(max(lower + part * (upper - lower), lower), upper)
+    assert np.abs(collection.scaled(np.array([value]))).max() <= 1
+
+
+def test_a_collection_whose_reports_protect_nothing_is_refused():
+    with pytest.raises(InputError, match="a report has at most 30"):
+        make_collection(("f", "m"), RandomizedValue(2, 40.0, 40.0))

@@ -22,12 +22,23 @@ ROUNDING = 1e-9
 
 
 def _printable(text: str) -> str:
-    if not text.isprintable() or text != text.strip():
-        raise ValueError("must be printable, on one line, without spaces around it")
+    if not text.isprintable() or text != text.strip() or set(text) & {",", '"'}:
+        raise ValueError(
+            "must be printable, on one line, without spaces around it, commas or quotation marks"
+        )
     return text
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+
+
+SMALLEST_RANGE, LARGEST_RANGE = 1e-100, 1e100
+"""Between, values are scaled without overflow, and without what is left of tiny numbers: epsilon
+holds for |v| <= 1 alone."""
+
+
+MOST_EPSILON = 30.0
+"""Of a report."""
 
 
 class Collection(BaseModel):
@@ -64,9 +75,17 @@ class Collection(BaseModel):
         repeated = sorted({name for name in self.groups if self.groups.count(name) > 1})
         if repeated:
             raise ValueError(f"group {repeated[0]!r} is named twice")
-        if not self.lower < self.upper:
-            raise ValueError(f"lower = {self.lower:g} must be below upper = {self.upper:g}")
+        if not SMALLEST_RANGE <= self.upper - self.lower <= LARGEST_RANGE:
+            raise ValueError(
+                f"lower = {self.lower:g} must be below upper = {self.upper:g}, by"
+                f" {SMALLEST_RANGE:g} to {LARGEST_RANGE:g}"
+            )
         true = self.noise().epsilon  # raises where a budget is out of its range
+        if true > MOST_EPSILON:
+            raise ValueError(
+                f"epsilon = {true:g}: a report has at most {MOST_EPSILON:g}; with more, chances are"
+                " as small as the steps in which they are drawn, and nothing is protected"
+            )
         if true > self.epsilon * (1 + ROUNDING):
             raise ValueError(
                 f"epsilon = {self.epsilon:g} is claimed, and the mechanism has {true:.6g}"
@@ -87,8 +106,8 @@ class Collection(BaseModel):
         return (self.upper - self.lower) / 2
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Values [N] in [lower, upper], as v in [-1, 1]."""
-        return (values - self.lower) / self.unit - 1.0
+        """Values [N] in [lower, upper], as v in [-1, 1]; rounding must not leave it."""
+        return np.clip((values - self.lower) / self.unit - 1.0, -1.0, 1.0)
 
 
 def make_collection(

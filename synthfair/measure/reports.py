@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as lines
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -212,11 +213,13 @@ def _numbers(column: pa.Array) -> np.ndarray:
     return found.fill_null(math.nan).to_numpy(zero_copy_only=False)
 
 
+NUMBER = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", re.ASCII)
+"""What counts as a number in a report; Python would take 1_0 and other scripts' digits, too."""
+
+
 def _number(text: object) -> float:
-    try:
-        return math.nan if text is None else float(str(text))
-    except ValueError:
-        return math.nan
+    plain = text is not None and NUMBER.fullmatch(str(text))
+    return float(str(text)) if plain else math.nan
 
 
 def _batches(path: Path | IO[bytes], name: str, found: Collected) -> Iterator[pa.RecordBatch]:
@@ -258,12 +261,13 @@ def _from_csv(file: IO[bytes], name: str, found: Collected) -> Iterator[pa.Recor
         found.refuse("wrong number of columns", 1, f"{name}: {said}")
         return "skip"
 
-    names = next(lines.reader([file.readline(MAX_HEADER).decode()]), [])
+    names = next(lines.reader([file.readline(MAX_HEADER).decode("utf-8-sig")]), [])
     wanted = _wanted(names, name)
     reader = csv.open_csv(
         file,
         read_options=csv.ReadOptions(block_size=2**20, column_names=names),
-        parse_options=csv.ParseOptions(invalid_row_handler=skip),
+        # One stray quotation mark must not swallow the reports after it.
+        parse_options=csv.ParseOptions(invalid_row_handler=skip, quote_char=False),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(wanted, pa.string()),
             include_columns=wanted,

@@ -55,13 +55,14 @@ def _record() -> tuple[str, float]:
 
     try:
         record = json.loads(sys.stdin.read(10_000))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"standard input: not JSON: {reason(error)}") from error
     if not (
         isinstance(record, dict)
         and record.keys() == {"group", "value"}
         and isinstance(record["group"], str)
-        and isinstance(record["value"], int | float)
+        and type(record["value"]) in (int, float)  # true and false are no numbers
+        and abs(record["value"]) <= sys.float_info.max
     ):
         raise InputError('standard input: must be {"group": TEXT, "value": NUMBER}')
     return record["group"], float(record["value"])
