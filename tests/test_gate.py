@@ -222,6 +222,17 @@ def test_a_private_release_says_what_it_promises(files, capsys):
     assert ledger.spent().epsilon(1e-5) == pytest.approx(1, rel=1e-3)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_table_of_one_row_is_released_whether_or_not_that_row_is_held_out(tmp_path, seed):
+    make_table(1).to_csv(tmp_path / "one.csv", index=False)
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    data, schema, output = (tmp_path / name for name in ("one.csv", "schema.json", "r.parquet"))
+    config = DistillConfig(epsilon=1.0, delta=1e-5, n_synthetic=24, steps=10, seed=seed)
+    _, receipt = distill_file(data, schema, output, config, Options(hold_out=0.5))
+    assert receipt.preview.n_held_out in (0, 1)
+    assert read_release(output, SCHEMA).header.privacy.guarantee.epsilon == 1.0
+
+
 def test_an_interrupted_private_run_spends_nothing_twice(files):
     data, schema, output = files
     config = DistillConfig(epsilon=1.0, delta=1e-5, n_synthetic=24, steps=200)

@@ -62,7 +62,7 @@ def gather(
         leave_out: says of each row [N] of a part whether it is to be left out.
 
     Raises:
-        InputError: there are more or fewer rows, or none is left, or they do not fit into memory.
+        InputError: there are more or fewer rows, or they do not fit into memory.
     """
     columns, s, y, end, read = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0, 0
     for part in parts:

@@ -123,7 +123,8 @@ class PrivateQueries:
         return self._mechanisms[query].release(exact.reshape(self._n_groups, 2, -1))
 
     def _parts(self) -> Iterator[Encoded]:
-        for begin in range(0, len(self._real.y), CHUNK):
+        """At least one, be it empty: no rows have sums, too, and must not be told apart."""
+        for begin in range(0, max(1, len(self._real.y)), CHUNK):
             yield Encoded(*(field[begin : begin + CHUNK] for field in self._real))
 
     def _features(self, part: Encoded) -> np.ndarray:
