@@ -1,6 +1,6 @@
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, load_distill_config
-from .data.datasets import load_dataset
+from .data.datasets import load_dataset, published_split
 from .data.encode import Encoded, decode, encode
 from .data.partition import partition
 from .data.schema import Schema, read_schema
@@ -78,6 +78,7 @@ __all__ = [
     "plan_epsilon",
     "plan_precision",
     "pool_and_train",
+    "published_split",
     "read_collection",
     "read_keys",
     "read_model",

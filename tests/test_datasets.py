@@ -1,16 +1,30 @@
 """Named tables, and the download against a server on this machine."""
 
+import dataclasses
 import functools
 import hashlib
 import http.server
 import threading
+import zipfile
 
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import needs_data
 
 from synthfair.data import datasets
-from synthfair.data.datasets import DATA_VARIABLE, SOURCES, Source, find_file, load_dataset
+from synthfair.data.datasets import (
+    DATA_VARIABLE,
+    SOURCES,
+    Source,
+    dataset_schema,
+    find_file,
+    load_dataset,
+    published_split,
+)
 from synthfair.data.encode import encode
+from synthfair.data.partition import partition, write_clients
+from synthfair.data.tables import read_table
 from synthfair.errors import InputError
 
 CONTENT = b"a,b\n1,2\n"
@@ -57,6 +71,65 @@ def test_failed_download_says_what_to_do(served):
         find_file(gone)
 
 
+def test_every_file_of_a_table_is_downloaded(served, tmp_path, monkeypatch):
+    texts = {
+        "train": "39, Private, 1, 11th, 7, Divorced, ?, Wife, Black, Male, 0, 0, 40, Cuba, <=50K\n",
+        "test": "|1x3\n25, ?, 1, 9th, 5, Widowed, Sales, Wife, White, Female, 0, 0, 4, ?, >50K.\n\n",
+    }
+    sources = [_serve(served, tmp_path, name, text.encode()) for name, text in texts.items()]
+    monkeypatch.setitem(SOURCES, "adult", tuple(sources))
+    table, schema = load_dataset("adult")
+    assert list(encode(table, schema).y) == [-1, 1]
+    assert list(table["workclass"].isna()) == [False, True]
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"train", "test"}
+
+
+def _serve(served, tmp_path, name, content):
+    (tmp_path / "www" / name).write_bytes(content)
+    url = served.url.replace("table.csv", name)
+    return Source(name, hashlib.sha256(content).hexdigest(), url)
+
+
+@pytest.fixture
+def zipped(served, tmp_path):
+    """A source whose url is that of an archive with the file under another name."""
+    with zipfile.ZipFile(tmp_path / "www" / "all.zip", "w") as archive:
+        archive.writestr("inside.csv", CONTENT)
+        archive.writestr("other.csv", "x")
+    url = served.url.replace("table.csv", "all.zip")
+    return dataclasses.replace(served, url=url, member="inside.csv")
+
+
+def test_a_file_is_taken_out_of_an_archive(zipped, tmp_path):
+    path = find_file(zipped)
+    assert path.read_bytes() == CONTENT
+    assert list((tmp_path / "cache").iterdir()) == [path] == [tmp_path / "cache" / "table.csv"]
+    (tmp_path / "www" / "all.zip").unlink()
+    assert find_file(zipped) == path
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"sha256": "0" * 64}, "all.zip: sha256 of inside.csv is .* must be 000"),
+        ({"member": "gone.csv"}, "must be a zip archive with gone.csv"),
+        ({"url": "table.csv"}, "must be a zip archive with inside.csv"),
+        ({"url": "gone.zip"}, f"table.csv: .*Put inside.csv, renamed table.csv, .*{DATA_VARIABLE}"),
+    ],
+)
+def test_of_a_wrong_archive_nothing_is_kept(zipped, tmp_path, change, complaint):
+    if "url" in change:
+        change = {"url": zipped.url.replace("all.zip", change["url"])}
+    with pytest.raises(InputError, match=complaint):
+        find_file(dataclasses.replace(zipped, **change))
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_file_without_an_address_must_be_at_hand(served):
+    with pytest.raises(InputError, match=f"table.csv: .*no public address.*{DATA_VARIABLE}"):
+        find_file(dataclasses.replace(served, url=""))
+
+
 def test_the_named_folder_comes_first_and_is_checked(served, tmp_path, monkeypatch):
     folder = tmp_path / "named"
     folder.mkdir()
@@ -81,10 +154,94 @@ def test_loanapp_has_missing_values_and_no_column_that_restates_the_decision():
     assert len(encode(table, schema).y) == 1989
 
 
+ROWS = {"law_school": 20_798, "dutch": 60_420, "adult": 48_842, "bank": 45_211}
+
+
 @needs_data
-@pytest.mark.parametrize(("name", "rows"), [("law_school", 20_798), ("dutch", 60_420)])
-def test_public_tables_fit_their_schemas(name, rows):
+@pytest.mark.parametrize("name", ROWS)
+def test_public_tables_fit_their_schemas(name):
     table, schema = load_dataset(name)
     encoded = encode(table, schema)
-    assert len(encoded.y) == rows
-    assert SOURCES[name] is not None
+    assert len(encoded.y) == ROWS[name]
+    assert np.isfinite(encoded.x).all()
+    assert list(table.index) == list(range(ROWS[name]))
+    assert SOURCES[name]
+
+
+@needs_data
+def test_adult_has_the_published_parts_and_rates():
+    train, test, schema = published_split("adult")
+    assert (len(train), len(test)) == (32_561, 16_281)
+    both, _ = load_dataset("adult")
+    pd.testing.assert_frame_equal(both, pd.concat([train, test], ignore_index=True))
+    assert schema.groups == ("Female", "Male")
+    rates = both["income"].eq(">50K").groupby(both["sex"]).mean()
+    assert both["income"].eq(">50K").mean() == pytest.approx(0.2393, abs=5e-5)  # adult.names
+    assert train["income"].eq(">50K").mean() == pytest.approx(0.2408, abs=5e-5)
+    assert list(rates.round(1)) == [0.1, 0.3]  # Rodriguez-Galvez et al. 2021, section 4.1
+
+
+@needs_data
+def test_adult_misses_values_in_three_columns_and_keeps_equal_rows():
+    table, schema = load_dataset("adult")
+    complete = table.dropna()
+    assert len(complete) == 45_222  # adult.names
+    assert (complete["income"] == ">50K").mean() == pytest.approx(0.2478, abs=5e-5)  # the same
+    missing = set(table.columns[table.isna().any()])
+    assert missing == {"workclass", "occupation", "native_country"}
+    assert missing == {n for n, c in schema.columns.items() if c.missing == "category"}
+    assert table.duplicated().sum() == 24 + 5 + 23  # within train, within test, of train in test
+    assert not (table == "?").any(axis=None)
+
+
+@needs_data
+def test_adult_has_thirteen_features_and_race_as_another_sensitive_attribute():
+    table, schema = load_dataset("adult", "race")
+    assert len(dataset_schema("adult").features) == 13
+    sizes = np.bincount(encode(table, schema).s)
+    assert dict(zip(schema.groups, sizes, strict=True)) == table["race"].value_counts().to_dict()
+
+
+@needs_data
+def test_few_values_of_adult_and_bank_are_clipped():
+    shares = {}
+    for name in ("adult", "bank"):
+        table, schema = load_dataset(name)
+        for column, kind in schema.columns.items():
+            if getattr(kind, "out_of_range", "refuse") == "clip":
+                outside = ~table[column].between(kind.lower, kind.upper)
+                shares[column] = outside.mean()
+    assert 0 < shares["fnlwgt"] < 0.001
+    assert max(shares.values()) < 0.001
+
+
+@needs_data
+def test_client_files_of_adult_read_back_as_they_were(tmp_path):
+    table, schema = load_dataset("adult")
+    clients = partition(table, clients=2, seed=0)
+    write_clients(clients, schema, tmp_path)
+    back = encode(read_table(tmp_path / "client_1_test.csv", schema), schema)
+    np.testing.assert_array_equal(back.x, encode(clients[1].test, schema).x)
+
+
+@needs_data
+def test_bank_has_two_groups_by_age_and_no_age():
+    table, schema = load_dataset("bank")
+    assert (table["y"] == "yes").mean() == pytest.approx(0.117, abs=5e-4)
+    assert schema.groups == ("no", "yes")
+    assert "age" not in table.columns
+    assert table["age_25_to_60"].value_counts().to_dict() == {"yes": 43_214, "no": 1_997}
+
+
+def test_bank_counts_25_and_60_as_within(tmp_path):
+    path = tmp_path / "bank.csv"
+    path.write_text('"age";"y"\n' + "".join(f'{age};"no"\n' for age in (24, 25, 60, 61)))
+    table = datasets.read_bank(path, dataset_schema("bank"))
+    assert list(table["age_25_to_60"]) == ["no", "yes", "yes", "no"]
+
+
+def test_only_some_tables_have_a_published_split():
+    with pytest.raises(InputError, match="'bank': has no published split; .* adult has one"):
+        published_split("bank")
+    with pytest.raises(InputError, match="'nursery': must be one of"):
+        published_split("nursery")

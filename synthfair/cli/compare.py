@@ -23,7 +23,7 @@ is written anew each time.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("table", help="loanapp, law_school or dutch.")
+    parser.add_argument("table", help="loanapp, law_school, dutch, adult or bank.")
     parser.add_argument("--sensitive", help="The sensitive attribute, if not the table's first.")
     parser.add_argument("--clients", type=int, default=2, help="Number of clients. Default: 2.")
     parser.add_argument(

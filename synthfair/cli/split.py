@@ -12,15 +12,16 @@ Cut a named public table into train and test files for some clients, with the sc
 
   python -m synthfair split law_school --sensitive race --clients 2 --seed 0 --output DIR
 
-Tables: loanapp (sensitive: white), law_school (race or male), dutch (sex). A table is
-taken from the folder named by SYNTHFAIR_DATA, else from the user's cache, else
-downloaded from its public source and checked against its sha256.
+Tables: loanapp (sensitive: white), law_school (race or male), dutch (sex), adult (sex or
+race), bank (age_25_to_60). A table is taken from the folder named by SYNTHFAIR_DATA, else
+from the user's cache, else downloaded from its public source and checked against its
+sha256.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    parser.add_argument("table", help="loanapp, law_school or dutch.")
+    parser.add_argument("table", help="loanapp, law_school, dutch, adult or bank.")
     parser.add_argument("--sensitive", help="The sensitive attribute, if not the schema's.")
     parser.add_argument("--clients", type=int, default=2, help="Number of clients. Default: 2.")
     parser.add_argument("--seed", type=int, default=0, help="Seed of the split. Default: 0.")
