@@ -58,6 +58,11 @@ def test_another_sensitive_attribute_must_be_categorical(name):
         dataset_schema(name, "height")
 
 
+def test_a_column_that_may_miss_values_makes_no_groups():
+    with pytest.raises(InputError, match="'workclass': adult allows education, .*, sex$"):
+        dataset_schema("adult", "workclass")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -168,13 +168,17 @@ class Schema(BaseModel):
         """The same codebook with another sensitive attribute; the present one becomes a feature.
 
         Raises:
-            InputError: no categorical column has that name.
+            InputError: no categorical column has that name, or it may miss values.
         """
-        if name != self.label and isinstance(self.columns.get(name), Categorical):
-            return Schema.model_validate(self.model_dump() | {"sensitive": name})
         able = [
-            n for n, c in self.columns.items() if isinstance(c, Categorical) and n != self.label
+            column_name
+            for column_name, column in self.columns.items()
+            if isinstance(column, Categorical)
+            and column.missing == "refuse"
+            and column_name != self.label
         ]
+        if name in able:
+            return Schema.model_validate(self.model_dump() | {"sensitive": name})
         raise InputError(f"sensitive attribute {name!r}: {self.name} allows {', '.join(able)}")
 
     def to_json(self) -> str:
