@@ -1,0 +1,121 @@
+"""Unfair FEMNIST: its images, against naive rewrites."""
+
+import numpy as np
+import pytest
+from conftest import needs_data
+
+from benchmarks.femnist import examples
+from benchmarks.femnist.data import (
+    SOURCE,
+    distinct,
+    group_of_writer,
+    on_blackboard,
+    painted,
+    unfair_digits,
+)
+from synthfair.data.datasets import DATA_VARIABLE, find_file
+from synthfair.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return unfair_digits(seed=0)
+
+
+def blurred(image, sigma):
+    """Convolution with a Gaussian kernel, entry by entry, of an image mirrored at its edges."""
+    radius = 4 * sigma
+    steps = np.arange(-radius, radius + 1)
+    kernel = np.exp(-(steps[:, None] ** 2 + steps**2) / (2 * sigma**2))
+    kernel /= kernel.sum()
+    padded = np.pad(image, radius, mode="symmetric")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel.shape)
+    return np.einsum("ijkl,kl->ij", windows, kernel)
+
+
+def test_chalk_is_equation_19():
+    paper = np.random.default_rng(1).random((2, 28, 28))
+    found = on_blackboard(paper, np.random.default_rng(0))
+    noise = np.random.default_rng(0).standard_normal((2, 28, 28))
+    for image, white, xi in zip(found, 1 - paper, noise, strict=True):
+        smeared = blurred(white + blurred(xi, 2), 1)
+        assert image[27 - 5, 3] == pytest.approx(smeared[3, 5])  # right becomes top
+        np.testing.assert_allclose(image, np.rot90(smeared), atol=1e-12)
+
+
+def test_ink_is_black_or_blue_and_paper_white():
+    paper = np.ones((2, 28, 28), np.float32)
+    paper[:, 4, 7] = 0
+    black, blue = painted(paper, np.array([0, 1]), np.random.default_rng(0))
+    assert list(black[:, 4, 7]) == [0, 0, 0]
+    assert list(blue[:, 4, 7]) == [0, 0, 1]
+    assert (black[:, 5] == 1).all()
+    assert (blue[:, 5] == 1).all()
+
+
+def test_of_equal_images_of_a_writer_one_for_training_is_kept():
+    x = np.array([[1], [1], [2], [2], [3], [1]], np.uint8)
+    writers = np.array([0, 0, 0, 0, 0, 1])
+    is_test = np.array([True, False, False, False, True, True])
+    assert list(distinct(x, writers, is_test)) == [1, 2, 4, 5]
+
+
+def test_groups_have_the_published_sizes():
+    assert list(np.bincount(group_of_writer(3_383))) == [1_522, 1_522, 339]
+
+
+@needs_data
+def test_the_file_has_65_repeated_images(digits):
+    with np.load(find_file(SOURCE), allow_pickle=False) as file:
+        x, writer, is_test = file["x"], file["writer"], file["is_test"]
+    keys = [(w, image.tobytes()) for w, image in zip(writer, x, strict=True)]
+    train = {key for key, test in zip(keys, is_test, strict=True) if not test}
+    test = {key for key, test in zip(keys, is_test, strict=True) if test}
+    assert (len(keys), len(train | test), len(train & test)) == (21_999, 21_934, 19)
+    assert len({image for _, image in train | test}) == 21_934  # no image has two writers
+    assert (~digits.is_test).sum() == len(train)
+    assert digits.is_test.sum() == len(test - train)
+
+
+@needs_data
+def test_writers_lie_in_one_group_each(digits):
+    pairs = np.unique(np.column_stack([digits.writers, digits.groups]), axis=0)
+    assert list(pairs[:, 0]) == list(range(201))
+    assert list(np.bincount(pairs[:, 1])) == [90, 90, 21]
+    assert (np.diff(pairs[:, 1]) >= 0).all()
+    assert set(digits.labels) == set(range(10))
+
+
+@needs_data
+def test_images_are_float32_and_only_chalk_leaves_the_range(digits):
+    assert digits.images.shape == (21_934, 3, 28, 28)
+    assert digits.images.dtype == np.float32
+    pens, chalk = digits.images[digits.groups < 2], digits.images[digits.groups == 2]
+    assert (pens.min(), pens.max()) == (0, 1)
+    assert chalk.min() < 0
+    corner = chalk[:, 0, 0, 0]  # the bare board
+    assert abs(corner.mean()) < 5 * corner.std() / len(corner) ** 0.5  # false alarm: 1 in 10^6
+
+
+@needs_data
+def test_the_seed_decides_the_noise_and_nothing_else(digits):
+    again, other = unfair_digits(seed=0), unfair_digits(seed=1)
+    assert (again.images == digits.images).all()
+    differs = (other.images != digits.images).any(axis=(1, 2, 3))
+    assert (differs == (digits.groups == 2)).all()
+
+
+def test_another_file_is_refused(tmp_path, monkeypatch):
+    (tmp_path / SOURCE.file).write_bytes(b"PK")
+    monkeypatch.setenv(DATA_VARIABLE, str(tmp_path))
+    with pytest.raises(InputError, match=f"{SOURCE.file}: sha256 is"):
+        unfair_digits(seed=0)
+
+
+@needs_data
+def test_examples_are_drawn_the_same_each_time(tmp_path):
+    for name in "ab":
+        examples.main(["--output", str(tmp_path / "new" / name)])
+    a, b = (tmp_path / "new" / name for name in "ab")
+    assert a.read_bytes() == b.read_bytes()
+    assert a.read_bytes().startswith(b"\x89PNG")
