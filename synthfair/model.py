@@ -22,30 +22,36 @@ class Rows(NamedTuple):
         a: [N, n] model inputs, see :func:`model_inputs`.
         s: [N] group index, 0 to n_groups - 1.
         y: [N] label, -1 or +1.
+        weight: [N] by which each row counts, or None: all alike.
     """
 
     a: jax.Array
     s: jax.Array
     y: jax.Array
+    weight: jax.Array | None = None
 
 
-class Model(Protocol):
-    """Three pure functions over a params pytree.
+class Scorer(Protocol):
+    """What a model does with rows, as pure functions over a params pytree.
 
     A model must be hashable and compare equal to another of the same mathematics (a frozen
     dataclass does), because compiled code is looked up by it.
     """
-
-    def init(self, n_inputs: int) -> Params:
-        """First params for inputs a of shape [N, n_inputs]."""
-        ...
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
         """[N] scores; the decision is +1 where the score is positive."""
         ...
 
     def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
-        """[N] losses, one a row; the caller averages. Convex and twice differentiable in params."""
+        """[N] losses, one a row; the caller averages."""
+        ...
+
+
+class Model(Scorer, Protocol):
+    """One that is trained to its optimum: the loss is convex in params, twice differentiable."""
+
+    def init(self, n_inputs: int) -> Params:
+        """First params for inputs a of shape [N, n_inputs]."""
         ...
 
 
@@ -163,7 +169,7 @@ def _sum_of_squares(leaf: jax.Array) -> jax.Array:
 
 
 def regularized_loss(
-    model: Model,
+    model: Scorer,
     params: Params,
     rows: Rows,
     lambda_theta: jax.Array | float,

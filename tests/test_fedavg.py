@@ -1,5 +1,8 @@
 """Federated averaging, where its answer is known."""
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,49 +13,102 @@ from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
-from synthfair.federated.fedavg import fedavg
-from synthfair.model import LinearModel
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import run
+from synthfair.federated.fedavg import FedAvg, safe_rate
+from synthfair.federated.networks import Linear
+from synthfair.federated.private_sum import Protection
+from synthfair.federated.users import make_users
+from synthfair.model import LinearModel, Rows
 
 
-def client(seed):
-    real = encode(make_table(n=150, seed=seed), make_schema())
+def client(seed, n=150):
+    real = encode(make_table(n=n, seed=seed), make_schema())
     return make_rows(real, n_groups=2, intercept=True)
 
 
 def pooled(clients):
-    return type(clients[0])(*(jnp.concatenate(parts) for parts in zip(*clients, strict=True)))
+    return Rows(*(jnp.concatenate(parts) for parts in zip(*(c[:3] for c in clients), strict=True)))
 
 
-def test_clients_of_different_sizes_are_refused():
-    few, many = client(0), client(1)
-    few = type(few)(*(part[:-1] for part in few))
-    with pytest.raises(InputError, match="149, 150"):
-        fedavg([few, many], 1.0, model=LinearModel())
-    with pytest.raises(InputError, match="not none"):
-        fedavg([], 1.0, model=LinearModel())
+def average(clients, *, rounds, protection=Protection(), **settings):  # noqa: B008
+    rows = pooled(clients)
+    owner = np.repeat(np.arange(len(clients)), [len(c.y) for c in clients])
+    users = make_users(*map(np.asarray, rows[:3]), owner)
+    algorithm = FedAvg(Linear(rows.a.shape[1]), lambda_theta=1.0, **settings)
+    algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, users)))
+    everyone = Cohorts(len(users), len(users))
+    return run(algorithm, users, everyone, rounds=rounds, seed=0, protection=protection)
 
 
-def test_one_local_step_is_central_gradient_descent():
-    """Without penalty the mean of the clients' losses is the loss of the pooled rows."""
-    clients = [client(0), client(1)]
-    found = fedavg(clients, 1.0, model=LinearModel(), rounds=5000, local_steps=1)
+def test_one_local_step_is_central_gradient_descent_for_users_of_any_size():
+    """Without penalty the mean of the users' losses by rows is the loss of the pooled rows."""
+    clients = [client(0), client(1, n=40)]
+    found = average(clients, rounds=5000, local_steps=1)
     expected = train(pooled(clients), 1.0, model=LinearModel())
-    np.testing.assert_allclose(found.params, expected.params, atol=1e-4)
+    np.testing.assert_allclose(found.state, expected.params, atol=1e-4)
 
 
 def test_one_client_is_local_training_with_the_penalty():
     rows, penalty = client(0), CovariancePenalty()
-    found = fedavg([rows], 1.0, model=LinearModel(), penalty=penalty, rho=10.0, rounds=3000)
+    found = average([rows], rounds=3000, penalty=penalty, rho=10.0)
     expected = train(rows, 1.0, model=LinearModel(), penalty=penalty, rho=10.0)
-    np.testing.assert_allclose(found.params, expected.params, atol=1e-3)
+    np.testing.assert_allclose(found.state, expected.params, atol=1e-3)
 
 
-def test_clients_that_differ_drift_with_local_steps():
+def test_users_who_differ_end_elsewhere_with_local_steps_and_settle():
     clients = [client(0), client(1)._replace(y=-client(1).y)]
-    one, many = (
-        fedavg(clients, 1.0, model=LinearModel(), rounds=2000, local_steps=steps)
-        for steps in (1, 20)
+    expected = train(pooled(clients), 1.0, model=LinearModel()).params
+    one, many = (average(clients, rounds=2000, local_steps=steps) for steps in (1, 20))
+    assert np.linalg.norm(many.state - expected) > 10 * np.linalg.norm(one.state - expected)
+    assert many.history.drift[-1] == pytest.approx(0, abs=1e-4)
+
+
+def test_without_row_weights_users_count_alike():
+    """A user's 40 rows given twice, to two users, weigh twice; by rows they would, too."""
+    clients = [client(0), client(1, n=40)]
+    found = average(clients, rounds=50, by_rows=False, local_steps=1)
+    again = average([*clients, clients[1]], rounds=50, by_rows=False, local_steps=1)
+    assert not np.allclose(found.state, again.state)
+    three = average(
+        [clients[0], clients[0], clients[1], clients[1]], rounds=50, by_rows=False, local_steps=1
     )
-    assert one.gradient_norm < 1e-5
-    assert many.gradient_norm > 10 * one.gradient_norm
-    assert many.drift == pytest.approx(0, abs=1e-4)
+    np.testing.assert_allclose(found.state, three.state, atol=1e-10)
+
+
+def test_no_user_moves_the_model_further_than_the_clip_allows():
+    clip = 1e-3
+    done = average(
+        [client(0), client(1)], rounds=1, by_rows=False, protection=Protection(clip=clip)
+    )
+    moved = float(jnp.linalg.norm(done.state))
+    # The report is the change and the weight 1, which is longer than the clip by itself.
+    assert 0 < moved < clip
+
+
+def test_padding_changes_nothing():
+    """The small user is filled up to the large one's length in the same cohort."""
+    small, large = client(0, n=30), client(1, n=200)
+    penalty = CovariancePenalty()
+    algorithm = FedAvg(Linear(small.a.shape[1]), penalty=penalty, rho=5.0, lambda_theta=1.0)
+    users = make_users(*map(np.asarray, pooled([small, large])[:3]), np.repeat([0, 1], [30, 200]))
+    padded = jax.tree.map(lambda part: part[0], users.take(jnp.array([0]), jnp.array([True])))
+    alone = make_users(*map(np.asarray, small[:3]), np.zeros(30))
+    exact = jax.tree.map(lambda part: part[0], alone.take(jnp.array([0]), jnp.array([True])))
+    assert len(padded.y) == 200
+    assert len(exact.y) == 30
+    theta = jnp.ones(small.a.shape[1])
+    np.testing.assert_allclose(
+        jax.grad(algorithm.objective)(theta, padded),
+        jax.grad(algorithm.objective)(theta, exact),
+        rtol=1e-10,
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"learning_rate": 0.0}, {"rho": -1.0}, {"lambda_theta": float("nan")}, {"local_steps": 0}],
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        FedAvg(Linear(3), **wrong)

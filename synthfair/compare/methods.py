@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -20,12 +21,19 @@ from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.federated.fedavg import fedavg
+from synthfair.federated import engine
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.fedavg import FedAvg, safe_rate
+from synthfair.federated.networks import Linear
+from synthfair.federated.users import Users, make_users
 from synthfair.model import LinearModel, Params
 from synthfair.server.routine import pool_and_train
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
+
+ROUNDS = 500
+"""Of FedAvg."""
 
 SETTLED = 1e-3
 """Mean gradient along the clients' paths in a round, below which FedAvg counts as converged."""
@@ -79,18 +87,27 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
 def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
     """FedAvg with the same model, loss and penalty; rho_o = 0 is FedAvg as published."""
     n_groups = federation.n_groups
-    clients = [
-        make_rows(part, n_groups=n_groups, intercept=config.intercept) for part in federation.train
-    ]
-    solution = fedavg(
-        clients,
-        config.lambda_theta,
-        model=LinearModel(),
+    clients = _clients(federation, config)
+    algorithm = FedAvg(
+        Linear(clients.a.shape[1]),
         penalty=make_penalty(config, n_groups=n_groups),
         rho=config.rho_o,
+        lambda_theta=config.lambda_theta,
     )
-    scores = (_scores(part, solution.params, config, n_groups) for part in federation.test)
-    return Fitted(tuple(scores), bool(solution.drift <= SETTLED))
+    algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
+    everyone = Cohorts(len(clients), len(clients))
+    done = engine.run(algorithm, clients, everyone, rounds=ROUNDS, seed=config.seed)
+    scores = (_scores(part, done.state, config, n_groups) for part in federation.test)
+    return Fitted(tuple(scores), bool(done.history.drift[-1] <= SETTLED))
+
+
+def _clients(federation: Federation, config: DistillConfig) -> Users:
+    rows = make_rows(
+        pooled(federation.train), n_groups=federation.n_groups, intercept=config.intercept
+    )
+    sizes = [len(part.y) for part in federation.train]
+    user = np.repeat(np.arange(len(sizes)), sizes)
+    return make_users(np.asarray(rows.a), np.asarray(rows.s), np.asarray(rows.y), user)
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:

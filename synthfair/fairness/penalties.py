@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import jax
 import jax.numpy as jnp
 
-from synthfair.model import Model, Params, Rows
+from synthfair.model import Params, Rows, Scorer
 
 Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
 """Which rows are compared: all; those with y = +1; those of either label, each by itself."""
@@ -21,19 +21,22 @@ Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
 class Penalty(Protocol):
     """How unfair a model is on some rows; at least 0, differentiable, hashable."""
 
-    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
-        """The penalty, a scalar."""
+    def __call__(self, model: Scorer, params: Params, rows: Rows) -> jax.Array:
+        """The penalty, a scalar. Rows with a weight count by it; weight 0 is as if not there."""
         ...
 
 
-def strata(notion: Notion, y: jax.Array) -> jax.Array:
+def strata(notion: Notion, rows: Rows) -> jax.Array:
     """[K, N] weights, each line summing to 1: the rows among which groups are compared."""
+    y = rows.y
     masks = {
         "statistical_parity": [jnp.ones_like(y)],
         "equal_opportunity": [y > 0],
         "equalized_odds": [y > 0, y < 0],
     }[notion]
     weights = jnp.stack(masks).astype(y.dtype)
+    if rows.weight is not None:
+        weights = weights * rows.weight
     return weights / jnp.sum(weights, axis=1, keepdims=True)
 
 
@@ -53,7 +56,7 @@ def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups
 
     In the binary case the one entry is Wu et al. (2024) eq. (2), (3), signed.
     """
-    weights = strata(notion, rows.y).astype(scores.dtype)
+    weights = strata(notion, rows).astype(scores.dtype)
     members = memberships(rows.s, n_groups, scores.dtype)
     shares = weights @ members
     return (weights * scores) @ members - shares * (weights @ scores)[:, None]
@@ -69,7 +72,7 @@ def selection_rate_gaps(
     sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows.
     """
     selected = jax.nn.sigmoid(temperature * scores)
-    weights = strata(notion, rows.y).astype(selected.dtype)
+    weights = strata(notion, rows).astype(selected.dtype)
     members = memberships(rows.s, n_groups, selected.dtype)
 
     def rate(indicator: jax.Array) -> jax.Array:
@@ -84,7 +87,7 @@ def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: in
     Not differentiable, but what users mean, and what is reported: with statistical parity it is
     |SPD| on these rows. Groups without a row in a stratum do not count there.
     """
-    weights = strata(notion, rows.y).astype(scores.dtype)
+    weights = strata(notion, rows).astype(scores.dtype)
     members = jax.nn.one_hot(rows.s, n_groups, dtype=scores.dtype)
     rates = (weights * (scores > 0)) @ members / (weights @ members)
     return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
@@ -107,7 +110,7 @@ class CovariancePenalty:
         """For release files."""
         return f"covariance, {self.notion}"
 
-    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+    def __call__(self, model: Scorer, params: Params, rows: Rows) -> jax.Array:
         """1/2 sum of C_g^2 over strata and groups."""
         return self.of_scores(model.scores(params, rows.a), rows)
 
@@ -138,7 +141,7 @@ class SelectionRatePenalty:
         """For release files."""
         return f"selection rate at temperature {self.temperature:g}, {self.notion}"
 
-    def __call__(self, model: Model, params: Params, rows: Rows) -> jax.Array:
+    def __call__(self, model: Scorer, params: Params, rows: Rows) -> jax.Array:
         """1/2 sum of gap_g^2 over strata and groups."""
         return self.of_scores(model.scores(params, rows.a), rows)
 

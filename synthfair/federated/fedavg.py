@@ -1,126 +1,142 @@
 """Federated averaging (McMahan et al. 2017, algorithm 1), with or without a fairness penalty.
 
-In each round every client takes a few full-batch gradient steps on its own objective, from the
-server's parameters; the server averages what comes back. No privacy is claimed.
+In each round every user of the cohort takes a few full-batch gradient steps on its own objective,
+from the server's parameters, and sends by how much it moved; the server moves by the mean. With
+clipping and noise it is DP-FedAvg with the fixed denominator of McMahan et al. (2018), eq. (1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
-from synthfair.model import Model, Params, Rows, regularized_loss
+from synthfair.federated.algorithm import require_at_least_0, require_positive
+from synthfair.federated.networks import Trainable
+from synthfair.federated.users import UserRows, Users
+from synthfair.model import Params, Rows, regularized_loss
 
 
-class FedAvgSolution(NamedTuple):
-    """An average of the clients' models and how settled it is.
+class Movement(NamedTuple):
+    """What a user sends.
 
     Attributes:
-        params: the server's parameters after the last round.
-        gradient_norm: of the clients' mean objective there. More local steps than one leave it
-            above 0 where clients differ: that is the method, not a failure.
-        drift: norm of the last round's change of the parameters, per local step and in units of
-            the learning rate: the mean gradient along the clients' paths. It falls to 0 as the
-            rounds settle, whatever the rate.
+        change: of the parameters, times the user's weight.
+        weight: of the user.
     """
 
-    params: Params
-    gradient_norm: jax.Array
+    change: Params
+    weight: jax.Array
+
+
+class FedAvgRecord(NamedTuple):
+    """Of one round.
+
+    Attributes:
+        drift: norm of the change of the parameters, per local step and in units of the learning
+            rate: the mean gradient along the users' paths. It falls to 0 as the rounds settle,
+            whatever the rate; where users differ, at a point that depends on the local steps.
+    """
+
     drift: jax.Array
 
 
-def fedavg(
-    clients: Sequence[Rows],
-    lambda_theta: float,
-    *,
-    model: Model,
-    penalty: Penalty | None = None,
-    rho: float = 0.0,
-    rounds: int = 500,
-    local_steps: int = 5,
-) -> FedAvgSolution:
-    """Minimises the clients' mean of regularised loss + rho penalty, each on its own rows.
-
-    The learning rate of a round is 1 / L, where L is the largest curvature of any client's
-    objective at the server's parameters: no step overshoots where the curvature stays below L on
-    its way. A steep penalty makes L large and progress slow; ``drift`` tells whether it settled.
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("learning_rate", "rho", "lambda_theta"),
+    meta_fields=("model", "penalty", "local_steps", "by_rows"),
+)
+@dataclass(frozen=True)
+class FedAvg:
+    """Minimises the users' mean of loss + ridge + rho penalty, each on its own rows.
 
     Args:
-        clients: each with the same number of rows, so that they count equally and share one
-            compilation.
-        lambda_theta: see :func:`synthfair.model.regularized_loss`.
         model: what is trained.
-        penalty: none if not given; each client can compute it of its own rows alone.
+        learning_rate: of a local step, positive; see :func:`safe_rate`.
+        local_steps: of a user in a round, at least 1.
+        penalty: none if not given; each user can compute it of its own rows alone.
         rho: its weight, at least 0.
-        rounds: at least 1.
-        local_steps: gradient steps of a client in a round, at least 1.
+        lambda_theta: at least 0, see :func:`synthfair.model.regularized_loss`.
+        by_rows: whether users count by their rows. If not, they count alike, and the sum of their
+            changes is divided by the expected number of users, which no single user changes: take
+            that where reports are clipped and noised.
 
     Raises:
-        InputError: no client, or different numbers of rows.
+        InputError: a value out of range.
     """
-    sizes = {len(rows.y) for rows in clients}
-    if len(sizes) != 1:
-        raise InputError(
-            f"fedavg: clients have {sorted(sizes)} rows; must be equally many, not none"
+
+    model: Trainable
+    learning_rate: float = 0.1
+    local_steps: int = 5
+    penalty: Penalty | None = None
+    rho: float = 0.0
+    lambda_theta: float = 0.0
+    by_rows: bool = True
+
+    additive: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        require_positive(learning_rate=self.learning_rate, local_steps=self.local_steps)
+        require_at_least_0(rho=self.rho, lambda_theta=self.lambda_theta)
+
+    def init(self, key: jax.Array) -> Params:
+        """The model's first params are the state."""
+        return self.model.init(key)
+
+    def objective(self, params: Params, rows: UserRows) -> jax.Array:
+        """Of one user."""
+        own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
+        weights = rows.weight / jnp.maximum(jnp.mean(rows.weight), jnp.finfo(rows.a.dtype).tiny)
+        loss = regularized_loss(self.model, params, own, self.lambda_theta, weights)
+        return (
+            loss
+            if self.penalty is None
+            else loss + self.rho * self.penalty(self.model, params, own)
         )
-    stacked = jax.tree.map(lambda *parts: jnp.stack(parts), *clients)
-    return _fedavg(
-        stacked, lambda_theta, rho, model=model, penalty=penalty, rounds=rounds, steps=local_steps
-    )
+
+    def report(self, state: Params, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
+        """Local steps on all of the user's rows."""
+
+        def step(params: Params, _: None) -> tuple[Params, None]:
+            slope = jax.grad(self.objective)(params, rows)
+            return jax.tree.map(lambda p, g: p - self.learning_rate * g, params, slope), None
+
+        moved = jax.lax.scan(step, state, None, length=self.local_steps)[0]
+        weight = jnp.sum(rows.weight) if self.by_rows else jnp.ones((), rows.weight.dtype)
+        change = jax.tree.map(lambda new, old: weight * (new - old), moved, state)
+        return Movement(change, weight)
+
+    def update(self, state: Params, total: Movement, cohort: float) -> tuple[Params, FedAvgRecord]:
+        """Adds the mean change."""
+        count = jnp.maximum(total.weight, 1.0) if self.by_rows else cohort
+        mean = jax.tree.map(lambda change: change / count, total.change)
+        drift = jnp.linalg.norm(ravel_pytree(mean)[0]) / (self.learning_rate * self.local_steps)
+        return jax.tree.map(jnp.add, state, mean), FedAvgRecord(drift)
+
+    def params(self, state: Params) -> Params:
+        """The last."""
+        return state
 
 
-@partial(jax.jit, static_argnames=("model", "penalty", "rounds", "steps"))
-def _fedavg(
-    clients: Rows,
-    lambda_theta: float,
-    rho: float,
-    *,
-    model: Model,
-    penalty: Penalty | None,
-    rounds: int,
-    steps: int,
-) -> FedAvgSolution:
-    def objective(params: Params, rows: Rows) -> jax.Array:
-        unfairness = 0.0 if penalty is None else rho * penalty(model, params, rows)
-        return regularized_loss(model, params, rows, lambda_theta) + unfairness
+@jax.jit
+def safe_rate(algorithm: FedAvg, users: Users) -> jax.Array:
+    """1 / L, where L is the largest curvature of any user's objective at the first params.
 
-    start = model.init(clients.a.shape[2])
+    Of a linear model from zeros with the logistic loss and the covariance penalty, curvature is
+    largest there, so that no step overshoots. A steep penalty makes L large and progress slow.
+    """
+    start = algorithm.model.init(jax.random.key(0))
+    flat, unravel = ravel_pytree(start)
 
-    def descend(params: Params, rows: Rows, rate: jax.Array) -> Params:
-        def one(params: Params, _: None) -> tuple[Params, None]:
-            slope = jax.grad(objective)(params, rows)
-            return jax.tree.map(lambda p, g: p - rate * g, params, slope), None
-
-        return jax.lax.scan(one, params, None, length=steps)[0]
-
-    def one_round(params: Params, _: None) -> tuple[Params, jax.Array]:
-        rate = 1.0 / _largest_curvature(objective, params, clients)
-        returned = jax.vmap(descend, in_axes=(None, 0, None))(params, clients, rate)
-        mean = jax.tree.map(lambda leaf: leaf.mean(axis=0), returned)
-        return mean, _norm(jax.tree.map(jnp.subtract, mean, params)) / (rate * steps)
-
-    params, drifts = jax.lax.scan(one_round, start, None, length=rounds)
-    slopes = jax.vmap(jax.grad(objective), in_axes=(None, 0))(params, clients)
-    slope = jax.tree.map(lambda leaf: leaf.mean(axis=0), slopes)
-    return FedAvgSolution(params, _norm(slope), drifts[-1])
-
-
-def _largest_curvature(objective, params: Params, clients: Rows) -> jax.Array:  # noqa: ANN001
-    flat, unravel = ravel_pytree(params)
-
-    def largest(rows: Rows) -> jax.Array:
-        curvature = jax.hessian(lambda theta: objective(unravel(theta), rows))(flat)
+    def largest(user: jax.Array) -> jax.Array:
+        rows = jax.tree.map(lambda part: part[0], users.take(user[None], jnp.ones(1, bool)))
+        curvature = jax.hessian(lambda theta: algorithm.objective(unravel(theta), rows))(flat)
         return jnp.max(jnp.abs(jnp.linalg.eigvalsh(curvature)))
 
-    return jnp.max(jax.vmap(largest)(clients))
-
-
-def _norm(tree: Params) -> jax.Array:
-    return jnp.linalg.norm(ravel_pytree(tree)[0])
+    return 1.0 / jnp.max(jax.lax.map(largest, jnp.arange(len(users))))

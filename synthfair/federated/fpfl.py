@@ -1,0 +1,235 @@
+"""Fairness constraints by the modified method of differential multipliers, from noisy sums alone.
+
+Solves, over the rows of all users,
+
+    min_w L(w)/n   subject to   |F(w)/n' - F_a(w)/n'_a| <= alpha   for every group a,
+
+by a gradient step on the loss with a multiplier and a damping term for each constraint that is
+violated, of which each user sends what the server needs as sums. Rodríguez-Gálvez et al. (2021):
+(10), (11) and algorithm 1. On users of one row each, without clipping, it is their central MMDM;
+without a constraint it is FederatedSGD (McMahan et al. 2017), private or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from synthfair.federated.algorithm import (
+    require_at_least_0,
+    require_positive,
+    require_share,
+)
+from synthfair.federated.networks import Trainable
+from synthfair.federated.parity import Parity, RateSums, is_right
+from synthfair.federated.users import UserRows
+from synthfair.model import Params
+
+
+class CohortSums(NamedTuple):
+    """Counts of a cohort, that may be noisy.
+
+    Attributes:
+        rates: of the constraint; [0, 0] each where there is none.
+        right: number of rows that the model decides rightly.
+        rows: number of rows.
+    """
+
+    rates: RateSums
+    right: jax.Array
+    rows: jax.Array
+
+
+class Statistics(NamedTuple):
+    """What a user sends, (17), and what of it tells how good the model is.
+
+    Attributes:
+        loss_gradient: of the sum of losses.
+        rate_gradients: of each value of the constraint, leaves [Q, G, ...].
+        sums: counts, times the algorithm's scales.
+    """
+
+    loss_gradient: Params
+    rate_gradients: Params
+    sums: CohortSums
+
+
+class FpflState(NamedTuple):
+    """The server's.
+
+    Attributes:
+        params: w.
+        multipliers: [Q, G] lambda.
+        recent: sums of the latest cohorts, older ones weighing less.
+        weight: of these cohorts together; that of the last one is 1.
+        best: params that were best by them.
+        quality: of these: accuracy where the constraint was met, or minus its violation.
+    """
+
+    params: Params
+    multipliers: jax.Array
+    recent: CohortSums
+    weight: jax.Array
+    best: Params
+    quality: jax.Array
+
+
+class FpflRecord(NamedTuple):
+    """Of one round, before the update.
+
+    Attributes:
+        sums: what the server received, counts as they came, with noise if there was any.
+        multipliers: [Q, G] after the round.
+        quality: of the params that the cohort was asked about.
+    """
+
+    sums: CohortSums
+    multipliers: jax.Array
+    quality: jax.Array
+
+
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=(
+        "alpha",
+        "learning_rate",
+        "multiplier_rate",
+        "damping",
+        "memory",
+        "count_scale",
+    ),
+    meta_fields=("model", "parity"),
+)
+@dataclass(frozen=True)
+class Fpfl:
+    """Modified method of differential multipliers on cohorts.
+
+    Args:
+        model: what is trained.
+        parity: the constraint; None for FederatedSGD.
+        alpha: tolerance of the constraint, a difference of rates, 0 to below 1.
+        learning_rate: eta, positive.
+        multiplier_rate: gamma, at least 0.
+        damping: c, at least 0.
+        memory: share that sums of earlier cohorts keep in each round, 0 to below 1, in what is
+            held against the constraint and in the choice of the best params; 0, as published,
+            takes each cohort by itself. It is computed of what the server has, and costs no
+            privacy.
+        count_scale: counts are sent times this, so that they take less of the norm to which a
+            report is clipped, and get more noise. 1, as published, treats all entries alike.
+
+    Raises:
+        InputError: a value out of range.
+    """
+
+    model: Trainable
+    parity: Parity | None = None
+    alpha: float = 0.02
+    learning_rate: float = 0.1
+    multiplier_rate: float = 0.01
+    damping: float = 2.0
+    memory: float = 0.0
+    count_scale: float = 1.0
+
+    additive: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuses what cannot be."""
+        require_positive(learning_rate=self.learning_rate, count_scale=self.count_scale)
+        require_at_least_0(multiplier_rate=self.multiplier_rate, damping=self.damping)
+        require_share(alpha=self.alpha, memory=self.memory)
+
+    def init(self, key: jax.Array) -> FpflState:
+        """The model's first params, and multipliers of 0."""
+        params = self.model.init(key)
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        zero, none = jnp.zeros((), dtype), jnp.zeros(self._shape, dtype)
+        recent = CohortSums(RateSums(none, none), zero, zero)
+        return FpflState(params, none, recent, zero, params, zero - jnp.inf)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Number of rates and of groups."""
+        if self.parity is None:
+            return (0, 0)
+        rates = 2 if self.parity.notion == "equalized_odds" else 1
+        return (rates, sum(self.parity.groups))
+
+    def report(self, state: FpflState, rows: UserRows, key: jax.Array) -> Statistics:  # noqa: ARG002
+        """Sums over a user's rows, and their derivatives; see :class:`Statistics`."""
+
+        def forward(params: Params) -> tuple[jax.Array, jax.Array]:
+            return self.model.scores(params, rows.a), self.model.loss(params, rows.a, rows.y)
+
+        def sums(params: Params) -> tuple[tuple[jax.Array, jax.Array], CohortSums]:
+            scores, losses = forward(params)
+            rates = self._rates(scores, rows)
+            right = jnp.sum(rows.weight * is_right(scores, rows.y))
+            counted = CohortSums(rates, right, jnp.sum(rows.weight))
+            return (jnp.sum(rows.weight * losses), rates.values), counted
+
+        (loss_gradient, rate_gradients), counted = jax.jacrev(sums, has_aux=True)(state.params)
+        sent = jax.tree.map(lambda count: self.count_scale * count, counted)
+        return Statistics(loss_gradient, rate_gradients, sent)
+
+    def _rates(self, scores: jax.Array, rows: UserRows) -> RateSums:
+        if self.parity is None:
+            return RateSums(jnp.zeros((0, 0), scores.dtype), jnp.zeros((0, 0), scores.dtype))
+        return self.parity.sums(scores, rows)
+
+    def update(
+        self, state: FpflState, total: Statistics, cohort: float
+    ) -> tuple[FpflState, FpflRecord]:
+        """Both updates of (10), and the best params so far."""
+        del cohort  # the report has the number of rows
+        sums = jax.tree.map(lambda count: count / self.count_scale, total.sums)
+        recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, sums)
+        weight = self.memory * state.weight + 1.0
+        average = jax.tree.map(lambda count: count / weight, recent)
+        quality = self._quality(average)
+        better = quality > state.quality
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.params, state.best)
+        multipliers, pull = self._multipliers(state, total, average.rates)
+        rate = self.learning_rate / jnp.maximum(sums.rows, 1.0)
+        params = jax.tree.map(
+            lambda w, loss, unfair: w - rate * loss - self.learning_rate * unfair,
+            state.params,
+            total.loss_gradient,
+            pull,
+        )
+        quality_kept = jnp.maximum(quality, state.quality)
+        state = FpflState(params, multipliers, recent, weight, best, quality_kept)
+        return state, FpflRecord(sums, multipliers, quality)
+
+    def _multipliers(
+        self, state: FpflState, total: Statistics, rates: RateSums
+    ) -> tuple[jax.Array, Params]:
+        """New multipliers, and the constraints' part of the step.
+
+        With d = F/n' - F_a/n'_a, a constraint is g_a = max(|d_a| - alpha, 0), and its gradient is
+        sign(d_a) grad d_a where g_a > 0, 0 elsewhere, (11).
+        """
+        if self.parity is None:
+            return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
+        difference, slope = self.parity.differences(rates)
+        violation = jnp.maximum(jnp.abs(difference) - self.alpha, 0.0)
+        multipliers = state.multipliers + self.multiplier_rate * violation
+        weight = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
+        in_sums = jnp.einsum("qg,qgh->qh", weight * jnp.sign(difference), slope)
+        pull = jax.tree.map(lambda leaf: jnp.tensordot(in_sums, leaf, axes=2), total.rate_gradients)
+        return multipliers, pull
+
+    def _quality(self, sums: CohortSums) -> jax.Array:
+        accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
+        if self.parity is None:
+            return accuracy
+        worst = jnp.max(jnp.abs(self.parity.differences(sums.rates)[0])) - self.alpha
+        return jnp.where(worst > 0, -worst, accuracy)
+
+    def params(self, state: FpflState) -> Params:
+        """The best by the cohorts' sums: most accurate among the fair, or the fairest."""
+        return state.best

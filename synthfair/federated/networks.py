@@ -1,0 +1,112 @@
+"""What users train together: linear models, and networks from equinox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from synthfair.model import LinearModel, Params, Scorer, logistic
+
+BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
+"""Of a key, makes an equinox module that maps one row's inputs to its scores."""
+
+
+_LOGISTIC = LinearModel()
+
+
+class Trainable(Scorer, Protocol):
+    """A model that is trained in steps from random params.
+
+    Its scores are [R] log-odds of y = +1, or [R, C] log-probabilities of C classes, up to a
+    constant; labels are then 0 to C - 1.
+    """
+
+    def init(self, key: jax.Array) -> Params:
+        """First params."""
+        ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The linear model of the rest of the package, from zeros.
+
+    Args:
+        n_inputs: width of a row of inputs.
+        model: with its loss.
+    """
+
+    n_inputs: int
+    model: LinearModel = _LOGISTIC
+
+    def init(self, key: jax.Array) -> Params:  # noqa: ARG002
+        """Zeros; the key is not used."""
+        return self.model.init(self.n_inputs)
+
+    def scores(self, params: Params, a: jax.Array) -> jax.Array:
+        """[R] a'theta."""
+        return self.model.scores(params, a)
+
+    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
+        """[R] losses of the margins."""
+        return self.model.loss(params, a, y)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network with the logistic loss, or, of several outputs, with the cross-entropy.
+
+    Args:
+        build: makes the equinox module; must be hashable and compare equal to another of the same
+            mathematics, as functions and frozen dataclasses do.
+    """
+
+    build: BuildNetwork
+
+    def init(self, key: jax.Array) -> Params:
+        """The module's own; in the user's default precision."""
+        return eqx.filter(self.build(key), eqx.is_inexact_array)
+
+    def scores(self, params: Params, a: jax.Array) -> jax.Array:
+        """[R] or [R, C] outputs."""
+        shapes = eqx.filter_eval_shape(self.build, jax.random.key(0))
+        static = eqx.filter(shapes, _is_weight, inverse=True)
+        return jax.vmap(eqx.combine(params, static))(a)
+
+    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
+        """[R] logistic losses, or cross-entropies."""
+        scores = self.scores(params, a)
+        if scores.ndim == 1:
+            return logistic(y * scores)
+        chosen = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None].astype(int), axis=1)
+        return -chosen[:, 0]
+
+
+def _is_weight(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """Builds a fully connected network with ReLU and one output.
+
+    Args:
+        n_inputs: width of a row of inputs.
+        hidden: widths of the hidden layers; with none it is linear.
+    """
+
+    n_inputs: int
+    hidden: tuple[int, ...]
+
+    def __call__(self, key: jax.Array) -> eqx.Module:
+        """The equinox module."""
+        widths = (self.n_inputs, *self.hidden, "scalar")
+        keys = jax.random.split(key, len(widths) - 1)
+        layers: list[Callable] = []
+        for width, after, layer_key in zip(widths, widths[1:], keys, strict=False):
+            layers += [eqx.nn.Linear(width, after, key=layer_key), eqx.nn.Lambda(jax.nn.relu)]
+        return eqx.nn.Sequential(layers[:-1])

@@ -1,0 +1,129 @@
+"""Group fairness as rates that must not differ: what each user adds up, and what the sums say.
+
+A rate is the mean of a function f of score and label over the rows that a condition admits, such
+as 1 - p over y = +1 for the false negative rate. Its groups may be those of several attributes at
+once. Rodríguez-Gálvez et al. (2021), (P), (13), (14).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.errors import InputError
+from synthfair.federated.users import UserRows
+
+ParityNotion = Literal["fnr", "accuracy", "demographic_parity", "equalized_odds"]
+"""Which rates: of false negatives; of right answers; of positive decisions; of false negatives and
+of false positives."""
+
+
+class RateSums(NamedTuple):
+    """Sums over rows, that add up over users.
+
+    Attributes:
+        values: [Q, G] of f, for each of Q rates and G groups.
+        counts: [Q, G] number of rows that the condition admits.
+    """
+
+    values: jax.Array
+    counts: jax.Array
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Each group's rates must be near those of all rows.
+
+    Args:
+        notion: which rates.
+        groups: number of groups of each attribute, at least 2 each.
+    """
+
+    notion: ParityNotion = "fnr"
+    groups: tuple[int, ...] = (2,)
+
+    def __post_init__(self) -> None:
+        """Refuses attributes without two groups.
+
+        Raises:
+            InputError: so.
+        """
+        if not self.groups or min(self.groups) < 2:
+            raise InputError(f"groups = {self.groups}: each attribute must have at least 2 groups")
+
+    def sums(self, scores: jax.Array, rows: UserRows) -> RateSums:
+        """The sums over some rows, with probabilities for decisions: differentiable in the scores.
+
+        Args:
+            scores: [R] log-odds of y = +1, or [R, C] log-probabilities of C classes, up to a
+                constant; only accuracy is defined for classes.
+            rows: R rows.
+        """
+        members = self._members(rows.s, scores.dtype) * rows.weight[:, None]
+        pairs = self._functions(scores, rows.y)
+        values = jnp.stack([(admitted * value) @ members for value, admitted in pairs])
+        counts = jnp.stack([admitted @ members for _, admitted in pairs])
+        return RateSums(values, counts)
+
+    def _members(self, s: jax.Array, dtype: jnp.dtype) -> jax.Array:
+        """[R, G] indicators, one attribute's groups beside the other's."""
+        return jnp.hstack(
+            [jax.nn.one_hot(s[:, i], n, dtype=dtype) for i, n in enumerate(self.groups)]
+        )
+
+    def _functions(self, scores: jax.Array, y: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
+        """For each rate, f and the condition, [R] each."""
+        if self.notion == "accuracy":
+            right = right_probability(scores, y)
+            return [(right, jnp.ones_like(right))]
+        if scores.ndim != 1:
+            raise InputError(f"parity {self.notion!r}: needs two classes; accuracy takes several")
+        selected = jax.nn.sigmoid(scores)
+        positive = (y > 0).astype(scores.dtype)
+        if self.notion == "demographic_parity":
+            return [(selected, jnp.ones_like(positive))]
+        false_negative = (1 - selected, positive)
+        return (
+            [false_negative] if self.notion == "fnr" else [false_negative, (selected, 1 - positive)]
+        )
+
+    def differences(self, sums: RateSums) -> tuple[jax.Array, jax.Array]:
+        """Overall rate minus each group's, from sums that may be noisy.
+
+            d[q, g] = F[q] / n'[q] - F[q, g] / n'[q, g]
+
+        Returns:
+            d: [Q, G].
+            slope: [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the
+                model's parameters follows, as the counts do not depend on them.
+        """
+        same = self._same_attribute(sums.values.dtype)
+        counts = jnp.maximum(sums.counts, 1.0)  # a noisy count may be 0, or negative
+        overall = counts @ same
+        difference = (sums.values @ same) / overall - sums.values / counts
+        slope = same / overall[:, :, None] - jnp.eye(len(same)) / counts[:, :, None]
+        return difference, slope
+
+    def _same_attribute(self, dtype: jnp.dtype) -> jax.Array:
+        """[G, G] whether two groups are of one attribute: its groups together are all rows."""
+        attribute = np.repeat(np.arange(len(self.groups)), self.groups)
+        return jnp.asarray(attribute[:, None] == attribute, dtype)
+
+
+def right_probability(scores: jax.Array, y: jax.Array) -> jax.Array:
+    """[R] probability that the model gives to the label, Rodríguez-Gálvez et al. (2021), (14)."""
+    if scores.ndim == 1:
+        return jax.nn.sigmoid(y * scores)
+    chosen = jnp.take_along_axis(jax.nn.softmax(scores), y[:, None].astype(int), axis=1)
+    return chosen[:, 0]
+
+
+def is_right(scores: jax.Array, y: jax.Array) -> jax.Array:
+    """[R] whether the decision is the label."""
+    if scores.ndim == 1:
+        return (scores > 0) == (y > 0)
+    return jnp.argmax(scores, axis=1) == y
