@@ -42,7 +42,7 @@ def rates(theta, notion):
     """Overall rate minus that of each group, straight from the definition."""
     a, s, y = map(jnp.asarray, problem())
     p = jax.nn.sigmoid(a @ theta)
-    value, among = (p, jnp.ones(N)) if notion == "demographic_parity" else (1 - p, (y > 0) * 1.0)
+    value, among = (p, jnp.ones(N)) if notion == "statistical_parity" else (1 - p, (y > 0) * 1.0)
     overall = jnp.sum(value * among) / jnp.sum(among)
     group = [jnp.sum(value * among * (s == g)) / jnp.sum(among * (s == g)) for g in (0, 1)]
     return overall - jnp.array(group)
@@ -53,7 +53,7 @@ def loss(theta):
     return jnp.mean(jnp.log1p(jnp.exp(-y * (a @ theta))))
 
 
-@pytest.mark.parametrize("notion", ["demographic_parity", "fnr"])
+@pytest.mark.parametrize("notion", ["statistical_parity", "equal_opportunity"])
 @pytest.mark.parametrize("theta", [[0.5, 0.1, 1.0, -0.3], [0.1, 0.0, -2.0, 0.2]])
 def test_a_round_of_all_users_is_equation_10(notion, theta):
     """lambda first; then the gradient of L/n + lambda'g + c/2 |g|^2, by differentiation."""
@@ -85,7 +85,7 @@ def test_it_finds_the_constrained_optimum_that_scipy_finds():
     users = population()
     algorithm = Fpfl(
         Linear(4),
-        Parity("demographic_parity"),
+        Parity("statistical_parity"),
         alpha=0.05,
         learning_rate=0.5,
         multiplier_rate=0.05,
@@ -94,7 +94,7 @@ def test_it_finds_the_constrained_optimum_that_scipy_finds():
     done = engine.run(algorithm, users, everyone(users), rounds=6000, seed=0)
     theta = np.asarray(done.state.params)
     value_and_grad = jax.jit(jax.value_and_grad(loss))
-    gaps = jax.jit(lambda theta: rates(theta, "demographic_parity"))
+    gaps = jax.jit(lambda theta: rates(theta, "statistical_parity"))
     slopes = jax.jit(jax.jacobian(gaps))
     found = minimize(
         lambda t: tuple(np.asarray(part, float) for part in value_and_grad(t)),
@@ -120,7 +120,7 @@ def test_it_finds_the_constrained_optimum_that_scipy_finds():
 @pytest.mark.parametrize("owner", [np.arange(N), np.arange(N) % 7, problem()[1]])
 def test_who_holds_which_rows_makes_no_difference_where_nothing_is_clipped(owner):
     """Users of one row each are central training; users may hold rows of one group only."""
-    users, algorithm = population(owner=owner), Fpfl(Linear(4), Parity("fnr"))
+    users, algorithm = population(owner=owner), Fpfl(Linear(4), Parity("equal_opportunity"))
     done = engine.run(algorithm, users, everyone(users), rounds=20, seed=0)
     expected = engine.run(algorithm, population(1), Cohorts(1, 1), rounds=20, seed=0)
     np.testing.assert_allclose(done.state.params, expected.state.params, atol=1e-10)
@@ -156,7 +156,7 @@ def test_without_a_constraint_it_is_gradient_descent():
 def test_the_constraint_narrows_the_gap_of_a_network():
     users, network = population(), Network(Perceptron(4, (8,)))
     gaps = []
-    for parity in (None, Parity("demographic_parity")):
+    for parity in (None, Parity("statistical_parity")):
         algorithm = Fpfl(network, parity, learning_rate=0.5, multiplier_rate=0.1, damping=5.0)
         done = engine.run(algorithm, users, everyone(users), rounds=600, seed=0)
         a, s, _ = problem()
@@ -175,7 +175,7 @@ def statistics(right, rows, values, counts):
 
 
 def test_the_most_accurate_of_the_fair_is_kept_and_else_the_fairest():
-    algorithm = Fpfl(Linear(4), Parity("fnr"), alpha=0.1)
+    algorithm = Fpfl(Linear(4), Parity("equal_opportunity"), alpha=0.1)
     state = algorithm.init(jax.random.key(0))
     quality = []
     for k, total in enumerate(
@@ -195,7 +195,7 @@ def test_the_most_accurate_of_the_fair_is_kept_and_else_the_fairest():
 
 
 def test_memory_averages_the_cohorts_sums():
-    algorithm = Fpfl(Linear(4), Parity("fnr"), memory=0.5, count_scale=2.0)
+    algorithm = Fpfl(Linear(4), Parity("equal_opportunity"), memory=0.5, count_scale=2.0)
     state = algorithm.init(jax.random.key(0))
     for right in (20.0, 60.0):  # sent at twice their size
         state, record = algorithm.update(
@@ -209,21 +209,21 @@ def test_memory_averages_the_cohorts_sums():
 def test_the_wrong_sign_of_a_constraint_would_be_found_out():
     """The planted bug of Tran et al.'s approximation, spec (15): |grad| instead of sign * grad."""
     users, theta = population(), jnp.array([0.1, 0.0, -2.0, 0.2])
-    algorithm = Fpfl(Linear(4), Parity("demographic_parity"), learning_rate=1e-3, damping=50.0)
+    algorithm = Fpfl(Linear(4), Parity("statistical_parity"), learning_rate=1e-3, damping=50.0)
     begun = engine.start(algorithm, users, 0)
     state = begun.state._replace(params=theta)
     done = engine.run(
         algorithm, users, everyone(users), rounds=1, seed=0, progress=begun._replace(state=state)
     )
-    before = np.abs(rates(theta, "demographic_parity")).max()
-    assert np.abs(rates(done.state.params, "demographic_parity")).max() < before
+    before = np.abs(rates(theta, "statistical_parity")).max()
+    assert np.abs(rates(done.state.params, "statistical_parity")).max() < before
     reflected = 2 * theta - done.state.params
-    assert np.abs(rates(reflected, "demographic_parity")).max() > before
+    assert np.abs(rates(reflected, "statistical_parity")).max() > before
 
 
 def test_the_report_has_the_length_that_is_sent():
     """(A + 1) p + 2 A numbers, as in the paper, and two for accuracy."""
-    users, algorithm = population(), Fpfl(Linear(4), Parity("fnr"))
+    users, algorithm = population(), Fpfl(Linear(4), Parity("equal_opportunity"))
     rows = users.take(jnp.arange(1), jnp.ones(1, bool)).merged()
     report = algorithm.report(algorithm.init(jax.random.key(0)), rows, jax.random.key(0))
     assert len(ravel_pytree(report)[0]) == 3 * 4 + 2 * 2 + 2

@@ -28,17 +28,19 @@ def counted(notion, score, r, attribute, group):
     """[(value, count)] of each rate by loops."""
     there = [i for i in range(len(r.y)) if r.weight[i] and r.s[i, attribute] == group]
     wrong = lambda i: (score[i] > 0) != (r.y[i] > 0)  # noqa: E731
-    if notion == "accuracy":
+    if notion == "accuracy_parity":
         return [(sum(not wrong(i) for i in there), len(there))]
-    if notion == "demographic_parity":
+    if notion == "statistical_parity":
         return [(sum(score[i] > 0 for i in there), len(there))]
     positive = [i for i in there if r.y[i] > 0]
     negative = [i for i in there if r.y[i] < 0]
     rates = [(sum(map(wrong, positive)), len(positive)), (sum(map(wrong, negative)), len(negative))]
-    return rates[:1] if notion == "fnr" else rates
+    return rates[:1] if notion == "equal_opportunity" else rates
 
 
-@pytest.mark.parametrize("notion", ["fnr", "accuracy", "demographic_parity", "equalized_odds"])
+@pytest.mark.parametrize(
+    "notion", ["equal_opportunity", "accuracy_parity", "statistical_parity", "equalized_odds"]
+)
 def test_sums_count_what_the_notion_says_for_each_group_of_each_attribute(notion):
     score, r = rows()
     sums = Parity(notion, (2, 3)).sums(score, r)
@@ -65,7 +67,7 @@ def test_differences_are_from_the_rate_of_all_rows():
     sums = RateSums(
         jnp.array([[2.0, 6.0, 3.0, 5.0, 0.0]]), jnp.array([[10.0, 20.0, 15.0, 5.0, 10.0]])
     )
-    difference, _ = Parity("fnr", (2, 3)).differences(sums)
+    difference, _ = Parity("equal_opportunity", (2, 3)).differences(sums)
     overall = 8 / 30
     expected = [overall - rate for rate in (0.2, 0.3, 0.2, 1.0, 0.0)]
     np.testing.assert_allclose(difference[0], expected)
@@ -95,12 +97,12 @@ def test_noisy_counts_at_or_below_zero_give_finite_differences():
 def test_accuracy_takes_several_classes_and_the_others_do_not():
     score = jnp.array([[LARGE, 0, 0], [0, LARGE, 0]])
     r = UserRows(jnp.zeros((2, 1)), jnp.array([[0], [1]]), jnp.array([0, 2]), jnp.ones(2))
-    np.testing.assert_allclose(Parity("accuracy").sums(score, r).values, [[1, 0]], atol=1e-9)
-    with pytest.raises(InputError, match="parity 'fnr': needs two classes"):
-        Parity("fnr").sums(score, r)
+    np.testing.assert_allclose(Parity("accuracy_parity").sums(score, r).values, [[1, 0]], atol=1e-9)
+    with pytest.raises(InputError, match="parity 'equal_opportunity': needs two classes"):
+        Parity("equal_opportunity").sums(score, r)
 
 
 @pytest.mark.parametrize("groups", [(), (1,), (2, 1)])
 def test_attributes_need_two_groups(groups):
     with pytest.raises(InputError, match="at least 2 groups"):
-        Parity("fnr", groups)
+        Parity("equal_opportunity", groups)
