@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
+
+
+_Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
 
 class Layer(BaseModel):
@@ -25,8 +28,8 @@ class Layer(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    weight: tuple[tuple[float, ...], ...] = Field(strict=False, min_length=1)
-    bias: tuple[float, ...] = Field(strict=False, min_length=1)
+    weight: tuple[_Vector, ...] = Field(strict=False, min_length=1)
+    bias: _Vector
 
 
 class TrainedModel(BaseModel):
@@ -41,8 +44,8 @@ class TrainedModel(BaseModel):
         group_input: whether the sensitive attribute is among them.
         hidden: layers between the inputs, without the intercept, and theta.
         theta: the parameters, or those of the last layer.
-        gradient_norm: of the training problem at theta.
-        converged: whether training met its tolerance.
+        gradient_norm: of the training problem at theta; None where training has no such measure.
+        converged: whether training met its tolerance; in rounds, its constraint.
     """
 
     model_config = ConfigDict(
@@ -58,7 +61,7 @@ class TrainedModel(BaseModel):
     group_input: bool = True
     hidden: tuple[Layer, ...] = Field(default=(), strict=False, max_length=20)
     theta: tuple[float, ...] = Field(strict=False)
-    gradient_norm: float
+    gradient_norm: float | None
     converged: bool
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -114,12 +117,16 @@ def read_model(path: Path) -> TrainedModel:
 
 
 def _check_shapes(model: TrainedModel, path: Path) -> None:
-    names = input_names(model.schema_, intercept=model.intercept, group_input=model.group_input)
+    names = input_names(
+        model.schema_,
+        intercept=model.intercept and not model.hidden,
+        group_input=model.group_input,
+    )
     if model.inputs != names or (not model.hidden and len(model.theta) != len(names)):
         raise InputError(
             f"{path}: inputs and theta must be the {len(names)} that the schema encodes"
         )
-    width = len(names) - model.intercept
+    width = len(names)
     for i, layer in enumerate(model.hidden, 1):
         if len(layer.weight) != len(layer.bias) or {len(w) for w in layer.weight} != {width}:
             raise InputError(f"{path}: hidden layer {i}: must be of {width} inputs")

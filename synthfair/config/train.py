@@ -44,7 +44,7 @@ class TrainConfig(BaseModel):
         " there at all; or cohorts of a fixed number, which protects what a user's rows are.",
     )
     learning_rate: float = Field(
-        default=0.1, gt=0, description="eta, of a step; of fedavg, of a local step."
+        default=0.5, gt=0, description="eta, of a step; of fedavg, of a local step."
     )
     local_steps: int = Field(
         default=5, ge=1, lt=2**31, description="Steps of a user in a round of fedavg."

@@ -140,7 +140,8 @@ def _noise(sums: SampledSums, epsilon: float, delta: float) -> float:
     The Renyi bound is quick, and at most some tenths too large: it says where to look.
     """
     if sums.sample == sums.population:  # no sampling: exact
-        return sums.times**0.5 / mu_for(epsilon, delta)
+        exact = sums.times**0.5 / mu_for(epsilon, delta)
+        return _first(lambda _: True, exact, epsilon, delta)
 
     def enough(noise: float) -> bool:
         return sums.epsilon(noise, delta) <= epsilon
@@ -165,12 +166,11 @@ def _renyi_holds(sums: SampledSums, noise: float, epsilon: float, delta: float) 
 def _first(holds: Callable[[float], bool], start: float, epsilon: float, delta: float) -> float:
     """The first noise, in steps of a fifth from a start, for which it holds."""
     noise = start
-    while not holds(noise):
+    while noise <= LARGEST_NOISE:
+        if holds(noise):
+            return noise
         noise *= 1.2
-        if noise > LARGEST_NOISE:
-            raise InputError(
-                f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to"
-                f" {LARGEST_NOISE:g} times the clip is enough; ask for less privacy, fewer rounds"
-                " or smaller cohorts"
-            )
-    return noise
+    raise InputError(
+        f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times the"
+        " clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
+    )
