@@ -13,10 +13,10 @@ import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
 from synthfair.measure.estimate import estimate_gaps
-from synthfair.measure.mechanisms import LARGEST_EPSILON, Mechanism
-from synthfair.measure.split import Kind, best_split
+from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
+from synthfair.measure.split import best_split
 from synthfair.measure.tally import collect
-from synthfair.measure.variance import largest_known_sizes, mean_variance
+from synthfair.measure.variance import largest_mean_variance, mean_variance
 from synthfair.privacy.noise import seeded
 
 KINDS: dict[str, Kind] = {"M_R": "randomized", "M_L": "laplace"}
@@ -29,7 +29,7 @@ Make = Callable[[float], Mechanism]
 
 def known_error(mechanism: Mechanism, clients: float, shares: np.ndarray = HALVES) -> float:
     """Largest mean squared error of the gap, sizes known, clients given; theorem 5.4."""
-    return largest_known_sizes(mechanism, shares, clients, (0, 1))
+    return float(largest_mean_variance(mechanism, shares * clients, clients).sum())
 
 
 def corrected(name: str) -> Make:

@@ -160,7 +160,7 @@ def _plan(known: Setting, mechanism: Mechanism, clients: int) -> Plan:
 def _half_width(known: Setting, mechanism: Mechanism, clients: int) -> float:
     """Of the widest interval that the expected reports give."""
     widest = 0.0
-    for population in hardest_populations(known.hardest_pair):
+    for population in hardest_populations(mechanism, known.hardest_pair):
         expected = expected_tally(mechanism, clients, population)
         (gap,) = estimate_gaps(expected, mechanism, confidence=known.confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)

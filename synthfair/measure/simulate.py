@@ -51,7 +51,7 @@ def population(shares: Sequence[float], means: Sequence[float]) -> Population:
     """
     found = np.asarray(means, float)
     if found.shape != (len(shares),) or not (np.abs(found) <= 1).all():
-        raise InputError(f"means = {list(means)}: must be one a group, each within the range")
+        raise InputError(f"means = {list(means)}: must be {len(shares)}, each from -1 to 1")
     return Population(known_shares(shares, len(shares)), found, np.ones(len(shares)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -78,21 +79,34 @@ def gap_variance(mechanism: Mechanism, clients: float, pair: Population) -> floa
     return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
 
 
-_CORNERS = (
-    (0, 0, 0, 0), (0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 1),
-    (1, 0, 1, 0), (1, 0, 1, 1), (1, 1, 1, 1), (1, -1, 1, 1),
-)  # fmt: skip
-"""Means and mean squares of two groups; turning both means around changes no variance."""
-
-
-def hardest_populations(shares: np.ndarray) -> list[Population]:
+def hardest_populations(mechanism: Mechanism, shares: np.ndarray) -> list[Population]:
     """Those of two groups among which a gap's variance is largest: nothing is known of the values.
 
-    The variance is quadratic in the means and linear in the mean squares, so it is largest at
-    corners of what is possible, or where the means are zero.
+    The variance grows with the mean squares, so values are -1 or 1. It is quadratic in the means,
+    so it is largest where they are zero, both at an end, or one at an end and the other where the
+    variance rises no more. Turning both means around changes nothing.
+
+    Args:
+        mechanism: of the reports.
+        shares: [2] of the two groups.
     """
-    corners = np.array(_CORNERS, float)
-    return [Population(shares, corner[:2], corner[2:]) for corner in corners]
+
+    def people(*means: float) -> Population:
+        return Population(shares, np.array(means), np.ones(2))
+
+    def variance(*means: float) -> float:
+        return gap_variance(mechanism, 1.0, people(*means))
+
+    second = _summit(lambda mean: variance(1.0, mean))
+    first = _summit(lambda mean: variance(mean, 1.0))
+    return [people(0, 0), people(1, 1), people(1, -1), people(1, second), people(first, 1)]
+
+
+def _summit(parabola: Callable[[float], float]) -> float:
+    """Where in [-1, 1] a parabola that is open below is largest; 0 for one that is not."""
+    low, middle, high = (parabola(x) for x in (-1.0, 0.0, 1.0))
+    bend = low + high - 2 * middle
+    return min(max((low - high) / (2 * bend), -1.0), 1.0) if bend < 0 else 0.0
 
 
 def largest_variance(mechanism: Mechanism, shares: np.ndarray, clients: float) -> float:
@@ -103,6 +117,5 @@ def largest_variance(mechanism: Mechanism, shares: np.ndarray, clients: float) -
         shares: [2] of the two groups.
         clients: K, of all groups.
     """
-    return max(
-        gap_variance(mechanism, clients, population) for population in hardest_populations(shares)
-    )
+    populations = hardest_populations(mechanism, shares)
+    return max(gap_variance(mechanism, clients, population) for population in populations)
