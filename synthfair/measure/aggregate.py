@@ -102,9 +102,7 @@ class _Judged:
 
     def __init__(self, found: Collected, batch: Batch) -> None:
         self._found, self._batch, self.rows = found, batch, batch.rows
-        there = [
-            column.is_valid().to_numpy(zero_copy_only=False) for column in batch.rows.columns
-        ]
+        there = [column.is_valid().to_numpy(zero_copy_only=False) for column in batch.rows.columns]
         self.good = np.any(there, axis=0)  # a line without any text is no report
         for key, valid in zip(batch.rows.schema.names, there, strict=True):
             self.keep(valid, "missing", key, "every column must have a value")

@@ -205,4 +205,3 @@ def _signed(value: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "unknown"
-
