@@ -156,7 +156,7 @@ def test_the_hardest_means_are_found_on_edges():
     """One mean at the end of its range, and the other in between: no corner would do."""
     m, shares = RandomizedValue(3, 1.1838, 4.4922), np.array([0.2436, 0.7505])
     found = {tuple(p.means): gap_variance(m, 1.0, p) for p in hardest_populations(m, shares)}
-    hardest = max(found, key=found.get)
+    hardest = max(found, key=lambda means: found[means])
     assert 0 < min(map(abs, hardest)) < 1
 
 

@@ -259,7 +259,7 @@ class TestSeenIds:
 
     def test_it_loses_as_many_new_ones_as_stated(self):
         """Over keys, too: 40 times 500 ids, at 4.5 standard errors."""
-        lost = []
+        lost, predicted = [], 0.0
         for seed in range(40):
             seen = SeenIds(2**10, seeded(seed))
             for i in range(0, 1000, 10):

@@ -153,7 +153,7 @@ def _digits(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     fixed = whole.cast(pa.binary()).cast(pa.binary(digits))
     text = np.frombuffer(fixed.buffers()[1], np.uint8)[: digits * len(fixed)].reshape(-1, digits)
     wrong = (text - np.uint8(ord("0")) > 9) & (text - np.uint8(ord("a")) > 5)  # below wraps around
-    return text, ~wrong.view(np.uint64).any(axis=1)
+    return text, (wrong.view(np.uint64) == 0).all(axis=1)
 
 
 def _possible(collection: Collection) -> str:

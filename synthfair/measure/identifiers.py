@@ -3,8 +3,8 @@
 An id sets four bits of one word of 64 (Bloom 1970; Putze, Sanders and Singler 2009), so that it
 costs one access to memory. Every repeated id is found. The price of constant memory is that some
 new ones are taken for repeated: :meth:`SeenIds.lost_share`. Which ones does not depend on what they
-report, so the estimates stay unbiased, and all are counted as rejected. Ids are hashed with a key of
-their own each time: nobody can make ids that hide others.
+report, so the estimates stay unbiased, and all are counted as rejected. Ids are hashed with keys
+of their own each time: nobody can make ids that hide others.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def linear_estimates(tally: Tally, mechanism: Mechanism, shares: np.ndarray | No
         shares: of the tally's groups, if known; without uncertainty then.
     """
     clients = tally.clients
-    pi, t, u = (part / clients for part in tally[1:])
+    pi, t, u = tally.counts / clients, tally.totals / clients, tally.squares / clients
     pm = t / (mechanism.keep * mechanism.gain)
     cov_pm = (np.diag(u) - np.outer(t, t)) / clients / (mechanism.keep * mechanism.gain) ** 2
     if shares is not None:

@@ -166,13 +166,21 @@ class RandomizedValue(Mechanism):
     """
 
     kind: ClassVar[Kind] = "randomized"
-    moved_square = 1.0
-    limit = 1.0
 
     @property
     def gain(self) -> float:
         """2 b - 1."""
         return math.tanh(self.epsilon2 / 2)
+
+    @property
+    def moved_square(self) -> float:
+        """1."""
+        return 1.0
+
+    @property
+    def limit(self) -> float:
+        """1."""
+        return 1.0
 
     @property
     def epsilon(self) -> float:
@@ -224,7 +232,6 @@ class LaplaceValue(Mechanism):
 
     k: float = 2.0
     kind: ClassVar[Kind] = "laplace"
-    gain = 1.0
 
     def __post_init__(self) -> None:
         """Raises InputError where a parameter is out of its range, or no epsilon is finite."""
@@ -234,6 +241,11 @@ class LaplaceValue(Mechanism):
                 f"k = {self.k:g}: must be 2: no finite epsilon covers another, as the two noises"
                 " then have different tails, whose ratio grows without bound"
             )
+
+    @property
+    def gain(self) -> float:
+        """1."""
+        return 1.0
 
     @property
     def scale(self) -> float:

@@ -76,7 +76,8 @@ class Tested(NamedTuple):
 def tested(tally: Tally, mechanism: Mechanism, p: np.ndarray, *, known: bool) -> Tested:
     """The groups of a tally, with their shares p [d], estimated or known."""
     beta = 0.0 if known else 1 / (mechanism.keep - mechanism.move)
-    return Tested(mechanism, *(part / tally.clients for part in tally[1:]), p, beta)
+    told, total, square = (part / tally.clients for part in tally[1:])
+    return Tested(mechanism, told, total, square, p, beta)
 
 
 def mean_limits(groups: Tested, clients: float, deviations: float) -> np.ndarray:

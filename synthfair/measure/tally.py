@@ -35,11 +35,16 @@ class Tally(NamedTuple):
 
     def plus(self, other: Tally) -> Tally:
         """Of both together."""
-        return Tally(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return Tally(
+            self.clients + other.clients,
+            self.counts + other.counts,
+            self.totals + other.totals,
+            self.squares + other.squares,
+        )
 
     def of(self, groups: np.ndarray) -> Tally:
         """What it holds of some groups, given by their indices; K stays what it is."""
-        return Tally(self.clients, *(part[groups] for part in self[1:]))
+        return Tally(self.clients, self.counts[groups], self.totals[groups], self.squares[groups])
 
 
 def empty_tally(groups: int) -> Tally:
