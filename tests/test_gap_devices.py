@@ -17,13 +17,15 @@ from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.collection import read_collection
+from synthfair.measure.collection import make_collection, read_collection
 from synthfair.measure.devices import (
     NO_VALUE,
     cut_into_devices,
     gaps_document,
     measure_model,
 )
+from synthfair.measure.mechanisms import RandomizedValue
+from synthfair.measure.persons import perturb_rates
 from synthfair.privacy.noise import seeded
 from synthfair.report import read_results, write_report
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
@@ -93,6 +95,48 @@ def test_devices_without_a_rate_do_not_pull_it():
 def test_rows_that_cannot_be_cut_are_refused(devices):
     with pytest.raises(InputError, match="devices"):
         cut_into_devices(scored(100), devices, seed=0)
+
+
+ALMOST_OPEN = make_collection(("a", "b", NO_VALUE), RandomizedValue(3, 28.0, 28.0))
+"""So large an epsilon that no report is noisy, but for one in a million million."""
+
+
+def three_rows():
+    """A hit, a miss, and a row with the other label."""
+    return Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([0, 1, 1]))
+
+
+def told(reports):
+    return [(report.group, report.value) for report in reports]
+
+
+def test_a_row_is_a_person_whose_rate_is_reported():
+    found = told(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "true_positive_rate"))
+    assert found[:2] == [("a", 1.0), ("b", -1.0)]
+    assert found[2][0] == NO_VALUE
+    other = told(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "false_positive_rate"))
+    assert [group for group, _ in other] == [NO_VALUE, NO_VALUE, "b"]
+    assert other[2][1] == 1.0
+
+
+def test_rows_of_one_person_are_reported_as_their_rate():
+    rows = Scored(np.ones(4), np.array([1.0, -1.0, 1.0, 1.0]), np.ones(4, int))
+    reports = [
+        perturb_rates(ALMOST_OPEN, rows, ("a", "b"), "true_positive_rate", together=True,
+                      source=seeded(seed))
+        for seed in range(1000)
+    ]  # fmt: skip
+    assert {len(one) for one in reports} == {1}
+    assert {one[0].group for one in reports} == {"b"}
+    # 0.75 of the range: v = 0.5; 4.5 standard errors.
+    assert np.mean([one[0].value for one in reports]) == pytest.approx(0.5, abs=4.5 * 0.87 / 31.6)
+
+
+def test_no_rows_and_several_groups_together_are_refused():
+    nobody = Scored(*(part[:0] for part in three_rows()[:3]))
+    for rows, said in ((nobody, "rows: none"), (three_rows(), "row 2: another group than row 1")):
+        with pytest.raises(InputError, match=said):
+            perturb_rates(ALMOST_OPEN, rows, ("a", "b"), "true_positive_rate", together=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from synthfair.evaluation import pooled_scores
 from synthfair.measure.devices import ModelGaps, RateGap, measure_model
 from synthfair.privacy.noise import seeded
 
-TABLES = ("dutch", "law_school")
+TABLES = ("dutch", "adult", "law_school")
 """Of :mod:`synthfair.data.datasets`, each with the sensitive attribute of its schema."""
 
 DEVICES, EPSILONS = 10_000, (2.0, 4.0, 8.0)
