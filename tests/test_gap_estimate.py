@@ -74,6 +74,15 @@ def test_intervals_cover_at_the_end_of_the_range(means, epsilon, confidence):
     assert stats.binomtest(found, n, 1 - confidence, alternative="greater").pvalue > 5e-4
 
 
+@pytest.mark.parametrize("epsilon", [6.0, 16.0])
+@pytest.mark.parametrize("means", [(0.8, 1.0), (0.8, 0.96)])
+def test_intervals_of_laplace_cover_at_the_end_of_the_range(means, epsilon):
+    m, people, n = best_split("laplace", 2, epsilon), population((0.99, 0.01), means), 400
+    (found,) = simulate_gaps(m, people, clients=20_000, repeats=n, seed=1)
+    missed = n - round(n * found.covered)
+    assert stats.binomtest(missed, n, 0.05, alternative="greater").pvalue > 5e-4
+
+
 def test_the_reports_own_variance_would_be_caught():
     """The planted error: normal intervals with the variance that the reports happen to have."""
     m, n, wrong = best_split("randomized", 2, 10.0), 1000, 0

@@ -106,6 +106,18 @@ def test_theorem_4_3_is_caught(k):
         LaplaceValue(2, 0.5, 1.0, k=k)
 
 
+@pytest.mark.parametrize("value", [-1.0, -0.4, 1.0])
+@pytest.mark.parametrize("m", [RandomizedValue(2, 1.0, 1.5), LaplaceValue(2, 1.0, 8.0)], ids=repr)
+def test_moments_of_noisy_values(m, value):
+    """Of 400,000, at 4.5 standard errors."""
+    drawn = m.noisy(np.full(400_000, value), seeded(1))
+    mean, square = np.array(value), np.array(value**2)
+    stated = (m.gain * value, m.kept_square(square), m.kept_cube(mean, square))
+    for power, moment in enumerate(stated, start=1):
+        powers = drawn**power
+        assert abs(powers.mean() - moment) <= 4.5 * powers.std() / math.sqrt(len(drawn)) + 1e-12
+
+
 @pytest.mark.parametrize("d", [2, 3, 6])
 def test_group_response_keeps_and_moves_as_stated(d):
     m = GroupResponse(d, 1.0)

@@ -7,6 +7,9 @@ from statistics import NormalDist
 
 _NORMAL = NormalDist()
 
+STEPS = 12
+"""To 1e-4 errors where there is hardly a gap, and to the last digit elsewhere."""
+
 
 def folded_mean(theta: float) -> float:
     """E |theta + Z| for a standard normal Z: theta (2 Phi(theta) - 1) + 2 phi(theta)."""
@@ -26,14 +29,12 @@ def unfolded(value: float, error: float) -> float:
     """
     if not math.isfinite(value) or math.isinf(error):
         return math.nan
-    size = abs(value)
-    if error == 0 or size >= 9 * error:  # there, the mean is the size to the last digit
-        return size
-    wanted = size / error
+    if abs(value) >= 9 * error:  # where the mean size is the size, to the last digit
+        return abs(value)
+    wanted = theta = abs(value) / error
     if wanted <= folded_mean(0.0):
         return 0.0
-    low, high = 0.0, wanted
-    while high - low > 1e-9:
-        middle = (low + high) / 2
-        low, high = (middle, high) if folded_mean(middle) < wanted else (low, middle)
-    return low * error
+    for _ in range(STEPS):  # Newton's: a convex function, from above its root
+        slope = 2 * _NORMAL.cdf(theta) - 1
+        theta -= (folded_mean(theta) - wanted) / slope
+    return theta * error

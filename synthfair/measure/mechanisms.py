@@ -138,8 +138,8 @@ class Mechanism(ABC):
         """Mean square of the noisy value where the group is kept, for mean squares of v."""
 
     @abstractmethod
-    def kept_cube(self, mean: np.ndarray) -> np.ndarray:
-        """Mean cube of the same, for means of v, where v is -1 or 1."""
+    def kept_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
+        """Mean cube of the same, for means of v, where every v has that square."""
 
     @abstractmethod
     def possible(self, values: np.ndarray) -> np.ndarray:
@@ -200,8 +200,8 @@ class RandomizedValue(Mechanism):
         """1, whatever the value."""
         return np.ones_like(square)
 
-    def kept_cube(self, mean: np.ndarray) -> np.ndarray:
-        """As the mean: the cube of -1 or 1 is itself."""
+    def kept_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """As the mean: the cube of -1 or 1 is that number."""
         return self.gain * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
@@ -275,9 +275,9 @@ class LaplaceValue(Mechanism):
         """v^2 + 2 (2 / epsilon2)^2."""
         return square + 2 * self.scale**2
 
-    def kept_cube(self, mean: np.ndarray) -> np.ndarray:
+    def kept_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
         """v^3 + 6 (2 / epsilon2)^2 v."""
-        return mean * (1 + 6 * self.scale**2)
+        return mean * square + 6 * self.scale**2 * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
         """Which are numbers within the limit."""

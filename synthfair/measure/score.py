@@ -52,22 +52,28 @@ class Tested(NamedTuple):
         """The estimates."""
         return self.alpha * self.total / self.p
 
-    def second(self) -> np.ndarray:
-        """Mean square of v' over K; not below what the estimated mean needs, as E v^2 >= m^2."""
-        kept = self.mechanism.kept_square(self.mean.clip(-1.0, 1.0) ** 2)
-        moved = self.mechanism.move * (1 - self.p) * self.mechanism.moved_square
-        return np.maximum(self.square, self.mechanism.keep * self.p * kept + moved)
+    def variances(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of W, as constant + slope m^2, where the mean is m; the larger one counts.
 
-    def variance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of W, as constant + slope m^2, where the mean is m."""
-        told, p, beta = self.told, self.p, self.beta
-        return self.alpha**2 * self.second(), beta**2 * told - 2 * beta * p - (p - beta * told) ** 2
+        One has the mean square that the reports have, the other the least that any values of mean m
+        can cause, which are all m. For M_R they are the same.
+        """
+        at_zero, at_one = self._square(np.zeros_like(self.p)), self._square(np.ones_like(self.p))
+        beta, told, p = self.beta, self.told, self.p
+        slope = beta**2 * told - 2 * beta * p - (p - beta * told) ** 2
+        squares = [(self.square, 0.0), (at_zero, at_one - at_zero)]
+        return [(self.alpha**2 * c, slope + self.alpha**2 * s) for c, s in squares]
 
-    def third(self, m: np.ndarray) -> np.ndarray:
-        """Third central moment of W where the means are m."""
+    def _square(self, square: np.ndarray) -> np.ndarray:
+        """Mean square of v' over K, for mean squares of v."""
+        kept = self.mechanism.keep * self.p * self.mechanism.kept_square(square)
+        return kept + self.mechanism.move * (1 - self.p) * self.mechanism.moved_square
+
+    def third(self, m: np.ndarray, square: np.ndarray) -> np.ndarray:
+        """Third central moment of W where the means are m, and all values have that square."""
         alpha, c = self.alpha, self.beta * m
-        first, second = self.p * m, alpha**2 * self.second()
-        cube = alpha**3 * self.mechanism.keep * self.p * self.mechanism.kept_cube(m)
+        first, second = self.p * m, alpha**2 * self._square(square)
+        cube = alpha**3 * self.mechanism.keep * self.p * self.mechanism.kept_cube(m, square)
         w1, w2 = first - c * self.told, second - 2 * c * first + c**2 * self.told
         w3 = cube - 3 * c * second + 3 * c**2 * first - c**3 * self.told
         return w3 - 3 * w1 * w2 + 2 * w1**3
@@ -81,29 +87,40 @@ def tested(tally: Tally, mechanism: Mechanism, p: np.ndarray, *, known: bool) ->
 
 
 def mean_limits(groups: Tested, clients: float, deviations: float) -> np.ndarray:
-    """[2, d] lowest and highest mean that the reports allow, for shares well above 0.
+    """[2, d] lowest and highest mean that the reports allow, for shares well above 0."""
+    both = [_limits(groups, clients, deviations, *form) for form in groups.variances()]
+    return np.array([np.minimum(both[0][0], both[1][0]), np.maximum(both[0][1], both[1][1])])
+
+
+def _limits(
+    groups: Tested, clients: float, deviations: float, constant: np.ndarray, slope: np.ndarray
+) -> list[np.ndarray]:
+    """For one form of the variance.
 
     (alpha t - m p)^2 = z^2 (constant + slope m^2) / K has them as solutions. Beyond [-1, 1], where
     no mean is, the variance is taken to be that at its end.
     """
-    z2 = deviations**2 / clients
-    constant, slope = groups.variance()
-    a, b = groups.p**2 - z2 * slope, groups.mean * groups.p**2
-    root = np.sqrt(np.maximum(b**2 - a * ((groups.mean * groups.p) ** 2 - z2 * constant), 0.0))
-    beyond = np.sqrt(z2 * np.maximum(constant + slope, 0.0)) / groups.p
-    weight, limits = max(z2 - 1 / clients, 0.0), []
+    z2, mean, p = deviations**2 / clients, groups.mean, groups.p
+    a, b, c = p**2 - z2 * slope, mean * p**2, (mean * p) ** 2 - z2 * constant
+    root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+    beyond = np.sqrt(z2 * np.maximum(constant + slope, 0.0)) / p
+    limits = []
     for side in (-1, 1):
-        inside, outside = (b + side * root) / a, groups.mean + side * beyond
-        limit = np.where(np.abs(outside) >= 1, outside, inside)
-        limits.append(limit + side * _lean(groups, limit.clip(-1, 1), side, weight))
-    return np.array(limits)
+        outside = mean + side * beyond
+        limit = np.where(np.abs(outside) >= 1, outside, (b + side * root) / a)
+        end = limit.clip(-1, 1)
+        lean = _lean(groups, end, side, constant + slope * end**2)
+        limits.append(limit + side * max(z2 - 1 / clients, 0.0) / 6 * lean / p)
+    return limits
 
 
-def _lean(groups: Tested, m: np.ndarray, side: int, weight: float) -> np.ndarray:
-    """By how much a limit at m is moved outwards; never inwards, where few reports bound it."""
-    constant, slope = groups.variance()
-    variance = constant + slope * m**2
-    # A high limit is crossed by reports that fall low, so that their long tail is below.
-    tail = np.maximum(-side * groups.third(m), 0.0)
-    lean = np.divide(tail, variance, out=np.zeros_like(tail), where=variance > 0)
-    return weight / 6 * lean / groups.p
+def _lean(groups: Tested, m: np.ndarray, side: int, variance: np.ndarray) -> np.ndarray:
+    """Third moment over variance at a limit m, towards the inside.
+
+    A high limit is crossed by reports that fall low, so that their long tail is below. Where it is
+    above, nothing: the short tail ends, where no report has the other sign. Values are all m or -1
+    and 1, whichever leans more.
+    """
+    thirds = [groups.third(m, square) for square in (m**2, np.ones_like(m))]
+    tail = np.maximum(np.maximum(*(-side * third for third in thirds)), 0.0)
+    return np.divide(tail, variance, out=np.zeros_like(tail), where=variance > 0)
