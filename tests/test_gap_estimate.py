@@ -55,8 +55,8 @@ CASES = [
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
 @pytest.mark.parametrize(("clients", "shares", "means"), CASES)
 def test_intervals_cover_as_stated(clients, shares, means, confidence):
-    """Neither too few nor too many: 2,000 of each, one false alarm in 2,000 were the seed new."""
-    m, n = RandomizedValue(len(shares), 1.0, 1.0), 2000
+    """Neither too few nor too many: 1,000 of each, one false alarm in 2,000 were the seed new."""
+    m, n = RandomizedValue(len(shares), 1.0, 1.0), 1000
     found = missed(drawn_tallies(m, clients, shares, means, n), m, means[1] - means[0], confidence)
     assert stats.binomtest(found, n, 1 - confidence).pvalue > 5e-4
 

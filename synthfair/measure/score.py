@@ -52,17 +52,17 @@ class Tested(NamedTuple):
         """The estimates."""
         return self.alpha * self.total / self.p
 
-    def variances(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of W, as constant + slope m^2, where the mean is m; the larger one counts.
+    def variance(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of W, as constant + slope m^2 where the mean is m: [2, d], of which the larger counts.
 
-        One has the mean square that the reports have, the other the least that any values of mean m
-        can cause, which are all m. For M_R they are the same.
+        First with the mean square that the reports have, then with the least that values of mean m
+        can cause, being all m. For M_R the two are the same.
         """
         at_zero, at_one = self._square(np.zeros_like(self.p)), self._square(np.ones_like(self.p))
         beta, told, p = self.beta, self.told, self.p
         slope = beta**2 * told - 2 * beta * p - (p - beta * told) ** 2
-        squares = [(self.square, 0.0), (at_zero, at_one - at_zero)]
-        return [(self.alpha**2 * c, slope + self.alpha**2 * s) for c, s in squares]
+        steps = np.array([np.zeros_like(p), at_one - at_zero])
+        return self.alpha**2 * np.array([self.square, at_zero]), slope + self.alpha**2 * steps
 
     def _square(self, square: np.ndarray) -> np.ndarray:
         """Mean square of v' over K, for mean squares of v."""
@@ -87,35 +87,26 @@ def tested(tally: Tally, mechanism: Mechanism, p: np.ndarray, *, known: bool) ->
 
 
 def mean_limits(groups: Tested, clients: float, deviations: float) -> np.ndarray:
-    """[2, d] lowest and highest mean that the reports allow, for shares well above 0."""
-    both = [_limits(groups, clients, deviations, *form) for form in groups.variances()]
-    return np.array([np.minimum(both[0][0], both[1][0]), np.maximum(both[0][1], both[1][1])])
-
-
-def _limits(
-    groups: Tested, clients: float, deviations: float, constant: np.ndarray, slope: np.ndarray
-) -> list[np.ndarray]:
-    """For one form of the variance.
+    """[2, d] lowest and highest mean that the reports allow, for shares well above 0.
 
     (alpha t - m p)^2 = z^2 (constant + slope m^2) / K has them as solutions. Beyond [-1, 1], where
     no mean is, the variance is taken to be that at its end.
     """
     z2, mean, p = deviations**2 / clients, groups.mean, groups.p
+    side = np.array([-1.0, 1.0])[:, None, None]  # then forms of the variance, then groups
+    constant, slope = groups.variance()
     a, b, c = p**2 - z2 * slope, mean * p**2, (mean * p) ** 2 - z2 * constant
     root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
-    beyond = np.sqrt(z2 * np.maximum(constant + slope, 0.0)) / p
-    limits = []
-    for side in (-1, 1):
-        outside = mean + side * beyond
-        limit = np.where(np.abs(outside) >= 1, outside, (b + side * root) / a)
-        end = limit.clip(-1, 1)
-        lean = _lean(groups, end, side, constant + slope * end**2)
-        limits.append(limit + side * max(z2 - 1 / clients, 0.0) / 6 * lean / p)
-    return limits
+    outside = mean + side * np.sqrt(z2 * np.maximum(constant + slope, 0.0)) / p
+    limit = np.where(np.abs(outside) >= 1, outside, (b + side * root) / a)
+    end = limit.clip(-1.0, 1.0)
+    lean = _lean(groups, end, side, constant + slope * end**2)
+    limit += side * max(z2 - 1 / clients, 0.0) / 6 * lean / p
+    return np.array([limit[0].min(axis=0), limit[1].max(axis=0)])
 
 
-def _lean(groups: Tested, m: np.ndarray, side: int, variance: np.ndarray) -> np.ndarray:
-    """Third moment over variance at a limit m, towards the inside.
+def _lean(groups: Tested, m: np.ndarray, side: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Third moment over variance at limits m, towards the inside.
 
     A high limit is crossed by reports that fall low, so that their long tail is below. Where it is
     above, nothing: the short tail ends, where no report has the other sign. Values are all m or -1
