@@ -62,8 +62,8 @@ def test_intervals_cover_as_stated(clients, shares, means, confidence):
 
 
 @pytest.mark.parametrize("confidence", [0.95, 0.99])
-@pytest.mark.parametrize("epsilon", [4.0, 6.0, 8.0, 10.0])
-@pytest.mark.parametrize("means", [(0.8, 1.0), (0.8, 0.96), (-1.0, 1.0), (1.0, 1.0)])
+@pytest.mark.parametrize("epsilon", [4.0, 8.0, 10.0])
+@pytest.mark.parametrize("means", [(0.8, 1.0), (0.8, 0.96), (-1.0, 1.0)])
 def test_intervals_cover_at_the_end_of_the_range(means, epsilon, confidence):
     """A group of 200 of 20,000, hardly a report of which has the other sign. More may be covered
     than stated, as whole reports are counted; not fewer: one false alarm in 2,000."""

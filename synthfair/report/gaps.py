@@ -90,7 +90,7 @@ def _means(found: Estimate, collection: Collection) -> list[Mean]:
 def rejected_warnings(collected: Collected, collection: Collection) -> list[str]:
     """What was refused and why, a line a reason; and what limits the rest."""
     lines = [
-        f"{count:,} reports refused: {why}; the first is {collected.examples[why]}"
+        f"refused: {count:,}, {why}; the first is {collected.examples[why]}"
         for why, count in collected.rejected.items()
         if count
     ]
