@@ -135,6 +135,14 @@ def test_bytes_that_are_no_text_spoil_one_row():
     }  # fmt: skip
 
 
+def test_blocks_without_any_text_spoil_their_own_rows():
+    noise = b"\xff" * 999 + b"\n"
+    content = f"{HEADER}\n".encode() + noise * (2 * BLOCK // 1000) + row(1, "f,1").encode()
+    found = total(io.BytesIO(content))
+    assert found.tally.reports == 1
+    assert refused(found) == {"wrong number of columns": 2 * BLOCK // 1000}
+
+
 @pytest.mark.parametrize("length", [LONGEST + 9, 3 * BLOCK])
 def test_a_line_without_end_spoils_one_row(length):
     found = read(row(0, "f,1"), "," * length, row(1, "f,1"))

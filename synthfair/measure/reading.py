@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import csv
 
-BLOCK = 2**21
+BLOCK = 2**20
 """Bytes of CSV that are parsed together."""
 
 LONGEST = 2**16
@@ -153,10 +153,11 @@ def _parsed(
         broken[row.number - 1] = said
         return "skip"
 
+    text = _as_text(block)
     table = csv.read_csv(
-        io.BytesIO(_as_text(block)),
+        io.BytesIO(text),
         read_options=csv.ReadOptions(
-            column_names=names, use_threads=False, block_size=2 * BLOCK + LONGEST
+            column_names=names, use_threads=False, block_size=len(text) + 1
         ),
         # One stray quotation mark must not swallow the reports after it.
         parse_options=csv.ParseOptions(
