@@ -20,7 +20,8 @@ from synthfair.measure.variance import largest_variance
 BEST: Kind = "randomized"
 """M_R: by the error that is minimised here it is the better one for every epsilon and any groups,
 as the largest error is that of values of -1 or 1, of which a bit tells all. M_L has the smaller
-one where values are known to lie near the middle of their range, or the clients are all there are.
+one where values are known to lie near the middle of their range; and, from epsilon = 3 or so on,
+where only the clients that there are count, which are no sample.
 """
 
 Loss = Callable[[Mechanism], float]
