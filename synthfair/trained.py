@@ -14,7 +14,6 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
 
-
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
 
