@@ -166,18 +166,33 @@ def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None
     Returns:
         sha256 of the file; the same release and key give the same bytes.
     """
+    import pyarrow.parquet as pq
+
+    table = _sealed_table(release, key)
+    with whole_file(path) as temporary:
+        pq.write_table(table, temporary, write_page_checksum=True)
+        return hashlib.sha256(temporary.read_bytes()).hexdigest()
+
+
+def file_bytes(release: Release) -> int:
+    """Size of the file that an unsigned release would be."""
     import pyarrow as pa
     import pyarrow.parquet as pq
+
+    file = pa.BufferOutputStream()
+    pq.write_table(_sealed_table(release, None), file, write_page_checksum=True)
+    return file.tell()
+
+
+def _sealed_table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
+    import pyarrow as pa
 
     columns = [*release.x.T.astype(float), release.s.astype("int32"), release.y.astype("int32")]
     header = release.header.model_dump_json().encode()
     rows = rows_digest(release.x, release.s, release.y)
     seal = make_seal(content_digest(header, release.names, rows), key)
     metadata = {HEADER_KEY: header, SEAL_KEY: seal.model_dump_json().encode()}
-    table = pa.table(columns, schema=arrow_schema(release.names).with_metadata(metadata))
-    with whole_file(path) as temporary:
-        pq.write_table(table, temporary, write_page_checksum=True)
-        return hashlib.sha256(temporary.read_bytes()).hexdigest()
+    return pa.table(columns, schema=arrow_schema(release.names).with_metadata(metadata))
 
 
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:

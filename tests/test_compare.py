@@ -5,9 +5,21 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.compare import METHODS, demonstrate, federate, measure, methods, plan
+from synthfair.compare import (
+    METHODS,
+    Rounds,
+    demonstrate,
+    federate,
+    is_done,
+    measure,
+    methods,
+    plan,
+    run_cell,
+)
+from synthfair.config import TrainConfig
 from synthfair.data.partition import partition
-from synthfair.report import outcomes_table, plain_text
+from synthfair.report import outcomes_table, plain_text, read_results, write_report
+from synthfair.train import Dealing
 
 
 @contextmanager
@@ -80,3 +92,70 @@ def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
     with pytest.raises(sf.InputError, match="exists"):
         demonstrate(tmp_path, sf.DistillConfig(steps=1), silent)
     assert np.isfinite(spd).all()
+
+
+@pytest.fixture(scope="module")
+def fair_and_free(federation):
+    report, how = (
+        sf.ServerConfig(resamples=10),
+        Rounds(TrainConfig(rounds=600, learning_rate=1.0)),
+    )
+    return [
+        measure("fpfl", federation, sf.DistillConfig(rho_o=rho_o), report, rounds=how)
+        for rho_o in (50.0, 0.0)
+    ]
+
+
+class TestRounds:
+    """Methods in rounds beside the others."""
+
+    def test_alpha_is_one_over_rho_o_and_narrows_the_gap(self, fair_and_free):
+        fair, free = (abs(o.evaluation.overall["spd"].value) for o, _ in fair_and_free)
+        assert free > 0.08
+        assert fair < 0.6 * free
+        assert fair_and_free[0][0].evaluation.overall["accuracy"].value > 0.75
+
+    def test_what_is_sent_is_counted(self, fair_and_free, federation):
+        """(A + 1) p + 2 A + 2 numbers with a constraint, p + 2 without, of 8 bytes."""
+        p = federation.train[0].x.shape[1] + 2
+        for (outcome, _), numbers in zip(fair_and_free, (3 * p + 6, p + 2), strict=True):
+            assert outcome.cost.bytes_sent == 8 * numbers * 2 * 600
+            assert outcome.cost.rounds == 600
+
+    def test_single_shot_sends_its_files_once(self, federation, tmp_path):
+        outcome, fitted = measure("single_shot", federation, sf.DistillConfig(steps=50))
+        sizes = []
+        for i, distillation in enumerate(fitted.distillations):
+            sf.write_release(distillation.release, tmp_path / f"{i}.parquet")
+            sizes.append((tmp_path / f"{i}.parquet").stat().st_size)
+        assert outcome.cost.bytes_sent == sum(sizes)
+        assert outcome.cost.rounds == 1
+
+    def test_a_run_of_other_rounds_is_not_taken_for_this_one(self, tmp_path):
+        table, schema, config = make_table(300), make_schema(), sf.DistillConfig()
+        cell = plan(["fpfl"], [10.0], 1, tmp_path)[0]
+        few = Rounds(TrainConfig(rounds=5))
+        run_cell(cell, table, schema, config, name="small", clients=2, rounds=few)
+        assert is_done(cell, schema, config, clients=2, rounds=few)
+        with pytest.raises(sf.InputError, match="other settings"):
+            is_done(cell, schema, config, clients=2, rounds=Rounds(TrainConfig(rounds=6)))
+
+    def test_an_epsilon_is_promised_and_reported(self, tmp_path):
+        private = TrainConfig(rounds=5, cohort=50, clip=1.0, epsilon=8.0, delta=1e-3)
+        how = Rounds(private, Dealing(rows_per_user=2.0))
+        cell = plan(["fpfl"], [10.0], 1, tmp_path)[0]
+        run_cell(
+            cell,
+            make_table(600),
+            make_schema(),
+            sf.DistillConfig(),
+            name="s",
+            clients=2,
+            rounds=how,
+        )
+        result = read_results([cell.folder])[0]
+        assert result.epsilon == 8.0
+        assert result.metrics.promise.unit == "one user, with all its rows"
+        page = tmp_path / "report.html"
+        write_report([result], page)
+        assert "differential privacy of one user" in page.read_text()

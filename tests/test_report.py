@@ -115,13 +115,17 @@ def test_the_overview_is_mean_and_standard_deviation(page, runs):
         metrics = [json.loads((folder / "metrics.json").read_text()) for folder in folders]
         accuracy, spd = ([m[key]["value"] for m in metrics] for key in ("accuracy", "spd"))
         means = [f"{statistics.mean(v):.4f} ± {statistics.stdev(v):.4f}" for v in (accuracy, spd)]
-        assert found[row] == (*means, row[1], "yes", "2")
+        assert (*found[row][:3], *found[row][-2:]) == (*means, row[1], "yes", "2")
+        costs = [(m["cost"]["rounds"], m["seconds"]) for m in metrics]
+        assert found[row][3] == str(costs[0][0]) == "1"
+        assert found[row][5] == f"{statistics.mean(c[1] for c in costs):.1f}"
+        assert found[row][6] == "none"
 
 
 def test_what_did_not_converge_is_said(runs, tmp_path):
     write_report(read_results([edited(runs, tmp_path / "u", converged=False)]), tmp_path / "r.html")
     text = (tmp_path / "r.html").read_text()
-    assert Tables(text).overview[1][4] == "NO"
+    assert Tables(text).overview[1][-2] == "NO"
     assert "did not converge" in text
 
 

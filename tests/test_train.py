@@ -78,7 +78,7 @@ def test_files_say_what_was_done_and_what_it_cost(tmp_path):
     done = run(tmp_path)
     found = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert found["method"] == "fpfl"
-    assert found["config"]["all users"]["cohort"] == 20
+    assert found["train"]["cohort"] == 20
     n = len(done.training.model.inputs)
     assert found["cost"]["bytes_sent"] == 8 * (3 * n + 2 * 2 + 2) * 20 * 30
     assert found["cost"]["rounds"] == 30

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import DistillConfig, load_distill_config
+from synthfair.config import DistillConfig, load_distill_config, load_train_config
 from synthfair.errors import InputError
 
 HELP = "compare several methods on one public table, over seeds"
@@ -30,15 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         default=["single_shot", "central", "local", "fedavg"],
-        help="Of single_shot, central, local, fedavg, exponentiated_gradient (needs fairlearn)."
-        " Default: the first four.",
+        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, exponentiated_gradient"
+        " (needs fairlearn). Default: the first four.",
     )
     parser.add_argument(
         "--weights",
         type=float,
         nargs="+",
         default=[0.0, 10.0, 100.0],
-        help="Values of rho_o to run. Default: 0 10 100.",
+        help="Values of rho_o to run; fpfl and mmdm take alpha = 1 / rho_o. Default: 0 10 100.",
     )
     parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
     parser.add_argument(
@@ -47,6 +47,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Settings, TOML; defaults where not given. Its rho_o and seed give way to --weights"
         " and --seeds.",
     )
+    rounds = parser.add_argument_group("methods in rounds (fpfl, fedsgd, mmdm)")
+    rounds.add_argument(
+        "--train-config",
+        type=Path,
+        help="Settings, TOML, keys as in python -m synthfair train -h; defaults where not given."
+        " Its method, notion, alpha and seed give way to the comparison's.",
+    )
+    rounds.add_argument(
+        "--rows-per-user",
+        type=float,
+        metavar="MEAN",
+        help="Users have so many rows on average. Default: the clients are the users.",
+    )
+    rounds.add_argument("--each-row", action="store_true", help="Every row is a user by itself.")
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig, leave_out=("rho_o", "max_gap", "seed"))  # type: ignore[arg-type]
@@ -65,21 +79,29 @@ def run(args: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from synthfair.compare import is_done, plan, run_cell
+    from synthfair.compare import Rounds, is_done, plan, run_cell
     from synthfair.data.datasets import load_dataset
     from synthfair.data.partition import partition
-    from synthfair.report import overview_table, overviews, read_results, write_report
+    from synthfair.report import overview_tables, overviews, read_results, write_report
+    from synthfair.train import Dealing
 
     table, schema = load_dataset(args.table, args.sensitive)
     partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work
+    train_config = (
+        Rounds().config if args.train_config is None else load_train_config(args.train_config)
+    )
+    named = (args.rows_per_user, args.each_row or None)
+    dealing = None if named == (None, None) else Dealing(None, *named)
+    rounds = Rounds(train_config, dealing)
+    how = {"clients": args.clients, "rounds": rounds}
     cells = plan(args.methods, args.weights, args.seeds, args.output)
-    todo = [cell for cell in cells if not is_done(cell, schema, config, clients=args.clients)]
+    todo = [cell for cell in cells if not is_done(cell, schema, config, **how)]
     for cell in track(todo, description="comparing", console=Console(stderr=True)):
-        run_cell(cell, table, schema, config, name=args.table, clients=args.clients)
+        run_cell(cell, table, schema, config, name=args.table, **how)
     results = read_results([cell.folder for cell in cells])
     write_report(results, args.output / "report.html", force=True)
     for overview in overviews(results):
-        say(overview_table(overview))
+        say(overview_tables(overview))
     if failed := [result.name for result in results if not result.metrics.converged]:
         warn(f"{len(failed)} of {len(results)} runs did not converge: {', '.join(failed)}")
     say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")

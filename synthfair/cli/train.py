@@ -59,10 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="INT",
         help="For tests: noise that anybody can repeat. With it, epsilon promises nothing.",
     )
-    users = parser.add_argument_group("users (one of three; default: 2 clients)")
+    users = parser.add_argument_group("users (one of four; default: 2 clients)")
     users.add_argument("--clients", type=int, help="So many, with equally many rows.")
     users.add_argument(
         "--rows-per-user", type=float, metavar="MEAN", help="Many, with so many rows on average."
+    )
+    users.add_argument(
+        "--each-row", action="store_true", default=None, help="Every row is a user by itself."
     )
     users.add_argument("--user-column", help="The column of the file that says whose a row is.")
     tests = parser.add_argument_group("test rows (default: a fifth of the rows)")
@@ -84,8 +87,8 @@ def run(args: argparse.Namespace) -> None:
     start_jax()
     from synthfair.train import Dealing, TrainFiles, deal, train_table
 
-    named = (args.clients, args.rows_per_user, args.user_column)
-    dealing = Dealing(2) if named == (None, None, None) else Dealing(*named)
+    named = (args.clients, args.rows_per_user, args.each_row, args.user_column)
+    dealing = Dealing(2) if not any(one is not None for one in named) else Dealing(*named)
     table, schema, tests = _tables(args)
     dealt = deal(table, dealing, seed=config.seed, tests=tests)
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)

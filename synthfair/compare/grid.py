@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import write_history
 from synthfair.compare.federation import federate
+from synthfair.compare.fitted import Fitted
 from synthfair.compare.methods import measure, require_method
+from synthfair.compare.rounds import DEFAULT_ROUNDS, ROUND_METHODS, Rounds
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
@@ -79,7 +81,14 @@ def _written(weight: float) -> str:
     return short if float(short) == weight else repr(weight)
 
 
-def is_done(cell: Cell, schema: Schema, config: DistillConfig, *, clients: int) -> bool:
+def is_done(
+    cell: Cell,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    clients: int,
+    rounds: Rounds = DEFAULT_ROUNDS,
+) -> bool:
     """Whether the results are there.
 
     Raises:
@@ -90,6 +99,7 @@ def is_done(cell: Cell, schema: Schema, config: DistillConfig, *, clients: int) 
     try:
         found = json.loads(cell.results.read_bytes())
         same = found["config"] == _settings(cell, config, clients)
+        same = same and found.get("train") == _train_settings(cell, config, rounds)
         same = same and found["schema_hash"] == schema.hash
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{cell.results}: not a result: {reason(error)}") from error
@@ -106,6 +116,17 @@ def _settings(cell: Cell, config: DistillConfig, clients: int) -> dict[str, Any]
     return {f"client_{i}": one for i in range(clients)}
 
 
+def _train_settings(cell: Cell, config: DistillConfig, rounds: Rounds) -> dict[str, Any] | None:
+    """Of a method in rounds."""
+    if cell.method not in ROUND_METHODS:
+        return None
+    settings = rounds.settings(cell.method, cell.settings(config))
+    return {
+        **settings.model_dump(mode="json"),
+        **(rounds.dealing.given if rounds.dealing else {}),
+    }
+
+
 def run_cell(
     cell: Cell,
     table: pd.DataFrame,
@@ -114,6 +135,7 @@ def run_cell(
     *,
     name: str,
     clients: int,
+    rounds: Rounds = DEFAULT_ROUNDS,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
 
@@ -124,11 +146,12 @@ def run_cell(
         config: settings, but for the cell's own.
         name: of the table, for the report.
         clients: number of clients.
+        rounds: how methods in rounds train.
     """
     federation = federate(partition(table, clients=clients, seed=cell.seed), schema)
     settings = cell.settings(config)
     report = ServerConfig(seed=cell.seed)
-    outcome, fitted = measure(cell.method, federation, settings, report)
+    outcome, fitted = measure(cell.method, federation, settings, report, rounds=rounds)
     cell.folder.mkdir(parents=True, exist_ok=True)
     for i, distillation in enumerate(fitted.distillations):
         write_history(distillation.history, cell.folder / f"client_{i}.history.csv")
@@ -137,7 +160,22 @@ def run_cell(
         "method": cell.method,
         "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
         "config": _settings(cell, config, clients),
+        **_told(fitted),
+        **({"train": train} if (train := _train_settings(cell, config, rounds)) else {}),
         "converged": outcome.converged,
         "seconds": outcome.seconds,
     }
     write_json(cell.results, document)
+
+
+def _told(fitted: Fitted) -> dict[str, Any]:
+    """What it cost, and what it promises, for metrics.json."""
+    statements = {
+        f"client_{i}": distillation.release.header.privacy.model_dump(mode="json")
+        for i, distillation in enumerate(fitted.distillations)
+    }
+    return {
+        "cost": fitted.cost._asdict(),
+        **({"privacy": statements} if statements else {}),
+        **({"promise": fitted.promise.model_dump(mode="json")} if fitted.promise else {}),
+    }

@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.client.routine import Distillation
 from synthfair.client.simulate import distill_clients
 from synthfair.compare.federation import Federation, pooled
+from synthfair.compare.fitted import Fitted
+from synthfair.compare.rounds import DEFAULT_ROUNDS, ROUND_METHODS, Rounds, in_rounds
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.encode import Encoded
 from synthfair.distill.inner import default_tolerance, train
@@ -27,7 +28,9 @@ from synthfair.federated.fedavg import FedAvg, safe_rate
 from synthfair.federated.networks import Linear
 from synthfair.federated.users import Users, make_users
 from synthfair.model import LinearModel, Params
+from synthfair.release import file_bytes
 from synthfair.server.routine import pool_and_train
+from synthfair.train import Cost, rows_bytes
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
@@ -37,20 +40,6 @@ ROUNDS = 500
 
 SETTLED = 1e-3
 """Mean gradient along the clients' paths in a round, below which FedAvg counts as converged."""
-
-
-class Fitted(NamedTuple):
-    """What a method makes of a federation.
-
-    Attributes:
-        scores: [N_test] of each client's test rows; the decision is +1 where positive.
-        converged: whether every problem solved on the way met its tolerance.
-        distillations: one a client, of methods that distil.
-    """
-
-    scores: tuple[np.ndarray, ...]
-    converged: bool
-    distillations: tuple[Distillation, ...] = ()
 
 
 Method = Callable[[Federation, DistillConfig], Fitted]
@@ -63,14 +52,19 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     model = pool_and_train(releases, federation.schema)
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     converged = model.converged and all(distillation.inner_converged for distillation in done)
-    return Fitted(scores, converged, tuple(done))
+    cost = Cost(len(done), 1, sum(file_bytes(release) for release in releases.values()))
+    return Fitted(scores, converged, cost, tuple(done))
 
 
 def central(federation: Federation, config: DistillConfig) -> Fitted:
     """The same model, loss and penalty on all clients' real rows in one place: the ceiling."""
     params, converged = _trained(pooled(federation.train), config, n_groups=federation.n_groups)
     scores = (_scores(part, params, config, federation.n_groups) for part in federation.test)
-    return Fitted(tuple(scores), converged)
+    return Fitted(tuple(scores), converged, _all_rows(federation, config))
+
+
+def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
+    return Cost(len(federation.train), 1, rows_bytes(_clients(federation, config)))
 
 
 def local(federation: Federation, config: DistillConfig) -> Fitted:
@@ -81,7 +75,7 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
         _scores(part, params, config, n_groups)
         for part, (params, _) in zip(federation.test, fits, strict=True)
     )
-    return Fitted(tuple(scores), all(converged for _, converged in fits))
+    return Fitted(tuple(scores), all(converged for _, converged in fits), Cost(len(fits), 0, 0))
 
 
 def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
@@ -98,7 +92,9 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     everyone = Cohorts(len(clients), len(clients))
     done = engine.run(algorithm, clients, everyone, rounds=ROUNDS, seed=config.seed)
     scores = (_scores(part, done.state, config, n_groups) for part in federation.test)
-    return Fitted(tuple(scores), bool(done.history.drift[-1] <= SETTLED))
+    sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * ROUNDS
+    cost = Cost(len(clients), ROUNDS, sent)
+    return Fitted(tuple(scores), bool(done.history.drift[-1] <= SETTLED), cost)
 
 
 def _clients(federation: Federation, config: DistillConfig) -> Users:
@@ -142,6 +138,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
             _drawn(mitigator, part, federation.n_groups, config.seed) for part in federation.test
         ),
         bool(mitigator.best_gap_ <= EQUILIBRIUM),
+        _all_rows(federation, config),
     )
 
 
@@ -157,7 +154,10 @@ METHODS: dict[str, Method] = {
     "fedavg": federated_averaging,
     "exponentiated_gradient": exponentiated_gradient,
 }
-"""The methods by name."""
+"""Those with a penalty, by name."""
+
+ALL_METHODS = (*METHODS, *ROUND_METHODS)
+"""All names."""
 
 
 def require_method(name: str) -> None:
@@ -166,8 +166,8 @@ def require_method(name: str) -> None:
     Raises:
         InputError: no such method, or it needs a package that is not installed.
     """
-    if name not in METHODS:
-        raise InputError(f"method {name!r}: must be one of {', '.join(METHODS)}")
+    if name not in ALL_METHODS:
+        raise InputError(f"method {name!r}: must be one of {', '.join(ALL_METHODS)}")
     if name == "exponentiated_gradient" and not find_spec("fairlearn"):
         raise InputError(f"method {name}: needs fairlearn; pip install 'synthfair[compare]'")
 
@@ -182,6 +182,7 @@ class Outcome(NamedTuple):
         evaluation: on the clients' test rows.
         converged: whether every problem solved on the way met its tolerance.
         seconds: of wall time, compilation included.
+        cost: what the clients sent, and how often; None where files tell.
     """
 
     method: str
@@ -190,25 +191,42 @@ class Outcome(NamedTuple):
     evaluation: Evaluation
     converged: bool
     seconds: float
+    cost: Cost | None = None
 
 
 def measure(
-    method: str, federation: Federation, config: DistillConfig, report: ServerConfig | None = None
+    method: str,
+    federation: Federation,
+    config: DistillConfig,
+    report: ServerConfig | None = None,
+    *,
+    rounds: Rounds = DEFAULT_ROUNDS,
 ) -> tuple[Outcome, Fitted]:
     """Runs one method and evaluates it.
+
+    Args:
+        method: its name.
+        federation: clients.
+        config: settings.
+        report: of the intervals.
+        rounds: how methods in rounds train, if not by default.
 
     Raises:
         InputError: no such method, or it cannot train on these rows.
     """
     require_method(method)
     start = time.perf_counter()
-    fitted = METHODS[method](federation, config)
+    fitted = (
+        METHODS[method](federation, config)
+        if method in METHODS
+        else in_rounds(method, federation, config, rounds)
+    )
     seconds = time.perf_counter() - start
     evaluation = evaluate_scores(_scored(fitted.scores, federation), report)
-    return (
-        Outcome(method, config.rho_o, config.seed, evaluation, fitted.converged, seconds),
-        fitted,
+    outcome = Outcome(
+        method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
     )
+    return outcome, fitted
 
 
 def _scored(scores: Sequence[np.ndarray], federation: Federation) -> dict[str, Scored]:

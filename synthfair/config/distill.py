@@ -184,10 +184,3 @@ class DistillConfig(BaseModel):
         if self.optimizer == "gauss_newton":
             raise ValueError("epsilon needs optimizer = adam: gauss_newton stays near the start")
         return self
-
-
-def changed_settings(config: DistillConfig) -> dict[str, Any]:
-    """The settings that are not the defaults. A wanted gap, or an epsilon, has its own."""
-    asked = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
-    default = DistillConfig(**asked).model_dump() | dict.fromkeys(asked)
-    return {k: v for k, v in config.model_dump().items() if v != default[k]}

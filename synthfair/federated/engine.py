@@ -88,6 +88,13 @@ def run(
     return progress
 
 
+def report_bytes(algorithm: Algorithm, state: State, users: Users) -> int:
+    """Size of what one user sends in a round, as plain numbers."""
+    rows = users.take(jnp.zeros(1, int), jnp.ones(1, bool)).merged()
+    report = jax.eval_shape(algorithm.report, state, rows, jax.random.key(0))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(report))
+
+
 class _Keys(NamedTuple):
     init: jax.Array
     users: jax.Array

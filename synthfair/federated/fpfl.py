@@ -29,6 +29,10 @@ from synthfair.federated.parity import Parity, RateSums, is_right
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
 
+SLACK, LEAST_SLACK = 0.1, 1e-3
+"""Share of alpha, and difference of rates, beyond which a constraint counts as violated where
+params are chosen: multipliers reach it from outside, and without noise never quite."""
+
 
 class CohortSums(NamedTuple):
     """Counts of a cohort, that may be noisy.
@@ -67,7 +71,8 @@ class FpflState(NamedTuple):
         recent: sums of the latest cohorts, older ones weighing less.
         weight: of these cohorts together; that of the last one is 1.
         best: params that were best by them.
-        quality: of these: accuracy where the constraint was met, or minus its violation.
+        quality: of these: accuracy where the constraint was met, up to :data:`SLACK`, or minus its
+            violation.
     """
 
     params: Params
@@ -228,7 +233,7 @@ class Fpfl:
         if self.parity is None:
             return accuracy
         worst = jnp.max(jnp.abs(self.parity.differences(sums.rates)[0])) - self.alpha
-        return jnp.where(worst > 0, -worst, accuracy)
+        return jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
 
     def params(self, state: FpflState) -> Params:
         """The best by the cohorts' sums: most accurate among the fair, or the fairest."""

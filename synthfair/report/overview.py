@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.report.plots import Point
-from synthfair.report.results import Result
+from synthfair.report.results import Metrics, Result
+
+ACCURACY_GAP = "accuracy_difference"
+"""Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
 GAPS = {
     "statistical_parity": "spd",
     "equal_opportunity": "equal_opportunity_difference",
     "equalized_odds": "equalized_odds_difference",
+    "accuracy_parity": ACCURACY_GAP,
 }
 """The metric that tells how well a notion of fairness is met."""
 
-_WEIGHT = ("rho_o", "max_gap")
+_WEIGHT = ("rho_o", "max_gap", "alpha")
+
+
+class Effort(NamedTuple):
+    """Means over runs; not-a-number where no run tells.
+
+    Attributes:
+        rounds: between clients and server.
+        bytes_sent: by all clients together.
+        seconds: of wall time.
+    """
+
+    rounds: float
+    bytes_sent: float
+    seconds: float
 
 
 class Summary(NamedTuple):
@@ -33,6 +51,8 @@ class Summary(NamedTuple):
         accuracy_spread: standard deviation over runs; 0 for a single one.
         gap_spread: the same.
         converged: whether all did, as far as their metrics.json tells.
+        cost: rounds, bytes sent and seconds, means where they are known.
+        epsilon: the largest promised, if all promise one.
     """
 
     method: str
@@ -43,6 +63,8 @@ class Summary(NamedTuple):
     accuracy_spread: float
     gap_spread: float
     converged: bool
+    cost: Effort
+    epsilon: float | None
 
     @property
     def point(self) -> Point:
@@ -101,7 +123,8 @@ def _all_but_the_seed(result: Result) -> tuple[object, ...]:
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key != "seed"]
     data = (metrics.table, metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
-    return (metrics.method, *data, *settings)
+    train = metrics.train.model_dump_json(exclude={"seed"}) if metrics.train else None
+    return (metrics.method, *data, train, *settings)
 
 
 def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
@@ -116,19 +139,15 @@ def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
 
 
 def _differing(results: Sequence[Result]) -> list[str]:
-    first = results[0].settings
-    return [
-        key
-        for key in first
-        if key != "seed" and any(result.settings[key] != first[key] for result in results)
-    ]
+    """Settings of which there are several values; methods of one kind may not have another's."""
+    keys = dict.fromkeys(key for result in results for key in result.settings if key != "seed")
+    values = {key: {r.settings[key] for r in results if key in r.settings} for key in keys}
+    return [key for key in keys if len(values[key]) > 1]
 
 
 def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summary:
     metrics, settings = [run.metrics for run in runs], runs[0].settings
-    values = np.array(
-        [(_number(m.accuracy.value), _number(getattr(m, gap).value)) for m in metrics]
-    )
+    values = np.array([(_number(m.accuracy.value), _gap(m, gap)) for m in metrics])
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(2)
     method = metrics[0].method.replace("_", "-")
@@ -136,20 +155,45 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
     clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
     return Summary(
         method="; ".join([method, *clients, *told]),
-        weight=_weight(settings["rho_o"], settings["max_gap"]),
+        weight=_weight(settings),
         runs=tuple(run.name for run in runs),
         accuracy=float(mean[0]),
         gap=float(mean[1]),
         accuracy_spread=float(spread[0]),
         gap_spread=float(spread[1]),
         converged=all(m.converged for m in metrics),
+        cost=_effort(metrics),
+        epsilon=_epsilon(runs),
     )
 
 
-def _weight(rho_o: tuple[float, ...], max_gap: tuple[float | None, ...]) -> str:
-    if max_gap == (None,):
-        return f"rho_o = {_words(rho_o)}"
-    return f"gap at most {_words(max_gap)} wanted"
+def _gap(metrics: Metrics, name: str) -> float:
+    if name != ACCURACY_GAP:
+        return _number(getattr(metrics, name).value)
+    errors = [_number(rates.error_rate) for rates in metrics.by_group.values()]
+    return max(errors) - min(errors)
+
+
+def _effort(metrics: Sequence[Metrics]) -> Effort:
+    costs = [m.cost for m in metrics if m.cost]
+    seconds = [m.seconds for m in metrics if m.seconds is not None]
+    columns = ([cost.rounds for cost in costs], [cost.bytes_sent for cost in costs], seconds)
+    return Effort(*(float(np.mean(column)) if column else np.nan for column in columns))
+
+
+def _epsilon(runs: Sequence[Result]) -> float | None:
+    promised = [run.epsilon for run in runs]
+    known = [epsilon for epsilon in promised if epsilon is not None]
+    return max(known) if len(known) == len(promised) else None
+
+
+def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
+    if "rho_o" not in settings:
+        constrained = {"fpfl", "mmdm"} & set(settings["method"])
+        return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
+    if settings["max_gap"] == (None,):
+        return f"rho_o = {_words(settings['rho_o'])}"
+    return f"gap at most {_words(settings['max_gap'])} wanted"
 
 
 def _words(values: tuple[object, ...]) -> str:

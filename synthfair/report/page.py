@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import synthfair
-from synthfair.config import DistillConfig, changed_settings
+from synthfair.config import DistillConfig, TrainConfig, changed_settings
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.keys import PRIVATE, PUBLIC
 from synthfair.release import disclosures
 from synthfair.report import plots
-from synthfair.report.overview import Overview, overviews
-from synthfair.report.privacy import statement_lines
-from synthfair.report.results import Metrics, Part, Result, Split, inputs_of
+from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
+from synthfair.report.privacy import promise_lines, statement_lines
+from synthfair.report.results import Metrics, Part, Result, RoundSettings, Split, inputs_of
+from synthfair.report.tables import effort
 
 METRICS = {
     "accuracy": "accuracy",
@@ -26,6 +27,7 @@ METRICS = {
     "equalized_odds_difference": "equalized odds difference",
     "covariance": "covariance",
 }
+_GAP_NAMES = METRICS | {ACCURACY_GAP: "accuracy difference"}
 
 
 class Picture(NamedTuple):
@@ -97,7 +99,7 @@ def _plot_file(path: Path, name: str) -> Path:
 
 
 def _frontier(overview: Overview, i: int) -> Picture:
-    name, gap = f"frontier{f'-{i + 1}' if i else ''}", METRICS[overview.gap]
+    name, gap = f"frontier{f'-{i + 1}' if i else ''}", _GAP_NAMES[overview.gap]
     title = f"Accuracy against the size of the mean {gap}, on test rows, for each method"
     return Picture(name, title, plots.frontier(overview.curves, gap=gap))
 
@@ -121,6 +123,8 @@ def _section(result: Result) -> Section:
 
 def _told(metrics: Metrics) -> dict[str, tuple[str, ...]]:
     """What each release says of privacy; where there were none to be read, what they would say."""
+    if metrics.promise:
+        return {"all users": promise_lines(metrics.promise)}
     if metrics.privacy:
         return {
             client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))
@@ -134,6 +138,8 @@ def _commands(metrics: Metrics) -> list[str]:
     """What to type to run it again. The server does not know what clients call their tables."""
     if metrics.table:
         return [_compare_command(metrics, metrics.table)]
+    if metrics.train:
+        return [_train_command(metrics.train)]
     names = {client: _stem(client) for client in metrics.config}
     signed = {client: f"{name}{PRIVATE}" for client, name in metrics.signed_by.items()}
     clients = [
@@ -161,8 +167,28 @@ def _compare_command(metrics: Metrics, table: Split) -> str:
     words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
     words += ["--clients", str(table.clients), "--methods", metrics.method]
     words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
+    if metrics.train:  # its settings stand in metrics.json
+        words += ["--train-config", "train.toml"]
+        words += _dealing(metrics.train)
     words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
     return shlex.join(words)
+
+
+def _train_command(train: RoundSettings) -> str:
+    """What its table is called is known only where it ran."""
+    words = ["python", "-m", "synthfair", "train", "table.csv", "--schema", "schema.json"]
+    words += _dealing(train)
+    config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
+    return shlex.join([*words, "--output", "trained", *_flags(config)])
+
+
+def _dealing(train: RoundSettings) -> list[str]:
+    """How rows became users, as flags."""
+    words = ["--each-row"] if train.each_row else []
+    for key in ("clients", "rows_per_user", "user_column"):
+        if (value := getattr(train, key)) is not None:
+            words += ["--" + key.replace("_", "-"), str(value)]
+    return words
 
 
 def _client_command(client: str, config: DistillConfig, key: str | None = None) -> str:
@@ -171,7 +197,7 @@ def _client_command(client: str, config: DistillConfig, key: str | None = None) 
     return shlex.join([*words, *(["--sign", key] if key else [])])
 
 
-def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
+def _flags(config: DistillConfig | TrainConfig, leave_out: Sequence[str] = ()) -> list[str]:
     flags = []
     for key, value in changed_settings(config).items():
         flag = "--" + key.replace("_", "-")
@@ -179,6 +205,8 @@ def _flags(config: DistillConfig, leave_out: Sequence[str] = ()) -> list[str]:
             continue
         if isinstance(value, bool):
             flags.append(flag if value else flag.replace("--", "--no-", 1))
+        elif isinstance(value, tuple):
+            flags += [flag, *map(str, value)]
         else:
             flags += [flag, str(value)]
     return flags
@@ -198,9 +226,10 @@ def _render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": _shown, "words": _words}
+    environment.filters |= {"shown": _shown, "words": _words, "effort": effort}
     return environment.get_template("report.html.j2").render(
         metrics=METRICS,
+        gap_names=_GAP_NAMES,
         results=results,
         compared=compared,
         sections=sections,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from synthfair.privacy.gate import Inference, Preview
     from synthfair.privacy.ledger import Ledger, Spent
     from synthfair.privacy.statement import Guarantee, PrivacyStatement
+    from synthfair.privacy.training import TrainingGuarantee
 
 NO_PROOF = "Passing these checks proves nothing: only an epsilon is a guarantee."
 
@@ -41,6 +42,26 @@ def _guarantee_lines(guarantee: Guarantee) -> list[tuple[str, str]]:
         ("accountant", guarantee.accountant),
         *(("not covered", line) for line in guarantee.not_covered),
     ]
+
+
+def promise_lines(promise: TrainingGuarantee) -> tuple[str, ...]:
+    """What a training in rounds promises, in full."""
+    neighbours = {
+        "add_or_remove": "populations with one more or less",
+        "replace": "populations with another in place of one",
+    }[promise.relation]
+    budget = f"epsilon = {promise.epsilon:g}, delta = {promise.delta:g}"
+    return (
+        f"privacy: ({budget})-differential privacy of {promise.unit}; {neighbours}",
+        *([f"on the condition: {promise.condition}"] if promise.condition else []),
+        *(
+            f"mechanism: sums of {m.name}, {m.times} times over samples of {m.sample} of"
+            f" {m.population}, {m.sampling}; each clipped to {m.clip:.4g}, noise {m.noise:.4g}"
+            for m in promise.mechanisms
+        ),
+        f"accountant: {promise.accountant}",
+        *(f"not covered: {line}" for line in promise.not_covered),
+    )
 
 
 def preview_table(preview: Preview) -> Table:

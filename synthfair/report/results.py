@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from synthfair.client.history import ENDING, History, read_history
-from synthfair.config import DistillConfig
+from synthfair.config import DistillConfig, TrainConfig
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.statement import PrivacyStatement
+from synthfair.privacy.training import TrainingGuarantee
 
 METRICS = "metrics.json"
 """Name of the file in a run's folder."""
@@ -127,6 +135,25 @@ class Influence(BaseModel):
     releases: dict[_Line, Moved] = Field(max_length=100_000)
 
 
+class Cost(BaseModel):
+    """What users and network had to do."""
+
+    model_config = _STRICT
+
+    users: _Count
+    rounds: _Count
+    bytes_sent: _Count
+
+
+class RoundSettings(TrainConfig):
+    """Settings of a method in rounds, and how rows were dealt to users."""
+
+    clients: int | None = None
+    rows_per_user: float | None = None
+    each_row: bool | None = None
+    user_column: _Line | None = None
+
+
 class Metrics(Part):
     """A metrics.json."""
 
@@ -134,8 +161,11 @@ class Metrics(Part):
     by_group: dict[_Line, Rates] = Field(min_length=1, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
-    config: dict[_Line, DistillConfig] = Field(min_length=1, max_length=100_000)
+    config: dict[_Line, DistillConfig] = Field(max_length=100_000)
+    train: RoundSettings | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
+    promise: TrainingGuarantee | None = None
+    cost: Cost | None = None
     method: _Line = "single_shot"
     table: Split | None = None
     signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
@@ -148,6 +178,12 @@ class Metrics(Part):
     packages: dict[_Line, _Line] = Field(max_length=100)
     resamples: _Count
     seed: _Count
+
+    @model_validator(mode="after")
+    def _has_settings(self) -> Metrics:
+        if not self.config and self.train is None:
+            raise ValueError("config: must be there, unless train is")
+        return self
 
 
 class MeasuredGap(BaseModel):
@@ -201,16 +237,29 @@ class Result(NamedTuple):
     @property
     def seeds(self) -> tuple[int, ...]:
         """All seeds there are: of the report, and of the clients."""
-        return (self.metrics.seed, *(config.seed for config in self.metrics.config.values()))
+        configs = (
+            *self.metrics.config.values(),
+            *([train] if (train := self.metrics.train) else []),
+        )
+        return (self.metrics.seed, *(config.seed for config in configs))
 
     @property
     def settings(self) -> dict[str, tuple[Any, ...]]:
         """The different values that the clients have of each setting; usually one."""
-        configs = [config.model_dump() for config in self.metrics.config.values()]
-        return {
-            key: tuple(dict.fromkeys(config[key] for config in configs))
-            for key in DistillConfig.model_fields
-        }
+        configs: list[BaseModel] = list(self.metrics.config.values())
+        if not configs and self.metrics.train:
+            configs = [self.metrics.train]
+        values = [config.model_dump() for config in configs]
+        return {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
+
+    @property
+    def epsilon(self) -> float | None:
+        """The largest that any user or client was promised; None where one was promised nothing."""
+        if self.metrics.promise:
+            return None if self.metrics.promise.condition else self.metrics.promise.epsilon
+        promises = [statement.guarantee for statement in self.metrics.privacy.values()]
+        known = [promise.epsilon for promise in promises if promise]
+        return max(known) if known and len(known) == len(promises) else None
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from synthfair.compare import Outcome
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
-    from synthfair.report.overview import Overview
+    from synthfair.report.overview import Effort, Overview
     from synthfair.server import Influences
     from synthfair.train import Training
     from synthfair.trained import TrainedModel
@@ -32,18 +32,19 @@ _TITLES = {
     "equal_opportunity_difference": "equal opportunity",
     "equalized_odds_difference": "equalized odds",
     "covariance": "covariance",
+    "accuracy_difference": "accuracy difference",
 }
 
 
 def evaluation_tables(evaluation: Evaluation) -> Group:
     """Metrics with intervals over all test rows, then their values for each client."""
     overall = _table("all test rows", "value", "95 % interval")
-    for name, title in _TITLES.items():
-        overall.add_row(title, _value(evaluation.overall[name]), _bounds(evaluation.overall[name]))
+    for name, metric in evaluation.overall.items():
+        overall.add_row(_TITLES[name], _value(metric), _bounds(metric))
     overall.caption = f"{evaluation.n_test} rows; bootstrap intervals"
-    clients = _table("test rows of", *_TITLES.values())
+    clients = _table("test rows of", *(_TITLES[name] for name in evaluation.overall))
     for client, part in evaluation.per_client.items():
-        clients.add_row(Text(client), *(_value(part[name]) for name in _TITLES))
+        clients.add_row(Text(client), *map(_value, part.values()))
     return Group(overall, clients)
 
 
@@ -91,16 +92,37 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def overview_table(overview: Overview) -> Table:
-    """Means over seeds of accuracy and gap, of several methods."""
+def overview_tables(overview: Overview) -> Group:
+    """Means over seeds of accuracy and gap of several methods, and what they cost."""
     table = _table("method", "penalty", "runs", "accuracy", _TITLES[overview.gap])
+    costs = _table("method", "penalty", "rounds", "sent", "seconds", "epsilon")
     for s in overview.summaries:
-        method = s.method + ("" if s.converged else ", NOT CONVERGED")
+        method = Text(s.method + ("" if s.converged else ", NOT CONVERGED"))
         values = ((s.accuracy, s.accuracy_spread), (s.gap, s.gap_spread))
         cells = [_mean(*pair, several=len(s.runs) > 1) for pair in values]
-        table.add_row(Text(method), s.weight, str(len(s.runs)), *cells)
+        table.add_row(method, s.weight, str(len(s.runs)), *cells)
+        epsilon = "none" if s.epsilon is None else f"{s.epsilon:g}"
+        costs.add_row(Text(s.method), s.weight, *effort(s.cost), epsilon)
     table.caption = "On test rows; mean and standard deviation over seeds."
-    return table
+    costs.caption = "Sent: by all clients together, in all rounds."
+    return Group(table, costs)
+
+
+def effort(cost: Effort) -> tuple[str, str, str]:
+    """Rounds, bytes and seconds, in words; empty where they are not known."""
+    rounds = "" if np.isnan(cost.rounds) else f"{cost.rounds:,.0f}"
+    seconds = "" if np.isnan(cost.seconds) else f"{cost.seconds:.1f}"
+    return rounds, _bytes(cost.bytes_sent), seconds
+
+
+def _bytes(count: float) -> str:
+    if np.isnan(count):
+        return ""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
 
 
 def _mean(mean: float, spread: float, *, several: bool) -> str:

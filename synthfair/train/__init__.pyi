@@ -1,6 +1,7 @@
-from .from_table import Dealing, Dealt, Trained, TrainFiles, deal, train_table
+from .dealing import Dealing, Dealt, deal, owners
+from .from_table import Trained, TrainFiles, train_table
 from .population import Population, populate
-from .routine import Cost, Training, train
+from .routine import Cost, Training, rows_bytes, train
 
 __all__ = [
     "Cost",
@@ -11,7 +12,9 @@ __all__ = [
     "Trained",
     "Training",
     "deal",
+    "owners",
     "populate",
+    "rows_bytes",
     "train",
     "train_table",
 ]

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import synthfair
@@ -22,6 +21,7 @@ from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
 from synthfair.federated.parity import Parity
 from synthfair.federated.private_sum import UNPROTECTED, Protection
+from synthfair.federated.users import Users
 from synthfair.model import Params
 from synthfair.privacy.sampled import SampledSums
 from synthfair.privacy.training import TrainingGuarantee, promise_rounds
@@ -253,11 +253,14 @@ def _cost(
     """Each user of a cohort sends a report a round; for one place, rows are sent once."""
     users = population.users
     if config.method == "mmdm":
-        return Cost(len(users), 0, int(users.a.nbytes + users.y.nbytes))
-    one = users.take(jnp.zeros(1, int), jnp.ones(1, bool)).merged()
-    report = jax.eval_shape(algorithm.report, done.state, one, jax.random.key(0))
-    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(report))
+        return Cost(len(users), 0, rows_bytes(users))
+    size = engine.report_bytes(algorithm, done.state, users)
     return Cost(len(users), done.rounds, size * cohorts.size * done.rounds)
+
+
+def rows_bytes(users: Users) -> int:
+    """Size of all rows, as plain numbers."""
+    return int(users.a.nbytes + users.s.nbytes + users.y.nbytes)
 
 
 def _trained(

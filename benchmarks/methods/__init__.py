@@ -1,0 +1,1 @@
+"""One upload or many rounds: all methods on the same splits."""

@@ -1,0 +1,63 @@
+"""Methods that train in rounds, on the clients and with the notion of the other methods."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, get_args
+
+import numpy as np
+
+from synthfair.compare.federation import Federation, pooled
+from synthfair.compare.fitted import Fitted
+from synthfair.config import DistillConfig, TrainConfig
+from synthfair.config.train import Method
+from synthfair.train import Dealing, owners, populate, train
+
+ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name != "fedavg")
+"""By name. FedAvg is with the methods that have a penalty."""
+
+
+class Rounds(NamedTuple):
+    """How such methods train here.
+
+    Attributes:
+        config: settings; method, notion, alpha and seed are those of the comparison.
+        dealing: how training rows become users; if None, the clients are the users.
+    """
+
+    config: TrainConfig = TrainConfig(rounds=1000, learning_rate=1.0)
+    dealing: Dealing | None = None
+
+    def settings(self, method: str, config: DistillConfig) -> TrainConfig:
+        """Those of one run.
+
+        These methods have no rho but a tolerance alpha, by which a group's rate may differ from
+        all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
+        """
+        free = method == "fedsgd" or config.rho_o <= 1
+        changed = {
+            "method": "fedsgd" if free else method,
+            "notion": config.notion,
+            "alpha": 0.5 if free else 1.0 / config.rho_o,
+            "seed": config.seed,
+        }
+        return TrainConfig.model_validate(self.config.model_dump() | changed)
+
+
+DEFAULT_ROUNDS = Rounds()
+"""Clients are the users, and nothing is clipped or noised."""
+
+
+def in_rounds(method: str, federation: Federation, config: DistillConfig, rounds: Rounds) -> Fitted:
+    """Trains by one of :data:`ROUND_METHODS`.
+
+    Raises:
+        InputError: the settings do not fit the clients.
+    """
+    settings = rounds.settings(method, config)
+    rows = pooled(federation.train)
+    user = np.repeat(np.arange(len(federation.train)), [len(part.y) for part in federation.train])
+    if rounds.dealing is not None:
+        user = owners(len(rows.y), rounds.dealing, config.seed)
+    training = train(populate(rows, user, federation.schema, settings), settings)
+    scores = tuple(training.model.scores(part.x, part.s) for part in federation.test)
+    return Fitted(scores, training.model.converged, cost=training.cost, promise=training.guarantee)
