@@ -112,7 +112,7 @@ class TestRounds:
     def test_alpha_is_one_over_rho_o_and_narrows_the_gap(self, fair_and_free):
         fair, free = (abs(o.evaluation.overall["spd"].value) for o, _ in fair_and_free)
         assert free > 0.08
-        assert fair < 0.6 * free
+        assert fair < 0.8 * free  # rates of chances are held equal, and decisions follow
         assert fair_and_free[0][0].evaluation.overall["accuracy"].value > 0.75
 
     def test_what_is_sent_is_counted(self, fair_and_free, federation):
