@@ -26,6 +26,7 @@ from synthfair.measure.devices import (
 )
 from synthfair.measure.mechanisms import RandomizedValue
 from synthfair.measure.persons import perturb_rates
+from synthfair.measure.reports import perturb_records
 from synthfair.privacy.noise import seeded
 from synthfair.report import read_results, write_report
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
@@ -224,6 +225,26 @@ class TestCommands:
         assert main(["gap", "simulate", str(gap_file), *flags]) == 2
         said = " ".join(capsys.readouterr().err.split())
         assert "means: [0.9, 1.5]: each must be from 0 to 1" in said
+
+    def test_as_many_means_as_groups_are_wanted(self, gap_file, capsys):
+        flags = ["--clients", "3000", "--means", "0.9", "0.5", "0.1"]
+        assert main(["gap", "simulate", str(gap_file), *flags]) == 2
+        assert "means: 3 given, for 2 groups" in capsys.readouterr().err
+
+    def test_of_hundreds_of_groups_not_every_gap_is_printed(self, tmp_path, capsys):
+        path, names = tmp_path / "g.json", [f"g{i}" for i in range(60)]
+        flags = ["--epsilon", "8", "--clients", "1000", "--output", str(path)]
+        assert main(["gap", "plan", "--groups", *names, *flags]) == 0
+        reports = perturb_records(read_collection(path), names * 5, [0.5] * 300)
+        pd.DataFrame(reports).to_csv(tmp_path / "r.csv", index=False)
+        capsys.readouterr()
+        out = tmp_path / "out.json"
+        flags = [str(tmp_path / "r.csv"), "--output", str(out)]
+        assert main(["gap", "aggregate", str(path), *flags]) == 0
+        said = capsys.readouterr().out
+        assert "the first 300 of 1,770" in " ".join(said.split())
+        assert len(said.splitlines()) < 500
+        assert len(json.loads(out.read_text())["gaps"]) == 1770
 
     @pytest.fixture
     def model(self, tmp_path):

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 FEW = 100
 """Reports of a group below which sums of them are not called normal."""
 
+MOST_SHOWN = 300
+"""Gaps in a printed table: of 25 groups, every two."""
+
 NAMES = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
 
 
@@ -54,14 +57,20 @@ def estimate_tables(found: Estimate, collected: Collected, collection: Collectio
         groups.add_row(Text(name), *told)
     refused = sum(collected.rejected.values())
     groups.caption = f"{found.reports:,} reports; {refused:,} refused"
-    gaps = _table("gap", "value", percent, "magnitude", "Chebyshev")
-    for gap in found.gaps:
-        gaps.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
-    gaps.caption = (
+    return Group(groups, _gaps_table(found, collection, percent))
+
+
+def _gaps_table(found: Estimate, collection: Collection, percent: str) -> Table:
+    table = _table("gap", "value", percent, "magnitude", "Chebyshev")
+    for gap in found.gaps[:MOST_SHOWN]:
+        table.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
+    table.caption = (
         "second minus first, each interval by itself; magnitude without what noise adds to it;"
         " Chebyshev: to either side"
     )
-    return Group(groups, gaps)
+    if len(found.gaps) > MOST_SHOWN:
+        table.caption += f"; the first {MOST_SHOWN} of {len(found.gaps):,}: --output writes all"
+    return table
 
 
 def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
