@@ -215,6 +215,14 @@ class TestCommands:
         assert document["rejected"]["value not possible"] == 1
         assert [gap["first"] + gap["second"] for gap in document["gaps"]] == ["fm"]
 
+    @pytest.mark.parametrize(
+        ("flags", "said"),
+        [(["--confidence", "1"], "confidence = 1"), (["--shares", "0.5", "0.6"], "shares")],
+    )
+    def test_flags_are_judged_before_reports_are_read(self, gap_file, flags, said, capsys):
+        assert main(["gap", "aggregate", str(gap_file), "nowhere.csv", *flags]) == 2
+        assert said in capsys.readouterr().err
+
     def test_simulated_population(self, gap_file, capsys):
         flags = ["--clients", "3000", "--means", "0.9", "0.5", "--repeats", "5"]
         assert main(["gap", "simulate", str(gap_file), *flags]) == 0

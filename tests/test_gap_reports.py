@@ -3,7 +3,9 @@
 import io
 import json
 import math
+import os
 import re
+import threading
 import tracemalloc
 
 import numpy as np
@@ -155,6 +157,16 @@ def test_reports_without_a_header_are_read(tmp_path):
     reports = made(50)
     reports.to_csv(tmp_path / "r.csv", index=False, header=False)
     assert total(tmp_path / "r.csv").tally.reports == 50
+
+
+def test_a_named_pipe_is_read(tmp_path):
+    """As the shell makes one of <(zcat reports.csv.gz)."""
+    path, reports = tmp_path / "pipe", made(50)
+    os.mkfifo(path)
+    writer = threading.Thread(target=reports.to_csv, args=(path,), kwargs={"index": False})
+    writer.start()
+    assert total(path).tally.reports == 50
+    writer.join()
 
 
 def test_files_without_reports_stop_nothing(tmp_path):

@@ -78,8 +78,7 @@ def read_batches(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batc
             yield from _from_csv(path, name, wanted)
         return
     with _understood(str(path)), path.open("rb") as file:
-        parquet = file.read(4) == b"PAR1"
-        file.seek(0)
+        parquet = file.peek(4).startswith(b"PAR1")  # without moving back, which no pipe can
         yield from (_from_parquet if parquet else _from_csv)(file, str(path), wanted)
 
 

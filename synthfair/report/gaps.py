@@ -163,7 +163,7 @@ def simulation_table(
     found: Sequence[Simulated], collection: Collection, confidence: float
 ) -> Table:
     """What repeated measurements found."""
-    table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "half-width")
+    table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "precision")
     for one in found:
         title = f"{collection.groups[one.groups[1]]} - {collection.groups[one.groups[0]]}"
         numbers = (one.true, one.mean, one.deviation, one.expected)
@@ -172,8 +172,8 @@ def simulation_table(
         width = _number(one.width * collection.unit)
         table.add_row(Text(title), *shown, f"{one.covered:.1%}", width)
     table.caption = (
-        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; noise from a"
-        " seed"
+        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; precision:"
+        " half their width; noise from a seed"
     )
     return table
 
