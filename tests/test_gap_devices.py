@@ -288,10 +288,14 @@ class TestCommands:
         assert main(["gap", "aggregate", *flags, "--output", str(model / "o.json")]) == 0
         document = json.loads((model / "o.json").read_text())
         assert document["reports"] == 4000
+        # What persons without a rate report in its place is no rate, and nothing is compared to it.
+        assert [gap["second"] for gap in document["gaps"]] == [str(make_schema().groups[1])]
+        assert document["groups"][2]["name"] == NO_VALUE
+        assert document["groups"][2]["mean"] is None
         trained = read_model(model / "model.json")
         tests = read_tests([model / "t.csv"], trained.schema_)
         rates = [r.true_positive_rate for r in group_rates(pooled_scores(trained, tests))]
-        for group, rate in zip(document["groups"], rates, strict=False):
+        for group, rate in zip(document["groups"][:2], rates, strict=True):
             width = group["high"] - group["low"]
             assert group["low"] - width < rate < group["high"] + width
             assert width < 0.3
@@ -340,6 +344,15 @@ class TestCommands:
             (["plan", "--groups", "f", "m", "--epsilon", "1"], "give two of"),
             (["plan", "--groups", "f", "--epsilon", "1", "--clients", "9"], "groups"),
             (["simulate"], "collection is missing"),
+            (["simulate", "--model", "m.json", "--data", "t.csv"], "epsilon is missing"),
+            (
+                ["simulate", "g.json", "--clients", "9", "--means", "0", "1", "--output", "o.json"],
+                "output is of the other form",
+            ),
+            (
+                ["simulate", "g.json", "--model", "m.json", "--data", "t.csv", "--epsilon", "1"],
+                "collection is of the other form",
+            ),
             (["perturb", "nowhere.json", "--group", "f"], "go together"),
             (["perturb", "nowhere.json", "--model", "m.json"], "model, table, rate go together"),
             (["perturb", "nowhere.json", "--one-person"], "goes with model"),

@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from synthfair.measure.devices import finite, gap_document, scaled_gap
+from synthfair.measure.devices import NO_VALUE, finite, gap_document, scaled_gap
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import Collected
@@ -62,15 +62,22 @@ def estimate_tables(found: Estimate, collected: Collected, collection: Collectio
 
 def _gaps_table(found: Estimate, collection: Collection, percent: str) -> Table:
     table = _table("gap", "value", percent, "magnitude", "Chebyshev")
-    for gap in found.gaps[:MOST_SHOWN]:
+    shown = _compared(found, collection)
+    for gap in shown[:MOST_SHOWN]:
         table.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
     table.caption = (
         "second minus first, each interval by itself; magnitude without what noise adds to it;"
         " Chebyshev: to either side"
     )
-    if len(found.gaps) > MOST_SHOWN:
-        table.caption += f"; the first {MOST_SHOWN} of {len(found.gaps):,}: --output writes all"
+    if len(shown) > MOST_SHOWN:
+        table.caption += f"; the first {MOST_SHOWN} of {len(shown):,}: --output writes all"
     return table
+
+
+def _compared(found: Estimate, collection: Collection) -> list[Gap]:
+    """Gaps between groups that have a value: what others report in its place says nothing."""
+    valued = [name != NO_VALUE for name in collection.groups]
+    return [gap for gap in found.gaps if all(valued[group] for group in gap.groups)]
 
 
 def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
@@ -90,9 +97,14 @@ class Mean(NamedTuple):
 
 
 def _means(found: Estimate, collection: Collection) -> list[Mean]:
+    none = Mean(math.nan, math.nan, math.nan)
     return [
-        Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
-        for mean, interval in zip(found.means, found.intervals, strict=True)
+        none
+        if name == NO_VALUE
+        else Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
+        for name, mean, interval in zip(
+            collection.groups, found.means, found.intervals, strict=True
+        )
     ]
 
 
@@ -141,8 +153,8 @@ def estimate_document(
                 "share": float(share),
                 "error": float(error),
                 "mean": finite(mean.value),
-                "low": mean.low,
-                "high": mean.high,
+                "low": finite(mean.low),
+                "high": finite(mean.high),
             }
             for name, share, error, mean in zip(
                 names, found.shares, found.share_errors, means, strict=True
@@ -154,7 +166,7 @@ def estimate_document(
                 "second": names[gap.groups[1]],
                 **gap_document(scaled_gap(gap, collection.unit)),
             }
-            for gap in found.gaps
+            for gap in _compared(found, collection)
         ],
     }
 
