@@ -26,6 +26,7 @@ from synthfair.measure.devices import (
 )
 from synthfair.measure.mechanisms import RandomizedValue
 from synthfair.measure.persons import perturb_rates
+from synthfair.measure.reports import perturb_records
 from synthfair.privacy.noise import seeded
 from synthfair.report import read_results, write_report
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
@@ -214,6 +215,14 @@ class TestCommands:
         assert document["rejected"]["value not possible"] == 1
         assert [gap["first"] + gap["second"] for gap in document["gaps"]] == ["fm"]
 
+    @pytest.mark.parametrize(
+        ("flags", "said"),
+        [(["--confidence", "1"], "confidence = 1"), (["--shares", "0.5", "0.6"], "shares")],
+    )
+    def test_flags_are_judged_before_reports_are_read(self, gap_file, flags, said, capsys):
+        assert main(["gap", "aggregate", str(gap_file), "nowhere.csv", *flags]) == 2
+        assert said in capsys.readouterr().err
+
     def test_simulated_population(self, gap_file, capsys):
         flags = ["--clients", "3000", "--means", "0.9", "0.5", "--repeats", "5"]
         assert main(["gap", "simulate", str(gap_file), *flags]) == 0
@@ -224,6 +233,26 @@ class TestCommands:
         assert main(["gap", "simulate", str(gap_file), *flags]) == 2
         said = " ".join(capsys.readouterr().err.split())
         assert "means: [0.9, 1.5]: each must be from 0 to 1" in said
+
+    def test_as_many_means_as_groups_are_wanted(self, gap_file, capsys):
+        flags = ["--clients", "3000", "--means", "0.9", "0.5", "0.1"]
+        assert main(["gap", "simulate", str(gap_file), *flags]) == 2
+        assert "means: 3 given, for 2 groups" in capsys.readouterr().err
+
+    def test_of_hundreds_of_groups_not_every_gap_is_printed(self, tmp_path, capsys):
+        path, names = tmp_path / "g.json", [f"g{i}" for i in range(60)]
+        flags = ["--epsilon", "8", "--clients", "1000", "--output", str(path)]
+        assert main(["gap", "plan", "--groups", *names, *flags]) == 0
+        reports = perturb_records(read_collection(path), names * 5, [0.5] * 300)
+        pd.DataFrame(reports).to_csv(tmp_path / "r.csv", index=False)
+        capsys.readouterr()
+        out = tmp_path / "out.json"
+        flags = [str(tmp_path / "r.csv"), "--output", str(out)]
+        assert main(["gap", "aggregate", str(path), *flags]) == 0
+        said = capsys.readouterr().out
+        assert "the first 300 of 1,770" in " ".join(said.split())
+        assert len(said.splitlines()) < 500
+        assert len(json.loads(out.read_text())["gaps"]) == 1770
 
     @pytest.fixture
     def model(self, tmp_path):
@@ -259,10 +288,14 @@ class TestCommands:
         assert main(["gap", "aggregate", *flags, "--output", str(model / "o.json")]) == 0
         document = json.loads((model / "o.json").read_text())
         assert document["reports"] == 4000
+        # What persons without a rate report in its place is no rate, and nothing is compared to it.
+        assert [gap["second"] for gap in document["gaps"]] == [str(make_schema().groups[1])]
+        assert document["groups"][2]["name"] == NO_VALUE
+        assert document["groups"][2]["mean"] is None
         trained = read_model(model / "model.json")
         tests = read_tests([model / "t.csv"], trained.schema_)
         rates = [r.true_positive_rate for r in group_rates(pooled_scores(trained, tests))]
-        for group, rate in zip(document["groups"], rates, strict=False):
+        for group, rate in zip(document["groups"][:2], rates, strict=True):
             width = group["high"] - group["low"]
             assert group["low"] - width < rate < group["high"] + width
             assert width < 0.3
@@ -311,6 +344,15 @@ class TestCommands:
             (["plan", "--groups", "f", "m", "--epsilon", "1"], "give two of"),
             (["plan", "--groups", "f", "--epsilon", "1", "--clients", "9"], "groups"),
             (["simulate"], "collection is missing"),
+            (["simulate", "--model", "m.json", "--data", "t.csv"], "epsilon is missing"),
+            (
+                ["simulate", "g.json", "--clients", "9", "--means", "0", "1", "--output", "o.json"],
+                "output is of the other form",
+            ),
+            (
+                ["simulate", "g.json", "--model", "m.json", "--data", "t.csv", "--epsilon", "1"],
+                "collection is of the other form",
+            ),
             (["perturb", "nowhere.json", "--group", "f"], "go together"),
             (["perturb", "nowhere.json", "--model", "m.json"], "model, table, rate go together"),
             (["perturb", "nowhere.json", "--one-person"], "goes with model"),

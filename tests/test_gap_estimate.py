@@ -3,6 +3,7 @@
 import itertools
 import math
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.plan import plan_clients, plan_epsilon, plan_precision, setting
 from synthfair.measure.simulate import population, simulate_gaps
 from synthfair.measure.split import best_split
-from synthfair.measure.tally import Tally
+from synthfair.measure.tally import CHUNK, Tally
 from synthfair.measure.variance import (
     Population,
     gap_variance,
@@ -148,6 +149,19 @@ def test_predicted_deviation_is_that_of_simulations():
         two = Population(*(np.array(part)[list(pair)] for part in (shares, means, np.ones(3))))
         expected = gap_variance(m, 300_000, two)
         assert values.var() == pytest.approx(expected, rel=4.5 * math.sqrt(2 / n))
+
+
+def test_memory_of_a_simulation_does_not_grow_with_its_clients():
+    m, people = RandomizedValue(2, 1.0, 1.0), population((0.5, 0.5), (0.9, 0.5))
+
+    def peak(clients):
+        tracemalloc.start()
+        simulate_gaps(m, people, clients=clients, repeats=2, seed=0)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(8 * CHUNK + 1) < 1.3 * peak(2 * CHUNK)
 
 
 def test_the_hardest_population_is_the_hardest():

@@ -3,7 +3,9 @@
 import io
 import json
 import math
+import os
 import re
+import threading
 import tracemalloc
 
 import numpy as np
@@ -155,6 +157,16 @@ def test_reports_without_a_header_are_read(tmp_path):
     reports = made(50)
     reports.to_csv(tmp_path / "r.csv", index=False, header=False)
     assert total(tmp_path / "r.csv").tally.reports == 50
+
+
+def test_a_named_pipe_is_read(tmp_path):
+    """As the shell makes one of <(zcat reports.csv.gz)."""
+    path, reports = tmp_path / "pipe", made(50)
+    os.mkfifo(path)
+    writer = threading.Thread(target=reports.to_csv, args=(path,), kwargs={"index": False})
+    writer.start()
+    assert total(path).tally.reports == 50
+    writer.join()
 
 
 def test_files_without_reports_stop_nothing(tmp_path):
@@ -399,3 +411,62 @@ def test_scaled_values_never_leave_the_range_that_epsilon_is_for(lower, upper, p
 def test_a_collection_whose_reports_protect_nothing_is_refused():
     with pytest.raises(InputError, match="a report has at most 30"):
         make_collection(("f", "m"), RandomizedValue(2, 40.0, 40.0))
+
+
+@pytest.mark.parametrize("rows", [2**15, 10**6], ids=["many_row_groups", "one_row_group"])
+def test_memory_does_not_grow_with_a_parquet_file(tmp_path, rows):
+    def peak(n):
+        ids = (
+            np.array(as_ids(np.random.default_rng(n).permutation(n))).view("S32")[:, 0].astype(str)
+        )
+        table = pd.DataFrame({"report": ids, "collection": MARK, "group": "f", "value": 1.0})
+        table.to_parquet(tmp_path / "r.parquet", row_group_size=rows, compression=None)
+        del ids, table
+        tracemalloc.start()
+        assert total(tmp_path / "r.parquet").tally.reports > 0
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    peak(1000)  # what is loaded once
+    assert peak(400_000) < 1.3 * peak(150_000)
+
+
+def test_bytes_that_are_no_text_spoil_one_row_of_parquet(tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    for column, why in enumerate(
+        ("not a report id", "another collection", "unknown group", "value not possible")
+    ):
+        rows = [[f"{i:032x}".encode(), MARK.encode(), b"f", b"1"] for i in range(3)]
+        rows[1][column] = b"\xff" * 32
+        texts = [
+            pa.array(cells, pa.binary()).view(pa.string()) for cells in zip(*rows, strict=True)
+        ]
+        parquet.write_table(pa.table(texts, HEADER.split(",")), tmp_path / "r.parquet")
+        found = total(tmp_path / "r.parquet")
+        assert found.tally.reports == 2
+        assert refused(found) == {why: 1}
+        assert r"row 2: column" in found.examples[why]
+
+
+@pytest.mark.parametrize("header", [HEADER, '"report","collection","group","value"', None])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_cells_in_quotation_marks_are_read(header, end):
+    """As R's write.csv and Arrow write texts."""
+    lines = [f'"{i:032x}","{MARK}","f",1' for i in range(5)] + [f'"{9:032x}","{MARK}","m","-1"']
+    text = end.join([*([header] if header else []), *lines, ""])
+    found = total(io.BytesIO(text.encode()))
+    assert found.tally.counts.tolist() == [5.0, 1.0]
+    assert found.tally.totals.tolist() == [5.0, -1.0]
+
+
+@given(st.binary(max_size=200) | st.sampled_from([b"\x1f\x8b\rx", HEADER.encode() + b"\ra"]))
+def test_any_beginning_is_read_or_refused(noise):
+    try:
+        found = total(io.BytesIO(noise))
+    except InputError as error:
+        assert "standard input" in str(error)  # noqa: PT017 - either is right
+    else:
+        assert found.tally.reports == 0

@@ -112,10 +112,18 @@ class _Judged:
         wrong = self.good & ~fine
         if wrong.any():
             first = int(np.argmax(wrong))
-            shown = repr(self.rows.column(column)[first].as_py())[:60]
+            shown = _shown(self.rows.column(column)[first])
             where = f"{self._batch.name}: row {self._batch.number(first)}: column {column!r}"
             self._found.refuse(why, int(wrong.sum()), f"{where}: {shown}; {allowed}")
             self.good &= fine
+
+
+def _shown(cell: pa.Scalar) -> str:
+    """As it may stand in a message; a text of Parquet need not be UTF-8."""
+    try:
+        return repr(cell.as_py())[:60]
+    except UnicodeDecodeError:
+        return repr(cell.as_buffer().to_pybytes())[:60]
 
 
 def _judge_texts(judged: _Judged, collection: Collection) -> np.ndarray:

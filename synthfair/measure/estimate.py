@@ -109,8 +109,7 @@ def estimate_gaps(
     Raises:
         InputError: too few reports, or a confidence or shares that cannot be.
     """
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
+    require_confidence(confidence)
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
     known = None if shares is None else known_shares(shares, mechanism.groups)
@@ -181,6 +180,12 @@ def _chebyshev(
     sizes = np.where(shares > 0, shares, np.nan) * tally.clients
     worst = largest_mean_variance(mechanism, sizes, tally.clients) / (1 - confidence)
     return np.where(shares > 0, worst, np.inf)
+
+
+def require_confidence(confidence: float) -> None:
+    """Raises InputError for one that cannot be."""
+    if not 0 < confidence < 1:
+        raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
 
 
 def normal_quantile(confidence: float) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import estimate_gaps
+from synthfair.measure.estimate import estimate_gaps, require_confidence
 from synthfair.measure.linear import known_shares
 from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
 from synthfair.measure.split import BEST, best_split
@@ -85,8 +85,7 @@ def setting(
         InputError: shares that are not positive and of sum 1, fewer than two groups, or a
             confidence outside (0, 1).
     """
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
+    require_confidence(confidence)
     if len(shares) < 2:
         raise InputError(f"groups = {len(shares)}: must be at least 2")
     return Setting(known_shares(shares, len(shares)), confidence, kind, unit)

@@ -32,6 +32,9 @@ LONGEST = 2**16
 BATCH_ROWS = 2**16
 """Of Parquet, that are read together."""
 
+QUOTED = re.compile(rb'(^|,)"([^",\r\n]*)"(?=[,\r\n]|$)', re.MULTILINE)
+"""A cell in quotation marks, as other programs write texts; none of a report needs them."""
+
 IS_ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
 
 
@@ -75,8 +78,7 @@ def read_batches(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batc
             yield from _from_csv(path, name, wanted)
         return
     with _understood(str(path)), path.open("rb") as file:
-        parquet = file.read(4) == b"PAR1"
-        file.seek(0)
+        parquet = file.peek(4).startswith(b"PAR1")  # without moving back, which no pipe can
         yield from (_from_parquet if parquet else _from_csv)(file, str(path), wanted)
 
 
@@ -84,7 +86,8 @@ def _from_parquet(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    reader = ParquetFile(file)
+    # Otherwise all of the file that was read stays in memory, or all of a group of its rows.
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK)
     _require(wanted, reader.schema_arrow.names, name)
     kind = reader.schema_arrow.field("value").type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
@@ -103,7 +106,7 @@ def _from_parquet(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator
 
 def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Batch]:
     head = file.readline(LONGEST)
-    names = next(lines.reader([head.decode("utf-8-sig", errors="replace")]), [])
+    names = _names(head, name)
     headless = len(names) == len(COLUMNS) and bool(IS_ID.fullmatch(names[0]))
     if headless:
         names = list(COLUMNS)
@@ -113,6 +116,17 @@ def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Bat
         batch = Batch(name, first, *_parsed(block, names, wanted))
         first = batch.next
         yield batch
+
+
+def _names(head: bytes, source: str) -> list[str]:
+    """What stands in the first line."""
+    try:
+        return next(lines.reader([head.decode("utf-8-sig", errors="replace")]), [])
+    except lines.Error as error:
+        raise InputError(
+            f"{source}: its beginning is no line of CSV; lines end in a line feed, and compressed"
+            " files, or Parquet from standard input, are not read"
+        ) from error
 
 
 def _blocks(file: IO[bytes], rest: bytes) -> Iterator[bytes]:
@@ -175,7 +189,9 @@ def _parsed(
 
 
 def _as_text(block: bytes) -> bytes:
-    """The block; bytes that are not UTF-8 spoil no more than the row in which they are."""
+    """Cells without quotation marks around them; bytes that are not UTF-8 spoil their row alone."""
+    if b'"' in block:
+        block = QUOTED.sub(rb"\1\2", block)
     try:
         block.decode()
     except UnicodeDecodeError:

@@ -12,9 +12,9 @@ from synthfair.errors import InputError
 from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.linear import known_shares
 from synthfair.measure.mechanisms import Mechanism
-from synthfair.measure.tally import collect
+from synthfair.measure.tally import CHUNK, Tally, collect, empty_tally
 from synthfair.measure.variance import Population, gap_variance
-from synthfair.privacy.noise import seeded
+from synthfair.privacy.noise import RandomBytes, seeded
 
 _Clients = tuple[np.ndarray, np.ndarray]
 
@@ -93,9 +93,7 @@ def simulate_gaps(
     rng, source = np.random.default_rng([seed, 1]), seeded(seed)
     found = [
         estimate_gaps(
-            collect(mechanism, *draw(people, clients, rng), source),
-            mechanism,
-            confidence=confidence,
+            _reported(mechanism, people, clients, rng, source), mechanism, confidence=confidence
         ).gaps
         for _ in range(repeats)
     ]
@@ -103,6 +101,21 @@ def simulate_gaps(
         _summary([gaps[i] for gaps in found], mechanism, people, clients)
         for i in range(len(found[0]))
     ]
+
+
+def _reported(
+    mechanism: Mechanism,
+    people: Population,
+    clients: int,
+    rng: np.random.Generator,
+    source: RandomBytes,
+) -> Tally:
+    """Of clients who are drawn some at a time: memory does not grow with their number."""
+    found = empty_tally(mechanism.groups)
+    for start in range(0, clients, CHUNK):
+        some = draw(people, min(CHUNK, clients - start), rng)
+        found = found.plus(collect(mechanism, *some, source))
+    return found
 
 
 def _summary(gaps: list, mechanism: Mechanism, people: Population, clients: int) -> Simulated:

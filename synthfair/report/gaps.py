@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from synthfair.measure.devices import finite, gap_document, scaled_gap
+from synthfair.measure.devices import NO_VALUE, finite, gap_document, scaled_gap
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import Collected
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 FEW = 100
 """Reports of a group below which sums of them are not called normal."""
+
+MOST_SHOWN = 300
+"""Gaps in a printed table: of 25 groups, every two."""
 
 NAMES = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
 
@@ -54,14 +57,27 @@ def estimate_tables(found: Estimate, collected: Collected, collection: Collectio
         groups.add_row(Text(name), *told)
     refused = sum(collected.rejected.values())
     groups.caption = f"{found.reports:,} reports; {refused:,} refused"
-    gaps = _table("gap", "value", percent, "magnitude", "Chebyshev")
-    for gap in found.gaps:
-        gaps.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
-    gaps.caption = (
+    return Group(groups, _gaps_table(found, collection, percent))
+
+
+def _gaps_table(found: Estimate, collection: Collection, percent: str) -> Table:
+    table = _table("gap", "value", percent, "magnitude", "Chebyshev")
+    shown = _compared(found, collection)
+    for gap in shown[:MOST_SHOWN]:
+        table.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
+    table.caption = (
         "second minus first, each interval by itself; magnitude without what noise adds to it;"
         " Chebyshev: to either side"
     )
-    return Group(groups, gaps)
+    if len(shown) > MOST_SHOWN:
+        table.caption += f"; the first {MOST_SHOWN} of {len(shown):,}: --output writes all"
+    return table
+
+
+def _compared(found: Estimate, collection: Collection) -> list[Gap]:
+    """Gaps between groups that have a value: what others report in its place says nothing."""
+    valued = [name != NO_VALUE for name in collection.groups]
+    return [gap for gap in found.gaps if all(valued[group] for group in gap.groups)]
 
 
 def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
@@ -81,9 +97,14 @@ class Mean(NamedTuple):
 
 
 def _means(found: Estimate, collection: Collection) -> list[Mean]:
+    none = Mean(math.nan, math.nan, math.nan)
     return [
-        Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
-        for mean, interval in zip(found.means, found.intervals, strict=True)
+        none
+        if name == NO_VALUE
+        else Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
+        for name, mean, interval in zip(
+            collection.groups, found.means, found.intervals, strict=True
+        )
     ]
 
 
@@ -132,8 +153,8 @@ def estimate_document(
                 "share": float(share),
                 "error": float(error),
                 "mean": finite(mean.value),
-                "low": mean.low,
-                "high": mean.high,
+                "low": finite(mean.low),
+                "high": finite(mean.high),
             }
             for name, share, error, mean in zip(
                 names, found.shares, found.share_errors, means, strict=True
@@ -145,7 +166,7 @@ def estimate_document(
                 "second": names[gap.groups[1]],
                 **gap_document(scaled_gap(gap, collection.unit)),
             }
-            for gap in found.gaps
+            for gap in _compared(found, collection)
         ],
     }
 
@@ -154,7 +175,7 @@ def simulation_table(
     found: Sequence[Simulated], collection: Collection, confidence: float
 ) -> Table:
     """What repeated measurements found."""
-    table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "half-width")
+    table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "precision")
     for one in found:
         title = f"{collection.groups[one.groups[1]]} - {collection.groups[one.groups[0]]}"
         numbers = (one.true, one.mean, one.deviation, one.expected)
@@ -163,8 +184,8 @@ def simulation_table(
         width = _number(one.width * collection.unit)
         table.add_row(Text(title), *shown, f"{one.covered:.1%}", width)
     table.caption = (
-        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; noise from a"
-        " seed"
+        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; precision:"
+        " half their width; noise from a seed"
     )
     return table
 

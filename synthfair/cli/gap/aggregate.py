@@ -51,8 +51,9 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.measure.aggregate import aggregate_reports
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.estimate import estimate_gaps
+    from synthfair.measure.estimate import estimate_gaps, require_confidence
     from synthfair.measure.identifiers import SeenIds
+    from synthfair.measure.linear import known_shares
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in args.reports]
@@ -61,6 +62,9 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.collection, *files)
         require_free(args.output, force=args.force)
     collection = read_collection(args.collection)
+    require_confidence(args.confidence)  # before reports are read, which may take hours
+    if args.shares:
+        known_shares(args.shares, len(collection.groups))
     ids = None if args.no_ids else SeenIds(args.id_memory * 2**20)
     collected = aggregate_reports(sources, collection, ids)
     for line in rejected_warnings(collected, collection):

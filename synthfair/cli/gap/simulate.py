@@ -44,10 +44,14 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     if args.seed < 0:
         raise InputError(f"flags: seed = {args.seed}: must be at least 0")
-    needed = ("data", "epsilon") if args.model else ("collection", "clients", "means")
-    for name in needed:
-        if getattr(args, name) is None:
+    forms = ("collection", "clients", "means", "shares"), ("data", "epsilon", "output")
+    other, own = forms if args.model else reversed(forms)
+    for name in own:
+        if getattr(args, name) is None and name not in ("shares", "output"):
             raise InputError(f"flags: {name} is missing; see --help for the two forms")
+    for name in other:
+        if getattr(args, name) is not None:
+            raise InputError(f"flags: {name} is of the other form; see --help for the two")
     (_of_a_model if args.model else _of_a_population)(args)
 
 
@@ -61,6 +65,9 @@ def _of_a_population(args: argparse.Namespace) -> None:
 
     collection = read_collection(args.collection)
     shares = args.shares or [1 / len(collection.groups)] * len(collection.groups)
+    if len(args.means) != len(collection.groups):
+        wanted = len(collection.groups)
+        raise InputError(f"flags: means: {len(args.means)} given, for {wanted} groups")
     if not all(collection.lower <= mean <= collection.upper for mean in args.means):
         allowed = f"{collection.lower:g} to {collection.upper:g}"
         raise InputError(f"flags: means: {args.means}: each must be from {allowed}")
