@@ -33,9 +33,7 @@ def average(state: State, total: Movement) -> tuple[State, AverageRecord]:
     """The state plus the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
     count = jnp.maximum(total.weight, 1.0)
     mean = jax.tree.map(lambda change: change / count, total.change)
-    return jax.tree.map(jnp.add, state, mean), AverageRecord(
-        jnp.linalg.norm(ravel_pytree(mean)[0])
-    )
+    return jax.tree.map(jnp.add, state, mean), AverageRecord(jnp.linalg.norm(ravel_pytree(mean)[0]))
 
 
 def steps_of(users: Users, *, batch: int, epochs: float) -> int:

@@ -135,7 +135,9 @@ def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Ar
 
 def require_clip(clip: float, noise: float) -> None:
     """Refuses a clip that is not positive, and noise that nothing bounds. Raises InputError."""
-    if isinstance(clip, int | float) and not clip > 0:
+    if not (isinstance(clip, int | float) and isinstance(noise, int | float)):
+        return  # JAX makes the same dataclass again of what it traces
+    if not clip > 0:
         raise InputError(f"clip = {clip}: must be positive, or infinite for none")
-    if clip == math.inf and isinstance(noise, int | float) and noise > 0:
+    if clip == math.inf and noise > 0:
         raise InputError(f"noise = {noise}: must be 0 where clip is infinite")

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from synthfair.federated.algorithm import (
     require_at_least_0,
@@ -76,7 +75,9 @@ class Memory(NamedTuple):
     def with_next(self, cells: RateSums, share: jax.Array | float) -> Memory:
         """With the sums that one more batch told; share is what earlier ones keep."""
         weight = share * self.weight + 1.0
-        mean = jax.tree.map(lambda old, new: old + (new / COUNT_SCALE - old) / weight, self.mean, cells)
+        mean = jax.tree.map(
+            lambda old, new: old + (new / COUNT_SCALE - old) / weight, self.mean, cells
+        )
         return Memory(mean, weight)
 
 
@@ -97,7 +98,7 @@ class PrivateFairSgd:
         model: what is trained; of one score.
         parity: the notion, of one attribute: demographic parity or equalized odds.
         slack: see :func:`synthfair.federated.fair_sgd.fair_loss`.
-        learning_rate: of Adam, positive; it works on gradients that are noisy already.
+        learning_rate: of a plain step, positive: Adam would turn noise alone into whole steps.
         kappa: the multiplier's first value, at least 0.
         kappa_rate: its step, at least 0: kappa grows by it times l_fair.
         memory: share that earlier batches keep in the sums of the cells, 0 to below 1.
@@ -113,7 +114,7 @@ class PrivateFairSgd:
     model: Trainable
     parity: Parity
     slack: float = 0.01
-    learning_rate: float = 0.01
+    learning_rate: float = 2.0
     kappa: float = 1.0
     kappa_rate: float = 0.1
     memory: float = 0.95
@@ -140,9 +141,7 @@ class PrivateFairSgd:
         params = self.model.init(key)
         return FairState(params, jnp.asarray(self.kappa, jnp.result_type(*jax.tree.leaves(params))))
 
-    def tell(
-        self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array
-    ) -> Told:
+    def tell(self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array) -> Told:
         """The noisy sums of one batch.
 
         Args:
@@ -171,23 +170,20 @@ class PrivateFairSgd:
         return add_noise(total, noise_of(self.noise, SENSITIVITY), noise_key)
 
     def train(self, state: FairState, rows: UserRows, key: jax.Array) -> FairState:
-        """Local steps of Adam down in phi, and of plain ascent in kappa, of noisy sums alone."""
-        adam = optax.adam(self.learning_rate)
+        """Local steps down in phi and up in kappa, of noisy sums alone."""
+        rate = self.learning_rate * self.clip / self.batch
 
-        def step(carry: tuple[FairState, Any, Memory], key: jax.Array) -> tuple[Any, None]:
-            state, moments, recent = carry
+        def step(carry: tuple[FairState, Memory], key: jax.Array) -> tuple[Any, None]:
+            state, recent = carry
             told = self.tell(state, recent.mean, rows, key)
-            slope = jax.tree.map(lambda leaf: self.clip / self.batch * leaf, told.gradients)
-            change, moments = adam.update(slope, moments)
             recent = recent.with_next(told.cells, self.memory)
             unfair = fair_loss(_trusted(recent.mean), self.slack)
-            params = optax.apply_updates(state.params, change)
-            return (FairState(params, state.kappa + self.kappa_rate * unfair), moments, recent), None
+            params = jax.tree.map(lambda p, g: p - rate * g, state.params, told.gradients)
+            return (FairState(params, state.kappa + self.kappa_rate * unfair), recent), None
 
         none = jnp.zeros(self.parity.shape, state.kappa.dtype)
         empty = Memory(RateSums(none, none), jnp.zeros((), none.dtype))
-        first = (state, adam.init(state.params), empty)
-        return jax.lax.scan(step, first, jax.random.split(key, self.local_steps))[0][0]
+        return jax.lax.scan(step, (state, empty), jax.random.split(key, self.local_steps))[0][0]
 
     def sums(self, users: Users) -> SampledSums:
         """What training releases of the rows of the smallest user, sampled most."""

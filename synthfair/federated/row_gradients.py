@@ -1,9 +1,10 @@
 """The sum of a model's gradients over rows, each row's clipped by itself.
 
 Of a row with score z and loss l(z) the gradient is l'(z) grad z, so that whatever is lost on a row
-enters by one number, its slope l'(z). In a dense layer with inputs h and errors e (the slope carried
-back to the layer's outputs) the row's gradient is e h', whose norm is |e| |h|: so all rows' norms,
-and then the clipped sum, follow from one pass forward and one back, and no row's gradient is made.
+enters by one number, its slope l'(z). In a dense layer with inputs h and errors e (the slope as it
+comes back to the layer's outputs) the row's gradient is e h', whose norm is |e| |h|. So all rows'
+norms, and then the clipped sum, follow from one pass forward and one back, and no row's gradient is
+made.
 Goodfellow (2015), "Efficient per-example gradient computations", section 4.
 """
 

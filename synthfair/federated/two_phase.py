@@ -159,8 +159,8 @@ def two_phase(
     learning_rate: float = 0.25,
     batch: int = 500,
     local_epochs: float = 5,
-    teacher_epochs: float = 20,
-    teacher_rate: float = 0.01,
+    teacher_epochs: float = 10,
+    teacher_rate: float | None = None,
     slack: float = 0.01,
     kappa: float = 1.0,
     kappa_rate: float = 0.1,
@@ -178,7 +178,7 @@ def two_phase(
         batch: rows in a batch.
         local_epochs: passes over the smallest user's rows in a round.
         teacher_epochs: passes over them in phase 1; the paper's number is lost.
-        teacher_rate: of Adam in phase 1.
+        teacher_rate: of phase 1; if not given 0.01, of Adam, or end to end 2, of plain steps.
         slack: gap that costs nothing.
         kappa: the multiplier's first value; the paper's is lost.
         kappa_rate: its step; the paper's is lost.
@@ -188,7 +188,7 @@ def two_phase(
     """
     lagrange = {
         "slack": slack,
-        "learning_rate": teacher_rate,
+        "learning_rate": teacher_rate or (2.0 if end_to_end else 0.01),
         "kappa": kappa,
         "kappa_rate": kappa_rate,
         "batch": batch,
