@@ -229,13 +229,13 @@ def test_without_clip_and_noise_it_is_gradient_descent_and_one_client_trains_alo
     "off", [{"parity": None}, {"kappa": 0.0, "kappa_rate": 0.0}, {"slack": 0.99}]
 )
 def test_fairness_off_is_cross_entropy(off):
-    rows = rows_of()
-    fair = FairSgd(NETWORK, Parity("equalized_odds"), kappa=3.0)
-    state = replace(fair, **off).init(KEY)
-    expected = jnp.mean(NETWORK.loss(state.params, rows.a, rows.y))
-    assert replace(fair, **off).objective(state, rows)[0] == pytest.approx(float(expected))
-    far = state._replace(params=jax.tree.map(lambda leaf: 3 * leaf, state.params))
-    assert fair.objective(far, rows)[0] > replace(fair, **off).objective(far, rows)[0]
+    rows, theta = rows_of(), jnp.array([2.0, 0.0, 0.0])
+    fair = FairSgd(Linear(3), Parity("equalized_odds"), kappa=3.0)
+    without = replace(fair, **off)
+    loss = without.objective(without.init(KEY)._replace(params=theta), rows)[0]
+    expected = np.logaddexp(0, -np.asarray(rows.y * (rows.a @ theta))).mean()
+    assert loss == pytest.approx(expected)
+    assert fair.objective(fair.init(KEY)._replace(params=theta), rows)[0] > expected + 0.1
 
 
 def test_users_count_by_their_rows():
@@ -327,21 +327,21 @@ def test_fair_sgd_lowers_the_gap_of_a_table_that_has_one():
     assert b2.kappa > 2.0
 
 
-@pytest.mark.parametrize("end_to_end", [False, True])
-def test_students_learn_the_fair_teachers_decisions(end_to_end):
+@pytest.mark.parametrize(
+    "variant", [{}, {"end_to_end": True, "teacher_rate": 0.5, "kappa_rate": 0.02}]
+)
+def test_students_learn_the_fair_teachers_decisions(variant):
+    """Those of accuracy alone have a gap of more than 0.4 here, see above."""
     users = users_of(300, 500, gap=2.0)
-    method = two_phase(
-        NETWORK, Parity("demographic_parity"), users, end_to_end=end_to_end, batch=60, noise=0.1,
-        teacher_epochs=60, local_epochs=20, kappa=2.0, learning_rate=0.5,
-    )  # fmt: skip
+    settings = {"batch": 60, "noise": 0.1, "teacher_epochs": 60, "local_epochs": 20, "kappa": 1.0}
+    parity = Parity("demographic_parity")
+    method = two_phase(NETWORK, parity, users, learning_rate=0.5, **(settings | variant))
     taught = method.teach(users, seed=0)
-    s, labels = np.asarray(users.s[:, 0]), np.asarray(taught.y)
-    assert set(labels) == {-1.0, 1.0}
-    assert abs((labels[s == 1] > 0).mean() - (labels[s == 0] > 0).mean()) < 0.3
-    done = run(method, taught, everyone(users), rounds=4, seed=0)
-    scores = np.asarray(NETWORK.scores(method.params(done.state), users.a))
-    assert ((scores > 0) == (labels > 0)).mean() > 0.85
-    assert gap_of(method.params(done.state), users) < 0.35
+    done = run(method.student, taught, everyone(users), rounds=2, seed=0)
+    decided = np.asarray(NETWORK.scores(done.state, users.a) > 0)
+    assert (decided == np.asarray(taught.y > 0)).mean() > 0.8
+    assert (decided == np.asarray(users.y > 0)).mean() > 0.6
+    assert gap_of(done.state, users) < 0.35
 
 
 def test_each_user_has_a_teacher_of_its_own():
