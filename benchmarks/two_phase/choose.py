@@ -106,7 +106,9 @@ def table_of(found: dict[tuple[str, str, bool], list[Tried]]) -> str:
 def main() -> None:
     """Writes both files."""
     found = read()
-    tasks = [(t, n, e) for e in (False, True) for t in TABLES for n in CLIENTS]
+    tasks: list[tuple[str, ParityNotion, bool]] = [
+        (t, n, e) for e in (False, True) for t in TABLES for n in CLIENTS
+    ]
     for task in track([task for task in tasks if task not in found], description="kappa"):
         found[task] = list(tried(*task))
         write(found)

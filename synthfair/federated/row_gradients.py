@@ -81,7 +81,7 @@ def _of_dense_layers(
 ) -> Params:
     """See the head of the module; the bias is the weight of one more input, 1."""
     layers = [layer for layer in params.layers if isinstance(layer, eqx.nn.Linear)]
-    probes = [jnp.zeros((len(a), len(layer.bias)), a.dtype) for layer in layers]
+    probes = [jnp.zeros((len(a), len(layer.weight)), a.dtype) for layer in layers]
     _, back, inputs = jax.vjp(lambda p: _forward(layers, a, p), probes, has_aux=True)
     (errors,) = back(slope)
     pairs = list(zip(errors, inputs, strict=True))
@@ -98,9 +98,11 @@ def _forward(
     layers: Sequence[eqx.nn.Linear], a: jax.Array, probes: Sequence[jax.Array]
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
-    hidden, inputs = a, []
-    for layer, probe in zip(layers, probes, strict=True):
-        inputs.append(hidden)
-        out = hidden @ layer.weight.T + layer.bias + probe  # pyright: ignore[reportOptionalOperand]
-        hidden = jax.nn.relu(out)
-    return out[:, 0], inputs
+    inputs = [a]
+    for layer, probe in zip(layers[:-1], probes[:-1], strict=True):
+        inputs.append(jax.nn.relu(_outputs(layer, inputs[-1]) + probe))
+    return (_outputs(layers[-1], inputs[-1]) + probes[-1])[:, 0], inputs
+
+
+def _outputs(layer: eqx.nn.Linear, inputs: jax.Array) -> jax.Array:
+    return inputs @ layer.weight.T + jnp.asarray(layer.bias)

@@ -192,7 +192,7 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
     """
     if all(sums.everyone for sums in kinds):  # no sampling: exact
         return sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
-    from scipy.optimize import brentq
+    from scipy.optimize import root_scalar
 
     def excess(log_noise: float) -> float:
         """Nearly linear, so that the root is found in few steps."""
@@ -208,7 +208,8 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
     low = high / 1.1
     while enough(low):
         low, high = low / 1.1, low
-    root = brentq(excess, math.log(low), math.log(high), xtol=TOLERANCE / 4)
+    bracket = (math.log(low), math.log(high))
+    root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
     return _first(enough, math.exp(root + TOLERANCE / 2), epsilon, delta, step=1 + TOLERANCE / 4)
 
 
