@@ -45,7 +45,7 @@ def table(runs: Sequence[Run]) -> str:
     lines = [
         "# Two-phase: accuracy and gap against epsilon",
         "",
-        f"`python -m benchmarks.two_phase`: mean ± standard deviation over {seeds} seeds, all"
+        f"`python -m benchmarks.two_phase`: mean ± standard deviation (seeds: {seeds}), all"
         " clients' test rows; delta = 1e-4. The gap is |SPD| for demographic parity, and the larger"
         " difference of true or false positive rates for equalized odds. The epsilon of"
         " **two-phase is conditional on the teacher**, which reads the same rows without noise.",
@@ -71,10 +71,15 @@ def _line(runs: Sequence[Run]) -> str:
         first.notion,
         NAMES[first.method],
         *budget,
-        f"{found.accuracy:.4f} ± {found.accuracy_spread:.4f}",
-        f"{found.gap:.4f} ± {found.gap_spread:.4f}",
+        _text(found.accuracy, found.accuracy_spread, len(runs)),
+        _text(found.gap, found.gap_spread, len(runs)),
     )
     return "| " + " | ".join(cells) + " |"
+
+
+def _text(mean: float, spread: float, seeds: int) -> str:
+    """One seed has no spread."""
+    return f"{mean:.4f} ± {spread:.4f}" if seeds > 1 else f"{mean:.4f}"
 
 
 def plot(runs: Sequence[Run]) -> str:
