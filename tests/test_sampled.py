@@ -7,7 +7,7 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
-from synthfair.privacy.sampled import TOLERANCE, SampledSums
+from synthfair.privacy.sampled import TOLERANCE, SampledSums, common_noise, composed_epsilon
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
@@ -66,3 +66,31 @@ def test_samples_beyond_the_population_are_refused(sample):
 def test_a_relation_goes_with_each_sampling():
     assert SampledSums(10, 1, 1, "poisson").relation == "add_or_remove"
     assert SampledSums(10, 1, 1, "fixed").relation == "replace"
+
+
+def test_kinds_of_sums_are_composed_as_one_longer_kind_is():
+    long, parts = SampledSums(1000, 50, 40), [SampledSums(1000, 50, times) for times in (15, 25)]
+    assert composed_epsilon([(part, 1.2) for part in parts], 1e-5) == pytest.approx(
+        long.epsilon(1.2, 1e-5), rel=1e-3
+    )
+    assert common_noise(parts, 2.0, 1e-5) == pytest.approx(long.noise(2.0, 1e-5), rel=2 * TOLERANCE)
+
+
+def test_composing_costs_less_than_the_epsilons_added():
+    parts = [(SampledSums(1000, 50, 40), 1.0), (SampledSums(1000, 20, 100), 2.0)]
+    each = [sums.epsilon(noise, 0.5e-5) for sums, noise in parts]
+    assert max(each) < composed_epsilon(parts, 1e-5) < 0.9 * sum(each)
+
+
+def test_samples_of_all_are_composed_with_others():
+    """Beside a sampled kind that says almost nothing it is the Gaussian mechanism it is alone."""
+    everyone = (SampledSums(7, 7, 9), 6.0)
+    found = composed_epsilon([everyone, (SampledSums(7, 1, 1), 1e4)], 1e-5)
+    assert found == pytest.approx(epsilon_of(0.5, 1e-5), rel=0.01)
+    assert composed_epsilon([everyone, everyone], 1e-5) == epsilon_of(0.5**0.5, 1e-5)
+
+
+@pytest.mark.parametrize("kinds", [[], [SampledSums(9, 3, 1), SampledSums(9, 3, 1, "fixed")]])
+def test_what_cannot_be_composed_is_refused(kinds):
+    with pytest.raises(InputError, match="must be at least one, and all of samples drawn alike"):
+        composed_epsilon([(sums, 1.0) for sums in kinds], 1e-5)

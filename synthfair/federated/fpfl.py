@@ -159,10 +159,7 @@ class Fpfl:
     @property
     def _shape(self) -> tuple[int, int]:
         """Number of rates and of groups."""
-        if self.parity is None:
-            return (0, 0)
-        rates = 2 if self.parity.notion == "equalized_odds" else 1
-        return (rates, sum(self.parity.groups))
+        return (0, 0) if self.parity is None else self.parity.shape
 
     def report(self, state: FpflState, rows: UserRows, key: jax.Array) -> Statistics:  # noqa: ARG002
         """Sums over a user's rows, and their derivatives; see :class:`Statistics`."""

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from synthfair.model import LinearModel, Params, Scorer, logistic
 
-BuildNetwork = Callable[[jax.Array], eqx.Module]
+BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
 """Of a key, makes an equinox module that maps one row's inputs to its scores."""
 
 
@@ -102,7 +102,7 @@ class Perceptron:
     n_inputs: int
     hidden: tuple[int, ...]
 
-    def __call__(self, key: jax.Array) -> eqx.Module:
+    def __call__(self, key: jax.Array) -> Callable[[jax.Array], jax.Array]:
         """The equinox module."""
         widths = (self.n_inputs, *self.hidden, "scalar")
         keys = jax.random.split(key, len(widths) - 1)

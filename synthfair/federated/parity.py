@@ -57,6 +57,11 @@ class Parity:
         if not self.groups or min(self.groups) < 2:
             raise InputError(f"groups = {self.groups}: each attribute must have at least 2 groups")
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Q and G: number of rates, and of groups."""
+        return (2 if self.notion == "equalized_odds" else 1, sum(self.groups))
+
     def sums(self, scores: jax.Array, rows: UserRows) -> RateSums:
         """The sums over some rows, with probabilities for decisions: differentiable in the scores.
 
@@ -70,6 +75,19 @@ class Parity:
         values = jnp.stack([(admitted * value) @ members for value, admitted in pairs])
         counts = jnp.stack([admitted @ members for _, admitted in pairs])
         return RateSums(values, counts)
+
+    def of_rows(self, scores: jax.Array, rows: UserRows, weights: jax.Array) -> jax.Array:
+        """[R] each row's part in sum(weights * values): sum over q, g of weights[q, g] f_q.
+
+        Args:
+            scores: as for :meth:`sums`.
+            rows: R rows.
+            weights: [Q, G].
+        """
+        members = self._members(rows.s, scores.dtype)
+        pairs = self._functions(scores, rows.y)
+        parts = [a * v * (members @ w) for (v, a), w in zip(pairs, weights, strict=True)]
+        return sum(parts, start=jnp.zeros_like(members[:, 0]))
 
     def _members(self, s: jax.Array, dtype: jnp.dtype) -> jax.Array:
         """[R, G] indicators, one attribute's groups beside the other's."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from synthfair.privacy.accounting import delta_of, epsilon_of
-from synthfair.privacy.sampled import SampledSums, fresh_accountant, quiet
+from synthfair.privacy.sampled import SampledSums, accountant_of, quiet
 
 if TYPE_CHECKING:
     from dp_accounting import PrivacyAccountant
@@ -41,9 +41,7 @@ class Composition:
     def _accountant(self) -> PrivacyAccountant:
         import dp_accounting as dp
 
-        accountant = fresh_accountant(self.sampled[0][0].sampling)
-        for sums, noise in self.sampled:
-            accountant.compose(sums.event(noise))
+        accountant = accountant_of(self.sampled)
         if self.mu > 0:
             accountant.compose(dp.GaussianDpEvent(1.0 / self.mu))
         return accountant

@@ -8,7 +8,8 @@ fixed size by the Renyi bound of Wang, Balle and Kasiviswanathan (2019), theorem
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +27,9 @@ Sampling = Literal["poisson", "fixed"]
 
 LARGEST_NOISE = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
+
+LEAST = 1e-12
+"""Epsilon below which all are alike, for the search."""
 
 TOLERANCE = 1e-3
 """Of the noise, relatively: what is found may be larger than needed by about so much."""
@@ -64,6 +68,11 @@ class SampledSums:
         """Which populations are neighbours."""
         return "add_or_remove" if self.sampling == "poisson" else "replace"
 
+    @property
+    def everyone(self) -> bool:
+        """Whether a sample is the whole population: then nothing is random but the noise."""
+        return self.sample == self.population
+
     def event(self, noise: float) -> DpEvent:
         """As dp-accounting calls it."""
         import dp_accounting as dp
@@ -83,7 +92,7 @@ class SampledSums:
             noise: standard deviation, in units of the sensitivity; positive.
             delta: above 0, below 1.
         """
-        return _epsilon(self, noise, delta)
+        return composed_epsilon([(self, noise)], delta)
 
     def noise(self, epsilon: float, delta: float) -> float:
         """The least noise for which epsilon and delta hold, up to a thousandth.
@@ -91,25 +100,74 @@ class SampledSums:
         Raises:
             InputError: no reasonable noise does.
         """
-        return _noise(self, epsilon, delta)
+        return common_noise([self], epsilon, delta)
 
 
-def fresh_accountant(sampling: Sampling) -> PrivacyAccountant:
-    """The tightest that dp-accounting has for a way of sampling and its relation."""
+def composed_epsilon(parts: Sequence[tuple[SampledSums, float]], delta: float) -> float:
+    """The least epsilon that is known to hold of several kinds of sums together.
+
+    Composed by one accountant, which is less than the sum of each kind's epsilon.
+
+    Args:
+        parts: kinds of sums about the same population, each with its noise in units of its
+            sensitivity; each may depend on what those before it released.
+        delta: above 0, below 1, of all together.
+
+    Raises:
+        InputError: nothing to compose, or samples of unlike kinds.
+    """
+    _require_alike([sums for sums, _ in parts])
+    return _epsilon(tuple(parts), delta)
+
+
+def common_noise(kinds: Sequence[SampledSums], epsilon: float, delta: float) -> float:
+    """The least noise that all kinds of sums may have together, up to a thousandth.
+
+    Args:
+        kinds: as for :func:`composed_epsilon`.
+        epsilon: of all together.
+        delta: of all together.
+
+    Raises:
+        InputError: no reasonable noise is enough, or as :func:`composed_epsilon`.
+    """
+    _require_alike(kinds)
+    return _noise(tuple(kinds), epsilon, delta)
+
+
+def _require_alike(kinds: Sequence[SampledSums]) -> None:
+    if len({sums.relation for sums in kinds}) != 1:
+        raise InputError(
+            f"sums of {len(kinds)} kinds: must be at least one, and all of samples drawn alike,"
+            " Poisson or of fixed size"
+        )
+
+
+def accountant_of(parts: Sequence[tuple[SampledSums, float]]) -> PrivacyAccountant:
+    """That of dp-accounting which is tightest for a way of sampling, with these sums composed."""
     from dp_accounting.pld import PLDAccountant
 
-    return PLDAccountant() if sampling == "poisson" else _renyi(sampling)
+    poisson = parts[0][0].sampling == "poisson"
+    return _composed(PLDAccountant() if poisson else _renyi(parts[0][0]), parts)
 
 
-def _renyi(sampling: Sampling) -> PrivacyAccountant:
+def _renyi(sums: SampledSums) -> PrivacyAccountant:
     from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
     relation = {
-        "poisson": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "fixed": NeighboringRelation.REPLACE_ONE,
-    }[sampling]
+        "add_or_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
+        "replace": NeighboringRelation.REPLACE_ONE,
+    }[sums.relation]
     return RdpAccountant(neighboring_relation=relation)
+
+
+def _composed(
+    accountant: PrivacyAccountant, parts: Iterable[tuple[SampledSums, float]]
+) -> PrivacyAccountant:
+    for sums, noise in parts:
+        accountant.compose(sums.event(noise))
+    return accountant
 
 
 @contextmanager
@@ -125,51 +183,65 @@ def quiet() -> Iterator[None]:
 
 
 @cache
-def _epsilon(sums: SampledSums, noise: float, delta: float) -> float:
-    if sums.sample == sums.population:
-        return epsilon_of(sums.times**0.5 / noise, delta)
+def _epsilon(parts: tuple[tuple[SampledSums, float], ...], delta: float) -> float:
+    if all(sums.everyone for sums, _ in parts):  # no sampling: exact
+        return epsilon_of(sum(sums.times / noise**2 for sums, noise in parts) ** 0.5, delta)
     with quiet():
-        accountant = fresh_accountant(sums.sampling).compose(sums.event(noise))
-        return float(accountant.get_epsilon(delta))
+        return float(accountant_of(parts).get_epsilon(delta))
 
 
 @cache
-def _noise(sums: SampledSums, epsilon: float, delta: float) -> float:
-    """By bisection on a logarithmic scale, from below and above; what is returned was checked.
+def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> float:
+    """By bracketing and root finding on a logarithmic scale; what is returned was checked.
 
     The Renyi bound is quick, and at most some tenths too large: it says where to look.
     """
-    if sums.sample == sums.population:  # no sampling: exact
-        exact = sums.times**0.5 / mu_for(epsilon, delta)
+    if all(sums.everyone for sums in kinds):  # no sampling: exact
+        exact = sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
         return _first(lambda _: True, exact, epsilon, delta)
+    from scipy.optimize import root_scalar
+
+    def excess(log_noise: float) -> float:
+        """Nearly linear, so that the root is found in few steps."""
+        parts = [(sums, math.exp(log_noise)) for sums in kinds]
+        return math.log(max(composed_epsilon(parts, delta), LEAST) / epsilon)
 
     def enough(noise: float) -> bool:
-        return sums.epsilon(noise, delta) <= epsilon
+        return excess(math.log(noise)) <= 0
 
-    high = _first(lambda noise: _renyi_holds(sums, noise, epsilon, delta), 0.1, epsilon, delta)
+    high = _first(lambda noise: _renyi_holds(kinds, noise, epsilon, delta), 0.1, epsilon, delta)
     while not enough(high):
         high = _first(enough, high * 1.1, epsilon, delta)
     low = high / 1.1
     while enough(low):
         low, high = low / 1.1, low
-    while high / low > 1 + TOLERANCE:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    bracket = (math.log(low), math.log(high))
+    root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
+    return _first(enough, math.exp(root + TOLERANCE / 2), epsilon, delta, step=1 + TOLERANCE / 4)
 
 
-def _renyi_holds(sums: SampledSums, noise: float, epsilon: float, delta: float) -> bool:
+def _renyi_holds(
+    kinds: tuple[SampledSums, ...], noise: float, epsilon: float, delta: float
+) -> bool:
     with quiet():
-        return _renyi(sums.sampling).compose(sums.event(noise)).get_epsilon(delta) <= epsilon
+        accountant = _composed(_renyi(kinds[0]), ((sums, noise) for sums in kinds))
+        return accountant.get_epsilon(delta) <= epsilon
 
 
-def _first(holds: Callable[[float], bool], start: float, epsilon: float, delta: float) -> float:
-    """The first noise, in steps of a fifth from a start, for which it holds."""
+def _first(
+    holds: Callable[[float], bool],
+    start: float,
+    epsilon: float,
+    delta: float,
+    *,
+    step: float = 1.2,
+) -> float:
+    """The first noise, growing by a factor from a start, for which it holds."""
     noise = start
     while noise <= LARGEST_NOISE:
         if holds(noise):
             return noise
-        noise *= 1.2
+        noise *= step
     raise InputError(
         f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times the"
         " clip is enough; ask for less privacy, fewer rounds or smaller cohorts"

@@ -1,0 +1,203 @@
+"""Two phases: a fair teacher on each user's rows, and a private student of its decisions.
+
+Padala, Damle and Gujar (2021), figure 2. Phase 1 stays on the user's side and happens once; in
+phase 2 the students are averaged in rounds. The teacher is either as published,
+:class:`synthfair.federated.fair_sgd.FairSgd`, which no guarantee covers, or
+:class:`synthfair.federated.private_fair_sgd.PrivateFairSgd`, with which one holds end to end::
+
+    method = two_phase(model, parity, users)
+    taught = method.teach(users, seed)
+    done = run(method, taught, Cohorts(len(users), len(users)), rounds=4, seed=seed)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.federated.averaging import AverageRecord, steps_of
+from synthfair.federated.dp_sgd import DpSgd
+from synthfair.federated.fair_sgd import FairSgd
+from synthfair.federated.fedavg import Movement
+from synthfair.federated.networks import Trainable
+from synthfair.federated.parity import Parity
+from synthfair.federated.private_fair_sgd import PrivateFairSgd
+from synthfair.federated.users import UserRows, Users
+from synthfair.model import Params
+from synthfair.privacy.sampled import SampledSums, common_noise
+
+TEACHER_NOT_COVERED = (
+    "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
+    " end-to-end guarantee. One row can change every label that phase 2 learns, and no noise hides"
+    " that."
+)
+"""What the published method's guarantee leaves open."""
+
+SIZES_NOT_COVERED = (
+    "How many rows a client has: the number is public, as it sets the chance of a row to be in a"
+    " batch and the client's weight in the mean."
+)
+"""What both variants' guarantees leave open."""
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=("teacher", "student"), meta_fields=())
+@dataclass(frozen=True)
+class TwoPhase:
+    """The method in rounds, on users whose labels :meth:`teach` has replaced.
+
+    Guarantee: :meth:`sums` with the student's noise, for what each user sends in all rounds
+    together, and :attr:`not_covered` in words. Unit: one row of one user. Neighbouring relation:
+    add or remove one row. The seed must come from the operating system's entropy, and stay secret,
+    where this is claimed.
+
+    Args:
+        teacher: phase 1, trained by each user for itself.
+        student: phase 2.
+    """
+
+    teacher: FairSgd | PrivateFairSgd
+    student: DpSgd
+
+    additive: ClassVar[bool] = False
+
+    @property
+    def end_to_end(self) -> bool:
+        """Whether the teacher is private, too."""
+        return isinstance(self.teacher, PrivateFairSgd)
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the guarantee does not speak of, beside what none does."""
+        return (SIZES_NOT_COVERED,) if self.end_to_end else (TEACHER_NOT_COVERED, SIZES_NOT_COVERED)
+
+    def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
+        """What is released of the rows, phase by phase; of the smallest user.
+
+        Their common epsilon is :func:`synthfair.privacy.sampled.composed_epsilon`.
+        """
+        student = self.student.sums(users, rounds)
+        if isinstance(self.teacher, PrivateFairSgd):
+            return (self.teacher.sums(users), student)
+        return (student,)
+
+    def with_noise(self, noise: float) -> TwoPhase:
+        """With another noise, of all that is private."""
+        student = replace(self.student, noise=noise)
+        if isinstance(self.teacher, PrivateFairSgd):
+            return TwoPhase(replace(self.teacher, noise=noise), student)
+        return TwoPhase(self.teacher, student)
+
+    def for_budget(self, users: Users, rounds: int, *, epsilon: float, delta: float) -> TwoPhase:
+        """With the least noise for which (epsilon, delta) holds.
+
+        Raises:
+            InputError: no reasonable noise does.
+        """
+        return self.with_noise(common_noise(self.sums(users, rounds), epsilon, delta))
+
+    def teach(self, users: Users, seed: int) -> Users:
+        """Phase 1: the users, with their teachers' decisions for labels.
+
+        Args:
+            users: with their own labels.
+            seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
+        """
+        decided = np.asarray(_decisions(self.teacher, users, _teachers_key(seed)))
+        owner = np.repeat(np.arange(len(users)), users.size)
+        place = np.arange(len(owner)) - np.asarray(users.first)[owner]
+        return replace(users, y=jnp.asarray(decided[owner, place], users.y.dtype))
+
+    def init(self, key: jax.Array) -> Params:
+        """The model's first params are the state."""
+        return self.student.init(key)
+
+    def report(self, state: Params, rows: UserRows, key: jax.Array) -> Movement:
+        """Local steps of phase 2."""
+        return self.student.report(state, rows, key)
+
+    def update(self, state: Params, total: Movement, cohort: float) -> tuple[Params, AverageRecord]:
+        """Adds the mean change."""
+        return self.student.update(state, total, cohort)
+
+    def params(self, state: Params) -> Params:
+        """The last."""
+        return self.student.params(state)
+
+
+def _teachers_key(seed: int) -> jax.Array:
+    """Independent of the four that the engine makes of the same seed."""
+    words = np.random.SeedSequence(seed, spawn_key=(4,)).generate_state(2)
+    return jax.random.wrap_key_data(jnp.asarray(words))
+
+
+@jax.jit
+def _decisions(teacher: FairSgd | PrivateFairSgd, users: Users, key: jax.Array) -> jax.Array:
+    """[K, R] -1 or +1, one user after the other."""
+
+    def of_user(user: jax.Array) -> jax.Array:
+        rows = jax.tree.map(lambda part: part[0], users.take(user[None], jnp.ones(1, bool)))
+        first, training = jax.random.split(jax.random.fold_in(key, user))
+        taught = teacher.train(teacher.init(first), rows, training)
+        return jnp.where(teacher.model.scores(taught.params, rows.a) > 0, 1.0, -1.0)
+
+    return jax.lax.map(of_user, jnp.arange(len(users)))
+
+
+def two_phase(
+    model: Trainable,
+    parity: Parity,
+    users: Users,
+    *,
+    end_to_end: bool = False,
+    noise: float = 1.3,
+    clip: float = 1.5,
+    learning_rate: float = 0.25,
+    batch: int = 500,
+    local_epochs: float = 5,
+    teacher_epochs: float = 10,
+    teacher_rate: float | None = None,
+    slack: float = 0.01,
+    kappa: float = 1.0,
+    kappa_rate: float = 0.1,
+) -> TwoPhase:
+    """The method with the authors' settings, and passes over the rows turned into steps.
+
+    Args:
+        model: of one score; teachers and students have it in common.
+        parity: the notion, of one attribute: statistical parity or equalized odds.
+        users: of whose sizes the numbers of steps follow.
+        end_to_end: whether the teachers are private, too.
+        noise: standard deviation, in units of the sensitivity, in phase 2 and, end to end, 1.
+        clip: Euclidean norm that no row's gradient exceeds.
+        learning_rate: of phase 2.
+        batch: rows in a batch.
+        local_epochs: passes over the smallest user's rows in a round.
+        teacher_epochs: passes over them in phase 1; the paper's number is lost.
+        teacher_rate: of phase 1; if not given 0.01, of Adam, or end to end 2, of plain steps.
+        slack: gap that costs nothing.
+        kappa: the multiplier's first value; the paper's is lost.
+        kappa_rate: its step; the paper's is lost.
+
+    Raises:
+        InputError: a value out of range.
+    """
+    lagrange = {
+        "slack": slack,
+        "learning_rate": teacher_rate or (2.0 if end_to_end else 0.01),
+        "kappa": kappa,
+        "kappa_rate": kappa_rate,
+        "batch": batch,
+        "local_steps": steps_of(users, batch=batch, epochs=teacher_epochs),
+    }
+    teacher = (
+        PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
+        if end_to_end
+        else FairSgd(model, parity, **lagrange)
+    )
+    steps = steps_of(users, batch=batch, epochs=local_epochs)
+    return TwoPhase(teacher, DpSgd(model, learning_rate, clip, noise, batch, steps))
