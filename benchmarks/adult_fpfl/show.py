@@ -101,7 +101,8 @@ def _unfair(means: dict[Row, Measured]) -> list[Row]:
 
 
 def _not_worse_clipped(means: dict[Row, Measured]) -> list[Row]:
-    pairs = {row: row._replace(algorithm="FL") for row in means if row.algorithm == "FL+Clip"}
+    clipped = [row for row in ROWS if row in means and row.algorithm == "FL+Clip"]
+    pairs = {row: row._replace(algorithm="FL") for row in clipped}
     return [row for row, free in pairs.items() if means[row].fnr_gap <= means[free].fnr_gap]
 
 

@@ -69,12 +69,12 @@ class Setting(NamedTuple):
         rate_scale: see Fpfl; published: 1.
     """
 
-    rounds: int = 400
+    rounds: int = 200
     cohort: int = 20
     images: int = 8
     learning_rate: float = 0.3
     memory: float = 0.95
-    rate_scale: float = 1.0
+    rate_scale: float = 2.0
 
     def algorithm(self, network: Network, *, fair: bool) -> Fpfl:
         """With the published gamma, c and alpha."""
