@@ -13,8 +13,8 @@ STRIDE = 2
 class Convolution(eqx.Module):
     """A 5 x 5 convolution with stride 2, as one product with the image's patches.
 
-    Under a derivative for every user, XLA turns convolutions into grouped ones, which take 27
-    times as long on a CPU.
+    Under a derivative for every user, XLA turns convolutions into grouped ones, which take over
+    ten times as long on a CPU.
     """
 
     conv: eqx.nn.Conv2d
