@@ -102,7 +102,7 @@ class Perceptron:
     n_inputs: int
     hidden: tuple[int, ...]
 
-    def __call__(self, key: jax.Array) -> eqx.nn.Sequential:
+    def __call__(self, key: jax.Array) -> eqx.Module:
         """The equinox module."""
         widths = (self.n_inputs, *self.hidden, "scalar")
         keys = jax.random.split(key, len(widths) - 1)
