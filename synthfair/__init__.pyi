@@ -11,14 +11,17 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .inspection import Inspection, inspect_release
 from .intake import read_release
 from .keys import make_keys, read_keys, read_signing_key
+from .measure.aggregate import aggregate_reports
 from .measure.collection import Collection, make_collection, read_collection, write_collection
 from .measure.devices import measure_model
 from .measure.estimate import Estimate, Gap, estimate_gaps
+from .measure.identifiers import SeenIds
 from .measure.mechanisms import LaplaceValue, RandomizedValue
-from .measure.plan import plan_clients, plan_epsilon, plan_precision
-from .measure.reports import Report, aggregate_reports, perturb_record
+from .measure.persons import perturb_rates
+from .measure.plan import plan_clients, plan_epsilon, plan_precision, setting
+from .measure.reports import Report, perturb_record
 from .measure.simulate import simulate_gaps
-from .measure.split import best_mechanism, best_split
+from .measure.split import best_split
 from .model import LinearModel, Rows
 from .release import Release, write_release
 from .server import (
@@ -52,12 +55,12 @@ __all__ = [
     "Report",
     "Rows",
     "Schema",
+    "SeenIds",
     "SelectionRatePenalty",
     "ServerConfig",
     "TrainedModel",
     "__version__",
     "aggregate_reports",
-    "best_mechanism",
     "best_split",
     "decode",
     "distill_clients",
@@ -73,6 +76,7 @@ __all__ = [
     "measure_influence",
     "measure_model",
     "partition",
+    "perturb_rates",
     "perturb_record",
     "plan_clients",
     "plan_epsilon",
@@ -87,6 +91,7 @@ __all__ = [
     "read_schema",
     "read_signing_key",
     "read_table",
+    "setting",
     "simulate_gaps",
     "write_collection",
     "write_model",

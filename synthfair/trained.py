@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,19 +14,37 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
 
+_Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
+
+
+class Layer(BaseModel):
+    """A hidden layer: max(0, W h + b) of the h before it.
+
+    Attributes:
+        weight: W, row by row; as many rows as units.
+        bias: b.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    weight: tuple[_Vector, ...] = Field(strict=False, min_length=1)
+    bias: _Vector
+
 
 class TrainedModel(BaseModel):
-    """A linear model with all that is needed to use it.
+    """A linear model, or a fully connected network, with all that is needed to use it.
 
     Attributes:
         schema: how tables are encoded for it (``schema_`` in Python).
         version: of synthfair that trained it.
         loss: that it was trained with.
         intercept: whether the last entry of theta is an intercept.
-        inputs: names of the entries of theta.
-        theta: the parameters.
-        gradient_norm: of the training problem at theta.
-        converged: whether training met its tolerance.
+        inputs: names of what enters: one for each entry of theta, unless there are hidden layers.
+        group_input: whether the sensitive attribute is among them.
+        hidden: layers between the inputs, without the intercept, and theta.
+        theta: the parameters, or those of the last layer.
+        gradient_norm: of the training problem at theta; None where training has no such measure.
+        converged: whether training met its tolerance; in rounds, its constraint.
     """
 
     model_config = ConfigDict(
@@ -39,8 +57,10 @@ class TrainedModel(BaseModel):
     loss: str
     intercept: bool
     inputs: tuple[str, ...] = Field(strict=False)
+    group_input: bool = True
+    hidden: tuple[Layer, ...] = Field(default=(), strict=False, max_length=20)
     theta: tuple[float, ...] = Field(strict=False)
-    gradient_norm: float
+    gradient_norm: float | None
     converged: bool
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
@@ -48,15 +68,17 @@ class TrainedModel(BaseModel):
         return self.rows(x, s) @ np.asarray(self.theta)
 
     def rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N, n] its inputs, of encoded rows."""
+        """[N, n] what theta is multiplied by, of encoded rows."""
         groups = s[:, None] == np.arange(1, len(self.schema_.groups))
-        parts = [x, groups, *([np.ones((len(x), 1))] if self.intercept else [])]
-        return np.hstack(parts)
+        h = np.hstack([x, groups]) if self.group_input else x
+        for layer in self.hidden:
+            h = np.maximum(h @ np.asarray(layer.weight).T + np.asarray(layer.bias), 0.0)
+        return np.hstack([h, *([np.ones((len(x), 1))] if self.intercept else [])])
 
 
-def input_names(schema: Schema, *, intercept: bool) -> tuple[str, ...]:
+def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:
     """Names of the model inputs, in the order of :func:`synthfair.model.model_inputs`."""
-    groups = [f"{schema.sensitive}={value}" for value in schema.groups[1:]]
+    groups = [f"{schema.sensitive}={value}" for value in schema.groups[1:]] if group_input else []
     return (*schema.encoded_names, *groups, *(["(intercept)"] if intercept else []))
 
 
@@ -89,12 +111,27 @@ def read_model(path: Path) -> TrainedModel:
         model = TrainedModel.model_validate_json(json.dumps(body))
     except ValidationError as error:
         raise refusal(str(path), error) from error
-    names = input_names(model.schema_, intercept=model.intercept)
-    if model.inputs != names or len(model.theta) != len(names):
+    _check_shapes(model, path)
+    return model
+
+
+def _check_shapes(model: TrainedModel, path: Path) -> None:
+    names = input_names(
+        model.schema_,
+        intercept=model.intercept and not model.hidden,
+        group_input=model.group_input,
+    )
+    if model.inputs != names or (not model.hidden and len(model.theta) != len(names)):
         raise InputError(
             f"{path}: inputs and theta must be the {len(names)} that the schema encodes"
         )
-    return model
+    width = len(names)
+    for i, layer in enumerate(model.hidden, 1):
+        if len(layer.weight) != len(layer.bias) or {len(w) for w in layer.weight} != {width}:
+            raise InputError(f"{path}: hidden layer {i}: must be of {width} inputs")
+        width = len(layer.bias)
+    if model.hidden and len(model.theta) != width + model.intercept:
+        raise InputError(f"{path}: theta must have {width + model.intercept} entries")
 
 
 def _checksum(body: dict[str, object]) -> str:

@@ -7,8 +7,8 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client import Options, distill_file
-from synthfair.distill.checkpoint import CheckpointFile
 from synthfair.errors import InputError
 from synthfair.intake import read_release
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_of_other_settings_or_damaged_is_not_used(files, quick):
     with pytest.raises(KeyboardInterrupt):
         distill_file(data, schema, output, quick, progress=stop_after(1))
     checkpoint = next(output.parent.glob("*.checkpoint"))
-    assert CheckpointFile(checkpoint, "other").load(None) is None
+    assert CheckpointFile(checkpoint, "other").load(Saved(None, None)) is None
     checkpoint.write_bytes(checkpoint.read_bytes()[:200])
     distillation, _ = distill_file(data, schema, output, quick)
     assert distillation.resumed_at == 0

@@ -15,16 +15,20 @@ from synthfair.compare.grid import plan as cells_of
 from synthfair.compare.grid import run_cell
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
+from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
+from synthfair.measure.collection import make_collection, read_collection
 from synthfair.measure.devices import (
     NO_VALUE,
     cut_into_devices,
     gaps_document,
     measure_model,
 )
+from synthfair.measure.mechanisms import RandomizedValue
+from synthfair.measure.persons import perturb_rates
 from synthfair.privacy.noise import seeded
 from synthfair.report import read_results, write_report
-from synthfair.trained import TrainedModel, input_names, write_model
+from synthfair.trained import TrainedModel, input_names, read_model, write_model
 
 
 def scored(n=40_000, seed=0):
@@ -93,6 +97,48 @@ def test_rows_that_cannot_be_cut_are_refused(devices):
         cut_into_devices(scored(100), devices, seed=0)
 
 
+ALMOST_OPEN = make_collection(("a", "b", NO_VALUE), RandomizedValue(3, 28.0, 28.0))
+"""So large an epsilon that no report is noisy, but for one in a million million."""
+
+
+def three_rows():
+    """A hit, a miss, and a row with the other label."""
+    return Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([0, 1, 1]))
+
+
+def told(reports):
+    return [(report.group, report.value) for report in reports]
+
+
+def test_a_row_is_a_person_whose_rate_is_reported():
+    found = told(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "true_positive_rate"))
+    assert found[:2] == [("a", 1.0), ("b", -1.0)]
+    assert found[2][0] == NO_VALUE
+    other = told(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "false_positive_rate"))
+    assert [group for group, _ in other] == [NO_VALUE, NO_VALUE, "b"]
+    assert other[2][1] == 1.0
+
+
+def test_rows_of_one_person_are_reported_as_their_rate():
+    rows = Scored(np.ones(4), np.array([1.0, -1.0, 1.0, 1.0]), np.ones(4, int))
+    reports = [
+        perturb_rates(ALMOST_OPEN, rows, ("a", "b"), "true_positive_rate", together=True,
+                      source=seeded(seed))
+        for seed in range(1000)
+    ]  # fmt: skip
+    assert {len(one) for one in reports} == {1}
+    assert {one[0].group for one in reports} == {"b"}
+    # 0.75 of the range: v = 0.5; 4.5 standard errors.
+    assert np.mean([one[0].value for one in reports]) == pytest.approx(0.5, abs=4.5 * 0.87 / 31.6)
+
+
+def test_no_rows_and_several_groups_together_are_refused():
+    nobody = Scored(*(part[:0] for part in three_rows()[:3]))
+    for rows, said in ((nobody, "rows: none"), (three_rows(), "row 2: another group than row 1")):
+        with pytest.raises(InputError, match=said):
+            perturb_rates(ALMOST_OPEN, rows, ("a", "b"), "true_positive_rate", together=True)
+
+
 @pytest.fixture
 def run_folder(tmp_path):
     (cell,) = cells_of(["central"], [0.0], 1, tmp_path)
@@ -146,19 +192,24 @@ class TestCommands:
         assert main(["gap", "plan", *flags, "--output", str(path)]) == 0
         return path
 
-    def test_from_plan_to_gap(self, gap_file, tmp_path, capsys):
+    @pytest.mark.parametrize("header", [["--header"], []])
+    def test_from_plan_to_gap(self, gap_file, header, tmp_path, capsys):
         capsys.readouterr()
         for i in range(40):
-            flags = ["--group", "fm"[i % 2], "--value", "0.5"] + (["--header"] if i == 0 else [])
+            flags = ["--group", "fm"[i % 2], "--value", "0.5"] + (header if i == 0 else [])
             assert main(["gap", "perturb", str(gap_file), *flags]) == 0
-        (tmp_path / "r.csv").write_text(capsys.readouterr().out + "x,f,3\n")
+        mark = read_collection(gap_file).fingerprint
+        (tmp_path / "r.csv").write_text(f"{capsys.readouterr().out}{'0' * 32},{mark},f,3\n")
         out = tmp_path / "found.json"
         flags = [str(gap_file), str(tmp_path / "r.csv"), "--output", str(out)]
         assert main(["gap", "aggregate", *flags]) == 0
         said = capsys.readouterr()
         assert "row 41" in said.err.replace("\n", " ")
-        assert "fewer than 500 reports" in said.err
+        assert "groups with fewer than 100 reports: f (" in said.err
         document = json.loads(out.read_text())
+        assert [group["name"] for group in document["groups"]] == ["f", "m"]
+        for group in document["groups"]:
+            assert group["low"] <= min(max(group["mean"], 0), 1) <= group["high"]
         assert document["reports"] == 40
         assert document["rejected"]["value not possible"] == 1
         assert [gap["first"] + gap["second"] for gap in document["gaps"]] == ["fm"]
@@ -168,7 +219,15 @@ class TestCommands:
         assert main(["gap", "simulate", str(gap_file), *flags]) == 0
         assert "-0.4000" in capsys.readouterr().out
 
-    def test_simulated_devices(self, tmp_path, capsys):
+    def test_means_outside_the_range_are_refused_in_their_unit(self, gap_file, capsys):
+        flags = ["--clients", "3000", "--means", "0.9", "1.5"]
+        assert main(["gap", "simulate", str(gap_file), *flags]) == 2
+        said = " ".join(capsys.readouterr().err.split())
+        assert "means: [0.9, 1.5]: each must be from 0 to 1" in said
+
+    @pytest.fixture
+    def model(self, tmp_path):
+        """A folder with a model and a table."""
         schema = make_schema()
         names = input_names(schema, intercept=True)
         theta = (*(1.0 if name == "income" else 0.0 for name in names[:-1]), -0.5)
@@ -179,6 +238,67 @@ class TestCommands:
         write_model(model, tmp_path / "model.json")
         table = pd.concat([make_table(2000, seed) for seed in range(2)])
         table.to_csv(tmp_path / "t.csv", index=False)
+        return tmp_path
+
+    def perturb_table(self, folder, *flags):
+        own = ["--model", folder / "model.json", "--table", folder / "t.csv"]
+        own += ["--rate", "true_positive_rate", *flags]
+        return main(["gap", "perturb", *map(str, [folder / "rates.json", *own])])
+
+    def plan_rates(self, folder):
+        groups = [*map(str, make_schema().groups), NO_VALUE]
+        flags = ["--epsilon", "8", "--clients", "4000", "--output", str(folder / "rates.json")]
+        assert main(["gap", "plan", "--groups", *groups, *flags]) == 0
+
+    def test_a_table_of_persons_is_one_report_each_and_gives_the_gap(self, model, capsys):
+        self.plan_rates(model)
+        capsys.readouterr()
+        assert self.perturb_table(model, "--header") == 0
+        (model / "r.csv").write_text(capsys.readouterr().out)
+        flags = [str(model / name) for name in ("rates.json", "r.csv")]
+        assert main(["gap", "aggregate", *flags, "--output", str(model / "o.json")]) == 0
+        document = json.loads((model / "o.json").read_text())
+        assert document["reports"] == 4000
+        trained = read_model(model / "model.json")
+        tests = read_tests([model / "t.csv"], trained.schema_)
+        rates = [r.true_positive_rate for r in group_rates(pooled_scores(trained, tests))]
+        for group, rate in zip(document["groups"], rates, strict=False):
+            width = group["high"] - group["low"]
+            assert group["low"] - width < rate < group["high"] + width
+            assert width < 0.3
+
+    def test_rows_of_one_person_are_one_report(self, model, capsys):
+        self.plan_rates(model)
+        table = make_table(50, 0)
+        column = make_schema().sensitive
+        table[table[column] == table[column].iloc[0]].to_csv(model / "t.csv", index=False)
+        capsys.readouterr()
+        assert self.perturb_table(model, "--one-person") == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1
+
+    def test_one_person_has_one_group(self, model, capsys):
+        self.plan_rates(model)
+        capsys.readouterr()
+        assert self.perturb_table(model, "--one-person") == 2
+        said = capsys.readouterr()
+        assert "another group than row 1" in said.err
+        assert not said.out
+
+    def test_rates_need_a_group_for_persons_without_one(self, model, gap_file, capsys):
+        gap_file.rename(model / "rates.json")
+        assert self.perturb_table(model) == 2
+        assert "(no value)" in capsys.readouterr().err
+
+    def test_floating_point_noise_is_warned_of(self, tmp_path, capsys):
+        path = str(tmp_path / "l.json")
+        flags = ["--groups", "f", "m", "--epsilon", "2", "--clients", "1000", "--output", path]
+        assert main(["gap", "plan", *flags, "--mechanism", "laplace"]) == 0
+        assert "Mironov" in capsys.readouterr().err
+        assert main(["gap", "perturb", path, "--group", "f", "--value", "0.5"]) == 0
+        assert "Mironov" in capsys.readouterr().err
+
+    def test_simulated_devices(self, model, capsys):
+        tmp_path = model
         flags = ["--model", str(tmp_path / "model.json"), "--data", str(tmp_path / "t.csv")]
         flags += ["--devices", "1000", "--epsilon", "8", "--output", str(tmp_path / "gaps.json")]
         assert main(["gap", "simulate", *flags]) == 0
@@ -192,6 +312,8 @@ class TestCommands:
             (["plan", "--groups", "f", "--epsilon", "1", "--clients", "9"], "groups"),
             (["simulate"], "collection is missing"),
             (["perturb", "nowhere.json", "--group", "f"], "go together"),
+            (["perturb", "nowhere.json", "--model", "m.json"], "model, table, rate go together"),
+            (["perturb", "nowhere.json", "--one-person"], "goes with model"),
             (["aggregate", "nowhere.json", "r.csv"], "nowhere.json: cannot read"),
         ],
     )
@@ -204,7 +326,7 @@ class TestCommands:
             "import sys; from synthfair.cli import main\n"
             "try: main(['gap', 'aggregate', '-h'])\nexcept SystemExit: pass\n"
             "assert not {'numpy', 'jax', 'pyarrow'} & set(sys.modules), 'help'\n"
-            "import synthfair.measure.devices, synthfair.measure.plan, synthfair.measure.reports\n"
+            "import synthfair.measure.persons, synthfair.measure.plan, synthfair.measure.aggregate\n"
             "assert 'jax' not in sys.modules, 'measure'"
         )
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.gap import devices, figures, show, speed
+from benchmarks.gap import devices, figures, readings, show, speed
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, sensor_clients, table_1, table_2
 from synthfair.data.datasets import DATA_VARIABLE
@@ -28,7 +28,7 @@ PARTS = ("table1", "table2", "figures", "speed", "devices")
 
 
 def tables_of_clients(output: Path, runs: int) -> None:
-    """Table 2."""
+    """Table 2, and what it may mean."""
     data = sensor_clients(Path(os.environ[DATA_VARIABLE]))
     rows = [
         (title, table_2(make, name, epsilon, data, runs))
@@ -36,8 +36,10 @@ def tables_of_clients(output: Path, runs: int) -> None:
         for title, make in (("published", PUBLISHED[name]), ("true", corrected(name)))
         for epsilon in EPSILONS
     ]
-    text = show.second(rows, PRINTED / "juarez_2022_table2.csv", runs)
-    write_text(output / "table2.md", text)
+    printed = PRINTED / "juarez_2022_table2.csv"
+    write_text(output / "table2.md", show.second(rows, printed, runs))
+    fits = [readings.fit(reading, data, printed) for reading in readings.READINGS]
+    write_text(output / "table2_readings.md", readings.table(fits))
 
 
 def draw(output: Path) -> None:

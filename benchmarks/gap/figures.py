@@ -23,8 +23,9 @@ COLORS = {"M_R": "#0072B2", "M_L": "#D55E00"}
 
 def bounds(mechanism: Mechanism) -> tuple[float, float]:
     """Least and largest mean squared error of the gap of equal groups, over nu^2; sizes known."""
-    both = [2 * mean_variance(mechanism, CLIENTS / 2, CLIENTS, nu) for nu in (0.0, 1.0)]
-    return min(both), max(both)
+    sizes = np.full(2, CLIENTS / 2)
+    both = 2 * mean_variance(mechanism, sizes, CLIENTS, np.array([0.0, 1.0]))
+    return float(both.min()), float(both.max())
 
 
 def by_epsilon() -> tuple[str, str]:
@@ -59,7 +60,7 @@ def by_share() -> tuple[str, str]:
             for share in SHARES:
                 shares = np.array([1 - share, share])
                 known.append(known_error(mechanism, CLIENTS, shares))
-                unknown.append(largest_variance(mechanism, shares, CLIENTS, (0, 1)))
+                unknown.append(largest_variance(mechanism, shares, CLIENTS))
                 numbers = map(_short, (known[-1], unknown[-1]))
                 lines.append((name, f"{epsilon:g}", f"{share:g}", *numbers))
             axes.plot(SHARES, known, "o--", color=color, markersize=3)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.privacy.noise import RandomBytes
+from synthfair.measure.mechanisms import GroupResponse, LaplaceValue, RandomizedValue
+from synthfair.privacy.noise import RandomBytes, laplace
 
 
 @dataclass(frozen=True)
 class PublishedLaplace(LaplaceValue):
-    """M_L with any k and no clamp. Guarantee: none; no epsilon is finite."""
+    """M_L with any k. Guarantee: none; no epsilon is finite."""
 
     def __post_init__(self) -> None:
         """Refuses nothing."""
@@ -27,11 +27,18 @@ class PublishedLaplace(LaplaceValue):
         """Infinite, unless k = 2."""
         return super().epsilon if self.k == 2 else math.inf
 
+    @property
+    def moved_square(self) -> float:
+        """2 (k / epsilon2)^2."""
+        return 2 * (self.k / self.epsilon2) ** 2
+
     def perturb(
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
     ) -> tuple[np.ndarray, np.ndarray]:
         """As M_L. Guarantee: none, see above; unit and relation are without meaning."""
-        return super().perturb(group, value, source)
+        told = GroupResponse(self.groups, self.epsilon1).respond(group, source)
+        noise = laplace(len(group), source) / self.epsilon2
+        return told, np.where(told == group, value + 2 * noise, self.k * noise)
 
 
 def published_randomized(epsilon: float) -> RandomizedValue:

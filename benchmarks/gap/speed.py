@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.measure.collection import make_collection
+from synthfair.measure.aggregate import aggregate_reports
+from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.estimate import estimate_gaps
-from synthfair.measure.mechanisms import Mechanism
-from synthfair.measure.reports import aggregate_reports
-from synthfair.measure.split import KINDS, Kind, best_split
+from synthfair.measure.identifiers import SeenIds
+from synthfair.measure.mechanisms import MECHANISMS, Kind
+from synthfair.measure.reports import COLUMNS
+from synthfair.measure.split import best_split
 from synthfair.measure.tally import CHUNK, collect, empty_tally
 from synthfair.privacy.noise import system_entropy
 
@@ -33,7 +35,7 @@ class Timed(NamedTuple):
 
 def measure(clients: int) -> list[Timed]:
     """Both mechanisms at epsilon = 1, noise from the system; a stream, arrays, and from files."""
-    runs = [one(kind, clients, how) for how in ("stream", "arrays") for kind in KINDS]
+    runs = [one(kind, clients, how) for how in ("stream", "arrays") for kind in MECHANISMS]
     return runs + [from_file(clients, ending) for ending in ("parquet", "csv")]
 
 
@@ -61,31 +63,33 @@ def from_file(clients: int, ending: str) -> Timed:
     collection = make_collection(("f", "m"), mechanism)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"reports.{ending}"
-        _write(path, mechanism, clients)
+        _write(path, collection, clients)
         start = time.perf_counter()
-        found = aggregate_reports([path], collection)
+        found = aggregate_reports([path], collection, SeenIds())
         estimate_gaps(found.tally, mechanism)
         seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     return Timed("randomized", found.tally.reports, f"{ending} file, with ids", seconds, peak)
 
 
-def _write(path: Path, mechanism: Mechanism, clients: int) -> None:
+def _write(path: Path, collection: Collection, clients: int) -> None:
     import pyarrow as pa
     from pyarrow import csv, parquet
 
-    schema = pa.schema(dict.fromkeys(("report", "group"), pa.string()) | {"value": pa.float64()})
+    schema = pa.schema(dict.fromkeys(COLUMNS[:3], pa.string()) | {"value": pa.float64()})
     make = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+    plain = csv.WriteOptions(quoting_style="none")  # as perturb writes them
+    options = {"write_options": plain} if make is csv.CSVWriter else {}
     rng = np.random.default_rng(0)
-    with make(str(path), schema) as writer:
+    with make(str(path), schema, **options) as writer:
         for start in range(0, clients, CHUNK):
             size = min(CHUNK, clients - start)
-            told, noisy = mechanism.perturb(
+            told, noisy = collection.noise().perturb(
                 rng.integers(2, size=size), rng.uniform(-1, 1, size), system_entropy
             )
             ids = [f"{start + i:032x}" for i in range(size)]
-            names = np.array(["f", "m"])[told]
-            writer.write_table(pa.table([ids, names, noisy], schema=schema))
+            marks, names = [collection.fingerprint] * size, np.array(collection.groups)[told]
+            writer.write_table(pa.table([ids, marks, names, noisy], schema=schema))
 
 
 def table(runs: list[Timed]) -> str:

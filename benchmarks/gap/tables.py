@@ -13,10 +13,10 @@ import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
 from synthfair.measure.estimate import estimate_gaps
-from synthfair.measure.mechanisms import LARGEST_EPSILON, Mechanism
-from synthfair.measure.split import Kind, best_split
+from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
+from synthfair.measure.split import best_split
 from synthfair.measure.tally import collect
-from synthfair.measure.variance import largest_known_sizes, mean_variance
+from synthfair.measure.variance import largest_mean_variance, mean_variance
 from synthfair.privacy.noise import seeded
 
 KINDS: dict[str, Kind] = {"M_R": "randomized", "M_L": "laplace"}
@@ -29,7 +29,7 @@ Make = Callable[[float], Mechanism]
 
 def known_error(mechanism: Mechanism, clients: float, shares: np.ndarray = HALVES) -> float:
     """Largest mean squared error of the gap, sizes known, clients given; theorem 5.4."""
-    return largest_known_sizes(mechanism, shares, clients, (0, 1))
+    return float(largest_mean_variance(mechanism, shares * clients, clients).sum())
 
 
 def corrected(name: str) -> Make:
@@ -94,15 +94,16 @@ def sensor_clients(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Errors(NamedTuple):
-    """A row of table 2, for one mechanism.
+    """A row of table 2, for one mechanism; errors in units of the rate, half of those of v.
 
     Attributes:
         epsilon: nominal.
+        mechanism: M_R or M_L.
         true: epsilon of the mechanism that was run.
         mean: of |estimated - true gap| over the runs, sizes known as in the paper.
         deviation: of the same.
-        alpha: Chebyshev's bound of probability 0.99, for the sizes in the data.
-        half: the same for equal groups.
+        expected: of the mean, from the variance in closed form.
+        bound: Chebyshev's of probability 0.99, for equal groups and any values.
         unknown: the mean error where the sizes are estimated.
         normal: half the width of the 99 % interval then, on average.
     """
@@ -112,16 +113,20 @@ class Errors(NamedTuple):
     true: float
     mean: float
     deviation: float
-    alpha: float
-    half: float
+    expected: float
+    bound: float
     unknown: float
     normal: float
 
 
+UNIT = 0.5
+"""Of a rate in [0, 1], mapped to v = 2 rate - 1 in [-1, 1]: a difference of 1 in v."""
+
+
 def table_2(make: Make, name: str, epsilon: float, data: tuple, runs: int) -> Errors:
     """Perturbs all clients so many times."""
-    group, value = data
-    mechanism, clients = make(epsilon), len(group)
+    group, rate = data
+    mechanism, clients, value = make(epsilon), len(group), rate / UNIT - 1
     sizes = np.bincount(group)
     true = float(np.diff(np.bincount(group, weights=value) / sizes)[0])
     known, unknown, widths = [], [], []
@@ -129,13 +134,12 @@ def table_2(make: Make, name: str, epsilon: float, data: tuple, runs: int) -> Er
         told = collect(mechanism, group, value, seeded(1000 * run + round(100 * epsilon)))
         for shares, errors in (((sizes / clients).tolist(), known), (None, unknown)):
             gap = estimate_gaps(told, mechanism, confidence=0.99, shares=shares).gaps[0]
-            errors.append(abs(gap.value - true))
-        widths.append((gap.interval.high - gap.interval.low) / 2)
+            errors.append(UNIT * abs(gap.value - true))
+        widths.append(UNIT * (gap.interval.high - gap.interval.low) / 2)
     squares = np.bincount(group, weights=value**2) / sizes
-    error = sum(mean_variance(mechanism, float(sizes[g]), clients, squares[g]) for g in (0, 1))
-    bound = math.sqrt(error / SHARE_WRONG)
-    half = math.sqrt(known_error(mechanism, clients) / SHARE_WRONG)
+    error = UNIT * math.sqrt(mean_variance(mechanism, sizes, clients, squares).sum())
+    bound = UNIT * math.sqrt(known_error(mechanism, clients) / SHARE_WRONG)
     return Errors(
         epsilon, name, mechanism.epsilon, float(np.mean(known)), float(np.std(known)),
-        bound, half, float(np.mean(unknown)), float(np.mean(widths)),
+        math.sqrt(2 / math.pi) * error, bound, float(np.mean(unknown)), float(np.mean(widths)),
     )  # fmt: skip

@@ -25,6 +25,7 @@ from synthfair.cli import (
     schema,
     server,
     split,
+    train,
 )
 from synthfair.errors import InputError, reason
 
@@ -43,6 +44,7 @@ COMMANDS: dict[str, ModuleType] = {
     "evaluate": evaluate,
     "gap": gap,
     "report": report,
+    "train": train,
     "compare": compare,
 }
 """A command is a module with HELP, DESCRIPTION, add_arguments(parser) and run(args)."""

@@ -18,7 +18,7 @@ def add_config_flags(
         if key in leave_out:
             continue
         flag = "--" + key.replace("_", "-")
-        default = "" if field.default is None else f" Default: {_shown(field.default)}."
+        default = "" if field.default in (None, ()) else f" Default: {_shown(field.default)}."
         text = f"{field.description}{default}".replace("%", "%%")  # argparse formats its help
         parser.add_argument(flag, dest=key, default=None, help=text, **_kind(field))
 
@@ -34,6 +34,9 @@ def _kind(field: FieldInfo) -> dict[str, Any]:
         return {"choices": get_args(annotation)}
     if annotation is bool:
         return {"action": argparse.BooleanOptionalAction}
+    if get_origin(annotation) is tuple:
+        item = get_args(annotation)[0]
+        return {"type": item, "nargs": "*", "metavar": item.__name__.upper()}
     number = float if float in (annotation, *get_args(annotation)) else int
     return {"type": number, "metavar": number.__name__.upper()}
 

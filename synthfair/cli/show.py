@@ -13,6 +13,7 @@ from rich.console import Console, RenderableType
 if TYPE_CHECKING:
     from synthfair.client.routine import Progress
     from synthfair.distill.judge import Record
+    from synthfair.train.routine import OnRounds
 
 
 class _Output(Console):
@@ -54,6 +55,31 @@ def progress_bar(title: str) -> Iterator[Progress]:
                 f" grad {records.gradient_norm[-1]:.0e}"
             )
             bar.update(task, completed=step, total=steps, state=state)
+            interrupt()
+
+        yield show
+
+
+@contextmanager
+def round_bar() -> Iterator[OnRounds]:
+    """Shows the round, and in words how it goes."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("training"),
+        BarColumn(bar_width=6),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeElapsedColumn(),
+    )
+    with (
+        deferred_interrupt() as interrupt,
+        Progress(*columns, console=Console(stderr=True)) as bar,
+    ):
+        task = bar.add_task("training", total=None, state="compiling")
+
+        def show(done: int, rounds: int, state: str) -> None:
+            bar.update(task, completed=done, total=rounds, state=state)
             interrupt()
 
         yield show

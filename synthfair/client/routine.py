@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax
 import numpy as np
 
+from synthfair.checkpoint import CheckpointFile
 from synthfair.client.private import measure, private_problem, promise
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema
 from synthfair.distill import outer, tolerance
-from synthfair.distill.checkpoint import Checkpoint, CheckpointFile
+from synthfair.distill.checkpoint import Checkpoint, keep, kept
 from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem, make_problem
@@ -195,7 +196,7 @@ def _distill(
     config = run.config
     file = CheckpointFile.beside(run.checkpoint, fingerprint) if run.checkpoint else None
     start = Checkpoint(_first_state(problem, x, config))
-    resumed = (file and file.load(start.state)) or start
+    resumed = (file and kept(file, start.state)) or start
     done = _run(problem, resumed, run, file)
     outer_state = done.state.outer if isinstance(done.state, Search) else done.state
     distillation = Distillation(
@@ -253,9 +254,9 @@ def _run(problem: Problem, done: Checkpoint, run: Run, file: CheckpointFile | No
     except KeyboardInterrupt as stop:
         if not (file and done.records):
             raise
-        file.save(done)
-        kept = f"{file.path} keeps {done.steps} steps, and the same run goes on from there"
-        raise KeyboardInterrupt(kept) from stop
+        keep(done, file)
+        told = f"{file.path} keeps {done.steps} steps, and the same run goes on from there"
+        raise KeyboardInterrupt(told) from stop
     return done
 
 

@@ -1,20 +1,16 @@
-"""Keeps an interrupted run, so that it can go on as if never stopped. Stays on the client."""
+"""How far a distillation has come, and how it is kept."""
 
 from __future__ import annotations
 
-import zipfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from synthfair.distill.judge import Record
+from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.distill.judge import Record, no_record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.tolerance import Search
-from synthfair.files import whole_file
 
 
 class Checkpoint(NamedTuple):
@@ -39,51 +35,18 @@ class Checkpoint(NamedTuple):
         return sum(len(records.objective) for records in self.records)
 
 
-@dataclass(frozen=True)
-class CheckpointFile:
-    """Where a checkpoint is kept.
+def keep(checkpoint: Checkpoint, file: CheckpointFile) -> None:
+    """Writes a checkpoint that has records, whole or not at all."""
+    file.save(Saved(checkpoint.state, checkpoint.history))
 
-    Attributes:
-        path: of the file.
-        fingerprint: of everything that the run depends on; a file with another is of another run.
+
+def kept(file: CheckpointFile, start: OuterState | Search) -> Checkpoint | None:
+    """The checkpoint in a file, or None where there is none of this very run.
+
+    Args:
+        file: where it may be.
+        start: a state of the same structure.
     """
-
-    path: Path
-    fingerprint: str
-
-    @classmethod
-    def beside(cls, output: Path, fingerprint: str) -> CheckpointFile:
-        """Named after an output and the run, so that it is never another file."""
-        return cls(output.with_name(f"{output.name}.{fingerprint[:16]}.checkpoint"), fingerprint)
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Writes a checkpoint, whole or not at all."""
-        leaves = jax.tree.leaves(checkpoint.state)
-        contents: dict[str, Any] = {
-            "fingerprint": np.asarray(self.fingerprint),
-            **checkpoint.history._asdict(),
-            **{f"leaf_{i}": np.asarray(leaf) for i, leaf in enumerate(leaves)},
-        }
-        with whole_file(self.path) as temporary, temporary.open("wb") as file:
-            np.savez(file, **contents)
-
-    def load(self, like: OuterState | Search) -> Checkpoint | None:
-        """The checkpoint saved, or None where there is none of this very run.
-
-        Args:
-            like: a state of the same structure.
-        """
-        leaves, tree = jax.tree.flatten(like)
-        try:
-            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                if str(file["fingerprint"]) != self.fingerprint:
-                    return None
-                saved = [jnp.asarray(file[f"leaf_{i}"]) for i in range(len(leaves))]
-                history = Record(*(file[name] for name in Record._fields))
-        except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
-            return None
-        if any(
-            a.shape != b.shape or a.dtype != b.dtype for a, b in zip(saved, leaves, strict=True)
-        ):
-            return None
-        return Checkpoint(jax.tree.unflatten(tree, saved), (history,))
+    empty = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), no_record(start.x.dtype))
+    saved = file.load(Saved(start, empty))
+    return saved and Checkpoint(saved.state, (saved.history,))

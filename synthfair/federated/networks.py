@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from synthfair.model import LinearModel, Params, Scorer, logistic
 
-BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
+BuildNetwork = Callable[[jax.Array], eqx.Module]
 """Of a key, makes an equinox module that maps one row's inputs to its scores."""
 
 

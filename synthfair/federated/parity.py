@@ -17,9 +17,11 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.federated.users import UserRows
 
-ParityNotion = Literal["fnr", "accuracy", "demographic_parity", "equalized_odds"]
-"""Which rates: of false negatives; of right answers; of positive decisions; of false negatives and
-of false positives."""
+ParityNotion = Literal[
+    "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
+]
+"""Which rates: of false negatives (one minus those of true positives); of positive decisions; of
+false negatives and of false positives; of right decisions."""
 
 
 class RateSums(NamedTuple):
@@ -43,7 +45,7 @@ class Parity:
         groups: number of groups of each attribute, at least 2 each.
     """
 
-    notion: ParityNotion = "fnr"
+    notion: ParityNotion = "equal_opportunity"
     groups: tuple[int, ...] = (2,)
 
     def __post_init__(self) -> None:
@@ -77,18 +79,22 @@ class Parity:
 
     def _functions(self, scores: jax.Array, y: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         """For each rate, f and the condition, [R] each."""
-        if self.notion == "accuracy":
+        if self.notion == "accuracy_parity":
             right = right_probability(scores, y)
             return [(right, jnp.ones_like(right))]
         if scores.ndim != 1:
-            raise InputError(f"parity {self.notion!r}: needs two classes; accuracy takes several")
+            raise InputError(
+                f"parity {self.notion!r}: needs two classes; accuracy_parity takes several"
+            )
         selected = jax.nn.sigmoid(scores)
         positive = (y > 0).astype(scores.dtype)
-        if self.notion == "demographic_parity":
+        if self.notion == "statistical_parity":
             return [(selected, jnp.ones_like(positive))]
         false_negative = (1 - selected, positive)
         return (
-            [false_negative] if self.notion == "fnr" else [false_negative, (selected, 1 - positive)]
+            [false_negative]
+            if self.notion == "equal_opportunity"
+            else [false_negative, (selected, 1 - positive)]
         )
 
     def differences(self, sums: RateSums) -> tuple[jax.Array, jax.Array]:

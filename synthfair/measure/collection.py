@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,8 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
-from synthfair.measure.mechanisms import LaplaceValue, Mechanism, RandomizedValue
-from synthfair.measure.split import Kind
+from synthfair.measure.mechanisms import MECHANISMS, Kind, Mechanism
 
 MAX_BYTES = 1_000_000
 """Of a file that is read."""
@@ -37,6 +38,9 @@ SMALLEST_RANGE, LARGEST_RANGE = 1e-100, 1e100
 holds for |v| <= 1 alone."""
 
 
+MOST_GROUPS = 500
+"""Every two are compared."""
+
 MOST_EPSILON = 30.0
 """Of a report."""
 
@@ -53,28 +57,24 @@ class Collection(BaseModel):
         mechanism: M_R or M_L.
         epsilon1: budget of the group.
         epsilon2: budget of the value.
-        k: of M_L.
-        clamp: of M_L.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
-    groups: tuple[Name, ...] = Field(min_length=2, max_length=10_000)
+    groups: tuple[Name, ...] = Field(min_length=2, max_length=MOST_GROUPS)
     lower: float = 0.0
     upper: float = 1.0
     epsilon: float
     mechanism: Kind
     epsilon1: float
     epsilon2: float
-    k: float = 2.0
-    clamp: float | None = None
 
     @model_validator(mode="after")
     def _can_be(self) -> Collection:
-        repeated = sorted({name for name in self.groups if self.groups.count(name) > 1})
-        if repeated:
-            raise ValueError(f"group {repeated[0]!r} is named twice")
+        name, times = Counter(self.groups).most_common(1)[0]
+        if times > 1:
+            raise ValueError(f"group {name!r} is named twice")
         if not SMALLEST_RANGE <= self.upper - self.lower <= LARGEST_RANGE:
             raise ValueError(
                 f"lower = {self.lower:g} must be below upper = {self.upper:g}, by"
@@ -94,11 +94,23 @@ class Collection(BaseModel):
 
     def noise(self) -> Mechanism:
         """The mechanism."""
-        if self.mechanism == "laplace":
-            return LaplaceValue(
-                len(self.groups), self.epsilon1, self.epsilon2, k=self.k, clamp=self.clamp
-            )
-        return RandomizedValue(len(self.groups), self.epsilon1, self.epsilon2)
+        return MECHANISMS[self.mechanism](len(self.groups), self.epsilon1, self.epsilon2)
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hexadecimal digits that tell it from others; every report carries them."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+    @property
+    def warning(self) -> str | None:
+        """What its guarantee does not cover, if anything."""
+        if self.mechanism == "randomized":
+            return None
+        return (
+            "laplace: the noise is a floating-point number, whose last digits can tell of the value"
+            " (Mironov 2012); epsilon holds for real numbers. randomized has no such weakness"
+        )
 
     @property
     def unit(self) -> float:
@@ -118,19 +130,15 @@ def make_collection(
     Raises:
         InputError: group names repeat or cannot be shown, or the range is empty.
     """
-    laplace = isinstance(mechanism, LaplaceValue)
-    assert isinstance(mechanism, LaplaceValue | RandomizedValue)  # noqa: S101 - there are two
     try:
         return Collection(
             groups=groups,
             lower=lower,
             upper=upper,
             epsilon=mechanism.epsilon,
-            mechanism="laplace" if laplace else "randomized",
+            mechanism=mechanism.kind,
             epsilon1=mechanism.epsilon1,
             epsilon2=mechanism.epsilon2,
-            k=mechanism.k if laplace else 2.0,
-            clamp=mechanism.clamp if laplace else None,
         )
     except ValidationError as error:
         raise refusal("collection", error) from error

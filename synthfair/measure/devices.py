@@ -8,6 +8,7 @@ any other.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,15 @@ from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.estimate import Gap, estimate_gaps
-from synthfair.measure.mechanisms import RandomizedValue
-from synthfair.measure.split import Kind, best_mechanism, best_split
+from synthfair.measure.mechanisms import Kind
+from synthfair.measure.split import BEST, best_split
 from synthfair.measure.tally import collect
 from synthfair.privacy.noise import RandomBytes
 
 NO_VALUE = "(no value)"
+
+NO_RATE = 0.5
+"""Value of a device of that group."""
 
 RATES = {"true_positive_rate": 1, "false_positive_rate": -1}
 """By the label of the rows that count."""
@@ -98,17 +102,23 @@ def cut_into_devices(rows: Scored, devices: int, *, seed: int) -> Devices:
     for group, (count, start) in enumerate(zip(wanted, starts, strict=True)):
         own = rng.permutation(np.flatnonzero(rows.s == group))
         device[own] = start + np.arange(len(own)) % count
-    return Devices(np.repeat(np.arange(rows.n_groups), wanted), _rates(rows, device, wanted.sum()))
+    rates = {name: rate_of(name, rows, device, wanted.sum()) for name in RATES}
+    return Devices(np.repeat(np.arange(rows.n_groups), wanted), rates)
 
 
-def _rates(rows: Scored, device: np.ndarray, devices: int) -> dict[str, np.ndarray]:
-    found = {}
-    for name, label in RATES.items():
-        counts = (rows.y == label).astype(float)
-        size = np.bincount(device, weights=counts, minlength=devices)
-        hits = np.bincount(device, weights=counts * (rows.score > 0), minlength=devices)
-        found[name] = np.divide(hits, size, out=np.full(devices, np.nan), where=size > 0)
-    return found
+def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
+    """[K] rate of each device; not-a-number where it has no row that counts.
+
+    Args:
+        name: of the rate, of :data:`RATES`.
+        rows: [N], scored by the model.
+        device: [N] whose row each is, 0 to devices - 1.
+        devices: K.
+    """
+    counts = (rows.y == RATES[name]).astype(float)
+    size = np.bincount(device, weights=counts, minlength=devices)
+    hits = np.bincount(device, weights=counts * (rows.score > 0), minlength=devices)
+    return np.divide(hits, size, out=np.full(devices, np.nan), where=size > 0)
 
 
 def measure_model(
@@ -120,7 +130,7 @@ def measure_model(
     seed: int,
     source: RandomBytes,
     confidence: float = 0.95,
-    kind: Kind | None = None,
+    kind: Kind = BEST,
 ) -> ModelGaps:
     """Cuts scored rows into devices, each of which reports every rate once.
 
@@ -136,20 +146,18 @@ def measure_model(
         seed: of the cut.
         source: of the noise.
         confidence: of each interval.
-        kind: of mechanism; the better one if None.
+        kind: of mechanism.
 
     Raises:
         InputError: rows that cannot be cut so, or an epsilon that cannot be.
     """
     cut = cut_into_devices(rows, devices, seed=seed)
-    d, part = len(groups) + 1, epsilon / len(RATES)
-    mechanism = best_split(kind, d, part) if kind else best_mechanism(d, part)
+    mechanism = best_split(kind, len(groups) + 1, epsilon / len(RATES))
     collection = make_collection((*groups, NO_VALUE), mechanism)
     gaps = []
     for name, rate in cut.rates.items():
-        there = ~np.isnan(rate)
-        group = np.where(there, cut.group, len(groups))
-        value = collection.scaled(np.where(there, rate, 0.5))
+        group = np.where(np.isnan(rate), len(groups), cut.group)
+        value = collection.scaled(np.nan_to_num(rate, nan=NO_RATE))
         found = estimate_gaps(
             collect(mechanism, group, value, source), mechanism, confidence=confidence
         )
@@ -189,12 +197,12 @@ def scaled_gap(gap: Gap, unit: float) -> Gap:
 
 def gaps_document(found: ModelGaps, *, seed: int) -> dict[str, Any]:
     """As it stands in gaps.json; what is not finite is null there."""
-    noise = next(iter(found.collections.values())).noise()
+    collection = next(iter(found.collections.values()))
     return {
         "format": FORMAT,
         "devices": found.devices,
         "epsilon": found.epsilon,
-        "mechanism": "randomized" if isinstance(noise, RandomizedValue) else "laplace",
+        "mechanism": collection.mechanism,
         "confidence": found.confidence,
         "seed": seed,
         "gaps": [
@@ -202,18 +210,27 @@ def gaps_document(found: ModelGaps, *, seed: int) -> dict[str, Any]:
                 "rate": gap.rate,
                 "first": gap.groups[0],
                 "second": gap.groups[1],
-                "value": _number(gap.measured.value),
-                "low": gap.measured.interval.low,
-                "high": gap.measured.interval.high,
-                "magnitude": _number(gap.measured.magnitude),
-                "chebyshev": _number(gap.measured.chebyshev),
-                "true": _number(gap.true),
-                "pooled": _number(gap.pooled),
+                **gap_document(gap.measured),
+                "true": finite(gap.true),
+                "pooled": finite(gap.pooled),
             }
             for gap in found.gaps
         ],
     }
 
 
-def _number(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def gap_document(gap: Gap) -> dict[str, float | None]:
+    """A gap's numbers, as they stand in a file."""
+    low, high = gap.interval
+    return {
+        "value": finite(gap.value),
+        "low": low,
+        "high": high,
+        "magnitude": finite(gap.magnitude),
+        "chebyshev": finite(gap.chebyshev),
+    }
+
+
+def finite(value: float) -> float | None:
+    """As it stands in a file: null if it is not finite."""
+    return value if math.isfinite(value) else None

@@ -9,12 +9,11 @@ size in place of the known one. (pi, t) is a mean of K independent reports, so t
 is known from the tally itself, and that of the means follows to first order (delta method).
 
 A small group's estimated size may be off by much, and then m_j is far from normal. Its interval is
-therefore Fieller's (1954), the values m at which t_j / (a gain) - m p_j is not significantly
-different from zero, and a gap's is put together from those of its two means by the method of
-variance estimates recovery (Zou and Donner 2008). Where the sizes are certain, both are the usual
-normal intervals.
+therefore that of a test (:mod:`synthfair.measure.score`), and a gap's is put together from those of
+its two means by the method of variance estimates recovery (Zou and Donner 2008). Where the sizes
+are certain and means are not at the end of their range, both are the usual normal intervals.
 
-Both rest on sums being normal, for which it takes some hundred reports of each group.
+Both take sums to be nearly normal, for which it takes some hundred reports of each group.
 
 The intervals speak of the population from which the clients are a random sample. For the clients
 themselves they hold at least as often, because their own spread is then counted in vain.
@@ -30,10 +29,12 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.linear import Linear, linear_estimates, means_of
+from synthfair.measure.linear import Linear, known_shares, linear_estimates, means_of
+from synthfair.measure.magnitude import unfolded
 from synthfair.measure.mechanisms import Mechanism
+from synthfair.measure.score import mean_limits, tested
 from synthfair.measure.tally import Tally
-from synthfair.measure.variance import largest_known_sizes
+from synthfair.measure.variance import largest_mean_variance
 
 
 class Interval(NamedTuple):
@@ -52,8 +53,8 @@ class Gap(NamedTuple):
         error: its standard error.
         interval: with the confidence asked for; the whole range where the reports leave open how
             large a group is.
-        magnitude: of the gap, with the noise's part taken out of the square:
-            sqrt(max(0, value^2 - error^2)). The size of ``value`` itself is too large on average.
+        magnitude: size of the gap whose noisy sizes are on average as large as this one's, which is
+            less; see :func:`synthfair.measure.magnitude.unfolded`.
         chebyshev: half the width of the paper's interval: Chebyshev's inequality with the largest
             variance that any values can have, and estimated sizes taken for known ones.
     """
@@ -100,7 +101,7 @@ def estimate_gaps(
     """Means, and the gap of every two groups: "the rest" would mix groups of uncertain size.
 
     Args:
-        tally: of at least two reports.
+        tally: of at least two reports; of all the mechanism's groups, or of some.
         mechanism: that made them.
         confidence: of each interval by itself, above 0 and below 1.
         shares: [d] of the groups, where they are known; estimated if not given.
@@ -112,44 +113,36 @@ def estimate_gaps(
         raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
-    linear = linear_estimates(tally, mechanism, shares)
+    known = None if shares is None else known_shares(shares, mechanism.groups)
+    linear = linear_estimates(tally, mechanism, known)
     values, covariance = means_of(linear)
-    deviations = normal_quantile(confidence)
-    limits = [_fieller(linear, j, deviations) for j in range(mechanism.groups)]
-    means = _Means(values, covariance, limits, mechanism.bias)
-    gaps = tuple(
-        _gap(pair, means)._replace(
-            chebyshev=_chebyshev(mechanism, linear.p, tally.reports, pair, 1 - confidence)
-        )
-        for pair in itertools.combinations(range(mechanism.groups), 2)
-    )
+    limits = _limits(tally, mechanism, linear, normal_quantile(confidence), known is not None)
+    means = _Means(values, covariance, limits, _chebyshev(mechanism, linear.p, tally, confidence))
+    gaps = tuple(_gap(pair, means) for pair in itertools.combinations(range(len(values)), 2))
     errors = np.sqrt(np.diag(linear.cov_p))
-    within = tuple(
-        Interval(max(low - mechanism.bias, -1.0), min(high + mechanism.bias, 1.0))
-        for low, high in limits
-    )
+    within = tuple(Interval(*ends) for ends in limits.T.clip(-1.0, 1.0).tolist())
     return Estimate(tally.reports, linear.p, errors, values, covariance, within, gaps, confidence)
 
 
 class _Means(NamedTuple):
-    """Means [d], their covariance [d, d], limits that know of the sizes' uncertainty, and bias."""
+    """Means [d], their covariance [d, d], limits [2, d], and squares of Chebyshev's bounds [d]."""
 
     values: np.ndarray
     covariance: np.ndarray
-    limits: Sequence[Interval]
-    bias: float
+    limits: np.ndarray
+    chebyshev: np.ndarray
 
 
-def _fieller(linear: Linear, j: int, deviations: float) -> Interval:
-    """All m with |pm - m p| <= z sd(pm - m p); all of it where p may be zero."""
-    pm, p, z2 = float(linear.pm[j]), float(linear.p[j]), deviations**2
-    a = p**2 - z2 * float(linear.cov_p[j, j])
-    b = pm * p - z2 * float(linear.cov_both[j, j])
-    c = pm**2 - z2 * float(linear.cov_pm[j, j])
-    if p <= 0 or a <= 0:
-        return Interval(-math.inf, math.inf)
-    root = math.sqrt(max(b * b - a * c, 0.0))
-    return Interval((b - root) / a, (b + root) / a)
+def _limits(
+    tally: Tally, mechanism: Mechanism, linear: Linear, deviations: float, known: bool
+) -> np.ndarray:
+    """[2, d] of the means; infinite where the share may be zero."""
+    sized = linear.p > deviations * np.sqrt(np.diag(linear.cov_p))
+    places = np.flatnonzero(sized)
+    limits = np.tile([[-np.inf], [np.inf]], len(sized))
+    groups = tested(tally.of(places), mechanism, linear.p[sized], known=known)
+    limits[:, sized] = mean_limits(groups, tally.clients, deviations)
+    return limits
 
 
 def _gap(pair: tuple[int, int], means: _Means) -> Gap:
@@ -158,16 +151,17 @@ def _gap(pair: tuple[int, int], means: _Means) -> Gap:
     c = means.covariance
     variance = float(c[i, i] + c[j, j] - 2 * c[i, j])
     error = math.inf if math.isnan(variance) else math.sqrt(max(variance, 0.0))
-    magnitude = math.sqrt(max(0.0, value**2 - error**2)) if error < math.inf else math.nan
-    return Gap(pair, value, error, _recovered(pair, means), magnitude, math.inf)
+    bound = math.sqrt(means.chebyshev[i] + means.chebyshev[j])
+    return Gap(pair, value, error, _recovered(pair, means), unfolded(value, error), bound)
 
 
 def _recovered(pair: tuple[int, int], means: _Means) -> Interval:
     """Zou and Donner (2008), equation (11): the limits' distances in place of z times errors."""
     i, j = pair
-    one, two, c = means.limits[i], means.limits[j], means.covariance
-    if not all(map(math.isfinite, (*one, *two))):
+    (one_low, two_low), (one_high, two_high) = means.limits[:, pair].tolist()
+    if not all(map(math.isfinite, (one_low, two_low, one_high, two_high))):
         return Interval(-2.0, 2.0)
+    c = means.covariance
     scale = math.sqrt(max(float(c[i, i] * c[j, j]), 0.0))
     r = float(c[i, j]) / scale if scale > 0 else 0.0
 
@@ -175,18 +169,18 @@ def _recovered(pair: tuple[int, int], means: _Means) -> Interval:
         return math.sqrt(max(x**2 + y**2 - 2 * r * x * y, 0.0))
 
     first, second = float(means.values[i]), float(means.values[j])
-    low = second - first - far(second - two.low, one.high - first)
-    high = second - first + far(two.high - second, first - one.low)
-    return Interval(max(low - 2 * means.bias, -2.0), min(high + 2 * means.bias, 2.0))
+    low = second - first - far(second - two_low, one_high - first)
+    high = second - first + far(two_high - second, first - one_low)
+    return Interval(min(max(low, -2.0), 2.0), min(max(high, -2.0), 2.0))
 
 
 def _chebyshev(
-    mechanism: Mechanism, shares: np.ndarray, reports: int, pair: tuple[int, int], wrong: float
-) -> float:
-    """sqrt(MSE / P(wrong)) with the largest MSE of theorem 5.4, at these shares."""
-    if min(shares[list(pair)]) <= 0:
-        return math.inf
-    return math.sqrt(largest_known_sizes(mechanism, shares, reports, pair) / wrong)
+    mechanism: Mechanism, shares: np.ndarray, tally: Tally, confidence: float
+) -> np.ndarray:
+    """[d] largest MSE of each mean over P(wrong), theorem 5.4, at these shares."""
+    sizes = np.where(shares > 0, shares, np.nan) * tally.clients
+    worst = largest_mean_variance(mechanism, sizes, tally.clients) / (1 - confidence)
+    return np.where(shares > 0, worst, np.inf)
 
 
 def normal_quantile(confidence: float) -> float:

@@ -22,27 +22,24 @@ class Linear(NamedTuple):
     cov_both: np.ndarray
 
 
-def linear_estimates(tally: Tally, mechanism: Mechanism, shares: Sequence[float] | None) -> Linear:
+def linear_estimates(tally: Tally, mechanism: Mechanism, shares: np.ndarray | None) -> Linear:
     """Each is a mean over independent reports, whose covariance their squares give.
 
     Args:
-        tally: of the reports.
+        tally: of the reports; of all groups, or of some.
         mechanism: that made them.
-        shares: [d] of the groups, if known; without uncertainty then.
-
-    Raises:
-        InputError: shares that cannot be.
+        shares: of the tally's groups, if known; without uncertainty then.
     """
-    reports = tally.reports
-    pi, t, u = (part / reports for part in tally)
+    clients = tally.clients
+    pi, t, u = tally.counts / clients, tally.totals / clients, tally.squares / clients
     pm = t / (mechanism.keep * mechanism.gain)
-    cov_pm = (np.diag(u) - np.outer(t, t)) / reports / (mechanism.keep * mechanism.gain) ** 2
+    cov_pm = (np.diag(u) - np.outer(t, t)) / clients / (mechanism.keep * mechanism.gain) ** 2
     if shares is not None:
         none = np.zeros_like(cov_pm)
-        return Linear(pm, known_shares(shares, mechanism.groups), cov_pm, none, none)
+        return Linear(pm, shares, cov_pm, none, none)
     slope = mechanism.keep - mechanism.move
-    cov_p = (np.diag(pi) - np.outer(pi, pi)) / reports / slope**2
-    cov_both = (np.diag(t) - np.outer(t, pi)) / reports
+    cov_p = (np.diag(pi) - np.outer(pi, pi)) / clients / slope**2
+    cov_both = (np.diag(t) - np.outer(t, pi)) / clients
     cov_both /= mechanism.keep * mechanism.gain * slope
     return Linear(pm, (pi - mechanism.move) / slope, cov_pm, cov_p, cov_both)
 

@@ -14,8 +14,9 @@ finite one for M_L with k other than 2 (theorem 4.3), where the likelihood ratio
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -26,51 +27,8 @@ LARGEST_EPSILON = 500.0
 """Beyond, exp(epsilon) leaves the range in which it is computed. No such epsilon protects, and
 beyond some 36 no report has it: chances are drawn in steps of 2^-53. Collections end far below."""
 
-
-class Mechanism(Protocol):
-    """What estimation, planning and simulation need to know of a mechanism.
-
-    Attributes:
-        groups: d, at least 2.
-        epsilon: of its guarantee, exact.
-        keep: a, the probability that the group is kept.
-        move: q, that of each other group.
-        gain: mean of the noisy value where the group is kept, over v.
-        bias: most by which that mean misses ``gain`` v; 0 unless outputs are clamped.
-        moved_square: mean square of the noisy value where the group is not kept.
-        limit: no noisy value is larger in size.
-    """
-
-    @property
-    def groups(self) -> int: ...  # noqa: D102
-    @property
-    def epsilon(self) -> float: ...  # noqa: D102
-    @property
-    def keep(self) -> float: ...  # noqa: D102
-    @property
-    def move(self) -> float: ...  # noqa: D102
-    @property
-    def gain(self) -> float: ...  # noqa: D102
-    @property
-    def bias(self) -> float: ...  # noqa: D102
-    @property
-    def moved_square(self) -> float: ...  # noqa: D102
-    @property
-    def limit(self) -> float: ...  # noqa: D102
-
-    def kept_square(self, square: float) -> float:
-        """Mean square of the noisy value where the group is kept, for v^2 = ``square``."""
-        ...
-
-    def possible(self, values: np.ndarray) -> np.ndarray:
-        """Which values [N] the mechanism can have made."""
-        ...
-
-    def perturb(
-        self, group: np.ndarray, value: np.ndarray, source: RandomBytes
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy groups [N] and values [N] of N clients, each by itself."""
-        ...
+Kind = Literal["randomized", "laplace"]
+"""M_R or M_L."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +80,8 @@ class GroupResponse:
 
 
 @dataclass(frozen=True)
-class RandomizedValue:
-    """M_R: group by GRR, then one bit B of the value by randomised response; v' = 2 B - 1.
-
-    P(v' = 1) = (1 + (2 b - 1) v) / 2 with b = e^epsilon2 / (1 + e^epsilon2) where the group is
-    kept, and 1/2 where it is not. Juarez and Korolova (2022), algorithm 1.
+class Mechanism(ABC):
+    """A group by GRR, and then a noisy value: of v where the group is kept, of 0 where it is not.
 
     Guarantee: epsilon-local differential privacy, epsilon being the property, exact. Unit: one
     client's report. Relation: local, any two pairs of group and value. Two reports of one client
@@ -141,9 +96,7 @@ class RandomizedValue:
     groups: int
     epsilon1: float
     epsilon2: float
-    bias = 0.0
-    moved_square = 1.0
-    limit = 1.0
+    kind: ClassVar[Kind]
 
     def __post_init__(self) -> None:
         """Raises InputError where a parameter is out of its range."""
@@ -152,18 +105,82 @@ class RandomizedValue:
 
     @property
     def keep(self) -> float:
-        """The probability a."""
+        """The probability a that the group is kept."""
         return GroupResponse(self.groups, self.epsilon1).keep
 
     @property
     def move(self) -> float:
-        """The probability q."""
+        """The probability q of each other group."""
         return GroupResponse(self.groups, self.epsilon1).move
+
+    @property
+    @abstractmethod
+    def epsilon(self) -> float:
+        """Of the guarantee, exact."""
+
+    @property
+    @abstractmethod
+    def gain(self) -> float:
+        """Mean of the noisy value where the group is kept, over v."""
+
+    @property
+    @abstractmethod
+    def moved_square(self) -> float:
+        """Mean square of the noisy value where the group is not kept."""
+
+    @property
+    @abstractmethod
+    def limit(self) -> float:
+        """No noisy value is larger in size."""
+
+    @abstractmethod
+    def kept_square(self, square: np.ndarray) -> np.ndarray:
+        """Mean square of the noisy value where the group is kept, for mean squares of v."""
+
+    @abstractmethod
+    def kept_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
+        """Mean cube of the same, for means of v, where every v has that square."""
+
+    @abstractmethod
+    def possible(self, values: np.ndarray) -> np.ndarray:
+        """Which values [N] the mechanism can have made."""
+
+    @abstractmethod
+    def noisy(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
+        """Noisy values [N], of mean ``gain`` times the values [N]."""
+
+    def perturb(
+        self, group: np.ndarray, value: np.ndarray, source: RandomBytes
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Noisy groups [N] and values [N] of N clients; each client's pair is epsilon-LDP."""
+        told = GroupResponse(self.groups, self.epsilon1).respond(group, source)
+        return told, self.noisy(np.where(told == group, value, 0.0), source)
+
+
+@dataclass(frozen=True)
+class RandomizedValue(Mechanism):
+    """M_R: group by GRR, then one bit B of the value by randomised response; v' = 2 B - 1.
+
+    P(v' = 1) = (1 + (2 b - 1) v) / 2 with b = e^epsilon2 / (1 + e^epsilon2) where the group is
+    kept, and 1/2 where it is not. Juarez and Korolova (2022), algorithm 1.
+    """
+
+    kind: ClassVar[Kind] = "randomized"
 
     @property
     def gain(self) -> float:
         """2 b - 1."""
         return math.tanh(self.epsilon2 / 2)
+
+    @property
+    def moved_square(self) -> float:
+        """1."""
+        return 1.0
+
+    @property
+    def limit(self) -> float:
+        """1."""
+        return 1.0
 
     @property
     def epsilon(self) -> float:
@@ -179,158 +196,100 @@ class RandomizedValue:
         moved = -math.log(2.0)
         return max(kept_likely, moved) - min(kept_unlikely, moved)
 
-    def kept_square(self, square: float) -> float:  # noqa: ARG002 - of the protocol
+    def kept_square(self, square: np.ndarray) -> np.ndarray:
         """1, whatever the value."""
-        return 1.0
+        return np.ones_like(square)
+
+    def kept_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:  # noqa: ARG002
+        """As the mean: the cube of -1 or 1 is that number."""
+        return self.gain * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
         """Which are -1 or 1."""
         return np.abs(values) == 1.0
 
-    def perturb(
-        self, group: np.ndarray, value: np.ndarray, source: RandomBytes
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy groups [N], and values [N] that are -1 or 1; each client's is epsilon-LDP."""
-        told = GroupResponse(self.groups, self.epsilon1).respond(group, source)
-        mean = self.gain * np.where(told == group, value, 0.0)
-        bit = 2.0 * uniform(len(group), source) <= 1.0 + mean
-        return told, np.where(bit, 1.0, -1.0)
+    def noisy(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
+        """Values [N] that are -1 or 1."""
+        bit = 2.0 * uniform(len(value), source) <= 1.0 + self.gain * value
+        return np.where(bit, 1.0, -1.0)
 
 
 @dataclass(frozen=True)
-class LaplaceValue:
+class LaplaceValue(Mechanism):
     """M_L: group by GRR, then Laplace noise: v' = v + Lap(2 / epsilon2), or Lap(k / epsilon2).
 
-    The second where the group is not kept. Juarez and Korolova (2022), section 4.
+    The second where the group is not kept. Juarez and Korolova (2022), section 4, with k = 2: other
+    scales have no finite epsilon. Clamped outputs would have one, but no mean and variance that
+    follow from those of v, so they are not made.
 
-    Guarantee: epsilon-local differential privacy, epsilon being the property, exact for real
-    numbers. Unit: one client's report. Relation: local, any two pairs of group and value. Two
-    reports of one client add up. Not covered: attacks on floating-point noise (Mironov 2012), and
-    its end, beyond which noise would lie with probability 2^-53. M_R, with its two values, has
-    neither weakness.
+    Its epsilon is exact for real numbers. Not covered: attacks on floating-point noise (Mironov
+    2012), and its end, beyond which noise would lie with probability 2^-53. M_R, with its two
+    values, has neither weakness.
 
     Attributes:
-        groups: d, at least 2.
-        epsilon1: above 0, of the group.
-        epsilon2: above 0, of the value.
-        k: above 0. Other than 2, outputs must be clamped: tails of different scales have no bounded
-            ratio.
-        clamp: at least 1; noisy values beyond are moved to it. They are then biased, by at most
-            ``bias``.
+        k: 2; any other is refused, with the reason.
     """
 
-    groups: int
-    epsilon1: float
-    epsilon2: float
     k: float = 2.0
-    clamp: float | None = None
-    gain = 1.0
+    kind: ClassVar[Kind] = "laplace"
 
     def __post_init__(self) -> None:
         """Raises InputError where a parameter is out of its range, or no epsilon is finite."""
-        GroupResponse(self.groups, self.epsilon1)
-        _require_budget("epsilon2", self.epsilon2)
-        if not 0 < self.k < math.inf:
-            raise InputError(f"k = {self.k:g}: must be above 0 and finite")
-        if self.clamp is not None and not 1 <= self.clamp < math.inf:
-            raise InputError(f"clamp = {self.clamp:g}: must be at least 1, the largest value")
-        if self.k != 2 and self.clamp is None:
+        super().__post_init__()
+        if self.k != 2:
             raise InputError(
-                f"k = {self.k:g}: no finite epsilon covers it, as the two noises have different"
-                " tails, whose ratio grows without bound; take k = 2, or clamp the outputs"
+                f"k = {self.k:g}: must be 2: no finite epsilon covers another, as the two noises"
+                " then have different tails, whose ratio grows without bound"
             )
 
     @property
-    def keep(self) -> float:
-        """The probability a."""
-        return GroupResponse(self.groups, self.epsilon1).keep
-
-    @property
-    def move(self) -> float:
-        """The probability q."""
-        return GroupResponse(self.groups, self.epsilon1).move
+    def gain(self) -> float:
+        """1."""
+        return 1.0
 
     @property
     def scale(self) -> float:
-        """Of the noise where the group is kept: 2 / epsilon2."""
+        """Of the noise: 2 / epsilon2."""
         return 2.0 / self.epsilon2
 
     @property
-    def moved_scale(self) -> float:
-        """Of the noise where it is not: k / epsilon2."""
-        return self.k / self.epsilon2
-
-    @property
     def epsilon(self) -> float:
-        """Exact: max {epsilon2, epsilon1 + epsilon2 / 2} for k = 2, as in theorem 4.3.
+        """Exact: max {epsilon2, epsilon1 + epsilon2 / 2}, as theorem 4.3 has it for k = 2.
 
-        In general the largest logarithm of a ratio of two inputs' densities at one output. It is
-        linear in the output between 0, the largest value 1 and the clamp c, and a clamped output
-        has the ratio of the tails beyond c, which is that of the densities at c, less ln(k / 2) on
-        one side; so these places alone decide.
+        The largest logarithm of a ratio of two inputs' densities at one output: both kept, their
+        values lie 2 apart; one kept and one not, 1, and a / q comes on top.
         """
-        s, t, c = self.scale, self.moved_scale, self.clamp
-        spread = math.log(self.k / 2.0)
-        kept_over_moved = [spread, spread + 1 / t]
-        moved_over_kept = [1 / s - spread]
-        if c is not None and self.k != 2:
-            far = c / t - (c - 1) / s
-            kept_over_moved += [spread + far, far]
-            near = (c + 1) / s - c / t
-            moved_over_kept += [near - spread, near]
-        return max(
-            self.epsilon2,
-            self.epsilon1 + max(kept_over_moved),
-            -self.epsilon1 + max(moved_over_kept),
-        )
-
-    @property
-    def bias(self) -> float:
-        """What clamping takes from the mean of v' at v = 1: s e^(-c/s) sinh(1/s)."""
-        if self.clamp is None:
-            return 0.0
-        s = self.scale
-        return 0.5 * s * (math.exp((1 - self.clamp) / s) - math.exp(-(1 + self.clamp) / s))
+        return max(self.epsilon2, self.epsilon1 + self.epsilon2 / 2)
 
     @property
     def moved_square(self) -> float:
-        """2 (k / epsilon2)^2 without a clamp."""
-        return _clamped_square(0.0, self.moved_scale, self.clamp)
+        """2 (2 / epsilon2)^2."""
+        return 2 * self.scale**2
 
     @property
     def limit(self) -> float:
-        """The clamp, or 1 and the largest noise that is drawn."""
-        widest = max(1.0 + self.scale * LARGEST_LAPLACE, self.moved_scale * LARGEST_LAPLACE)
-        return widest if self.clamp is None else min(self.clamp, widest)
+        """1 and the largest noise that is drawn."""
+        return 1.0 + self.scale * LARGEST_LAPLACE
 
-    def kept_square(self, square: float) -> float:
-        """v^2 + 2 (2 / epsilon2)^2 without a clamp."""
-        return _clamped_square(square, self.scale, self.clamp)
+    def kept_square(self, square: np.ndarray) -> np.ndarray:
+        """v^2 + 2 (2 / epsilon2)^2."""
+        return square + 2 * self.scale**2
+
+    def kept_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
+        """v^3 + 6 (2 / epsilon2)^2 v."""
+        return mean * square + 6 * self.scale**2 * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
         """Which are numbers within the limit."""
         return np.abs(values) <= self.limit
 
-    def perturb(
-        self, group: np.ndarray, value: np.ndarray, source: RandomBytes
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Noisy groups [N] and values [N]; each client's pair is epsilon-LDP."""
-        told = GroupResponse(self.groups, self.epsilon1).respond(group, source)
-        kept = told == group
-        noise = laplace(len(group), source)
-        noise *= np.where(kept, self.scale, self.moved_scale)
-        noisy = np.where(kept, value, 0.0) + noise
-        return told, noisy if self.clamp is None else noisy.clip(-self.clamp, self.clamp)
+    def noisy(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
+        """Values [N] with noise."""
+        return value + self.scale * laplace(len(value), source)
 
 
-def _clamped_square(square: float, scale: float, clamp: float | None) -> float:
-    """Mean of min(|v + Lap(s)|, c)^2: v^2 + 2 s^2 - 2 s (c + s) e^(-c/s) cosh(v/s)."""
-    whole = square + 2 * scale**2
-    if clamp is None:
-        return whole
-    value = math.sqrt(square)
-    tail = math.exp((value - clamp) / scale) + math.exp((-value - clamp) / scale)
-    return whole - scale * (clamp + scale) * tail
+MECHANISMS: dict[Kind, type[Mechanism]] = {"randomized": RandomizedValue, "laplace": LaplaceValue}
+"""By the name that files and flags use."""
 
 
 def _require_budget(name: str, epsilon: float) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,12 +11,12 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.linear import known_shares
-from synthfair.measure.mechanisms import LARGEST_EPSILON, Mechanism
-from synthfair.measure.split import Kind, best_mechanism, best_split
+from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
+from synthfair.measure.split import BEST, best_split
 from synthfair.measure.variance import (
     expected_tally,
     hardest_populations,
-    largest_known_sizes,
+    largest_mean_variance,
     largest_variance,
 )
 
@@ -51,38 +50,33 @@ class Setting(NamedTuple):
     Attributes:
         shares: [d] of the groups, roughly.
         confidence: of the intervals.
-        kind: of mechanism; the better one if None.
+        kind: of mechanism.
         unit: of the value, in which precision is said: half of its range, 1 for v in [-1, 1].
     """
 
     shares: np.ndarray
     confidence: float = 0.95
-    kind: Kind | None = None
+    kind: Kind = BEST
     unit: float = 1.0
 
     def mechanism(self, epsilon: float) -> Mechanism:
-        """The best for these groups: least variance of the hardest gap."""
+        """Of the best split for these groups: least variance of the hardest gap."""
         pair = self.hardest_pair
-
-        def loss(mechanism: Mechanism) -> float:
-            return largest_variance(mechanism, self.shares, 1.0, pair)
-
-        if self.kind is None:
-            return best_mechanism(len(self.shares), epsilon, loss)
-        return best_split(self.kind, len(self.shares), epsilon, loss)
+        return best_split(
+            self.kind, len(self.shares), epsilon, lambda some: largest_variance(some, pair, 1.0)
+        )
 
     @property
-    def hardest_pair(self) -> tuple[int, int]:
-        """The two smallest groups."""
-        first, second = sorted(np.argsort(self.shares, kind="stable")[:2].tolist())
-        return first, second
+    def hardest_pair(self) -> np.ndarray:
+        """Shares of the two smallest groups."""
+        return np.sort(self.shares)[:2]
 
 
 def setting(
     shares: Sequence[float],
     *,
     confidence: float = 0.95,
-    kind: Kind | None = None,
+    kind: Kind = BEST,
     unit: float = 1.0,
 ) -> Setting:
     """Checked.
@@ -136,9 +130,10 @@ def plan_epsilon(known: Setting, *, clients: int, precision: float) -> Plan:
     _require_precision(known, precision)
     least = plan_precision(known, clients=clients, epsilon=LARGEST_EPSILON)
     if least.precision > precision:
+        one_bit = ", and M_R sends one bit of each" if known.kind == "randomized" else ""
         raise InputError(
             f"precision = {precision:g}: no finite epsilon gives it with {clients} clients: they"
-            f" are a sample, and M_R sends one bit of each; without any privacy the interval is"
+            f" are a sample{one_bit}; without any privacy the interval is"
             f" {least.precision:.3g} to either side. It takes"
             f" {_clients_without_privacy(known, precision)} clients or more"
         )
@@ -156,8 +151,7 @@ def _clients_without_privacy(known: Setting, precision: float) -> int:
 
 
 def _plan(known: Setting, mechanism: Mechanism, clients: int) -> Plan:
-    pairs = itertools.combinations(range(len(known.shares)), 2)
-    square = max(largest_known_sizes(mechanism, known.shares, clients, pair) for pair in pairs)
+    square = largest_mean_variance(mechanism, known.hardest_pair * clients, clients).sum()
     chebyshev = known.unit * math.sqrt(square / (1 - known.confidence))
     half = _half_width(known, mechanism, clients)
     return Plan(mechanism, clients, half, chebyshev, known.confidence)
@@ -166,11 +160,9 @@ def _plan(known: Setting, mechanism: Mechanism, clients: int) -> Plan:
 def _half_width(known: Setting, mechanism: Mechanism, clients: int) -> float:
     """Of the widest interval that the expected reports give."""
     widest = 0.0
-    pair = known.hardest_pair
-    for population in hardest_populations(known.shares, pair):
+    for population in hardest_populations(mechanism, known.hardest_pair):
         expected = expected_tally(mechanism, clients, population)
-        found = estimate_gaps(expected, mechanism, confidence=known.confidence)
-        gap = next(gap for gap in found.gaps if gap.groups == pair)
+        (gap,) = estimate_gaps(expected, mechanism, confidence=known.confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
     return known.unit * min(widest, 2.0)
 

@@ -51,7 +51,7 @@ def population(shares: Sequence[float], means: Sequence[float]) -> Population:
     """
     found = np.asarray(means, float)
     if found.shape != (len(shares),) or not (np.abs(found) <= 1).all():
-        raise InputError(f"means = {list(means)}: must be one a group, each within the range")
+        raise InputError(f"means = {list(means)}: must be {len(shares)}, each from -1 to 1")
     return Population(known_shares(shares, len(shares)), found, np.ones(len(shares)))
 
 
@@ -107,14 +107,15 @@ def simulate_gaps(
 
 def _summary(gaps: list, mechanism: Mechanism, people: Population, clients: int) -> Simulated:
     pair = gaps[0].groups
-    true = float(people.means[pair[1]] - people.means[pair[0]])
+    two = Population(*(part[list(pair)] for part in people))
+    true = float(two.means[1] - two.means[0])
     values = np.array([gap.value for gap in gaps])
     return Simulated(
         pair,
         true,
         float(values.mean()),
         float(values.std(ddof=1)),
-        math.sqrt(gap_variance(mechanism, clients, people, pair)),
+        math.sqrt(gap_variance(mechanism, clients, two)),
         float(np.mean([gap.interval.low <= true <= gap.interval.high for gap in gaps])),
         float(np.mean([abs(gap.value - true) <= gap.chebyshev for gap in gaps])),
         float(np.mean([(gap.interval.high - gap.interval.low) / 2 for gap in gaps])),

@@ -17,33 +17,45 @@ class Tally(NamedTuple):
     """Sufficient statistics of any number of reports; two of them add up.
 
     Attributes:
+        clients: K, whose reports these are, of all groups.
         counts: [d] reports that name the group.
         totals: [d] sum of their noisy values.
         squares: [d] sum of the squares.
     """
 
+    clients: float
     counts: np.ndarray
     totals: np.ndarray
     squares: np.ndarray
 
     @property
     def reports(self) -> int:
-        """K, of all groups."""
-        return round(float(self.counts.sum()))
+        """K."""
+        return round(self.clients)
 
     def plus(self, other: Tally) -> Tally:
         """Of both together."""
-        return Tally(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+        return Tally(
+            self.clients + other.clients,
+            self.counts + other.counts,
+            self.totals + other.totals,
+            self.squares + other.squares,
+        )
+
+    def of(self, groups: np.ndarray) -> Tally:
+        """What it holds of some groups, given by their indices; K stays what it is."""
+        return Tally(self.clients, self.counts[groups], self.totals[groups], self.squares[groups])
 
 
 def empty_tally(groups: int) -> Tally:
     """Of no report."""
-    return Tally(np.zeros(groups), np.zeros(groups), np.zeros(groups))
+    return Tally(0.0, np.zeros(groups), np.zeros(groups), np.zeros(groups))
 
 
 def tally(group: np.ndarray, value: np.ndarray, groups: int) -> Tally:
     """Of reports: noisy groups [N], 0 to groups - 1, and values [N]."""
     return Tally(
+        float(len(group)),
         np.bincount(group, minlength=groups).astype(float),
         np.bincount(group, weights=value, minlength=groups),
         np.bincount(group, weights=value * value, minlength=groups),

@@ -15,8 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.errors import InputError, reason, refusal
-from synthfair.privacy.accounting import composed, delta_of, epsilon_of
+from synthfair.privacy.accounting import composed
+from synthfair.privacy.composition import Composition
 from synthfair.privacy.statement import Guarantee, Line
+from synthfair.privacy.training import TrainingGuarantee
 
 ENDING = ".ledger.jsonl"
 """Added to a table's name."""
@@ -29,24 +31,32 @@ MAX_BYTES = 50_000_000
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 _START = "0" * 64
+_USER = "one user, with all its rows"
 
 
 class Booking(BaseModel):
-    """A release, before it leaves.
+    """A release, or a training, before it leaves.
 
     Attributes:
         kind: of entry.
-        output: name of the release file.
+        output: name of the file or folder.
         run: fingerprint of rows and settings.
         guarantee: what it promises, or None: then it has no epsilon.
     """
 
     model_config = _STRICT
 
-    kind: Literal["release"] = "release"
+    kind: Literal["release", "training"] = "release"
     output: Line
     run: str = Field(pattern="^[0-9a-f]{64}$")
-    guarantee: Guarantee | None
+    guarantee: Guarantee | TrainingGuarantee | None
+
+    @property
+    def composition(self) -> Composition | None:
+        """Its mechanisms; None where it promises nothing, or only on a condition."""
+        if isinstance(self.guarantee, TrainingGuarantee):
+            return None if self.guarantee.condition else self.guarantee.composition
+        return Composition(self.guarantee.mu) if self.guarantee else None
 
 
 class Limit(BaseModel):
@@ -85,21 +95,26 @@ class Spent(BaseModel):
     """What a ledger adds up to.
 
     Attributes:
-        releases: number of releases.
-        mu: of Gaussian differential privacy, all of them together, for one row of the table; None
-            where one promised nothing.
+        releases: number of releases and trainings.
+        composition: all of them together, for one row of the table, or one user; None where one
+            promised nothing.
         limit: the one that holds, if any.
     """
 
     model_config = _STRICT
 
     releases: int
-    mu: float | None
+    composition: Composition | None
     limit: Limit | None
 
+    @property
+    def mu(self) -> float | None:
+        """Of Gaussian differential privacy, all releases together; None where there is none."""
+        return self.composition and self.composition.mu
+
     def epsilon(self, delta: float) -> float | None:
-        """Of all releases together at this delta; None where there is none."""
-        return None if self.mu is None else epsilon_of(self.mu, delta)
+        """Of all together at this delta; None where there is none."""
+        return self.composition and self.composition.epsilon(delta)
 
 
 @dataclass(frozen=True)
@@ -177,22 +192,27 @@ class Ledger:
         limit, after = _spent(before).limit, _spent([*before, booking])
         if limit is None:
             return
-        if after.mu is None:
+        if after.composition is None:
             raise InputError(
                 f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
                 " an epsilon (or there was one)"
             )
-        if delta_of(after.mu, limit.epsilon) > limit.delta:
+        if after.composition.delta(limit.epsilon) > limit.delta:
+            would_be = after.composition.epsilon(limit.delta)
             raise InputError(
-                f"{self.path}: with this release, epsilon would be"
-                f" {epsilon_of(after.mu, limit.delta):.3g} in all at delta = {limit.delta:g}; the"
-                f" limit is {limit.epsilon:g}"
+                f"{self.path}: with this release, epsilon would be {would_be:.3g} in all at delta ="
+                f" {limit.delta:g}; the limit is {limit.epsilon:g}"
             )
 
     def _require_same_relation(self, before: Sequence[Booking | Limit], new: Booking) -> None:
         for old in before:
             if not (isinstance(old, Booking) and old.guarantee and new.guarantee):
                 continue
+            if (old.guarantee.unit, new.guarantee.unit).count(_USER) == 1:
+                raise InputError(
+                    f"{self.path}: protects {old.guarantee.unit}; {new.guarantee.unit} needs a"
+                    " ledger of its own"
+                )
             if old.guarantee.relation != new.guarantee.relation:
                 raise InputError(
                     f"{self.path}: relation = {new.guarantee.relation!r}: all releases of a ledger"
@@ -278,6 +298,12 @@ def _sync_folder(folder: Path) -> None:
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:
     bookings = [entry for entry in entries if isinstance(entry, Booking)]
     limits = [entry for entry in entries if isinstance(entry, Limit)]
-    known = [booking.guarantee.mu for booking in bookings if booking.guarantee]
-    mu = composed(known) if len(known) == len(bookings) else None
-    return Spent(releases=len(bookings), mu=mu, limit=limits[-1] if limits else None)
+    parts = [booking.composition for booking in bookings]
+    together = None if None in parts else _together([part for part in parts if part])
+    limit = limits[-1] if limits else None
+    return Spent(releases=len(bookings), composition=together, limit=limit)
+
+
+def _together(parts: Sequence[Composition]) -> Composition:
+    sampled = tuple(one for part in parts for one in part.sampled)
+    return Composition(composed(part.mu for part in parts), sampled)

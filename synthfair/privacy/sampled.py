@@ -94,17 +94,26 @@ class SampledSums:
         return _noise(self, epsilon, delta)
 
 
-@cache
-def _epsilon(sums: SampledSums, noise: float, delta: float) -> float:
-    if sums.sample == sums.population:
-        return epsilon_of(sums.times**0.5 / noise, delta)
-    make = _renyi(sums) if sums.sampling == "fixed" else _loss_distribution
-    with _quiet():
-        return float(make().compose(sums.event(noise)).get_epsilon(delta))
+def fresh_accountant(sampling: Sampling) -> PrivacyAccountant:
+    """The tightest that dp-accounting has for a way of sampling and its relation."""
+    from dp_accounting.pld import PLDAccountant
+
+    return PLDAccountant() if sampling == "poisson" else _renyi(sampling)
+
+
+def _renyi(sampling: Sampling) -> PrivacyAccountant:
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.rdp import RdpAccountant
+
+    relation = {
+        "poisson": NeighboringRelation.ADD_OR_REMOVE_ONE,
+        "fixed": NeighboringRelation.REPLACE_ONE,
+    }[sampling]
+    return RdpAccountant(neighboring_relation=relation)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """The Renyi accountant logs each order that it leaves out, which only loosens the bound."""
     log = logging.getLogger("absl")
     before = log.level
@@ -115,21 +124,13 @@ def _quiet() -> Iterator[None]:
         log.setLevel(before)
 
 
-def _renyi(sums: SampledSums) -> Callable[[], PrivacyAccountant]:
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.rdp import RdpAccountant
-
-    relation = {
-        "add_or_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace": NeighboringRelation.REPLACE_ONE,
-    }[sums.relation]
-    return lambda: RdpAccountant(neighboring_relation=relation)
-
-
-def _loss_distribution() -> PrivacyAccountant:
-    from dp_accounting.pld import PLDAccountant
-
-    return PLDAccountant()
+@cache
+def _epsilon(sums: SampledSums, noise: float, delta: float) -> float:
+    if sums.sample == sums.population:
+        return epsilon_of(sums.times**0.5 / noise, delta)
+    with quiet():
+        accountant = fresh_accountant(sums.sampling).compose(sums.event(noise))
+        return float(accountant.get_epsilon(delta))
 
 
 @cache
@@ -139,7 +140,8 @@ def _noise(sums: SampledSums, epsilon: float, delta: float) -> float:
     The Renyi bound is quick, and at most some tenths too large: it says where to look.
     """
     if sums.sample == sums.population:  # no sampling: exact
-        return sums.times**0.5 / mu_for(epsilon, delta)
+        exact = sums.times**0.5 / mu_for(epsilon, delta)
+        return _first(lambda _: True, exact, epsilon, delta)
 
     def enough(noise: float) -> bool:
         return sums.epsilon(noise, delta) <= epsilon
@@ -157,19 +159,18 @@ def _noise(sums: SampledSums, epsilon: float, delta: float) -> float:
 
 
 def _renyi_holds(sums: SampledSums, noise: float, epsilon: float, delta: float) -> bool:
-    with _quiet():
-        return _renyi(sums)().compose(sums.event(noise)).get_epsilon(delta) <= epsilon
+    with quiet():
+        return _renyi(sums.sampling).compose(sums.event(noise)).get_epsilon(delta) <= epsilon
 
 
 def _first(holds: Callable[[float], bool], start: float, epsilon: float, delta: float) -> float:
     """The first noise, in steps of a fifth from a start, for which it holds."""
     noise = start
-    while not holds(noise):
+    while noise <= LARGEST_NOISE:
+        if holds(noise):
+            return noise
         noise *= 1.2
-        if noise > LARGEST_NOISE:
-            raise InputError(
-                f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to"
-                f" {LARGEST_NOISE:g} times the clip is enough; ask for less privacy, fewer rounds"
-                " or smaller cohorts"
-            )
-    return noise
+    raise InputError(
+        f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times the"
+        " clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
+    )

@@ -12,6 +12,7 @@ from .tables import (
     outlier_warning,
     overview_table,
     plain_text,
+    training_table,
     unconverged_warning,
     untrained_warning,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "read_results",
     "run_names",
     "statement_lines",
+    "training_table",
     "unconverged_warning",
     "untrained_warning",
     "write_report",

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from synthfair.measure.devices import scaled_gap
+from synthfair.measure.devices import finite, gap_document, scaled_gap
 
 if TYPE_CHECKING:
+    from synthfair.measure.aggregate import Collected
     from synthfair.measure.collection import Collection
     from synthfair.measure.devices import ModelGaps
     from synthfair.measure.estimate import Estimate, Gap
     from synthfair.measure.plan import Plan
-    from synthfair.measure.reports import Collected
     from synthfair.measure.simulate import Simulated
 
-FEW = 500
-"""Reports below which sums of them are not called normal."""
+FEW = 100
+"""Reports of a group below which sums of them are not called normal."""
 
 NAMES = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
 
@@ -47,11 +47,11 @@ def estimate_tables(found: Estimate, collected: Collected, collection: Collectio
     """Groups, then gaps, in the value's unit."""
     percent = f"{100 * found.confidence:g} % interval"
     groups = _table("group", "share", "± error", "mean", percent)
-    for j, name in enumerate(collection.groups):
-        low, high = (collection.lower + (1 + end) * collection.unit for end in found.intervals[j])
-        mean = collection.lower + (1 + found.means[j]) * collection.unit
-        share, error = f"{found.shares[j]:.4f}", f"{found.share_errors[j]:.4f}"
-        groups.add_row(Text(name), share, error, _number(mean), _interval(low, high))
+    for name, share, error, mean in zip(
+        collection.groups, found.shares, found.share_errors, _means(found, collection), strict=True
+    ):
+        told = f"{share:.4f}", f"{error:.4f}", _number(mean.value), _interval(*mean[1:])
+        groups.add_row(Text(name), *told)
     refused = sum(collected.rejected.values())
     groups.caption = f"{found.reports:,} reports; {refused:,} refused"
     gaps = _table("gap", "value", percent, "magnitude", "Chebyshev")
@@ -72,17 +72,40 @@ def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
     )  # fmt: skip
 
 
-def rejected_warnings(collected: Collected) -> list[str]:
+class Mean(NamedTuple):
+    """A group's, in the value's own unit."""
+
+    value: float
+    low: float
+    high: float
+
+
+def _means(found: Estimate, collection: Collection) -> list[Mean]:
+    return [
+        Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
+        for mean, interval in zip(found.means, found.intervals, strict=True)
+    ]
+
+
+def rejected_warnings(collected: Collected, collection: Collection) -> list[str]:
     """What was refused and why, a line a reason; and what limits the rest."""
     lines = [
-        f"{count:,} reports refused: {why}; the first is {collected.examples[why]}"
+        f"refused: {count:,}, {why}; the first is {collected.examples[why]}"
         for why, count in collected.rejected.items()
         if count
     ]
-    if collected.tally.reports < FEW:
-        lines.append(f"fewer than {FEW} reports: too few for intervals that rest on many")
+    few = [
+        f"{name} ({count:g})"
+        for name, count in zip(collection.groups, collected.tally.counts, strict=True)
+        if count < FEW
+    ]
+    if few:
+        lines.append(
+            f"groups with fewer than {FEW} reports: {', '.join(few)[:200]}: too few for intervals"
+            " that rest on many"
+        )
     if collected.ids is None:
-        lines.append("no column 'report': repeated reports cannot be found")
+        lines.append("ids are not looked at: repeated reports cannot be found")
     elif collected.ids.lost_share() > 0.001:
         share = collected.ids.lost_share()
         lines.append(
@@ -95,27 +118,34 @@ def estimate_document(
     found: Estimate, collected: Collected, collection: Collection
 ) -> dict[str, Any]:
     """The same for a file; what is not finite is null there."""
-    gaps = [scaled_gap(gap, collection.unit) for gap in found.gaps]
+    names = collection.groups
+    means = _means(found, collection)
     return {
         "reports": found.reports,
         "rejected": collected.rejected,
         "confidence": found.confidence,
         "epsilon": collection.epsilon,
+        "collection": collection.fingerprint,
         "groups": [
-            {"name": name, "share": float(found.shares[j]), "error": float(found.share_errors[j])}
-            for j, name in enumerate(collection.groups)
+            {
+                "name": name,
+                "share": float(share),
+                "error": float(error),
+                "mean": finite(mean.value),
+                "low": mean.low,
+                "high": mean.high,
+            }
+            for name, share, error, mean in zip(
+                names, found.shares, found.share_errors, means, strict=True
+            )
         ],
         "gaps": [
             {
-                "first": collection.groups[gap.groups[0]],
-                "second": collection.groups[gap.groups[1]],
-                "value": _plain(gap.value),
-                "low": gap.interval.low,
-                "high": gap.interval.high,
-                "magnitude": _plain(gap.magnitude),
-                "chebyshev": _plain(gap.chebyshev),
+                "first": names[gap.groups[0]],
+                "second": names[gap.groups[1]],
+                **gap_document(scaled_gap(gap, collection.unit)),
             }
-            for gap in gaps
+            for gap in found.gaps
         ],
     }
 
@@ -175,7 +205,3 @@ def _signed(value: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "unknown"
-
-
-def _plain(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -106,14 +106,16 @@ def ledger_table(ledger: Ledger) -> Table:
             row = (what.output, "none promised", "", "")
         else:
             promised = what.guarantee
-            row = (what.output, f"{promised.epsilon:g}", f"{promised.delta:g}", promised.relation)
+            epsilon = f"{promised.epsilon:g}"
+            epsilon += "" if what.composition else ", on a condition: not in all"
+            row = (what.output, epsilon, f"{promised.delta:g}", promised.relation)
         table.add_row(entry.time, *map(Text, row))
     table.caption = _in_all(spent)
     return table
 
 
 def _in_all(spent: Spent) -> str:
-    if spent.mu is None:
+    if spent.composition is None:
         return "One release or more promises nothing, and so do all together."
     delta = spent.limit.delta if spent.limit else 1e-6
     total = f"epsilon = {spent.epsilon(delta):.3g} at delta = {delta:g}"

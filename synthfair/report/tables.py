@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from synthfair.fairness.metrics import Metric
     from synthfair.report.overview import Overview
     from synthfair.server import Influences
+    from synthfair.train import Training
     from synthfair.trained import TrainedModel
 
 MOST_RELEASES = 20
@@ -128,6 +129,28 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     return table
 
 
+def training_table(training: Training, *, private: bool) -> Table:
+    """What a training cost, and what it promises."""
+    cost, promise = training.cost, training.guarantee
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("users", f"{cost.users:,}")
+    table.add_row("rounds", f"{cost.rounds:,}")
+    table.add_row("sent", f"{cost.bytes_sent:,} bytes by all users together")
+    if promise is None or not private:
+        table.add_row("privacy", "nothing is promised")
+        return table
+    mechanism = promise.mechanisms[0]
+    table.add_row(
+        "privacy",
+        f"epsilon = {promise.epsilon:g} at delta = {promise.delta:g} for {promise.unit}, to"
+        f" {promise.relation.replace('_', ' ')} one; noise {mechanism.noise:.3g} on sums of"
+        f" reports of norm at most {mechanism.clip:g}",
+    )
+    return table
+
+
 def _gap(distillation: Distillation) -> str:
     gap = distillation.history.gap
     said = f"{gap[0]:.4f} -> {gap[-1]:.4f} on training rows"
@@ -180,7 +203,8 @@ def untrained_warning(model: TrainedModel) -> str | None:
     """What to say of a model whose training missed its tolerance."""
     if model.converged:
         return None
-    return f"the model's training did not converge; gradient norm {model.gradient_norm:.1e}"
+    norm = "" if model.gradient_norm is None else f"; gradient norm {model.gradient_norm:.1e}"
+    return f"the model's training did not converge{norm}"
 
 
 def plain_text(table: RenderableType, width: int = 100) -> str:

@@ -16,9 +16,8 @@ only the sums over many mean anything (local differential privacy).
 
   python -m synthfair gap plan --groups female male --epsilon 1 --precision 0.01 \\
       --output gap.json                              how many clients that takes
-  python -m synthfair gap perturb gap.json --group female --value 0.93 --header
-                                                     on each device; a file of reports
-                                                     begins with one header
+  python -m synthfair gap perturb gap.json --group female --value 0.93
+                                                     on each device
   python -m synthfair gap aggregate gap.json reports.csv
                                                      the gap with its interval
   python -m synthfair gap simulate gap.json --clients 100000 --means 0.9 0.8

@@ -10,9 +10,10 @@ HELP = "gaps between groups from any number of reports, with intervals"
 
 DESCRIPTION = """\
 Add up reports and estimate each group's share and mean, and the gap of every two. Files
-are CSV or Parquet with columns group, value and, unless repeated reports cannot occur,
-report (an id); they are read in batches, and memory does not grow with their number.
-Reports that the mechanism cannot have made, and repeated ids, are refused and counted.
+are CSV or Parquet with columns report, collection, group and value, as perturb makes
+them, whose lines may stand without a header; they are read in batches, and memory does
+not grow with their number. Reports that the mechanism cannot have made, those of another
+collection, and repeated ids are refused and counted.
 
   python -m synthfair gap aggregate gap.json reports/*.parquet --confidence 0.99
   zcat reports.csv.gz | python -m synthfair gap aggregate gap.json -
@@ -32,9 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--confidence", type=float, default=0.95, help="Of each interval. Default: 0.95."
     )
     parser.add_argument(
+        "--no-ids", action="store_true",
+        help="Do not look for repeated reports; the column report may then be missing.",
+    )  # fmt: skip
+    parser.add_argument(
         "--id-memory", type=int, default=128, metavar="MB",
         help="In which repeated ids are found. Too little loses reports, and it is said how many."
-        " Default: 128, enough for 10^7; 10^9 take 2048.",
+        " Default: 128, enough for 10^7; 10^9 take 4096.",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="JSON file to write the result to as well.")
     parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
@@ -44,9 +49,10 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     from synthfair.cli.show import say, warn
     from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.measure.aggregate import aggregate_reports
     from synthfair.measure.collection import read_collection
     from synthfair.measure.estimate import estimate_gaps
-    from synthfair.measure.reports import aggregate_reports
+    from synthfair.measure.identifiers import SeenIds
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in args.reports]
@@ -55,8 +61,9 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.collection, *files)
         require_free(args.output, force=args.force)
     collection = read_collection(args.collection)
-    collected = aggregate_reports(sources, collection, id_bytes=args.id_memory * 2**20)
-    for line in rejected_warnings(collected):
+    ids = None if args.no_ids else SeenIds(args.id_memory * 2**20)
+    collected = aggregate_reports(sources, collection, ids)
+    for line in rejected_warnings(collected, collection):
         warn(line)
     found = estimate_gaps(
         collected.tally, collection.noise(), confidence=args.confidence, shares=args.shares

@@ -11,7 +11,7 @@ HELP = "how many clients, what epsilon or what precision; writes the public file
 
 DESCRIPTION = """\
 Give two of --clients, --epsilon and --precision; the third is found, for the best
-mechanism and the best division of its budget, whatever the clients' values are.
+division of the budget between group and value, whatever the clients' values are.
 
   python -m synthfair gap plan --groups female male --epsilon 1 --precision 0.01
   python -m synthfair gap plan --groups a b c --shares 0.6 0.3 0.1 --range 0 1 \\
@@ -40,9 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--confidence", type=float, default=0.95, help="Of the interval. Default: 0.95."
     )
     parser.add_argument(
-        "--mechanism", choices=("randomized", "laplace"),
-        help="randomized sends one bit of the value, laplace a number with noise. Default: the"
-        " one with the smaller error.",
+        "--mechanism", choices=("randomized", "laplace"), default="randomized",
+        help="randomized sends one bit of the value, laplace a number with noise. Default:"
+        " randomized, which has the smaller error at every epsilon, unless values are known to"
+        " lie near the middle of their range.",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="The public file to write, e.g. gap.json.")
     parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     if given.count(None) != 1:
         raise InputError("flags: give two of --clients, --epsilon and --precision")
 
-    from synthfair.cli.show import say
+    from synthfair.cli.show import say, warn
     from synthfair.files import require_free
     from synthfair.measure.collection import make_collection, write_collection
     from synthfair.measure.plan import plan_clients, plan_epsilon, plan_precision, setting
@@ -76,6 +77,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         found = plan_clients(known, epsilon=args.epsilon, precision=args.precision)
     collection = make_collection(tuple(args.groups), found.mechanism, lower=low, upper=high)
+    if collection.warning:
+        warn(collection.warning)
     if args.output:
         write_collection(collection, args.output)
     say(plan_table(found, collection))

@@ -61,6 +61,9 @@ def _of_a_population(args: argparse.Namespace) -> None:
 
     collection = read_collection(args.collection)
     shares = args.shares or [1 / len(collection.groups)] * len(collection.groups)
+    if not all(collection.lower <= mean <= collection.upper for mean in args.means):
+        allowed = f"{collection.lower:g} to {collection.upper:g}"
+        raise InputError(f"flags: means: {args.means}: each must be from {allowed}")
     people = population(shares, collection.scaled(np.array(args.means)).tolist())
     found = simulate_gaps(
         collection.noise(), people,

@@ -1,43 +1,24 @@
-"""One frozen, validated model a stage."""
+"""Settings of one client's distillation."""
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from synthfair.errors import InputError, reason, refusal
-
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+from synthfair.config.common import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
 MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
-LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
-"""Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
-
-LEAST_DELTA = 1e-15
-"""Noise of floating-point numbers ends at 8.6 standard deviations; a smaller one would see that."""
-
 HOLD_OUT = 0.1
 """Share of a client's rows that are kept out of the distillation, to compare the release with."""
-
-_Config = TypeVar("_Config", bound=BaseModel)
-
-Seed = Field(
-    default=0,
-    ge=0,
-    lt=2**32,
-    description="Seed of everything random; the same seed gives the same bytes.",
-)
 
 
 class DistillConfig(BaseModel):
     """Settings of one client's distillation. Symbols as in Wu et al. (2024)."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     rho_o: float = Field(
         default=10.0,
@@ -205,65 +186,8 @@ class DistillConfig(BaseModel):
         return self
 
 
-class ServerConfig(BaseModel):
-    """Settings of the server. The model's settings come with the releases."""
-
-    model_config = _STRICT
-
-    resamples: int = Field(
-        default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
-    )
-    max_influence: float = Field(
-        default=1.0,
-        gt=0,
-        description="Most that one release may move the scores of the pooled model, relative to"
-        " the scores without it (root mean squares): a server refuses a pool in which one moves"
-        " them further. 2 turns every decision around.",
-    )
-    seed: int = Seed
-
-
-def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillConfig:
-    """Settings from a TOML file (or the defaults), with overrides that are not None on top.
-
-    Raises:
-        InputError: unreadable file, unknown key, or a value that is not allowed.
-    """
-    settings = {} if path is None else _read_toml(path)
-    source = "settings" if path is None else str(path)
-    return _validated(DistillConfig, settings, overrides, source)
-
-
 def changed_settings(config: DistillConfig) -> dict[str, Any]:
     """The settings that are not the defaults. A wanted gap, or an epsilon, has its own."""
     asked = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
     default = DistillConfig(**asked).model_dump() | dict.fromkeys(asked)
     return {k: v for k, v in config.model_dump().items() if v != default[k]}
-
-
-def load_server_config(**overrides: Any) -> ServerConfig:
-    """The defaults with overrides that are not None on top. Raises as above."""
-    return _validated(ServerConfig, {}, overrides, "settings")
-
-
-def _validated(
-    kind: type[_Config], settings: dict[str, Any], overrides: dict[str, Any], source: str
-) -> _Config:
-    given = {key: value for key, value in overrides.items() if value is not None}
-    try:
-        return kind.model_validate(settings | given)
-    except ValidationError as error:
-        from_flags = all(
-            problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors()
-        )
-        raise refusal("flags" if from_flags else source, error) from error
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not TOML: {error}") from error

@@ -1,0 +1,156 @@
+"""``python -m synthfair train``: a method that trains in rounds, on simulated users."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from synthfair.cli.options import add_config_flags, config_flags
+from synthfair.config import TrainConfig, load_train_config
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from synthfair.data.schema import Schema
+    from synthfair.train import Trained, TrainFiles
+
+HELP = "train in rounds (FedAvg, FPFL, ...), to compare with one upload"
+
+DESCRIPTION = """\
+Train in many rounds between a server and its users, in this process: federated
+averaging, or gradient steps under fairness constraints by differential multipliers
+(FPFL), with or without differential privacy of every user. Rows are dealt out to users
+at random, unless a column says whose they are.
+
+  python -m synthfair train adult --rows-per-user 2 --method fpfl --rounds 1000 \\
+      --cohort 200 --output fpfl
+
+  python -m synthfair train people.csv --schema schema.json --user-column id \\
+      --config configs/adult/fpfl_private.toml --output private
+
+Writes model.json, metrics.json and rounds.csv, which holds what the server saw in each
+round. Ctrl-C keeps a checkpoint; the same command then goes on from there. With
+--epsilon a user with all its rows is protected, as long as whoever sums the users'
+reports up shows the server nothing but the noisy sum.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument(
+        "table", help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet."
+    )
+    parser.add_argument("--schema", type=Path, help="The public schema of a file, JSON.")
+    parser.add_argument("--sensitive", help="The sensitive attribute, if not the schema's.")
+    parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
+    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
+    parser.add_argument(
+        "--ledger",
+        type=Path,
+        help="File in which the training is booked. Default: the table's name with .ledger.jsonl"
+        " added, or, for a named table, that of the output folder.",
+    )
+    parser.add_argument(
+        "--insecure-noise-seed",
+        type=int,
+        metavar="INT",
+        help="For tests: noise that anybody can repeat. With it, epsilon promises nothing.",
+    )
+    users = parser.add_argument_group("users (one of three; default: 2 clients)")
+    users.add_argument("--clients", type=int, help="So many, with equally many rows.")
+    users.add_argument(
+        "--rows-per-user", type=float, metavar="MEAN", help="Many, with so many rows on average."
+    )
+    users.add_argument("--user-column", help="The column of the file that says whose a row is.")
+    tests = parser.add_argument_group("test rows (default: a fifth of the rows)")
+    tests.add_argument("--test", type=Path, nargs="+", help="Test tables, for a file.")
+    tests.add_argument(
+        "--published-split", action="store_true", help="The split a named table came with: adult."
+    )
+    settings = parser.add_argument_group("settings (keys of the configuration)")
+    add_config_flags(settings, TrainConfig)  # type: ignore[arg-type]
+
+
+def run(args: argparse.Namespace) -> None:
+    """Executes the command."""
+    config = load_train_config(args.config, **config_flags(args, TrainConfig))
+
+    from synthfair.cli.show import round_bar
+    from synthfair.cli.start import start_jax
+
+    start_jax()
+    from synthfair.train import Dealing, TrainFiles, deal, train_table
+
+    named = (args.clients, args.rows_per_user, args.user_column)
+    dealing = Dealing(2) if named == (None, None, None) else Dealing(*named)
+    table, schema, tests = _tables(args)
+    dealt = deal(table, dealing, seed=config.seed, tests=tests)
+    files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
+    with round_bar() as on_rounds:
+        done = train_table(
+            dealt, schema, config, files, source=str(args.table), on_rounds=on_rounds
+        )
+    _tell(done, files)
+
+
+def _tables(
+    args: argparse.Namespace,
+) -> tuple[pd.DataFrame, Schema, dict[str, pd.DataFrame] | None]:
+    """The table, its schema, and test tables if there are any."""
+    from synthfair.data.datasets import SOURCES, load_dataset, published_split
+    from synthfair.data.schema import read_schema
+    from synthfair.data.tables import read_table
+    from synthfair.evaluation import read_tests
+
+    if args.table in SOURCES:
+        if args.schema or args.test or args.user_column:
+            raise InputError(
+                f"table {args.table}: --schema, --test and --user-column are for files"
+            )
+        if args.published_split:
+            table, test, schema = published_split(args.table, args.sensitive)
+            return table, schema, {"test": test}
+        return *load_dataset(args.table, args.sensitive), None
+    if args.schema is None:
+        raise InputError(
+            f"table {args.table!r}: must be one of {', '.join(SOURCES)}, or a file with --schema"
+        )
+    if args.published_split:
+        raise InputError("--published-split is for named tables; --test names files")
+    schema = read_schema(args.schema)
+    schema = schema.with_sensitive(args.sensitive) if args.sensitive else schema
+    table = read_table(Path(args.table), schema)
+    return table, schema, read_tests(args.test, schema) if args.test else None
+
+
+def _ledger(args: argparse.Namespace) -> Path:
+    from synthfair.data.datasets import SOURCES
+    from synthfair.privacy.ledger import ENDING, Ledger
+
+    if args.ledger:
+        return args.ledger
+    if args.table in SOURCES:
+        return args.output / f"{args.table}{ENDING}"
+    return Ledger.beside(Path(args.table)).path
+
+
+def _tell(done: Trained, files: TrainFiles) -> None:
+    from synthfair.cli.show import say, warn
+    from synthfair.report import evaluation_tables, training_table
+
+    training = done.training
+    if training.resumed_at:
+        say(f"Taken up at round {training.resumed_at} of an interrupted run.")
+    say(training_table(training, private=files.noise_seed is None))
+    say(evaluation_tables(done.evaluation))
+    if not training.model.converged:
+        warn(
+            "fedavg did not settle: more rounds, or another learning rate"
+            if "fedavg" in training.model.loss
+            else "no round met the constraint on what the server saw of its cohort: the fairest"
+            " model is kept. Try more rounds, a larger cohort, or a larger alpha"
+        )
+    say(f"Wrote {files.model}, {files.metrics} and {files.rounds}.")

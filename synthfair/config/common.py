@@ -1,0 +1,20 @@
+"""What all settings have in common."""
+
+from __future__ import annotations
+
+from pydantic import ConfigDict, Field
+
+STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
+"""Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
+
+LEAST_DELTA = 1e-15
+"""Noise of floating-point numbers ends at 8.6 standard deviations; a smaller one would see that."""
+
+Seed = Field(
+    default=0,
+    ge=0,
+    lt=2**32,
+    description="Seed of everything random; the same seed gives the same bytes.",
+)

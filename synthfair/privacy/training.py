@@ -1,0 +1,137 @@
+"""What training in rounds promises."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.privacy.accounting import accountant
+from synthfair.privacy.composition import Composition
+from synthfair.privacy.mechanism import sensitivity
+from synthfair.privacy.sampled import SampledSums, Sampling
+from synthfair.privacy.statement import Line, Relation
+
+Unit = Literal["one user, with all its rows", "one row of one client"]
+"""Whose presence is protected."""
+
+NOT_COVERED = (
+    "What was decided by looking at private data: settings tried before, the schema.",
+    "The settings, the numbers of users and of a cohort among them: they are public.",
+    "A server, or a third party that sums up, that sees single reports: summing them up securely is"
+    " assumed.",
+    "Attacks on floating-point arithmetic (Mironov 2012), or on a generator of 64 bits of key: the"
+    " noise is not discrete, and is drawn by JAX.",
+    "Other releases about the same persons.",
+)
+"""Of every guarantee of a training."""
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class SampledMechanism(BaseModel):
+    """Noisy sums over samples.
+
+    Attributes:
+        name: what is summed up.
+        sampling: how samples are drawn.
+        population: number of users, or of a client's rows.
+        sample: how many of them are in a sample, or expected to be.
+        times: number of sums.
+        clip: Euclidean norm that nobody's part of a sum exceeds.
+        noise: standard deviation of what is added to each entry of a sum.
+    """
+
+    model_config = _STRICT
+
+    name: Literal["reports", "teacher's gradients", "student's gradients"]
+    sampling: Sampling
+    population: int = Field(ge=1, lt=2**53)
+    sample: int = Field(ge=1, lt=2**53)
+    times: int = Field(ge=1, lt=2**31)
+    clip: float = Field(gt=0)
+    noise: float = Field(gt=0)
+
+    @property
+    def sums(self) -> SampledSums:
+        """As it is accounted for."""
+        return SampledSums(self.population, self.sample, self.times, self.sampling)
+
+    @property
+    def multiplier(self) -> float:
+        """Noise in units of the sensitivity."""
+        return self.noise / sensitivity(self.clip, self.sums.relation)
+
+
+class TrainingGuarantee(BaseModel):
+    """(epsilon, delta)-differential privacy of a training, and of all that its server saw.
+
+    Attributes:
+        epsilon: positive.
+        delta: above 0, below 1.
+        unit: whose presence is protected.
+        relation: which populations are neighbours.
+        mechanisms: through which rows were read.
+        accountant: by what epsilon and delta follow from them.
+        condition: what must be so for it to hold, or None: then it holds from end to end.
+        not_covered: what the guarantee does not speak of.
+    """
+
+    model_config = _STRICT
+
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    delta: float = Field(ge=LEAST_DELTA, lt=1)
+    unit: Unit
+    relation: Relation
+    mechanisms: tuple[SampledMechanism, ...] = Field(min_length=1, max_length=10)
+    accountant: Line
+    condition: Line | None = None
+    not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
+
+    @model_validator(mode="after")
+    def _one_relation(self) -> TrainingGuarantee:
+        if {mechanism.sums.relation for mechanism in self.mechanisms} != {self.relation}:
+            raise ValueError(f"mechanisms: must all be of the relation {self.relation!r}")
+        return self
+
+    @property
+    def composition(self) -> Composition:
+        """All mechanisms together."""
+        return Composition(sampled=tuple((m.sums, m.multiplier) for m in self.mechanisms))
+
+
+def promise_rounds(
+    sums: SampledSums, *, epsilon: float, delta: float, clip: float
+) -> TrainingGuarantee:
+    """A guarantee for users in rounds, with the least noise that gives it.
+
+    Args:
+        sums: cohorts and rounds.
+        epsilon: positive.
+        delta: above 0, below 1.
+        clip: of a user's report.
+
+    Raises:
+        InputError: no noise is enough.
+    """
+    noise = sums.noise(epsilon, delta) * sensitivity(clip, sums.relation)
+    mechanism = SampledMechanism(
+        name="reports",
+        sampling=sums.sampling,
+        population=sums.population,
+        sample=sums.sample,
+        times=sums.times,
+        clip=clip,
+        noise=noise,
+    )
+    return TrainingGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        unit="one user, with all its rows",
+        relation=sums.relation,
+        mechanisms=(mechanism,),
+        accountant=accountant().replace(
+            "exact Gaussian composition", "sampled Gaussian mechanisms"
+        ),
+    )

@@ -1,0 +1,293 @@
+"""One training in rounds: settings and users in, a model, its history and its cost out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import synthfair
+from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.config import TrainConfig
+from synthfair.federated import engine
+from synthfair.federated.algorithm import Algorithm, Record
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import Progress
+from synthfair.federated.fedavg import FedAvg
+from synthfair.federated.fpfl import Fpfl
+from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
+from synthfair.federated.parity import Parity
+from synthfair.federated.private_sum import UNPROTECTED, Protection
+from synthfair.model import Params
+from synthfair.privacy.sampled import SampledSums
+from synthfair.privacy.training import TrainingGuarantee, promise_rounds
+from synthfair.train.population import Population
+from synthfair.trained import Layer, TrainedModel, input_names
+
+SETTLED = 1e-3
+"""Mean gradient along the users' paths in a round, below which FedAvg counts as converged."""
+
+SECRET_BITS = 128
+"""Of the seed of noise that protects."""
+
+OnRounds = Callable[[int, int, str], None]
+"""Told after each chunk: rounds done, rounds in all, and in words how it goes."""
+
+
+class Cost(NamedTuple):
+    """What users and network had to do.
+
+    Attributes:
+        users: that there are.
+        rounds: in which a cohort took part.
+        bytes_sent: by all users together, as plain numbers; what comes back is not counted.
+    """
+
+    users: int
+    rounds: int
+    bytes_sent: int
+
+
+class Training(NamedTuple):
+    """What came of it.
+
+    Attributes:
+        model: trained.
+        history: of every round, as the server saw it.
+        cost: in rounds and bytes.
+        guarantee: of privacy, if one was asked for.
+        resumed_at: the round at which an interrupted run was taken up, or 0.
+        checkpoint: the file that may be removed now.
+    """
+
+    model: TrainedModel
+    history: Record
+    cost: Cost
+    guarantee: TrainingGuarantee | None
+    resumed_at: int = 0
+    checkpoint: CheckpointFile | None = None
+
+
+def promised(config: TrainConfig, users: int) -> TrainingGuarantee | None:
+    """What the settings promise to so many users; None without an epsilon.
+
+    Raises:
+        InputError: no noise is enough, or the cohort is larger than the population.
+    """
+    if config.epsilon is None or config.delta is None or config.clip is None:
+        return None
+    cohorts = make_cohorts(config, users)
+    sums = SampledSums(users, cohorts.size, config.rounds, config.sampling)
+    return promise_rounds(sums, epsilon=config.epsilon, delta=config.delta, clip=config.clip)
+
+
+def make_cohorts(config: TrainConfig, users: int) -> Cohorts:
+    """Of the settings; everyone where there is no number."""
+    return Cohorts(users, users if config.cohort is None else config.cohort, config.sampling)
+
+
+def make_algorithm(config: TrainConfig, population: Population) -> Algorithm:
+    """The method that the settings name."""
+    model = make_model(config, population.users.a.shape[1])
+    if config.method == "fedavg":
+        return FedAvg(
+            model,
+            learning_rate=config.learning_rate,
+            local_steps=config.local_steps,
+            by_rows=config.clip is None,
+        )
+    return Fpfl(
+        model,
+        Parity(config.notion, population.groups) if config.constrained else None,
+        alpha=config.alpha,
+        learning_rate=config.learning_rate,
+        multiplier_rate=config.multiplier_rate,
+        damping=config.damping,
+        memory=config.memory,
+        count_scale=config.count_scale,
+    )
+
+
+def make_model(config: TrainConfig, n_inputs: int) -> Trainable:
+    """A linear model, or a network."""
+    return Network(Perceptron(n_inputs, config.hidden)) if config.hidden else Linear(n_inputs)
+
+
+def train(
+    population: Population,
+    config: TrainConfig,
+    *,
+    noise_seed: int | None = None,
+    guarantee: TrainingGuarantee | None = None,
+    on_rounds: OnRounds | None = None,
+    checkpoint: CheckpointFile | None = None,
+) -> Training:
+    """Runs all rounds.
+
+    Guarantee: what ``guarantee`` says, for all that the server sees in the rounds, the model and
+    the history among them, unless ``noise_seed`` is given.
+
+    Args:
+        population: users.
+        config: settings.
+        noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
+            a seed from the operating system, and so have the cohorts.
+        guarantee: of :func:`promised`, if that is known already.
+        on_rounds: told how it goes.
+        checkpoint: where an interrupted run is kept, and taken up from. It holds the seed of the
+            noise: whoever reads it can undo the privacy of the run.
+
+    Raises:
+        InputError: the settings do not fit the population.
+        KeyboardInterrupt: after the checkpoint is written.
+    """
+    guarantee = guarantee or promised(config, len(population.users))
+    algorithm = make_algorithm(config, population)
+    cohorts = make_cohorts(config, len(population.users))
+    seed = _seed(config, noise_seed)
+    begun, seed = _begin(algorithm, population, seed, checkpoint)
+    done = begun
+
+    def on_chunk(progress: Progress) -> None:
+        nonlocal done
+        done = progress
+        if on_rounds is not None:
+            on_rounds(progress.rounds, config.rounds, told(config, progress.history))
+
+    try:
+        done = engine.run(
+            algorithm,
+            population.users,
+            cohorts,
+            rounds=config.rounds,
+            seed=seed,
+            protection=_protection(config, guarantee),
+            progress=begun,
+            on_chunk=on_chunk,
+        )
+    except KeyboardInterrupt as stop:
+        _keep(done, seed, checkpoint, stop)
+    model = _trained(algorithm, config, population, done)
+    cost = _cost(algorithm, config, population, cohorts, done)
+    return Training(model, done.history, cost, guarantee, begun.rounds, checkpoint)
+
+
+def _protection(config: TrainConfig, guarantee: TrainingGuarantee | None) -> Protection:
+    if guarantee is not None:
+        mechanism = guarantee.mechanisms[0]
+        return Protection(mechanism.clip, mechanism.noise)
+    return UNPROTECTED if config.clip is None else Protection(config.clip)
+
+
+def _seed(config: TrainConfig, noise_seed: int | None) -> int:
+    if noise_seed is not None:
+        return noise_seed
+    return config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
+
+
+class _Kept(NamedTuple):
+    rounds: Any
+    seed: Any
+    state: Any
+
+
+def _begin(
+    algorithm: Algorithm, population: Population, seed: int, file: CheckpointFile | None
+) -> tuple[Progress, int]:
+    """From the checkpoint, with its seed, if there is one."""
+    fresh = engine.start(algorithm, population.users, seed)
+    if file is None:
+        return fresh, seed
+    saved = file.load(Saved(_packed(fresh, seed), fresh.history))
+    if saved is None:
+        return fresh, seed
+    kept = saved.state
+    progress = Progress(int(kept.rounds), kept.state, saved.history)
+    return progress, int.from_bytes(np.asarray(kept.seed).tobytes(), "little")
+
+
+def _packed(progress: Progress, seed: int) -> _Kept:
+    words = np.frombuffer(seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
+    return _Kept(np.int32(progress.rounds), words, progress.state)
+
+
+def _keep(done: Progress, seed: int, file: CheckpointFile | None, stop: KeyboardInterrupt) -> None:
+    """Keeps how far it came, and stops."""
+    if file is None or done.rounds == 0:
+        raise stop
+    file.save(Saved(_packed(done, seed), done.history))
+    kept = f"{file.path} keeps {done.rounds} rounds, and the same run goes on from there"
+    raise KeyboardInterrupt(kept) from stop
+
+
+def told(config: TrainConfig, history: Record) -> str:
+    """How the last round went, in a few words."""
+    if config.method == "fedavg":
+        return f"drift {history.drift[-1]:.1e}"
+    quality = float(history.quality[-1])
+    return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
+
+
+def has_met(config: TrainConfig, history: Record) -> bool:
+    """Whether it ended well; FedSGD has no such test.
+
+    FedAvg must have settled; elsewhere some params must have met the constraint on what the server
+    saw of their cohorts.
+    """
+    if config.method == "fedavg":
+        return bool(history.drift[-1] <= SETTLED)
+    return not config.constrained or bool(history.quality.max() >= 0)
+
+
+def _cost(
+    algorithm: Algorithm,
+    config: TrainConfig,
+    population: Population,
+    cohorts: Cohorts,
+    done: Progress,
+) -> Cost:
+    """Each user of a cohort sends a report a round; for one place, rows are sent once."""
+    users = population.users
+    if config.method == "mmdm":
+        return Cost(len(users), 0, int(users.a.nbytes + users.y.nbytes))
+    one = users.take(jnp.zeros(1, int), jnp.ones(1, bool)).merged()
+    report = jax.eval_shape(algorithm.report, done.state, one, jax.random.key(0))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(report))
+    return Cost(len(users), done.rounds, size * cohorts.size * done.rounds)
+
+
+def _trained(
+    algorithm: Algorithm, config: TrainConfig, population: Population, done: Progress
+) -> TrainedModel:
+    params = jax.device_get(algorithm.params(done.state))
+    hidden, theta = _layers(params, config)
+    names = input_names(
+        population.schema, intercept=not config.hidden, group_input=config.group_input
+    )
+    return TrainedModel(
+        schema=population.schema,
+        version=synthfair.__version__,
+        loss=f"logistic; trained by {config.method}",
+        intercept=True,
+        inputs=names,
+        group_input=config.group_input,
+        hidden=hidden,
+        theta=tuple(theta.tolist()),
+        gradient_norm=None,
+        converged=has_met(config, done.history),
+    )
+
+
+def _layers(params: Params, config: TrainConfig) -> tuple[tuple[Layer, ...], np.ndarray]:
+    """Hidden layers, and the parameters after them with the intercept last."""
+    if not config.hidden:
+        return (), np.asarray(params)
+    *hidden, last = params.layers[::2]  # between them are the activations
+    layers = tuple(
+        Layer(weight=layer.weight.tolist(), bias=layer.bias.tolist()) for layer in hidden
+    )
+    return layers, np.append(last.weight, last.bias)

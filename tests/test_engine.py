@@ -1,0 +1,154 @@
+"""The rounds engine: sums, clipping, noise, and going on after an interruption."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from synthfair.federated import engine
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.private_sum import Protection, add_noise, clip_report
+from synthfair.federated.users import make_users
+
+
+class Seen(NamedTuple):
+    total: jax.Array
+
+
+number_fields = partial(jax.tree_util.register_dataclass, data_fields=["scale"], meta_fields=[])
+
+
+@number_fields
+@dataclass(frozen=True)
+class Sum:
+    """Sums the users' rows up; the state is the sum over all rounds."""
+
+    scale: float = 1.0
+    additive: ClassVar[bool] = True
+
+    def init(self, key):
+        return jnp.zeros(2)
+
+    def report(self, state, rows, key):
+        return self.scale * rows.weight @ rows.a
+
+    def update(self, state, total, cohort):
+        return state + total, Seen(total)
+
+    def params(self, state):
+        return state
+
+
+@number_fields
+class SumOneByOne(Sum):
+    additive: ClassVar[bool] = False
+
+
+def population(n=40, users=9, seed=0):
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(n, 2))
+    owner = np.concatenate([np.arange(users), rng.integers(0, users, n - users)])
+    return a, owner, make_users(a, np.zeros(n, int), np.ones(n), owner)
+
+
+@pytest.mark.parametrize("algorithm", [Sum(), SumOneByOne()])
+@pytest.mark.parametrize("at_once", [1, 6, 2**19])
+def test_the_server_sees_the_sum_of_the_cohort(algorithm, at_once, monkeypatch):
+    monkeypatch.setattr(engine, "ENTRIES_AT_ONCE", at_once)
+    jax.clear_caches()
+    a, owner, users = population()
+    cohorts = Cohorts(9, 4, "poisson")
+    done = engine.run(algorithm, users, cohorts, rounds=7, seed=3)
+    drawn = cohorts.draw(3, 0, 7)
+    for t in range(7):
+        cohort = drawn.users[t][drawn.present[t]]
+        expected = a[np.isin(owner, cohort)].sum(axis=0)
+        np.testing.assert_allclose(done.history.total[t], expected, atol=1e-10)
+    np.testing.assert_allclose(done.state, done.history.total.sum(axis=0), atol=1e-10)
+
+
+def test_each_report_is_clipped_as_one_vector():
+    a, owner, users = population()
+    done = engine.run(Sum(), users, Cohorts(9, 9), rounds=1, seed=0, protection=Protection(2.0))
+    sums = np.array([a[owner == user].sum(axis=0) for user in range(9)])
+    norms = np.linalg.norm(sums, axis=1, keepdims=True)
+    assert norms.max() > 2 > norms.min()
+    np.testing.assert_allclose(done.state, (sums * np.minimum(1, 2 / norms)).sum(axis=0))
+
+
+def test_adding_or_removing_a_user_changes_the_sum_by_the_clip_at_most():
+    a, owner, _ = population()
+    a[owner == 8] = 1e6
+    for there in (owner >= 0, owner != 8):
+        users = make_users(a[there], np.zeros(there.sum(), int), np.ones(there.sum()), owner[there])
+        everyone = Cohorts(len(users), len(users))
+        done = engine.run(Sum(), users, everyone, rounds=1, seed=0, protection=Protection(0.5))
+        if there.all():
+            whole = done.state
+    assert np.linalg.norm(whole - done.state) == pytest.approx(0.5)
+
+
+def test_a_report_that_is_not_finite_counts_as_nothing():
+    report = {"w": jnp.array([1.0, jnp.nan]), "n": jnp.array(3.0)}
+    assert ravel_pytree(clip_report(report, 1.0))[0].tolist() == [0.0, 0.0, 0.0]
+    infinite = {"w": jnp.array([jnp.inf, 1.0])}
+    assert clip_report(infinite, 1.0)["w"].tolist() == [0.0, 0.0]
+
+
+def test_noise_has_the_stated_standard_deviation():
+    """Variance of 40,000 numbers within 5 standard errors; noise of 5 % more is found out."""
+    zero = {"a": jnp.zeros((100, 200)), "b": jnp.zeros(20_000)}
+    noisy = ravel_pytree(add_noise(zero, 3.0, jax.random.key(1)))[0]
+    error = 5 * np.sqrt(2 / len(noisy))
+    assert abs(np.var(noisy) / 9 - 1) < error
+    assert abs(np.mean(noisy)) < 5 * 3 / np.sqrt(len(noisy))
+    assert abs(np.var(1.05 * noisy) / 9 - 1) > error
+    assert len(np.unique(noisy)) == len(noisy)  # no part repeats another's
+
+
+def test_rounds_have_noise_of_their_own_that_only_the_seed_tells():
+    _, _, users = population()
+    sums = {}
+    for seed in (0, 0, 1, 2**90):
+        done = engine.run(
+            Sum(), users, Cohorts(9, 9), rounds=3, seed=seed, protection=Protection(1.0, 5.0)
+        )
+        if seed in sums:
+            np.testing.assert_array_equal(sums[seed], done.history.total)
+        sums[seed] = done.history.total
+    noise = np.concatenate([total.ravel() for total in sums.values()])
+    assert len(np.unique(noise)) == len(noise)
+
+
+def test_going_on_gives_the_numbers_of_a_run_that_was_not_interrupted():
+    _, _, users = population()
+    run = partial(
+        engine.run,
+        SumOneByOne(),
+        users,
+        Cohorts(9, 3, "poisson"),
+        seed=5,
+        protection=Protection(1.0, 0.3),
+    )
+    whole = run(rounds=11, chunk=11)
+    seen = []
+    part = run(rounds=4, chunk=3, on_chunk=lambda progress: seen.append(progress.rounds))
+    rest = run(rounds=11, chunk=4, progress=part)
+    assert seen == [3, 4]
+    assert rest.rounds == 11
+    np.testing.assert_array_equal(whole.state, rest.state)
+    np.testing.assert_array_equal(whole.history.total, rest.history.total)
+
+
+def test_other_numbers_need_no_second_compilation():
+    _, _, users = population()
+    run = partial(engine.run, users=users, cohorts=Cohorts(9, 3), rounds=2, chunk=1)
+    run(Sum(1.0), seed=0)
+    compiled = engine._rounds._cache_size()
+    run(Sum(2.0), seed=1)
+    assert engine._rounds._cache_size() == compiled

@@ -1,0 +1,305 @@
+"""Training in rounds, from a table to files."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+
+from synthfair import read_model
+from synthfair.cli import main
+from synthfair.config import TrainConfig, load_train_config
+from synthfair.data.encode import encode
+from synthfair.data.schema import Categorical
+from synthfair.errors import InputError
+from synthfair.evaluation import evaluate
+from synthfair.privacy.ledger import Ledger
+from synthfair.train import Dealing, TrainFiles, deal, populate, train, train_table
+from synthfair.train.from_table import rounds_csv
+from synthfair.train.population import other_groups
+
+QUICK = TrainConfig(rounds=30, cohort=20, learning_rate=0.5)
+PRIVATE = {"clip": 1.0, "epsilon": 5.0, "delta": 1e-3}
+
+
+def population(config=QUICK, n=200, n_groups=2):
+    schema, table = make_schema(n_groups), make_table(n, n_groups=n_groups)
+    return populate(encode(table, schema), np.arange(n) // 4, schema, config)
+
+
+def files(tmp_path, **options):
+    return TrainFiles(tmp_path / "out", tmp_path / "users.ledger.jsonl", **options)
+
+
+def dealt(n=300, **how):
+    return deal(make_table(n), Dealing(**(how or {"rows_per_user": 3.0})), seed=0)
+
+
+def run(tmp_path, config=QUICK, **options):
+    return train_table(dealt(), make_schema(), config, files(tmp_path, **options), source="small")
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedsgd", "fpfl", "mmdm"])
+@pytest.mark.parametrize("hidden", [(), (4, 3)])
+def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, hidden):
+    config = QUICK.model_copy(update={"method": method, "hidden": hidden})
+    done = run(tmp_path, config)
+    read = read_model(tmp_path / "out" / "model.json")
+    assert read == done.training.model
+    again = evaluate(read, dict(dealt().tests))
+    assert again.overall["accuracy"].value == done.evaluation.overall["accuracy"].value
+
+
+def test_a_network_in_numpy_is_the_network_in_jax():
+    import jax.numpy as jnp
+
+    from synthfair.train.routine import _layers, make_algorithm
+
+    config = QUICK.model_copy(update={"hidden": (4, 3), "group_input": False})
+    people = population(config)
+    algorithm = make_algorithm(config, people)
+    training = train(people, config)
+    rows = encode(make_table(50, seed=9), make_schema())
+    assert people.users.a.shape[1] == rows.x.shape[1]
+    import jax
+
+    state = algorithm.init(jax.random.key(3))
+    hidden, theta = _layers(jax.device_get(algorithm.params(state)), config)
+    model = training.model.model_copy(update={"hidden": hidden, "theta": tuple(theta.tolist())})
+    np.testing.assert_allclose(
+        model.scores(rows.x, rows.s),
+        algorithm.model.scores(state.params, jnp.asarray(rows.x)),
+        rtol=1e-6,
+    )
+
+
+def test_files_say_what_was_done_and_what_it_cost(tmp_path):
+    done = run(tmp_path)
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert found["method"] == "fpfl"
+    assert found["config"]["all users"]["cohort"] == 20
+    n = len(done.training.model.inputs)
+    assert found["cost"]["bytes_sent"] == 8 * (3 * n + 2 * 2 + 2) * 20 * 30
+    assert found["cost"]["rounds"] == 30
+    assert "promise" not in found
+    rounds = pd.read_csv(tmp_path / "out" / "rounds.csv")
+    assert len(rounds) == 30
+    np.testing.assert_allclose(
+        rounds["sums.rates.counts.0.1"], done.training.history.sums.rates.counts[:, 0, 1]
+    )
+
+
+def test_a_private_training_is_promised_booked_and_noisy(tmp_path):
+    config = TrainConfig(rounds=5, cohort=20, **PRIVATE)
+    one = run(tmp_path, config)
+    promise = one.training.guarantee
+    assert promise.composition.epsilon(1e-3) <= 5.0
+    found = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert found["promise"]["unit"] == "one user, with all its rows"
+    ledger = Ledger(tmp_path / "users.ledger.jsonl")
+    assert ledger.spent().epsilon(1e-3) == pytest.approx(5.0, rel=2e-3)
+    two = run(tmp_path, config, force=True)
+    assert ledger.spent().releases == 2
+    counts = [np.asarray(t.training.history.sums.rows) for t in (one, two)]
+    assert not np.allclose(counts[0], np.round(counts[0]))  # noise, not counts
+    assert not np.allclose(*counts)  # and another seed each time
+
+
+def test_noise_that_can_be_repeated_promises_nothing(tmp_path):
+    config = TrainConfig(rounds=5, cohort=20, **PRIVATE)
+    one = run(tmp_path, config, noise_seed=1)
+    two = run(tmp_path, config, noise_seed=1, force=True)
+    assert one.training.model == two.training.model
+    assert "promise" not in json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert Ledger(tmp_path / "users.ledger.jsonl").spent().epsilon(1e-3) is None
+
+
+@pytest.mark.parametrize("private", [{}, PRIVATE])
+def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, private, monkeypatch):
+    config = TrainConfig(rounds=120, cohort=20, **private)
+    seed = 2**127 + 5
+    monkeypatch.setattr("synthfair.train.routine.secrets.randbits", lambda bits: seed)
+    whole = run(tmp_path / "whole", config)
+
+    def stop(done, rounds, state):
+        if done == 100:
+            raise KeyboardInterrupt
+
+    there = files(tmp_path / "part")
+    with pytest.raises(KeyboardInterrupt, match="keeps 100 rounds"):
+        train_table(dealt(), make_schema(), config, there, source="small", on_rounds=stop)
+    assert not there.model.exists()
+    kept = next(there.output.glob("*.checkpoint"))
+    assert kept.stat().st_mode & 0o077 == 0  # it holds the seed of the noise
+    monkeypatch.setattr("synthfair.train.routine.secrets.randbits", lambda bits: 7)
+    done = train_table(dealt(), make_schema(), config, there, source="small")
+    assert done.training.resumed_at == 100
+    assert done.training.model == whole.training.model
+    assert rounds_csv(done.training.history) == rounds_csv(whole.training.history)
+    assert Ledger(there.ledger).spent().releases == 1
+    assert not list(there.output.glob("*.checkpoint"))
+
+
+def test_several_attributes_are_held_equal_at_once():
+    schema = make_schema()
+    home = Categorical(categories=("own", "rent", "other"))
+    schema = schema.model_copy(update={"columns": {**schema.columns, "home": home}})
+    table = make_table(400)
+    table["home"] = table["home"].fillna("own")
+    table["home"] = np.where(table["paid"] == "yes", "own", table["home"])  # unfair to others
+    gaps = {}
+    for also in ((), ("home",)):
+        config = QUICK.model_copy(
+            update={
+                "also": also,
+                "rounds": 400,
+                "cohort": 200,
+                "memory": 0.5,
+                "learning_rate": 1.0,
+            }
+        )
+        others = other_groups(table, schema, config, source="t")
+        rows = encode(table, schema)
+        people = populate(rows, np.arange(400), schema, config, others=others)
+        chosen = train(people, config).model.scores(rows.x, rows.s) > 0
+        rates = [chosen[(table["home"] == h).to_numpy()].mean() for h in home.categories]
+        gaps[also] = max(rates) - min(rates)
+    assert gaps["home",] < 0.5 * gaps[()]
+
+
+def test_further_attributes_must_be_others():
+    table, schema = make_table(), make_schema()
+    for also in (("town",), ("age",)):
+        with pytest.raises(InputError, match="attribute"):
+            other_groups(table, schema, QUICK.model_copy(update={"also": also}), source="t")
+
+
+@pytest.mark.parametrize(
+    ("notion", "complaint"),
+    [
+        ("statistical_parity", "no user has a row with town = 'c': nothing"),
+        ("equal_opportunity", "no user has a row with town = 'b' and paid = 'yes'"),
+    ],
+)
+def test_a_group_that_nobody_has_is_refused(notion, complaint):
+    schema = make_schema(3)
+    table = make_table(n_groups=2)
+    if notion == "equal_opportunity":
+        table.loc[table["town"] == "b", "paid"] = "no"
+    config = QUICK.model_copy(update={"notion": notion})
+    with pytest.raises(InputError, match=complaint):
+        populate(encode(table, schema), np.arange(len(table)), schema, config)
+
+
+def test_a_cohort_larger_than_the_population_is_refused():
+    with pytest.raises(InputError, match="cohort = 51: must be 1 to 50"):
+        train(population(), QUICK.model_copy(update={"cohort": 51}))
+
+
+def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tmp_path):
+    config = TrainConfig(rounds=10_000, clip=1.0, epsilon=1e-5, delta=1e-12)
+    with pytest.raises(InputError, match="no noise up to"):
+        run(tmp_path, config)
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"alpha": -0.1}, "alpha"),
+        ({"epsilon": 1.0, "delta": 1e-5}, "epsilon needs clip"),
+        ({"epsilon": 1.0, "clip": 1.0}, "go together"),
+        ({"method": "mmdm", "clip": 1.0}, "for clip or epsilon take fpfl"),
+        ({"hidden": [0]}, "at least 1"),
+        ({"cohort": 0}, "cohort"),
+        ({"kappa": 1}, "unknown key"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(tmp_path, wrong, complaint):
+    with pytest.raises(InputError, match=complaint):
+        load_train_config(None, **wrong)
+
+
+class TestDealing:
+    def test_clients_test_on_rows_of_their_own(self):
+        found = dealt(clients=3)
+        assert sorted(found.tests) == ["client_0", "client_1", "client_2"]
+        assert np.unique(found.user, return_counts=True)[1].tolist() == [80, 80, 80]
+
+    def test_of_many_users_a_fifth_of_the_rows_is_kept(self):
+        found = dealt()
+        assert len(found.tests["test"]) == 60
+        assert len(found.train) == len(found.user) == 240
+        assert not set(found.train.index) & set(found.tests["test"].index)
+
+    def test_named_users_are_tested_or_trained_on_never_both(self):
+        table = make_table(100).assign(who=[f"p{i % 20}" for i in range(100)])
+        found = deal(table, Dealing(user_column="who"), seed=0)
+        assert "who" not in found.train
+        tested = {f"p{i % 20}" for i in found.tests["test"].index}
+        assert len(tested) == 4
+        assert not tested & set(found.user)
+
+    @pytest.mark.parametrize(
+        ("how", "complaint"),
+        [
+            ({}, "give one of"),
+            ({"clients": 2, "rows_per_user": 2.0}, "give one of"),
+            ({"clients": 0}, "clients = 0"),
+            ({"rows_per_user": -1.0}, "rows_per_user = -1"),
+            ({"user_column": "who"}, "no such column"),
+        ],
+    )
+    def test_what_cannot_be_dealt_is_refused(self, how, complaint):
+        with pytest.raises(InputError, match=complaint):
+            deal(make_table(), Dealing(**how), seed=0)
+
+    def test_rows_without_a_user_are_refused(self):
+        table = make_table(10).assign(who=["a", None, *"bcdefghi"])
+        with pytest.raises(InputError, match="row 2: missing"):
+            deal(table, Dealing(user_column="who"), seed=0)
+
+
+class TestCommand:
+    @pytest.fixture
+    def there(self, tmp_path):
+        table = make_table(200).assign(who=np.arange(200) // 3)
+        schema = make_schema().model_copy(update={"ignored": ("who",)})
+        table.to_csv(tmp_path / "t.csv", index=False)
+        (tmp_path / "schema.json").write_text(schema.to_json())
+        return tmp_path
+
+    def args(self, there, *more):
+        return ["train", str(there / "t.csv"), "--schema", str(there / "schema.json"),
+                "--rounds", "12", "--output", str(there / "out"), *more]  # fmt: skip
+
+    def test_from_a_file_with_named_users(self, there, capsys):
+        assert main(self.args(there, "--user-column", "who", "--hidden", "3", "2")) == 0
+        assert "rounds   12" in capsys.readouterr().out
+        assert len(read_model(there / "out" / "model.json").hidden) == 2
+        assert Ledger(there / "t.csv.ledger.jsonl").spent().releases == 1
+
+    def test_what_exists_is_not_overwritten(self, there, capsys):
+        assert main(self.args(there, "--clients", "4")) == 0
+        assert main(self.args(there, "--clients", "4")) == 2
+        assert "exists" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("more", "complaint"),
+        [
+            (["--clients", "2", "--rows-per-user", "3"], "give one of"),
+            (["--published-split"], "for named tables"),
+            (["--alpha", "-1"], "alpha"),
+            (["--cohort", "5"], "cohort = 5: must be 1 to 2"),
+            (["--also", "age"], "sensitive attribute 'age'"),
+        ],
+    )
+    def test_what_cannot_be_is_refused(self, there, more, complaint, capsys):
+        assert main(self.args(there, *more)) == 2
+        assert complaint in capsys.readouterr().err
+        assert not (there / "out" / "model.json").exists()
+
+    def test_unknown_tables_are_refused(self, tmp_path, capsys):
+        assert main(["train", "nowhere", "--output", str(tmp_path / "o")]) == 2
+        assert "must be one of loanapp" in capsys.readouterr().err
