@@ -25,7 +25,7 @@ def users():
 
 
 def fpfl(**changes):
-    return Fpfl(Linear(4), Parity("fnr", (2,)), learning_rate=0.5, **changes)
+    return Fpfl(Linear(4), Parity("equal_opportunity", (2,)), learning_rate=0.5, **changes)
 
 
 ROUNDS = 12

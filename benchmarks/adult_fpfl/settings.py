@@ -84,7 +84,7 @@ class Setting:
         """Of a run."""
         values = asdict(self)
         del values["rounds"], values["clip"]
-        return Fpfl(network, Parity("fnr", (2,)) if fair else None, **values)
+        return Fpfl(network, Parity("equal_opportunity", (2,)) if fair else None, **values)
 
 
 PLAIN = Setting(memory=0.95)

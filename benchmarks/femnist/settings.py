@@ -80,7 +80,7 @@ class Setting(NamedTuple):
         """With the published gamma, c and alpha."""
         return Fpfl(
             network,
-            Parity("accuracy", (3,)) if fair else None,
+            Parity("accuracy_parity", (3,)) if fair else None,
             alpha=0.04,
             learning_rate=self.learning_rate,
             multiplier_rate=0.05,

@@ -74,7 +74,12 @@ class TrainConfig(BaseModel):
         description="Share that earlier cohorts' counts keep in each round; 0 as published.",
     )
     count_scale: float = Field(
-        default=1.0, gt=0, description="Counts are sent times this, before clipping."
+        default=1.0, gt=0, description="The counts for accuracy are sent times this, then clipped."
+    )
+    rate_scale: float = Field(
+        default=1.0,
+        gt=0,
+        description="The same for the constraint's sums and gradients; above 1 they get less noise.",
     )
     clip: float | None = Field(
         default=None,

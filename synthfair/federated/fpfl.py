@@ -49,7 +49,7 @@ class Statistics(NamedTuple):
 
     Attributes:
         loss_gradient: of the sum of losses.
-        rate_gradients: of each value of the constraint, leaves [Q, G, ...], times the scale.
+        rate_gradients: of each value of the constraint, leaves [Q, G, ...], times a scale.
         sums: counts, times the algorithm's scales.
     """
 
@@ -132,10 +132,11 @@ class Fpfl:
             held against the constraint and in the choice of the best params, which are then
             averages over the same rounds, with the same weights; 0, as published, takes each
             cohort by itself. It is computed of what the server has, and costs no privacy.
-        count_scale: counts are sent times this, so that they take less of the norm to which a
-            report is clipped, and get more noise. 1, as published, treats all entries alike.
-        rate_scale: the same for the gradients of the constraint. Few rows have one where its
-            condition is rare, and it is divided by their small number: above 1 it gets less noise.
+        count_scale: the two counts of which accuracy is made are sent times this, so that they
+            take less of the norm to which a report is clipped, and get more noise. 1, as
+            published, treats all entries alike.
+        rate_scale: the same for the sums of the constraint and their gradients. Where few rows
+            meet its condition, these are divided by a small number: above 1 they get less noise.
 
     Raises:
         InputError: a value out of range.

@@ -109,6 +109,7 @@ def make_algorithm(config: TrainConfig, population: Population) -> Algorithm:
         damping=config.damping,
         memory=config.memory,
         count_scale=config.count_scale,
+        rate_scale=config.rate_scale,
     )
 
 
