@@ -40,10 +40,12 @@ def run(tmp_path, config=QUICK, **options):
     return train_table(dealt(), make_schema(), config, files(tmp_path, **options), source="small")
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedsgd", "fpfl", "mmdm"])
+@pytest.mark.parametrize("method", ["fedavg", "fedsgd", "fpfl", "mmdm", "two_phase"])
 @pytest.mark.parametrize("hidden", [(), (4, 3)])
 def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, hidden):
     config = QUICK.model_copy(update={"method": method, "hidden": hidden})
+    if method == "two_phase":
+        config = TrainConfig(method=method, hidden=hidden, batch=30)
     done = run(tmp_path, config)
     read = read_model(tmp_path / "out" / "model.json")
     assert read == done.training.model
@@ -139,6 +141,40 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, private, m
     assert rounds_csv(done.training.history) == rounds_csv(whole.training.history)
     assert Ledger(there.ledger).spent().releases == 1
     assert not list(there.output.glob("*.checkpoint"))
+
+
+class TestTwoPhases:
+    """Their promise is one of rows, and depends on the teacher."""
+
+    CONFIG = TrainConfig(method="two_phase", batch=40, clip=1.5, epsilon=4.0, delta=1e-3)
+
+    def test_a_conditional_promise_counts_as_none(self, tmp_path):
+        done = train_table(
+            dealt(clients=2), make_schema(), self.CONFIG, files(tmp_path), source="small"
+        )
+        promise = done.training.guarantee
+        assert promise.condition.startswith("Conditional on the phase-1 teacher")
+        assert promise.unit == "one row of one client"
+        assert [m.name for m in promise.mechanisms] == ["student's gradients"]
+        assert promise.composition.epsilon(1e-3) <= 4.0
+        assert Ledger(tmp_path / "users.ledger.jsonl").spent().epsilon(1e-3) is None
+
+    def test_end_to_end_both_phases_are_composed(self, tmp_path):
+        config = TrainConfig.model_validate(self.CONFIG.model_dump() | {"end_to_end": True})
+        done = train_table(dealt(clients=2), make_schema(), config, files(tmp_path), source="small")
+        promise = done.training.guarantee
+        assert promise.condition is None
+        assert len(promise.mechanisms) == 2
+        assert promise.composition.epsilon(1e-3) <= 4.0
+        spent = Ledger(tmp_path / "users.ledger.jsonl").spent()
+        assert spent.epsilon(1e-3) == pytest.approx(4.0, rel=1e-2)
+
+    @pytest.mark.parametrize(
+        "wrong", [{"notion": "accuracy_parity"}, {"cohort": 1}, {"also": ("home",)}]
+    )
+    def test_what_it_cannot_do_is_refused(self, wrong):
+        with pytest.raises(InputError, match="two_phase"):
+            load_train_config(None, method="two_phase", **wrong)
 
 
 def test_several_attributes_are_held_equal_at_once():

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         default=["single_shot", "central", "local", "fedavg"],
-        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, exponentiated_gradient"
+        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, two_phase, exponentiated_gradient"
         " (needs fairlearn). Default: the first four.",
     )
     parser.add_argument(
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         nargs="+",
         default=[0.0, 10.0, 100.0],
-        help="Values of rho_o to run; fpfl and mmdm take alpha = 1 / rho_o. Default: 0 10 100.",
+        help="Values of rho_o to run; fpfl, mmdm and two_phase take alpha = 1 / rho_o. Default: 0 10 100.",
     )
     parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
     parser.add_argument(
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Settings, TOML; defaults where not given. Its rho_o and seed give way to --weights"
         " and --seeds.",
     )
-    rounds = parser.add_argument_group("methods in rounds (fpfl, fedsgd, mmdm)")
+    rounds = parser.add_argument_group("methods in rounds (fpfl, fedsgd, mmdm, two_phase)")
     rounds.add_argument(
         "--train-config",
         type=Path,
@@ -87,9 +87,7 @@ def run(args: argparse.Namespace) -> None:
 
     table, schema = load_dataset(args.table, args.sensitive)
     partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work
-    train_config = (
-        Rounds().config if args.train_config is None else load_train_config(args.train_config)
-    )
+    train_config = load_train_config(args.train_config) if args.train_config else None
     named = (args.rows_per_user, args.each_row or None)
     dealing = None if named == (None, None) else Dealing(None, *named)
     rounds = Rounds(train_config, dealing)

@@ -16,15 +16,20 @@ ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name
 """By name. FedAvg is with the methods that have a penalty."""
 
 
+_IN_STEPS = TrainConfig(rounds=1000, learning_rate=1.0)
+_TWO_PHASE = TrainConfig(method="two_phase")
+
+
 class Rounds(NamedTuple):
     """How such methods train here.
 
     Attributes:
-        config: settings; method, notion, alpha and seed are those of the comparison.
+        config: settings; method, notion, alpha and seed are those of the comparison. If None, some
+            that suit the method.
         dealing: how training rows become users; if None, the clients are the users.
     """
 
-    config: TrainConfig = TrainConfig(rounds=1000, learning_rate=1.0)
+    config: TrainConfig | None = None
     dealing: Dealing | None = None
 
     def settings(self, method: str, config: DistillConfig) -> TrainConfig:
@@ -34,13 +39,16 @@ class Rounds(NamedTuple):
         all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
         """
         free = method == "fedsgd" or config.rho_o <= 1
+        two = method == "two_phase"  # without a constraint its weight is 0
         changed = {
-            "method": "fedsgd" if free else method,
+            "method": "fedsgd" if free and not two else method,
+            **({"kappa": 0.0, "kappa_rate": 0.0} if free and two else {}),
             "notion": config.notion,
             "alpha": 0.5 if free else 1.0 / config.rho_o,
             "seed": config.seed,
         }
-        return TrainConfig.model_validate(self.config.model_dump() | changed)
+        base = self.config or (_TWO_PHASE if two else _IN_STEPS)
+        return TrainConfig.model_validate(base.model_dump() | changed)
 
 
 DEFAULT_ROUNDS = Rounds()

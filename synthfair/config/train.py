@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.common import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
-Method = Literal["fedavg", "fedsgd", "fpfl", "mmdm"]
+Method = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "two_phase"]
 """Federated averaging; a gradient step a round; the same under fairness constraints; the same with
-all rows in one place."""
+all rows in one place; a fair teacher on each client and a private student of it, averaged."""
+
+_TWO_PHASE = {"rounds": 4, "learning_rate": 2.0, "alpha": 0.01}
+"""Other defaults of that method."""
 
 
 class TrainConfig(BaseModel):
@@ -21,7 +24,9 @@ class TrainConfig(BaseModel):
     method: Method = Field(
         default="fpfl",
         description="fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl:"
-        " the same under fairness constraints. mmdm: that with all rows in one place.",
+        " the same under fairness constraints. mmdm: that with all rows in one place. two_phase: a"
+        " fair teacher on each client, and a student of it by noisy steps, averaged in 4 rounds"
+        " unless said otherwise.",
     )
     hidden: tuple[int, ...] = Field(
         default=(),
@@ -63,7 +68,11 @@ class TrainConfig(BaseModel):
         description="Further attributes, by column, whose groups are held to the same.",
     )
     alpha: float = Field(
-        default=0.02, ge=0, lt=1, description="Most by which a group's rate may differ from all's."
+        default=0.02,
+        ge=0,
+        lt=1,
+        description="Most by which a group's rate may differ from all's; of two_phase, from another"
+        " group's (0.01 if not given).",
     )
     multiplier_rate: float = Field(default=0.1, ge=0, description="gamma, of the multipliers.")
     damping: float = Field(default=2.0, ge=0, description="c, of violated constraints.")
@@ -74,7 +83,12 @@ class TrainConfig(BaseModel):
         description="Share that earlier cohorts' counts keep in each round; 0 as published.",
     )
     count_scale: float = Field(
-        default=1.0, gt=0, description="Counts are sent times this, before clipping."
+        default=1.0, gt=0, description="The counts for accuracy are sent times this, then clipped."
+    )
+    rate_scale: float = Field(
+        default=1.0,
+        gt=0,
+        description="The same for the constraint's sums and gradients; above 1 with less noise.",
     )
     clip: float | None = Field(
         default=None,
@@ -94,7 +108,40 @@ class TrainConfig(BaseModel):
         lt=1,
         description="Goes with epsilon; at most 1 / (number of users), chosen without counting.",
     )
+    end_to_end: bool = Field(
+        default=False,
+        description="two_phase: whether the teachers are private, too. If not, its epsilon is"
+        " conditional on them, and nothing is promised from end to end.",
+    )
+    batch: int = Field(default=500, ge=1, description="two_phase: rows of a batch, on average.")
+    local_epochs: float = Field(
+        default=5.0, gt=0, description="two_phase: passes over a client's rows in a round."
+    )
+    teacher_epochs: float = Field(
+        default=10.0, gt=0, description="two_phase: passes of the teacher."
+    )
+    kappa: float = Field(
+        default=1.0, ge=0, description="two_phase: first weight of the teacher's unfairness."
+    )
+    kappa_rate: float = Field(default=0.0, ge=0, description="two_phase: by which that grows.")
     seed: int = Seed
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_defaults(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("method") == "two_phase":
+            return {**_TWO_PHASE, **data}
+        return data
+
+    @model_validator(mode="after")
+    def _of_two_phases(self) -> TrainConfig:
+        if self.method != "two_phase":
+            return self
+        if self.notion not in ("statistical_parity", "equalized_odds"):
+            raise ValueError("two_phase: notion must be statistical_parity or equalized_odds")
+        if self.cohort is not None or self.also:
+            raise ValueError("two_phase: all clients take part, and one attribute counts")
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> TrainConfig:
@@ -111,4 +158,4 @@ class TrainConfig(BaseModel):
     @property
     def constrained(self) -> bool:
         """Whether groups' rates are constrained."""
-        return self.method in ("fpfl", "mmdm")
+        return self.method in ("fpfl", "mmdm", "two_phase")

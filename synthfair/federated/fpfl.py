@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +53,7 @@ class Statistics(NamedTuple):
 
     Attributes:
         loss_gradient: of the sum of losses.
-        rate_gradients: of each value of the constraint, leaves [Q, G, ...].
+        rate_gradients: of each value of the constraint, leaves [Q, G, ...], times a scale.
         sums: counts, times the algorithm's scales.
     """
 
@@ -62,22 +62,34 @@ class Statistics(NamedTuple):
     sums: CohortSums
 
 
+class Recent(NamedTuple):
+    """Of the latest rounds, older ones weighing less.
+
+    Attributes:
+        sums: of the cohorts.
+        params: that the cohorts were asked about.
+    """
+
+    sums: CohortSums
+    params: Params
+
+
 class FpflState(NamedTuple):
     """The server's.
 
     Attributes:
         params: w.
         multipliers: [Q, G] lambda.
-        recent: sums of the latest cohorts, older ones weighing less.
+        recent: weighted sums of what the latest cohorts sent and of what they were asked about.
         weight: of these cohorts together; that of the last one is 1.
-        best: params that were best by them.
+        best: the params that were best by them.
         quality: of these: accuracy where the constraint was met, up to :data:`SLACK`, or minus its
             violation.
     """
 
     params: Params
     multipliers: jax.Array
-    recent: CohortSums
+    recent: Recent
     weight: jax.Array
     best: Params
     quality: jax.Array
@@ -106,6 +118,7 @@ class FpflRecord(NamedTuple):
         "damping",
         "memory",
         "count_scale",
+        "rate_scale",
     ),
     meta_fields=("model", "parity"),
 )
@@ -121,11 +134,14 @@ class Fpfl:
         multiplier_rate: gamma, at least 0.
         damping: c, at least 0.
         memory: share that sums of earlier cohorts keep in each round, 0 to below 1, in what is
-            held against the constraint and in the choice of the best params; 0, as published,
-            takes each cohort by itself. It is computed of what the server has, and costs no
-            privacy.
-        count_scale: counts are sent times this, so that they take less of the norm to which a
-            report is clipped, and get more noise. 1, as published, treats all entries alike.
+            held against the constraint and in the choice of the best params, which are then
+            averages over the same rounds, with the same weights; 0, as published, takes each
+            cohort by itself. It is computed of what the server has, and costs no privacy.
+        count_scale: the two counts of which accuracy is made are sent times this, so that they
+            take less of the norm to which a report is clipped, and get more noise. 1, as
+            published, treats all entries alike.
+        rate_scale: the same for the sums of the constraint and their gradients. Where few rows
+            meet its condition, these are divided by a small number: above 1 they get less noise.
 
     Raises:
         InputError: a value out of range.
@@ -139,12 +155,14 @@ class Fpfl:
     damping: float = 2.0
     memory: float = 0.0
     count_scale: float = 1.0
+    rate_scale: float = 1.0
 
     additive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Refuses what cannot be."""
-        require_positive(learning_rate=self.learning_rate, count_scale=self.count_scale)
+        require_positive(learning_rate=self.learning_rate)
+        require_positive(count_scale=self.count_scale, rate_scale=self.rate_scale)
         require_at_least_0(multiplier_rate=self.multiplier_rate, damping=self.damping)
         require_share(alpha=self.alpha, memory=self.memory)
 
@@ -153,7 +171,8 @@ class Fpfl:
         params = self.model.init(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
         zero, none = jnp.zeros((), dtype), jnp.zeros(self._shape, dtype)
-        recent = CohortSums(RateSums(none, none), zero, zero)
+        sums = CohortSums(RateSums(none, none), zero, zero)
+        recent = Recent(sums, jax.tree.map(jnp.zeros_like, params))
         return FpflState(params, none, recent, zero, params, zero - jnp.inf)
 
     @property
@@ -175,8 +194,13 @@ class Fpfl:
             return (jnp.sum(rows.weight * losses), rates.values), counted
 
         (loss_gradient, rate_gradients), counted = jax.jacrev(sums, has_aux=True)(state.params)
-        sent = jax.tree.map(lambda count: self.count_scale * count, counted)
-        return Statistics(loss_gradient, rate_gradients, sent)
+        return Statistics(loss_gradient, *self._scaled(rate_gradients, counted, 1))
+
+    def _scaled(self, gradients: Params, sums: CohortSums, power: int) -> tuple[Params, CohortSums]:
+        """All but the gradient of the loss, for sending (1) or as received (-1)."""
+        rate, count = self.rate_scale**power, self.count_scale**power
+        scaled = CohortSums(_times(rate, sums.rates), count * sums.right, count * sums.rows)
+        return _times(rate, gradients), scaled
 
     def _rates(self, scores: jax.Array, rows: UserRows) -> RateSums:
         if self.parity is None:
@@ -188,14 +212,18 @@ class Fpfl:
     ) -> tuple[FpflState, FpflRecord]:
         """Both updates of (10), and the best params so far."""
         del cohort  # the report has the number of rows
-        sums = jax.tree.map(lambda count: count / self.count_scale, total.sums)
-        recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, sums)
+        total = Statistics(total.loss_gradient, *self._scaled(*total[1:], -1))
+        sums = total.sums
+        latest = Recent(sums, state.params)
+        recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, latest)
         weight = self.memory * state.weight + 1.0
-        average = jax.tree.map(lambda count: count / weight, recent)
-        quality = self._quality(average)
+        average: Recent = _times(1 / weight, recent)
+        quality = self._quality(average.sums)
         better = quality > state.quality
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), state.params, state.best)
-        multipliers, pull = self._multipliers(state, total, average.rates)
+        best = jax.tree.map(
+            lambda new, old: jnp.where(better, new, old), average.params, state.best
+        )
+        multipliers, pull = self._multipliers(state, total, average.sums.rates)
         rate = self.learning_rate / jnp.maximum(sums.rows, 1.0)
         params = jax.tree.map(
             lambda w, loss, unfair: w - rate * loss - self.learning_rate * unfair,
@@ -235,3 +263,7 @@ class Fpfl:
     def params(self, state: FpflState) -> Params:
         """The best by the cohorts' sums: most accurate among the fair, or the fairest."""
         return state.best
+
+
+def _times(factor: float | jax.Array, tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: factor * leaf, tree)

@@ -30,6 +30,7 @@ from synthfair.federated.private_fair_sgd import PrivateFairSgd
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params
 from synthfair.privacy.sampled import SampledSums, common_noise
+from synthfair.privacy.training import SIZES_NOT_COVERED
 
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
@@ -37,12 +38,6 @@ TEACHER_NOT_COVERED = (
     " that."
 )
 """What the published method's guarantee leaves open."""
-
-SIZES_NOT_COVERED = (
-    "How many rows a client has: the number is public, as it sets the chance of a row to be in a"
-    " batch and the client's weight in the mean."
-)
-"""What both variants' guarantees leave open."""
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=("teacher", "student"), meta_fields=())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -10,7 +11,7 @@ from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.privacy.accounting import accountant
 from synthfair.privacy.composition import Composition
 from synthfair.privacy.mechanism import sensitivity
-from synthfair.privacy.sampled import SampledSums, Sampling
+from synthfair.privacy.sampled import SampledSums, Sampling, common_noise
 from synthfair.privacy.statement import Line, Relation
 
 Unit = Literal["one user, with all its rows", "one row of one client"]
@@ -26,6 +27,14 @@ NOT_COVERED = (
     "Other releases about the same persons.",
 )
 """Of every guarantee of a training."""
+
+SIZES_NOT_COVERED = (
+    "How many rows a client has: the number is public, as it sets the chance of a row to be in a"
+    " batch and the client's weight in the mean."
+)
+"""Of guarantees for rows of clients."""
+
+_Name = Literal["reports", "teacher's gradients", "student's gradients"]
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -45,7 +54,7 @@ class SampledMechanism(BaseModel):
 
     model_config = _STRICT
 
-    name: Literal["reports", "teacher's gradients", "student's gradients"]
+    name: _Name
     sampling: Sampling
     population: int = Field(ge=1, lt=2**53)
     sample: int = Field(ge=1, lt=2**53)
@@ -115,23 +124,61 @@ def promise_rounds(
     Raises:
         InputError: no noise is enough.
     """
-    noise = sums.noise(epsilon, delta) * sensitivity(clip, sums.relation)
-    mechanism = SampledMechanism(
-        name="reports",
-        sampling=sums.sampling,
-        population=sums.population,
-        sample=sums.sample,
-        times=sums.times,
-        clip=clip,
-        noise=noise,
-    )
+    mechanism = _mechanism("reports", sums, sums.noise(epsilon, delta), clip)
     return TrainingGuarantee(
         epsilon=epsilon,
         delta=delta,
         unit="one user, with all its rows",
         relation=sums.relation,
         mechanisms=(mechanism,),
-        accountant=accountant().replace(
-            "exact Gaussian composition", "sampled Gaussian mechanisms"
-        ),
+        accountant=_accountant(),
     )
+
+
+def promise_rows(
+    kinds: Mapping[_Name, SampledSums],
+    *,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    condition: str | None,
+) -> TrainingGuarantee:
+    """A guarantee for the rows of one client, with the least noise that all kinds of sums share.
+
+    Args:
+        kinds: by name, Poisson samples all.
+        epsilon: positive, of all together.
+        delta: above 0, below 1, of all together.
+        clip: of a row's part of a sum.
+        condition: what must be so for it to hold, if anything.
+
+    Raises:
+        InputError: no noise is enough.
+    """
+    noise = common_noise(list(kinds.values()), epsilon, delta)
+    return TrainingGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        unit="one row of one client",
+        relation="add_or_remove",
+        mechanisms=tuple(_mechanism(name, sums, noise, clip) for name, sums in kinds.items()),
+        accountant=_accountant(),
+        condition=condition,
+        not_covered=(*NOT_COVERED, SIZES_NOT_COVERED),
+    )
+
+
+def _mechanism(name: _Name, sums: SampledSums, noise: float, clip: float) -> SampledMechanism:
+    return SampledMechanism(
+        name=name,
+        sampling=sums.sampling,
+        population=sums.population,
+        sample=sums.sample,
+        times=sums.times,
+        clip=clip,
+        noise=noise * sensitivity(clip, sums.relation),
+    )
+
+
+def _accountant() -> str:
+    return accountant().replace("exact Gaussian composition", "sampled Gaussian mechanisms")

@@ -23,8 +23,9 @@ from synthfair.files import require_free, write_json, write_text
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.training import TrainingGuarantee
 from synthfair.train.dealing import Dealing, Dealt
+from synthfair.train.methods import make_plan
 from synthfair.train.population import Population, other_groups, populate
-from synthfair.train.routine import OnRounds, Training, promised, train
+from synthfair.train.routine import OnRounds, Training, train
 from synthfair.trained import write_model
 
 
@@ -89,15 +90,15 @@ def train_table(
     rows = encode(dealt.train, schema, source=source)
     others = other_groups(dealt.train, schema, config, source=source)
     population = populate(rows, dealt.user, schema, config, others=others)
-    guarantee = promised(config, len(population.users))
+    plan = make_plan(population, config)
     run = _fingerprint(population, config, files.noise_seed)
     checkpoint = CheckpointFile.beside(files.model, run)
-    _book(files, run, None if files.noise_seed is not None else guarantee, checkpoint)
+    _book(files, run, None if files.noise_seed is not None else plan.guarantee, checkpoint)
     training = train(
         population,
         config,
         noise_seed=files.noise_seed,
-        guarantee=guarantee,
+        plan=plan,
         on_rounds=on_rounds,
         checkpoint=checkpoint,
     )

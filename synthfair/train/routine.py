@@ -14,17 +14,12 @@ from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.config import TrainConfig
 from synthfair.federated import engine
 from synthfair.federated.algorithm import Algorithm, Record
-from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Progress
-from synthfair.federated.fedavg import FedAvg
-from synthfair.federated.fpfl import Fpfl
-from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
-from synthfair.federated.parity import Parity
-from synthfair.federated.private_sum import UNPROTECTED, Protection
+from synthfair.federated.two_phase import TwoPhase
 from synthfair.federated.users import Users
 from synthfair.model import Params
-from synthfair.privacy.sampled import SampledSums
-from synthfair.privacy.training import TrainingGuarantee, promise_rounds
+from synthfair.privacy.training import TrainingGuarantee
+from synthfair.train.methods import Plan, make_plan
 from synthfair.train.population import Population
 from synthfair.trained import Layer, TrainedModel, input_names
 
@@ -72,71 +67,26 @@ class Training(NamedTuple):
     checkpoint: CheckpointFile | None = None
 
 
-def promised(config: TrainConfig, users: int) -> TrainingGuarantee | None:
-    """What the settings promise to so many users; None without an epsilon.
-
-    Raises:
-        InputError: no noise is enough, or the cohort is larger than the population.
-    """
-    if config.epsilon is None or config.delta is None or config.clip is None:
-        return None
-    cohorts = make_cohorts(config, users)
-    sums = SampledSums(users, cohorts.size, config.rounds, config.sampling)
-    return promise_rounds(sums, epsilon=config.epsilon, delta=config.delta, clip=config.clip)
-
-
-def make_cohorts(config: TrainConfig, users: int) -> Cohorts:
-    """Of the settings; everyone where there is no number."""
-    return Cohorts(users, users if config.cohort is None else config.cohort, config.sampling)
-
-
-def make_algorithm(config: TrainConfig, population: Population) -> Algorithm:
-    """The method that the settings name."""
-    model = make_model(config, population.users.a.shape[1])
-    if config.method == "fedavg":
-        return FedAvg(
-            model,
-            learning_rate=config.learning_rate,
-            local_steps=config.local_steps,
-            by_rows=config.clip is None,
-        )
-    return Fpfl(
-        model,
-        Parity(config.notion, population.groups) if config.constrained else None,
-        alpha=config.alpha,
-        learning_rate=config.learning_rate,
-        multiplier_rate=config.multiplier_rate,
-        damping=config.damping,
-        memory=config.memory,
-        count_scale=config.count_scale,
-    )
-
-
-def make_model(config: TrainConfig, n_inputs: int) -> Trainable:
-    """A linear model, or a network."""
-    return Network(Perceptron(n_inputs, config.hidden)) if config.hidden else Linear(n_inputs)
-
-
 def train(
     population: Population,
     config: TrainConfig,
     *,
     noise_seed: int | None = None,
-    guarantee: TrainingGuarantee | None = None,
+    plan: Plan | None = None,
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
     """Runs all rounds.
 
-    Guarantee: what ``guarantee`` says, for all that the server sees in the rounds, the model and
-    the history among them, unless ``noise_seed`` is given.
+    Guarantee: what the plan's says, for all that the server sees in the rounds, the model and the
+    history among them, unless ``noise_seed`` is given.
 
     Args:
         population: users.
         config: settings.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
-        guarantee: of :func:`promised`, if that is known already.
+        plan: of :func:`synthfair.train.methods.make_plan`, if there is one already.
         on_rounds: told how it goes.
         checkpoint: where an interrupted run is kept, and taken up from. It holds the seed of the
             noise: whoever reads it can undo the privacy of the run.
@@ -145,11 +95,8 @@ def train(
         InputError: the settings do not fit the population.
         KeyboardInterrupt: after the checkpoint is written.
     """
-    guarantee = guarantee or promised(config, len(population.users))
-    algorithm = make_algorithm(config, population)
-    cohorts = make_cohorts(config, len(population.users))
-    seed = _seed(config, noise_seed)
-    begun, seed = _begin(algorithm, population, seed, checkpoint)
+    plan = plan or make_plan(population, config)
+    begun, seed = _begin(plan, population, _seed(config, noise_seed), checkpoint)
     done = begun
 
     def on_chunk(progress: Progress) -> None:
@@ -160,27 +107,25 @@ def train(
 
     try:
         done = engine.run(
-            algorithm,
-            population.users,
-            cohorts,
+            plan.algorithm,
+            _taught(plan.algorithm, population.users, seed),
+            plan.cohorts,
             rounds=config.rounds,
             seed=seed,
-            protection=_protection(config, guarantee),
+            protection=plan.protection,
             progress=begun,
             on_chunk=on_chunk,
         )
     except KeyboardInterrupt as stop:
         _keep(done, seed, checkpoint, stop)
-    model = _trained(algorithm, config, population, done)
-    cost = _cost(algorithm, config, population, cohorts, done)
-    return Training(model, done.history, cost, guarantee, begun.rounds, checkpoint)
+    model = _trained(plan.algorithm, config, population, done)
+    cost = _cost(plan, config, population, done)
+    return Training(model, done.history, cost, plan.guarantee, begun.rounds, checkpoint)
 
 
-def _protection(config: TrainConfig, guarantee: TrainingGuarantee | None) -> Protection:
-    if guarantee is not None:
-        mechanism = guarantee.mechanisms[0]
-        return Protection(mechanism.clip, mechanism.noise)
-    return UNPROTECTED if config.clip is None else Protection(config.clip)
+def _taught(algorithm: Algorithm, users: Users, seed: int) -> Users:
+    """Of two phases, the first happens once, on the users' side."""
+    return algorithm.teach(users, seed) if isinstance(algorithm, TwoPhase) else users
 
 
 def _seed(config: TrainConfig, noise_seed: int | None) -> int:
@@ -196,10 +141,10 @@ class _Kept(NamedTuple):
 
 
 def _begin(
-    algorithm: Algorithm, population: Population, seed: int, file: CheckpointFile | None
+    plan: Plan, population: Population, seed: int, file: CheckpointFile | None
 ) -> tuple[Progress, int]:
     """From the checkpoint, with its seed, if there is one."""
-    fresh = engine.start(algorithm, population.users, seed)
+    fresh = engine.start(plan.algorithm, population.users, seed)
     if file is None:
         return fresh, seed
     saved = file.load(Saved(_packed(fresh, seed), fresh.history))
@@ -228,12 +173,14 @@ def told(config: TrainConfig, history: Record) -> str:
     """How the last round went, in a few words."""
     if config.method == "fedavg":
         return f"drift {history.drift[-1]:.1e}"
+    if config.method == "two_phase":
+        return f"moved by {history.moved[-1]:.2f}"
     quality = float(history.quality[-1])
     return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
 
 
 def has_met(config: TrainConfig, history: Record) -> bool:
-    """Whether it ended well; FedSGD has no such test.
+    """Whether it ended well; FedSGD and the two phases have no such test.
 
     FedAvg must have settled; elsewhere some params must have met the constraint on what the server
     saw of their cohorts.
@@ -243,19 +190,13 @@ def has_met(config: TrainConfig, history: Record) -> bool:
     return not config.constrained or bool(history.quality.max() >= 0)
 
 
-def _cost(
-    algorithm: Algorithm,
-    config: TrainConfig,
-    population: Population,
-    cohorts: Cohorts,
-    done: Progress,
-) -> Cost:
+def _cost(plan: Plan, config: TrainConfig, population: Population, done: Progress) -> Cost:
     """Each user of a cohort sends a report a round; for one place, rows are sent once."""
     users = population.users
     if config.method == "mmdm":
         return Cost(len(users), 0, rows_bytes(users))
-    size = engine.report_bytes(algorithm, done.state, users)
-    return Cost(len(users), done.rounds, size * cohorts.size * done.rounds)
+    size = engine.report_bytes(plan.algorithm, done.state, users)
+    return Cost(len(users), done.rounds, size * plan.cohorts.size * done.rounds)
 
 
 def rows_bytes(users: Users) -> int:

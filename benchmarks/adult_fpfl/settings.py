@@ -1,0 +1,120 @@
+"""The rows of the two published tables, and the settings of each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Literal, NamedTuple
+
+from synthfair.federated.fpfl import Fpfl
+from synthfair.federated.networks import Network
+from synthfair.federated.parity import Parity
+
+ModelName = Literal["shallow", "deep"]
+Algorithm = Literal["SGD", "MMDM", "FL", "FFL", "FL+Clip", "FFL+Clip", "PFL", "FPFL"]
+
+HIDDEN: dict[ModelName, tuple[int, ...]] = {"shallow": (10,), "deep": (16, 8, 8)}
+EPSILON, DELTA = 2.0, 5e-5
+
+
+class Row(NamedTuple):
+    """A row of a table: who trains what, on how many users a round."""
+
+    cohort: int
+    model: ModelName
+    algorithm: Algorithm
+
+    @property
+    def central(self) -> bool:
+        """Whether the rows are in one place."""
+        return self.algorithm in {"SGD", "MMDM"}
+
+    @property
+    def fair(self) -> bool:
+        """Whether there is a constraint."""
+        return self.algorithm in {"MMDM", "FFL", "FFL+Clip", "FPFL"}
+
+    @property
+    def private(self) -> bool:
+        """Whether there is noise."""
+        return self.algorithm in {"PFL", "FPFL"}
+
+
+FEDERATED: tuple[Algorithm, ...] = ("FL", "FFL", "FL+Clip", "FFL+Clip", "PFL", "FPFL")
+
+COHORTS: tuple[tuple[int, tuple[Algorithm, ...]], ...] = (
+    (400, ("SGD", "MMDM")),
+    (200, FEDERATED),
+    (1000, ("PFL", "FPFL")),
+)
+"""Central batches are cohorts of users with a row each."""
+
+ROWS = tuple(
+    Row(cohort, model, algorithm)
+    for cohort, algorithms in COHORTS
+    for algorithm in algorithms
+    for model in HIDDEN
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Of one run; see :class:`synthfair.federated.fpfl.Fpfl`. Damping is 2, as published.
+
+    Attributes:
+        rounds: T; published: 1,000, and 250 for FFL, FFL+Clip and FPFL.
+        clip: C, or None.
+        memory: averages over about 1 / (1 - memory) rounds; published: none.
+        rate_scale: of the constraint's sums before clipping; published: 1.
+        count_scale: of the two counts that accuracy is made of; published: 1.
+        learning_rate: eta; published: 0.1.
+        multiplier_rate: gamma; published: 0.01.
+        alpha: tolerance; published: 0.02.
+    """
+
+    rounds: int = 1000
+    clip: float | None = None
+    memory: float = 0.99
+    rate_scale: float = 1.0
+    count_scale: float = 1.0
+    learning_rate: float = 0.1
+    multiplier_rate: float = 0.01
+    alpha: float = 0.02
+
+    def algorithm(self, network: Network, *, fair: bool) -> Fpfl:
+        """Of a run."""
+        values = asdict(self)
+        del values["rounds"], values["clip"]
+        return Fpfl(network, Parity("equal_opportunity", (2,)) if fair else None, **values)
+
+
+PLAIN = Setting(memory=0.95)
+LARGE_COHORTS = {"rounds": 400, "learning_rate": 0.4}
+PRIVATE = Setting(clip=2.0, rate_scale=3.0, count_scale=0.5, learning_rate=0.2, alpha=0.01)
+"""Loud constraints: their sums are divided by the few women with high income in a cohort."""
+
+
+CLIPPED = Setting(
+    clip=2.0, rate_scale=0.5, count_scale=0.2, learning_rate=0.2, multiplier_rate=0.05, alpha=0.01
+)
+"""Quiet constraints: less noise to drown, and less clipped."""
+
+
+def setting(row: Row) -> Setting:
+    """Chosen on training rows, by ``choose``; C of the rows without constraint is published."""
+    clip = {"shallow": 1.3, "deep": 2.0}[row.model]
+    large = LARGE_COHORTS if row.cohort == 1000 else {}
+    match row.algorithm:
+        case "SGD" | "FL":
+            return PLAIN
+        case "MMDM" | "FFL":
+            return Setting()
+        case "FL+Clip" | "PFL":
+            return replace(PLAIN, clip=clip, **large)
+        case "FFL+Clip":
+            return CLIPPED
+        case "FPFL":
+            steady = {"memory": 0.98, "rate_scale": 2.0} if large else {}
+            return replace(PRIVATE, **large, **steady)
+
+
+SETTINGS = {row: setting(row) for row in ROWS}

@@ -1,0 +1,57 @@
+"""The file of runs, which says what need not be run again."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.femnist.settings import ROWS, SETTING, Row
+from benchmarks.femnist.train import Measured
+
+
+class Run(NamedTuple):
+    """A line of the file; a run of another setting is not taken for one of today's."""
+
+    row: Row
+    seed: int
+    setting: str
+    found: Measured
+
+
+COLUMNS = (*Row._fields, "seed", "setting", *Measured._fields)
+
+
+def wanted(seeds: int) -> list[tuple[Row, int]]:
+    """All runs, seeds first."""
+    return [(row, seed) for seed in range(seeds) for row in ROWS]
+
+
+def made(row: Row, seed: int, found: Measured) -> Run:
+    """A run of today's setting."""
+    return Run(row, seed, str(SETTING), found)
+
+
+def append(path: Path, run: Run) -> None:
+    """Adds a line."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        lines = csv.writer(file)
+        if new:
+            lines.writerow(COLUMNS)
+        lines.writerow((*run.row, run.seed, run.setting, *run.found))
+
+
+def current(path: Path) -> list[Run]:
+    """The runs so far that have today's setting."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        runs = [_run(line) for line in csv.DictReader(file)]
+    return [run for run in runs if run.setting == str(SETTING)]
+
+
+def _run(line: dict[str, str]) -> Run:
+    row = next(row for row in ROWS if row == (line["algorithm"], line["population"]))
+    found = Measured(float(line["accuracy"]), float(line["accuracy_gap"]))
+    return Run(row, int(line["seed"]), line["setting"], found)

@@ -1,0 +1,109 @@
+"""One row of table 3: trained on writers, measured on their test images."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.femnist.data import GROUPS, Digits, unfair_digits
+from benchmarks.femnist.network import build
+from benchmarks.femnist.settings import (
+    CLIP,
+    EPSILON,
+    NEVER_CLIPS,
+    PUBLISHED_COHORT,
+    PUBLISHED_IMAGES,
+    TIMES,
+    Row,
+    Setting,
+)
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import run
+from synthfair.federated.networks import Network
+from synthfair.federated.private_sum import Protection
+from synthfair.federated.users import Users, make_users
+from synthfair.model import Params
+from synthfair.privacy.sampled import SampledSums
+
+AT_ONCE = 500
+"""Images that are scored together."""
+
+
+class Measured(NamedTuple):
+    """On test images: accuracy, and by how much a group's differs from it at most."""
+
+    accuracy: float
+    accuracy_gap: float
+
+
+@cache
+def load(seed: int) -> Digits:
+    """The images with colours from -1 to 1, which is a public scaling."""
+    digits = unfair_digits(seed)
+    return digits._replace(images=2 * digits.images - 1)
+
+
+def trained(row: Row, setting: Setting, seed: int) -> Measured:
+    """One run."""
+    digits, network = load(seed), Network(build)
+    users = writers_of(digits, setting.images, seed)
+    algorithm = setting.algorithm(network, fair=row.fair)
+    end = run(
+        algorithm,
+        users,
+        Cohorts(len(users), setting.cohort, "poisson"),
+        rounds=setting.rounds,
+        seed=seed,
+        protection=protection(row, setting, len(users)),
+    )
+    return measured(network, algorithm.params(end.state), digits)
+
+
+def writers_of(digits: Digits, most: int, seed: int) -> Users:
+    """The training images of each writer, of which so many are kept at random."""
+    shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~digits.is_test))
+    writer = digits.writers[shuffled]
+    kept = np.concatenate([shuffled[writer == one][:most] for one in np.unique(writer)])
+    return make_users(
+        digits.images[kept], digits.groups[kept], digits.labels[kept], digits.writers[kept]
+    )
+
+
+def protection(row: Row, setting: Setting, writers: int) -> Protection:
+    """Clip in proportion to a writer's images; the noise of a larger population to its cohort.
+
+    A larger population has the paper's cohorts, and with them a larger sum: the noise is scaled
+    down with the cohort, so that it weighs as much here as it would there.
+    """
+    if not row.clipped:
+        return Protection(NEVER_CLIPS)
+    clip = CLIP[row.fair] * setting.images / PUBLISHED_IMAGES
+    if not row.private:
+        return Protection(clip)
+    cohort = setting.cohort if row.population == "K" else PUBLISHED_COHORT
+    noise = relative_noise(row, cohort, setting.rounds, writers)
+    return Protection(clip, clip * noise * setting.cohort / cohort)
+
+
+def relative_noise(row: Row, cohort: int, rounds: int, writers: int) -> float:
+    """In units of the clip: delta is one over the population, one writer more or less."""
+    population = writers * TIMES[row.population]
+    return SampledSums(population, cohort, rounds, "poisson").noise(EPSILON, 1 / population)
+
+
+def measured(network: Network, params: Params, digits: Digits) -> Measured:
+    """On the test images."""
+    test = np.flatnonzero(digits.is_test)
+    scores = jax.jit(network.scores)
+    parts = np.array_split(test, -(-len(test) // AT_ONCE))
+    chosen = np.concatenate(
+        [np.argmax(scores(params, jnp.asarray(digits.images[part])), axis=1) for part in parts]
+    )
+    right, groups = chosen == digits.labels[test], digits.groups[test]
+    each = [np.mean(right[groups == group]) for group in range(len(GROUPS))]
+    accuracy = float(np.mean(right))
+    return Measured(accuracy, float(np.max(np.abs(np.array(each) - accuracy))))

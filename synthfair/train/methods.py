@@ -1,0 +1,122 @@
+"""What settings mean for a population: the method, its cohorts, and what it promises."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from synthfair.config import TrainConfig
+from synthfair.federated.algorithm import Algorithm
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.fedavg import FedAvg
+from synthfair.federated.fpfl import Fpfl
+from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
+from synthfair.federated.parity import Parity
+from synthfair.federated.private_sum import UNPROTECTED, Protection
+from synthfair.federated.two_phase import TEACHER_NOT_COVERED, TwoPhase, two_phase
+from synthfair.privacy.sampled import SampledSums
+from synthfair.privacy.training import TrainingGuarantee, promise_rounds, promise_rows
+from synthfair.train.population import Population
+
+
+class Plan(NamedTuple):
+    """How a training is done.
+
+    Attributes:
+        algorithm: what the server and the users do.
+        cohorts: which users take part.
+        protection: of what users send.
+        guarantee: of privacy, if the settings ask for one.
+    """
+
+    algorithm: Algorithm
+    cohorts: Cohorts
+    protection: Protection = UNPROTECTED
+    guarantee: TrainingGuarantee | None = None
+
+
+def make_plan(population: Population, config: TrainConfig) -> Plan:
+    """Of the settings.
+
+    Raises:
+        InputError: the cohort is larger than the population, or no noise is enough.
+    """
+    if config.method == "two_phase":
+        return _two_phase_plan(population, config)
+    users = len(population.users)
+    cohorts = Cohorts(users, users if config.cohort is None else config.cohort, config.sampling)
+    algorithm = _algorithm(config, population)
+    if config.clip is None:
+        return Plan(algorithm, cohorts)
+    if config.epsilon is None or config.delta is None:
+        return Plan(algorithm, cohorts, Protection(config.clip))
+    sums = SampledSums(users, cohorts.size, config.rounds, config.sampling)
+    promise = promise_rounds(sums, epsilon=config.epsilon, delta=config.delta, clip=config.clip)
+    noise = promise.mechanisms[0].noise
+    return Plan(algorithm, cohorts, Protection(config.clip, noise), promise)
+
+
+def make_model(config: TrainConfig, n_inputs: int) -> Trainable:
+    """A linear model, or a network."""
+    return Network(Perceptron(n_inputs, config.hidden)) if config.hidden else Linear(n_inputs)
+
+
+def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
+    model = make_model(config, population.users.a.shape[1])
+    if config.method == "fedavg":
+        return FedAvg(
+            model,
+            learning_rate=config.learning_rate,
+            local_steps=config.local_steps,
+            by_rows=config.clip is None,
+        )
+    return Fpfl(
+        model,
+        Parity(config.notion, population.groups) if config.constrained else None,
+        alpha=config.alpha,
+        learning_rate=config.learning_rate,
+        multiplier_rate=config.multiplier_rate,
+        damping=config.damping,
+        memory=config.memory,
+        count_scale=config.count_scale,
+        rate_scale=config.rate_scale,
+    )
+
+
+def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
+    """All users take part in every round; noise is added on their side."""
+    users, clip = population.users, config.clip or float("inf")
+    method = two_phase(
+        make_model(config, users.a.shape[1]),
+        Parity(config.notion, population.groups),
+        users,
+        end_to_end=config.end_to_end,
+        noise=0.0,
+        clip=clip,
+        learning_rate=config.learning_rate,
+        batch=config.batch,
+        local_epochs=config.local_epochs,
+        teacher_epochs=config.teacher_epochs,
+        slack=config.alpha,
+        kappa=config.kappa,
+        kappa_rate=config.kappa_rate,
+    )
+    everyone = Cohorts(len(users), len(users))
+    if config.epsilon is None or config.delta is None:
+        return Plan(method, everyone)
+    promise = _promise_two_phase(method, population, config, epsilon=config.epsilon)
+    noise = promise.mechanisms[-1].noise / clip
+    return Plan(method.with_noise(noise), everyone, guarantee=promise)
+
+
+def _promise_two_phase(
+    method: TwoPhase, population: Population, config: TrainConfig, *, epsilon: float
+) -> TrainingGuarantee:
+    parts = method.sums(population.users, config.rounds)
+    names = ("teacher's gradients", "student's gradients")[-len(parts) :]
+    return promise_rows(
+        dict(zip(names, parts, strict=True)),
+        epsilon=epsilon,
+        delta=config.delta or 0.0,
+        clip=config.clip or 0.0,
+        condition=None if method.end_to_end else TEACHER_NOT_COVERED,
+    )

@@ -1,0 +1,99 @@
+"""The benchmarks of FPFL: their own logic, and a round or two of each."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import needs_data
+
+from benchmarks.adult_fpfl import problem, runs, settings, show, train
+from benchmarks.femnist import network
+from benchmarks.femnist import settings as digit_settings
+from benchmarks.femnist import show as digit_show
+from benchmarks.femnist import train as digit_train
+from benchmarks.femnist.data import Digits
+from synthfair.data.encode import Encoded
+
+
+def test_gaps_of_a_table_by_hand():
+    y = np.array([1.0, 1, -1, -1, 1, 1, -1, -1])
+    rows = Encoded(np.zeros((8, 1)), np.repeat([0, 1], 4), y)
+    found = problem.measured(jnp.array([1.0, 1, 1, -1, 1, -1, -1, -1]), rows)
+    assert found.accuracy == 6 / 8
+    assert found.fnr_gap == pytest.approx(0.25)  # overall 1/4, groups 0 and 1/2
+    assert found.eo_gap == pytest.approx(0.25)
+    assert found.demp_gap == pytest.approx(0.25)  # 1/2; 3/4 and 1/4
+    assert found.pp_gap == pytest.approx(0.25)  # 3/4; 2/3 and 1
+
+
+def test_a_gap_without_a_decision_in_a_group_is_undefined():
+    assert np.isnan(problem.gap(np.ones(2, bool), np.array([True, False]), np.array([0, 1])))
+
+
+def test_all_published_rows_have_a_setting():
+    assert set(show.published()) == set(settings.SETTINGS) == set(settings.ROWS)
+    assert set(digit_show.published()) == set(digit_settings.ROWS)
+
+
+def test_runs_survive_the_file_and_those_of_other_settings_do_not(tmp_path):
+    row = settings.ROWS[0]
+    made = runs.made(row, 3, problem.Measured(0.8, 0.1, 0.2, 0.3, np.nan))
+    runs.append(tmp_path / "runs.csv", made)
+    runs.append(tmp_path / "runs.csv", made._replace(setting="another"))
+    [found] = runs.current(tmp_path / "runs.csv")
+    assert (found.row, found.seed, found.found[:4]) == (row, 3, made.found[:4])
+
+
+def test_the_page_tells_what_is_missed(monkeypatch):
+    monkeypatch.setattr(show, "relative_noise", lambda *_: 1.0)
+    bad = problem.Measured(0.5, 0.2, 0.2, 0.2, 0.2)
+    page = show.page([runs.made(row, 0, bad) for row in settings.ROWS])
+    assert "| FNR gap at most 0.03 where constrained | 400 shallow MMDM, " in page
+    assert "| clipping alone makes FL less fair | 200 shallow FL+Clip, 200 deep FL+Clip |" in page
+
+
+@needs_data
+def test_rounds_on_adult_run():
+    row = settings.Row(200, "shallow", "FFL+Clip")
+    setting = settings.Setting(rounds=2, clip=2.0)
+    test = problem.load().test
+    assert np.abs(test.x).max() == 2.0
+    found = train.trained(row, setting, 0, judged_on=test)
+    assert 0.2 < found.accuracy < 0.8
+
+
+def test_convolution_by_patches_is_equinox_convolution():
+    layer = network.Convolution(3, 4, jax.random.key(0))
+    image = jax.random.normal(jax.random.key(1), (3, 28, 28))
+    np.testing.assert_allclose(layer(image), layer.conv(image), rtol=1e-6, atol=1e-6)
+
+
+def few_digits():
+    rng = np.random.default_rng(0)
+    writers = np.repeat(np.arange(30), 4)
+    images = rng.random((120, 3, 28, 28), np.float32)
+    return Digits(
+        images, rng.integers(10, size=120), writers // 10, writers, np.arange(120) % 4 == 3
+    )
+
+
+def test_rounds_on_digits_run(monkeypatch):
+    monkeypatch.setattr(digit_train, "load", lambda _: few_digits())
+    setting = digit_settings.Setting(rounds=2, cohort=5, images=2)
+    found = digit_train.trained(digit_settings.Row("FFL+Clip"), setting, 0)
+    assert 0 <= found.accuracy <= 1
+    assert 0 <= found.accuracy_gap <= 1
+
+
+def test_of_a_writer_so_many_images_are_kept_and_none_for_testing():
+    users = digit_train.writers_of(few_digits(), 2, seed=0)
+    assert list(users.size) == [2] * 30
+
+
+def test_the_noise_of_a_larger_population_is_scaled_to_the_cohort_at_hand(monkeypatch):
+    monkeypatch.setattr(digit_train, "relative_noise", lambda *_: 3.0)
+    setting = digit_settings.Setting(cohort=20)
+    own = digit_train.protection(digit_settings.Row("PFL"), setting, 201)
+    larger = digit_train.protection(digit_settings.Row("PFL", "100K"), setting, 201)
+    assert own.noise == pytest.approx(3 * own.clip)
+    assert larger.noise == pytest.approx(own.noise * 20 / 2000)
