@@ -1,5 +1,5 @@
 from .client import Distillation, distill_clients, distill_table
-from .config import DistillConfig, ServerConfig, load_distill_config
+from .config import DistillConfig, ServerConfig, TrainConfig, load_distill_config
 from .data.datasets import load_dataset, published_split
 from .data.encode import Encoded, decode, encode
 from .data.partition import partition
@@ -8,6 +8,14 @@ from .data.tables import read_table
 from .errors import InputError
 from .evaluation import Evaluation, evaluate
 from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from .federated.cohorts import Cohorts
+from .federated.fedavg import FedAvg
+from .federated.fpfl import Fpfl
+from .federated.networks import Linear, Network, Perceptron
+from .federated.parity import Parity
+from .federated.private_sum import Protection
+from .federated.two_phase import TwoPhase, two_phase
+from .federated.users import Users, deal_rows, make_users
 from .inspection import Inspection, inspect_release
 from .intake import read_release
 from .keys import make_keys, read_keys, read_signing_key
@@ -23,6 +31,7 @@ from .measure.reports import Report, perturb_record
 from .measure.simulate import simulate_gaps
 from .measure.split import best_split
 from .model import LinearModel, Rows
+from .privacy.sampled import SampledSums
 from .release import Release, write_release
 from .server import (
     Influence,
@@ -31,37 +40,54 @@ from .server import (
     pool_and_train,
     read_releases,
 )
+from .train import Dealing, TrainFiles, deal, populate, train_rounds, train_table
 from .trained import TrainedModel, read_model, write_model
 
 __version__: str
 
 __all__ = [
+    "Cohorts",
     "Collection",
     "CovariancePenalty",
+    "Dealing",
     "DistillConfig",
     "Distillation",
     "Encoded",
     "Estimate",
     "Evaluation",
+    "FedAvg",
+    "Fpfl",
     "Gap",
     "Influence",
     "Influences",
     "InputError",
     "Inspection",
     "LaplaceValue",
+    "Linear",
     "LinearModel",
+    "Network",
+    "Parity",
+    "Perceptron",
+    "Protection",
     "RandomizedValue",
     "Release",
     "Report",
     "Rows",
+    "SampledSums",
     "Schema",
     "SeenIds",
     "SelectionRatePenalty",
     "ServerConfig",
+    "TrainConfig",
+    "TrainFiles",
     "TrainedModel",
+    "TwoPhase",
+    "Users",
     "__version__",
     "aggregate_reports",
     "best_split",
+    "deal",
+    "deal_rows",
     "decode",
     "distill_clients",
     "distill_table",
@@ -73,6 +99,7 @@ __all__ = [
     "load_distill_config",
     "make_collection",
     "make_keys",
+    "make_users",
     "measure_influence",
     "measure_model",
     "partition",
@@ -82,6 +109,7 @@ __all__ = [
     "plan_epsilon",
     "plan_precision",
     "pool_and_train",
+    "populate",
     "published_split",
     "read_collection",
     "read_keys",
@@ -93,6 +121,9 @@ __all__ = [
     "read_table",
     "setting",
     "simulate_gaps",
+    "train_rounds",
+    "train_table",
+    "two_phase",
     "write_collection",
     "write_model",
     "write_release",

@@ -15,7 +15,7 @@ from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
 from synthfair.privacy.ledger import Ledger
-from synthfair.train import Dealing, TrainFiles, deal, populate, train, train_table
+from synthfair.train import Dealing, TrainFiles, deal, populate, train_rounds, train_table
 from synthfair.train.from_table import rounds_csv
 from synthfair.train.population import other_groups
 
@@ -56,12 +56,13 @@ def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, 
 def test_a_network_in_numpy_is_the_network_in_jax():
     import jax.numpy as jnp
 
-    from synthfair.train.routine import _layers, make_algorithm
+    from synthfair.train.methods import make_plan
+    from synthfair.train.routine import _layers
 
     config = QUICK.model_copy(update={"hidden": (4, 3), "group_input": False})
     people = population(config)
-    algorithm = make_algorithm(config, people)
-    training = train(people, config)
+    algorithm = make_plan(people, config).algorithm
+    training = train_rounds(people, config)
     rows = encode(make_table(50, seed=9), make_schema())
     assert people.users.a.shape[1] == rows.x.shape[1]
     import jax
@@ -198,7 +199,7 @@ def test_several_attributes_are_held_equal_at_once():
         others = other_groups(table, schema, config, source="t")
         rows = encode(table, schema)
         people = populate(rows, np.arange(400), schema, config, others=others)
-        chosen = train(people, config).model.scores(rows.x, rows.s) > 0
+        chosen = train_rounds(people, config).model.scores(rows.x, rows.s) > 0
         rates = [chosen[(table["home"] == h).to_numpy()].mean() for h in home.categories]
         gaps[also] = max(rates) - min(rates)
     assert gaps["home",] < 0.5 * gaps[()]
@@ -230,7 +231,7 @@ def test_a_group_that_nobody_has_is_refused(notion, complaint):
 
 def test_a_cohort_larger_than_the_population_is_refused():
     with pytest.raises(InputError, match="cohort = 51: must be 1 to 50"):
-        train(population(), QUICK.model_copy(update={"cohort": 51}))
+        train_rounds(population(), QUICK.model_copy(update={"cohort": 51}))
 
 
 def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tmp_path):
@@ -249,7 +250,7 @@ def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tm
         ({"method": "mmdm", "clip": 1.0}, "for clip or epsilon take fpfl"),
         ({"hidden": [0]}, "at least 1"),
         ({"cohort": 0}, "cohort"),
-        ({"kappa": 1}, "unknown key"),
+        ({"gamma": 1}, "unknown key"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(tmp_path, wrong, complaint):

@@ -30,15 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         default=["single_shot", "central", "local", "fedavg"],
-        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, two_phase, exponentiated_gradient"
-        " (needs fairlearn). Default: the first four.",
+        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, two_phase,"
+        " exponentiated_gradient (needs fairlearn). Default: the first four.",
     )
     parser.add_argument(
         "--weights",
         type=float,
         nargs="+",
         default=[0.0, 10.0, 100.0],
-        help="Values of rho_o to run; fpfl, mmdm and two_phase take alpha = 1 / rho_o. Default: 0 10 100.",
+        help="Values of rho_o to run; fpfl, mmdm and two_phase take alpha = 1 / rho_o. Default: 0"
+        " 10 100.",
     )
     parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
     parser.add_argument(

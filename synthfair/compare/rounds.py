@@ -10,7 +10,7 @@ from synthfair.compare.federation import Federation, pooled
 from synthfair.compare.fitted import Fitted
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.config.train import Method
-from synthfair.train import Dealing, owners, populate, train
+from synthfair.train import Dealing, owners, populate, train_rounds
 
 ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name != "fedavg")
 """By name. FedAvg is with the methods that have a penalty."""
@@ -66,6 +66,6 @@ def in_rounds(method: str, federation: Federation, config: DistillConfig, rounds
     user = np.repeat(np.arange(len(federation.train)), [len(part.y) for part in federation.train])
     if rounds.dealing is not None:
         user = owners(len(rows.y), rounds.dealing, config.seed)
-    training = train(populate(rows, user, federation.schema, settings), settings)
+    training = train_rounds(populate(rows, user, federation.schema, settings), settings)
     scores = tuple(training.model.scores(part.x, part.s) for part in federation.test)
     return Fitted(scores, training.model.converged, cost=training.cost, promise=training.guarantee)

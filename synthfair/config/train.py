@@ -156,6 +156,11 @@ class TrainConfig(BaseModel):
         return self
 
     @property
+    def in_steps(self) -> bool:
+        """Whether the server takes steps under constraints."""
+        return self.method in ("fpfl", "mmdm")
+
+    @property
     def constrained(self) -> bool:
-        """Whether groups' rates are constrained."""
+        """Whether groups are compared."""
         return self.method in ("fpfl", "mmdm", "two_phase")

@@ -1,7 +1,7 @@
 from .dealing import Dealing, Dealt, deal, owners
 from .from_table import Trained, TrainFiles, train_table
 from .population import Population, populate
-from .routine import Cost, Training, rows_bytes, train
+from .routine import Cost, Training, rows_bytes, train_rounds
 
 __all__ = [
     "Cost",
@@ -15,6 +15,6 @@ __all__ = [
     "owners",
     "populate",
     "rows_bytes",
-    "train",
+    "train_rounds",
     "train_table",
 ]

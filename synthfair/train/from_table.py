@@ -25,7 +25,7 @@ from synthfair.privacy.training import TrainingGuarantee
 from synthfair.train.dealing import Dealing, Dealt
 from synthfair.train.methods import make_plan
 from synthfair.train.population import Population, other_groups, populate
-from synthfair.train.routine import OnRounds, Training, train
+from synthfair.train.routine import OnRounds, Training, train_rounds
 from synthfair.trained import write_model
 
 
@@ -94,7 +94,7 @@ def train_table(
     run = _fingerprint(population, config, files.noise_seed)
     checkpoint = CheckpointFile.beside(files.model, run)
     _book(files, run, None if files.noise_seed is not None else plan.guarantee, checkpoint)
-    training = train(
+    training = train_rounds(
         population,
         config,
         noise_seed=files.noise_seed,

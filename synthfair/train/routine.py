@@ -67,7 +67,7 @@ class Training(NamedTuple):
     checkpoint: CheckpointFile | None = None
 
 
-def train(
+def train_rounds(
     population: Population,
     config: TrainConfig,
     *,
@@ -187,7 +187,7 @@ def has_met(config: TrainConfig, history: Record) -> bool:
     """
     if config.method == "fedavg":
         return bool(history.drift[-1] <= SETTLED)
-    return not config.constrained or bool(history.quality.max() >= 0)
+    return not config.in_steps or bool(history.quality.max() >= 0)
 
 
 def _cost(plan: Plan, config: TrainConfig, population: Population, done: Progress) -> Cost:
