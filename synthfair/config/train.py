@@ -79,7 +79,7 @@ class TrainConfig(BaseModel):
     rate_scale: float = Field(
         default=1.0,
         gt=0,
-        description="The same for the constraint's sums and gradients; above 1 they get less noise.",
+        description="The same for the constraint: above 1, it gets less noise.",
     )
     clip: float | None = Field(
         default=None,
