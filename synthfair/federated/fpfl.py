@@ -213,27 +213,22 @@ class Fpfl:
         """Both updates of (10), and the best params so far."""
         del cohort  # the report has the number of rows
         total = Statistics(total.loss_gradient, *self._scaled(*total[1:], -1))
-        sums = total.sums
-        latest = Recent(sums, state.params)
+        latest = Recent(total.sums, state.params)
         recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, latest)
         weight = self.memory * state.weight + 1.0
         average: Recent = _times(1 / weight, recent)
-        quality = self._quality(average.sums)
-        better = quality > state.quality
-        best = jax.tree.map(
-            lambda new, old: jnp.where(better, new, old), average.params, state.best
-        )
         multipliers, pull = self._multipliers(state, total, average.sums.rates)
-        rate = self.learning_rate / jnp.maximum(sums.rows, 1.0)
+        rate = self.learning_rate / jnp.maximum(total.sums.rows, 1.0)
         params = jax.tree.map(
             lambda w, loss, unfair: w - rate * loss - self.learning_rate * unfair,
             state.params,
             total.loss_gradient,
             pull,
         )
-        quality_kept = jnp.maximum(quality, state.quality)
-        state = FpflState(params, multipliers, recent, weight, best, quality_kept)
-        return state, FpflRecord(sums, multipliers, quality)
+        quality = self._quality(average.sums)
+        kept = _better(quality, average.params, state)
+        state = FpflState(params, multipliers, recent, weight, *kept)
+        return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
         self, state: FpflState, total: Statistics, rates: RateSums
@@ -267,3 +262,10 @@ class Fpfl:
 
 def _times(factor: float | jax.Array, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
+
+
+def _better(quality: jax.Array, params: Params, state: FpflState) -> tuple[Params, jax.Array]:
+    """These params, or the best before, with their quality."""
+    better = quality > state.quality
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), params, state.best)
+    return best, jnp.maximum(quality, state.quality)
