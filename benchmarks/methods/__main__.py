@@ -110,6 +110,26 @@ def private_fpfl(clients: Federation, config: DistillConfig) -> tuple:
     return measure("fpfl", clients, config, rounds=Rounds(settings, Dealing(each_row=True)))
 
 
+def two_phase(clients: Federation, config: DistillConfig) -> tuple:
+    """A student of a fair teacher, with an epsilon that is conditional on the teacher."""
+    return measure("two_phase", clients, config, rounds=Rounds(_two_phases(clients, False)))
+
+
+def two_phase_end_to_end(clients: Federation, config: DistillConfig) -> tuple:
+    """The same with private teachers."""
+    return measure("two_phase", clients, config, rounds=Rounds(_two_phases(clients, True)))
+
+
+def _two_phases(clients: Federation, end_to_end: bool) -> TrainConfig:
+    return TrainConfig(
+        method="two_phase",
+        end_to_end=end_to_end,
+        clip=1.5,
+        epsilon=EPSILON,
+        delta=delta(clients),
+    )
+
+
 METHODS: dict[str, Measure] = {
     "central": central,
     "single-shot": single_shot,
@@ -117,6 +137,8 @@ METHODS: dict[str, Measure] = {
     "FedAvg": fedavg,
     "FPFL": fpfl,
     "FPFL, epsilon = 1": private_fpfl,
+    "two-phase, epsilon = 1 if the teacher tells nothing": two_phase,
+    "two-phase end to end, epsilon = 1": two_phase_end_to_end,
 }
 """By the name they are shown under."""
 
