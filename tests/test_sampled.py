@@ -78,8 +78,9 @@ def test_kinds_of_sums_are_composed_as_one_longer_kind_is():
 
 def test_composing_costs_less_than_the_epsilons_added():
     parts = [(SampledSums(1000, 50, 40), 1.0), (SampledSums(1000, 20, 100), 2.0)]
-    each = [sums.epsilon(noise, 0.5e-5) for sums, noise in parts]
-    assert max(each) < composed_epsilon(parts, 1e-5) < 0.9 * sum(each)
+    alone = [sums.epsilon(noise, 1e-5) for sums, noise in parts]
+    halves = [sums.epsilon(noise, 0.5e-5) for sums, noise in parts]
+    assert max(alone) < composed_epsilon(parts, 1e-5) < 0.9 * sum(halves)
 
 
 def test_samples_of_all_are_composed_with_others():
