@@ -29,7 +29,7 @@ def wanted(seeds: int) -> list[tuple[Row, int]]:
 
 def made(row: Row, seed: int, found: Measured) -> Run:
     """A run of today's setting."""
-    return Run(row, seed, str(SETTING), found)
+    return Run(row, seed, str(SETTING.of(row)), found)
 
 
 def append(path: Path, run: Run) -> None:
@@ -48,7 +48,7 @@ def current(path: Path) -> list[Run]:
         return []
     with path.open(newline="") as file:
         runs = [_run(line) for line in csv.DictReader(file)]
-    return [run for run in runs if run.setting == str(SETTING)]
+    return [run for run in runs if run.setting == str(SETTING.of(run.row))]
 
 
 def _run(line: dict[str, str]) -> Run:

@@ -49,7 +49,7 @@ def load(seed: int) -> Digits:
 
 def trained(row: Row, setting: Setting, seed: int) -> Measured:
     """One run."""
-    digits, network = load(seed), Network(build)
+    digits, network, setting = load(seed), Network(build), setting.of(row)
     users = writers_of(digits, setting.images, seed)
     algorithm = setting.algorithm(network, fair=row.fair)
     end = run(
