@@ -311,6 +311,12 @@ class TestCommand:
         return ["train", str(there / "t.csv"), "--schema", str(there / "schema.json"),
                 "--rounds", "12", "--output", str(there / "out"), *more]  # fmt: skip
 
+    def test_a_condition_is_shown_beside_the_epsilon(self, there, capsys):
+        more = ["--method", "two_phase", "--batch", "20", "--rounds", "2", "--clip", "1",
+                "--epsilon", "2", "--delta", "1e-3"]  # fmt: skip
+        assert main(self.args(there, *more)) == 0
+        assert "Conditional on the phase-1 teacher" in capsys.readouterr().out
+
     def test_from_a_file_with_named_users(self, there, capsys):
         assert main(self.args(there, "--user-column", "who", "--hidden", "3", "2")) == 0
         assert "rounds   12" in capsys.readouterr().out
