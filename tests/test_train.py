@@ -144,6 +144,22 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, private, m
     assert not list(there.output.glob("*.checkpoint"))
 
 
+def test_a_run_whose_checkpoint_is_damaged_is_another_and_booked(tmp_path):
+    """It begins anew, with noise of its own."""
+    config = TrainConfig(rounds=60, cohort=20, **PRIVATE)
+
+    def stop(done, rounds, state):
+        raise KeyboardInterrupt
+
+    there = files(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train_table(dealt(), make_schema(), config, there, source="small", on_rounds=stop)
+    next(there.output.glob("*.checkpoint")).write_bytes(b"damaged")
+    done = train_table(dealt(), make_schema(), config, there, source="small")
+    assert done.training.resumed_at == 0
+    assert Ledger(there.ledger).spent().releases == 2
+
+
 class TestTwoPhases:
     """Their promise is one of rows, and depends on the teacher."""
 
@@ -335,6 +351,7 @@ class TestCommand:
             (["--published-split"], "for named tables"),
             (["--alpha", "-1"], "alpha"),
             (["--cohort", "5"], "cohort = 5: must be 1 to 2"),
+            (["--insecure-noise-seed", "-1"], "noise seed = -1: must be 0 to"),
             (["--also", "age"], "sensitive attribute 'age'"),
         ],
     )
