@@ -19,7 +19,9 @@ Unit = Literal["one user, with all its rows", "one row of one client"]
 """Whose presence is protected."""
 
 NOT_COVERED = (
-    "What was decided by looking at private data: settings tried before, the schema.",
+    "What was decided by looking at private data: settings tried before, the schema, that a table"
+    " is refused because nobody is of some group.",
+    "Rows kept for testing: metrics are computed of them without noise.",
     "The settings, the numbers of users and of a cohort among them: they are public.",
     "A server, or a third party that sums up, that sees single reports: summing them up securely is"
     " assumed.",
