@@ -45,7 +45,7 @@ def run(tmp_path, config=QUICK, **options):
 def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, hidden):
     config = QUICK.model_copy(update={"method": method, "hidden": hidden})
     if method == "two_phase":
-        config = TrainConfig(method=method, hidden=hidden, batch=30)
+        config = TrainConfig(method=method, hidden=hidden, batch=1)
     done = run(tmp_path, config)
     read = read_model(tmp_path / "out" / "model.json")
     assert read == done.training.model
@@ -248,6 +248,13 @@ def test_a_group_that_nobody_has_is_refused(notion, complaint):
 def test_a_cohort_larger_than_the_population_is_refused():
     with pytest.raises(InputError, match="cohort = 51: must be 1 to 50"):
         train_rounds(population(), QUICK.model_copy(update={"cohort": 51}))
+
+
+@pytest.mark.parametrize("private", [{}, PRIVATE])
+def test_a_batch_larger_than_a_client_is_refused(private):
+    config = TrainConfig(method="two_phase", batch=5, **private)
+    with pytest.raises(InputError, match="batch = 5: must be 1 to 4"):
+        train_rounds(population(config), config)
 
 
 def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tmp_path):
