@@ -140,6 +140,17 @@ class TestRounds:
         with pytest.raises(sf.InputError, match="other settings"):
             is_done(cell, schema, config, clients=2, rounds=Rounds(TrainConfig(rounds=6)))
 
+    def test_what_is_not_set_is_as_the_method_has_it(self):
+        found = Rounds(TrainConfig(seed=1)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
+        assert (found.rounds, found.learning_rate) == (4, 2.0)
+        found = Rounds(TrainConfig(rounds=7)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
+        assert found.rounds == 7
+
+    def test_a_notion_that_a_method_does_not_know_is_refused(self):
+        config = sf.DistillConfig(notion="equal_opportunity")
+        with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):
+            Rounds().settings("two_phase", config)
+
     def test_an_epsilon_is_promised_and_reported(self, tmp_path):
         private = TrainConfig(rounds=5, cohort=50, clip=1.0, epsilon=8.0, delta=1e-3)
         how = Rounds(private, Dealing(rows_per_user=2.0))

@@ -78,6 +78,19 @@ def test_a_ledger_adds_trainings_up_and_keeps_its_limit(tmp_path):
     assert ledger.spent().releases == 2
 
 
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+def test_a_limit_allows_what_was_promised_where_everyone_takes_part(tmp_path, sampling):
+    """The noise is exact there, and so must be what the ledger adds up."""
+    everyone = SampledSums(50, 50, 20, sampling)
+    guarantee = promise_rounds(everyone, epsilon=1.0, delta=1e-5, clip=2.0)
+    assert guarantee.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
+    ledger = Ledger(tmp_path / "users.ledger.jsonl")
+    ledger.set_limit(1.0, 1e-5)
+    ledger.book(Booking(kind="training", output="run", run=RUN, guarantee=guarantee))
+    with pytest.raises(InputError, match="the limit is 1"):
+        ledger.book(training(sampling, epsilon=0.1))
+
+
 def test_users_and_rows_have_ledgers_of_their_own(tmp_path):
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.book(release())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from synthfair.errors import InputError
 from synthfair.federated import engine
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.private_sum import Protection, add_noise, clip_report
@@ -98,6 +99,23 @@ def test_a_report_that_is_not_finite_counts_as_nothing():
     assert ravel_pytree(clip_report(report, 1.0))[0].tolist() == [0.0, 0.0, 0.0]
     infinite = {"w": jnp.array([jnp.inf, 1.0])}
     assert clip_report(infinite, 1.0)["w"].tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        (Protection(None, 1.0), "needs a clip"),
+        (Protection(0.0, 1.0), "clip = 0"),
+        (Protection(-1.0), "clip = -1"),
+        (Protection(1.0, -1.0), "noise = -1"),
+        (Protection(1.0, float("nan")), "noise = nan"),
+    ],
+)
+def test_protection_that_protects_nobody_is_refused(wrong, complaint):
+    """Noise without a clip was left out where a cohort is computed as one user."""
+    _, _, users = population()
+    with pytest.raises(InputError, match=complaint):
+        engine.run(Sum(), users, Cohorts(9, 9), rounds=1, seed=0, protection=wrong)
 
 
 def test_noise_has_the_stated_standard_deviation():

@@ -45,7 +45,7 @@ def run(tmp_path, config=QUICK, **options):
 def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, hidden):
     config = QUICK.model_copy(update={"method": method, "hidden": hidden})
     if method == "two_phase":
-        config = TrainConfig(method=method, hidden=hidden, batch=30)
+        config = TrainConfig(method=method, hidden=hidden, batch=1)
     done = run(tmp_path, config)
     read = read_model(tmp_path / "out" / "model.json")
     assert read == done.training.model
@@ -144,6 +144,22 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, private, m
     assert not list(there.output.glob("*.checkpoint"))
 
 
+def test_a_run_whose_checkpoint_is_damaged_is_another_and_booked(tmp_path):
+    """It begins anew, with noise of its own."""
+    config = TrainConfig(rounds=60, cohort=20, **PRIVATE)
+
+    def stop(done, rounds, state):
+        raise KeyboardInterrupt
+
+    there = files(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        train_table(dealt(), make_schema(), config, there, source="small", on_rounds=stop)
+    next(there.output.glob("*.checkpoint")).write_bytes(b"damaged")
+    done = train_table(dealt(), make_schema(), config, there, source="small")
+    assert done.training.resumed_at == 0
+    assert Ledger(there.ledger).spent().releases == 2
+
+
 class TestTwoPhases:
     """Their promise is one of rows, and depends on the teacher."""
 
@@ -234,6 +250,13 @@ def test_a_cohort_larger_than_the_population_is_refused():
         train_rounds(population(), QUICK.model_copy(update={"cohort": 51}))
 
 
+@pytest.mark.parametrize("private", [{}, PRIVATE])
+def test_a_batch_larger_than_a_client_is_refused(private):
+    config = TrainConfig(method="two_phase", batch=5, **private)
+    with pytest.raises(InputError, match="batch = 5: must be 1 to 4"):
+        train_rounds(population(config), config)
+
+
 def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tmp_path):
     config = TrainConfig(rounds=10_000, clip=1.0, epsilon=1e-5, delta=1e-12)
     with pytest.raises(InputError, match="no noise up to"):
@@ -311,6 +334,12 @@ class TestCommand:
         return ["train", str(there / "t.csv"), "--schema", str(there / "schema.json"),
                 "--rounds", "12", "--output", str(there / "out"), *more]  # fmt: skip
 
+    def test_a_condition_is_shown_beside_the_epsilon(self, there, capsys):
+        more = ["--method", "two_phase", "--batch", "20", "--rounds", "2", "--clip", "1",
+                "--epsilon", "2", "--delta", "1e-3"]  # fmt: skip
+        assert main(self.args(there, *more)) == 0
+        assert "Conditional on the phase-1 teacher" in capsys.readouterr().out
+
     def test_from_a_file_with_named_users(self, there, capsys):
         assert main(self.args(there, "--user-column", "who", "--hidden", "3", "2")) == 0
         assert "rounds   12" in capsys.readouterr().out
@@ -329,6 +358,7 @@ class TestCommand:
             (["--published-split"], "for named tables"),
             (["--alpha", "-1"], "alpha"),
             (["--cohort", "5"], "cohort = 5: must be 1 to 2"),
+            (["--insecure-noise-seed", "-1"], "noise seed = -1: must be 0 to"),
             (["--also", "age"], "sensitive attribute 'age'"),
         ],
     )

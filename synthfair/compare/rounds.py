@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple, get_args
 
 import numpy as np
+from pydantic import ValidationError
 
 from synthfair.compare.federation import Federation, pooled
 from synthfair.compare.fitted import Fitted
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.config.train import Method
+from synthfair.errors import refusal
 from synthfair.train import Dealing, owners, populate, train_rounds
 
 ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name != "fedavg")
@@ -37,6 +39,9 @@ class Rounds(NamedTuple):
 
         These methods have no rho but a tolerance alpha, by which a group's rate may differ from
         all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
+
+        Raises:
+            InputError: the method does not know the notion, or other settings of the comparison.
         """
         free = method == "fedsgd" or config.rho_o <= 1
         two = method == "two_phase"  # without a constraint its weight is 0
@@ -48,7 +53,10 @@ class Rounds(NamedTuple):
             "seed": config.seed,
         }
         base = self.config or (_TWO_PHASE if two else _IN_STEPS)
-        return TrainConfig.model_validate(base.model_dump() | changed)
+        try:
+            return TrainConfig.model_validate(base.model_dump(exclude_unset=True) | changed)
+        except ValidationError as error:
+            raise refusal(f"method {method}", error) from error
 
 
 DEFAULT_ROUNDS = Rounds()

@@ -12,7 +12,13 @@ import numpy as np
 
 from synthfair.federated.algorithm import Algorithm, Record, Report, State
 from synthfair.federated.cohorts import Cohorts, Drawn
-from synthfair.federated.private_sum import UNPROTECTED, Protection, add_noise, clip_report
+from synthfair.federated.private_sum import (
+    UNPROTECTED,
+    Protection,
+    add_noise,
+    clip_report,
+    require_bounded,
+)
 from synthfair.federated.users import Users
 
 ENTRIES_AT_ONCE = 2**19
@@ -73,8 +79,9 @@ def run(
         on_chunk: called after each chunk.
 
     Raises:
-        InputError: what the algorithm refuses.
+        InputError: what the algorithm refuses; or noise without a clip.
     """
+    require_bounded(protection)
     progress = start(algorithm, users, seed) if progress is None else progress
     fixed = _Fixed(algorithm, users, protection, float(cohorts.size), _keys(seed))
     while progress.rounds < rounds:

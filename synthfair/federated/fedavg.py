@@ -27,7 +27,7 @@ class Movement(NamedTuple):
 
     Attributes:
         change: of the parameters, times the user's weight.
-        weight: of the user.
+        weight: of the user; empty where all count alike: it would only take up room below the clip.
     """
 
     change: Params
@@ -108,9 +108,11 @@ class FedAvg:
             return jax.tree.map(lambda p, g: p - self.learning_rate * g, params, slope), None
 
         moved = jax.lax.scan(step, state, None, length=self.local_steps)[0]
-        weight = jnp.sum(rows.weight) if self.by_rows else jnp.ones((), rows.weight.dtype)
-        change = jax.tree.map(lambda new, old: weight * (new - old), moved, state)
-        return Movement(change, weight)
+        change = jax.tree.map(jnp.subtract, moved, state)
+        if not self.by_rows:
+            return Movement(change, jnp.zeros(0, rows.weight.dtype))
+        weight = jnp.sum(rows.weight)
+        return Movement(jax.tree.map(lambda leaf: weight * leaf, change), weight)
 
     def update(self, state: Params, total: Movement, cohort: float) -> tuple[Params, FedAvgRecord]:
         """Adds the mean change."""

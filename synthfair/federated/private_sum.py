@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from synthfair.federated.algorithm import Report
+from synthfair.errors import InputError
+from synthfair.federated.algorithm import Report, require_at_least_0, require_positive
 
 
 class Protection(NamedTuple):
@@ -34,6 +35,16 @@ class Protection(NamedTuple):
 
 UNPROTECTED = Protection()
 """Nothing is clipped and no noise is added."""
+
+
+def require_bounded(protection: Protection) -> None:
+    """Refuses noise on a sum that no clip bounds, and numbers that are none. Raises InputError."""
+    clip, noise = protection
+    require_at_least_0(noise=noise)  # type: ignore[arg-type]
+    if clip is not None:
+        require_positive(clip=clip)  # type: ignore[arg-type]
+    elif isinstance(noise, int | float) and noise > 0:
+        raise InputError(f"noise = {noise}: needs a clip; without one it protects nobody")
 
 
 def clip_report(report: Report, clip: jax.Array | float | None) -> Report:

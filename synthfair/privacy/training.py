@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.privacy.accounting import accountant
+from synthfair.privacy.accounting import accountant, composed
 from synthfair.privacy.composition import Composition
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.sampled import SampledSums, Sampling, common_noise
@@ -18,7 +19,9 @@ Unit = Literal["one user, with all its rows", "one row of one client"]
 """Whose presence is protected."""
 
 NOT_COVERED = (
-    "What was decided by looking at private data: settings tried before, the schema.",
+    "What was decided by looking at private data: settings tried before, the schema, that a table"
+    " is refused because nobody is of some group.",
+    "Rows kept for testing: metrics are computed of them without noise.",
     "The settings, the numbers of users and of a cohort among them: they are public.",
     "A server, or a third party that sums up, that sees single reports: summing them up securely is"
     " assumed.",
@@ -106,8 +109,11 @@ class TrainingGuarantee(BaseModel):
 
     @property
     def composition(self) -> Composition:
-        """All mechanisms together."""
-        return Composition(sampled=tuple((m.sums, m.multiplier) for m in self.mechanisms))
+        """All mechanisms together; those that sum everybody up are Gaussian, which is exact."""
+        exact = [m for m in self.mechanisms if m.sums.everyone]
+        mu = composed(math.sqrt(m.times) / m.multiplier for m in exact)
+        rest = (m for m in self.mechanisms if not m.sums.everyone)
+        return Composition(mu, tuple((m.sums, m.multiplier) for m in rest))
 
 
 def promise_rounds(

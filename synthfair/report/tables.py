@@ -170,6 +170,8 @@ def training_table(training: Training, *, private: bool) -> Table:
         f" {promise.relation.replace('_', ' ')} one; noise {mechanism.noise:.3g} on sums of"
         f" reports of norm at most {mechanism.clip:g}",
     )
+    if promise.condition:
+        table.add_row("", promise.condition)
     return table
 
 

@@ -13,19 +13,21 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+import synthfair
 from synthfair.checkpoint import CheckpointFile
 from synthfair.config import ServerConfig, TrainConfig
 from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
+from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document
 from synthfair.federated.algorithm import Record
 from synthfair.files import require_free, write_json, write_text
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.training import TrainingGuarantee
 from synthfair.train.dealing import Dealing, Dealt
-from synthfair.train.methods import make_plan
+from synthfair.train.methods import Plan, make_plan
 from synthfair.train.population import Population, other_groups, populate
-from synthfair.train.routine import OnRounds, Training, train_rounds
+from synthfair.train.routine import SECRET_BITS, OnRounds, Training, is_begun, train_rounds
 from synthfair.trained import write_model
 
 
@@ -37,13 +39,21 @@ class TrainFiles:
         output: folder, made if need be.
         ledger: in which the training is booked.
         force: whether existing files are overwritten.
-        noise_seed: for tests; with it, epsilon promises nothing.
+        noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon promises nothing.
+
+    Raises:
+        InputError: no such seed.
     """
 
     output: Path
     ledger: Path
     force: bool = False
     noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses seeds that are none."""
+        if self.noise_seed is not None and not 0 <= self.noise_seed < 2**SECRET_BITS:
+            raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
 
     @property
     def model(self) -> Path:
@@ -91,9 +101,10 @@ def train_table(
     others = other_groups(dealt.train, schema, config, source=source)
     population = populate(rows, dealt.user, schema, config, others=others)
     plan = make_plan(population, config)
-    run = _fingerprint(population, config, files.noise_seed)
+    run = _fingerprint(population, config, plan, files.noise_seed)
     checkpoint = CheckpointFile.beside(files.model, run)
-    _book(files, run, None if files.noise_seed is not None else plan.guarantee, checkpoint)
+    if not is_begun(population, plan, checkpoint):  # if it is, it was booked before
+        _book(files, run, None if files.noise_seed is not None else plan.guarantee)
     training = train_rounds(
         population,
         config,
@@ -116,22 +127,22 @@ def train_table(
     return Trained(training, evaluation)
 
 
-def _book(
-    files: TrainFiles,
-    run: str,
-    guarantee: TrainingGuarantee | None,
-    checkpoint: CheckpointFile,
-) -> None:
-    """Unless it is an interrupted run, which was booked before."""
-    if checkpoint.path.exists():
-        return
+def _book(files: TrainFiles, run: str, guarantee: TrainingGuarantee | None) -> None:
     booking = Booking(kind="training", output=files.output.name, run=run, guarantee=guarantee)
     Ledger(files.ledger).book(booking)
 
 
-def _fingerprint(population: Population, config: TrainConfig, noise_seed: int | None) -> str:
-    """sha256 of all that a run depends on. Private: who guesses the rows could confirm them."""
-    digest = hashlib.sha256(f"{noise_seed} {config.model_dump_json()}".encode())
+def _fingerprint(
+    population: Population, config: TrainConfig, plan: Plan, noise_seed: int | None
+) -> str:
+    """sha256 of all that a run depends on. Private: who guesses the rows could confirm them.
+
+    The noise and the version are part of it: the same seed with noise of another size would tell
+    both the noise and what it hides.
+    """
+    promise = plan.guarantee.model_dump_json() if plan.guarantee else None
+    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {promise}"
+    digest = hashlib.sha256(settings.encode())
     for leaf in jax.tree.leaves(population.users):
         digest.update(np.ascontiguousarray(leaf).data)
     digest.update(population.schema.hash.encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from synthfair.config import TrainConfig
+from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.fedavg import FedAvg
@@ -85,6 +86,7 @@ def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
 def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
     """All users take part in every round; noise is added on their side."""
     users, clip = population.users, config.clip or float("inf")
+    _require_batch(config.batch, int(users.size.min()))
     method = two_phase(
         make_model(config, users.a.shape[1]),
         Parity(config.notion, population.groups),
@@ -106,6 +108,12 @@ def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
     promise = _promise_two_phase(method, population, config, epsilon=config.epsilon)
     noise = promise.mechanisms[-1].noise / clip
     return Plan(method.with_noise(noise), everyone, guarantee=promise)
+
+
+def _require_batch(batch: int, smallest: int) -> None:
+    """A sum over fewer rows than expected, divided by the number expected, is too short a step."""
+    if batch > smallest:
+        raise InputError(f"batch = {batch}: must be 1 to {smallest}, the smallest client's rows")
 
 
 def _promise_two_phase(

@@ -155,6 +155,11 @@ def _begin(
     return progress, int.from_bytes(np.asarray(kept.seed).tobytes(), "little")
 
 
+def is_begun(population: Population, plan: Plan, checkpoint: CheckpointFile) -> bool:
+    """Whether an interrupted run can be taken up: its checkpoint is there, and can be read."""
+    return _begin(plan, population, 0, checkpoint)[0].rounds > 0
+
+
 def _packed(progress: Progress, seed: int) -> _Kept:
     words = np.frombuffer(seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
     return _Kept(np.int32(progress.rounds), words, progress.state)
