@@ -257,6 +257,19 @@ def test_a_batch_larger_than_a_client_is_refused(private):
         train_rounds(population(config), config)
 
 
+def test_training_that_diverges_is_refused_in_words():
+    config = TrainConfig(method="fedavg", rounds=5, learning_rate=1e308)
+    with pytest.raises(InputError, match="learning_rate = 1e[+]308: training diverged"):
+        train_rounds(population(config), config)
+
+
+def test_noise_does_not_choose_parameters_that_are_no_numbers():
+    """What is left of reports about them is noise alone, by which they may look fair."""
+    config = TrainConfig(rounds=30, cohort=20, learning_rate=1e308, hidden=(4,), **PRIVATE)
+    model = train_rounds(population(config), config, noise_seed=1).model
+    assert np.isfinite(model.theta).all()
+
+
 def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tmp_path):
     config = TrainConfig(rounds=10_000, clip=1.0, epsilon=1e-5, delta=1e-12)
     with pytest.raises(InputError, match="no noise up to"):

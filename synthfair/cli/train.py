@@ -33,7 +33,9 @@ at random, unless a column says whose they are.
 Writes model.json, metrics.json and rounds.csv, which holds what the server saw in each
 round. Ctrl-C keeps a checkpoint; the same command then goes on from there. With
 --epsilon a user with all its rows is protected, as long as whoever sums the users'
-reports up shows the server nothing but the noisy sum.
+reports up shows the server nothing but the noisy sum; with two_phase, one row of a
+client, and without --end-to-end only if the teacher tells nothing. The metrics of rows
+kept for testing are not protected.
 """
 
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 from synthfair.federated.algorithm import (
     require_at_least_0,
@@ -265,7 +266,11 @@ def _times(factor: float | jax.Array, tree: Any) -> Any:
 
 
 def _better(quality: jax.Array, params: Params, state: FpflState) -> tuple[Params, jax.Array]:
-    """These params, or the best before, with their quality."""
-    better = quality > state.quality
+    """These params, or the best before, with their quality.
+
+    Reports about params that are no numbers count as nothing when they are clipped: what is left is
+    noise, which must not choose them.
+    """
+    better = (quality > state.quality) & jnp.all(jnp.isfinite(ravel_pytree(params)[0]))
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), params, state.best)
-    return best, jnp.maximum(quality, state.quality)
+    return best, jnp.where(better, quality, state.quality)

@@ -12,6 +12,7 @@ import numpy as np
 import synthfair
 from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.config import TrainConfig
+from synthfair.errors import InputError
 from synthfair.federated import engine
 from synthfair.federated.algorithm import Algorithm, Record
 from synthfair.federated.engine import Progress
@@ -92,7 +93,7 @@ def train_rounds(
             noise: whoever reads it can undo the privacy of the run.
 
     Raises:
-        InputError: the settings do not fit the population.
+        InputError: the settings do not fit the population, or training diverged.
         KeyboardInterrupt: after the checkpoint is written.
     """
     plan = plan or make_plan(population, config)
@@ -213,6 +214,7 @@ def _trained(
     algorithm: Algorithm, config: TrainConfig, population: Population, done: Progress
 ) -> TrainedModel:
     params = jax.device_get(algorithm.params(done.state))
+    _require_finite(params, config)
     hidden, theta = _layers(params, config)
     names = input_names(
         population.schema, intercept=not config.hidden, group_input=config.group_input
@@ -229,6 +231,14 @@ def _trained(
         gradient_norm=None,
         converged=has_met(config, done.history),
     )
+
+
+def _require_finite(params: Params, config: TrainConfig) -> None:
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+        raise InputError(
+            f"learning_rate = {config.learning_rate:g}: training diverged, and its parameters are"
+            " no numbers; take a smaller one"
+        )
 
 
 def _layers(params: Params, config: TrainConfig) -> tuple[tuple[Layer, ...], np.ndarray]:
