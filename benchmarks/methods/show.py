@@ -50,8 +50,8 @@ def _line(runs: Sequence[Run]) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    spread = np.std(values, ddof=1) if len(values) > 1 else 0.0
-    return f"{np.mean(values):.4f} ± {spread:.4f}"
+    mean = f"{np.mean(values):.4f}"
+    return f"{mean} ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else mean
 
 
 def _size(count: float) -> str:
