@@ -1,6 +1,11 @@
 import pytest
 
-from synthfair.config import DistillConfig, load_distill_config, load_server_config
+from synthfair.config import (
+    DistillConfig,
+    load_distill_config,
+    load_server_config,
+    load_train_config,
+)
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
 
@@ -19,7 +24,10 @@ def test_file_then_flags(tmp_path):
 
 @pytest.mark.parametrize("path", sorted(configs_folder().glob("*/*.toml")), ids=str)
 def test_every_config_in_the_project_is_valid(path):
-    assert load_distill_config(path).rho_o == 10
+    if "fpfl" in path.name:
+        assert load_train_config(path).method == "fpfl"
+    else:
+        assert load_distill_config(path).rho_o == 10
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Reports from anywhere: what is malformed or repeated is counted, and never used."""
 
 import io
-import json
 import math
 import os
 import re
@@ -18,8 +17,6 @@ from synthfair.errors import InputError
 from synthfair.measure.aggregate import NUMBER, aggregate_reports
 from synthfair.measure.collection import (
     make_collection,
-    read_collection,
-    write_collection,
 )
 from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.identifiers import SeenIds
@@ -264,46 +261,6 @@ def test_memory_does_not_grow_with_the_reports():
     assert peak(400_000) < 1.3 * peak(150_000)
 
 
-def as_ids(numbers):
-    return np.frombuffer("".join(f"{i:032x}" for i in numbers).encode(), np.uint8).reshape(-1, 32)
-
-
-class TestSeenIds:
-    @given(st.lists(st.lists(st.integers(0, 2**128 - 1) | st.integers(0, 20)), max_size=9))
-    def test_it_never_lets_one_pass_twice(self, batches):
-        seen, passed = SeenIds(2**10), []
-        for batch in batches:
-            new = seen.new(as_ids(batch))
-            passed += [i for i, fine in zip(batch, new, strict=True) if fine]
-        assert len(set(passed)) == len(passed)
-
-    def test_it_loses_as_many_new_ones_as_stated(self):
-        """Over keys, too: 40 times 500 ids, at 4.5 standard errors."""
-        lost, predicted = [], 0.0
-        for seed in range(40):
-            seen = SeenIds(2**10, seeded(seed))
-            for i in range(0, 1000, 10):
-                seen.new(as_ids(range(i, i + 10)))
-            predicted = seen.lost_share()
-            bits = seen._words.copy()
-            place, wanted = seen._places(seen._hashed(as_ids(range(10**6, 10**6 + 500))))
-            lost.append(float(np.mean(bits[place] & wanted == wanted)) - predicted)
-        assert predicted > 0.01
-        assert abs(np.mean(lost)) < 4.5 * np.std(lost) / math.sqrt(40)
-
-    def test_stated_defaults(self):
-        seen = SeenIds()
-        seen.accepted = 10**7
-        assert 5e-5 < seen.lost_share() < 7e-5
-        seen.accepted = 10**8
-        assert 0.015 < seen.lost_share() < 0.025
-
-    @pytest.mark.parametrize("size", [0, 2**40])
-    def test_impossible_memory_is_refused(self, size):
-        with pytest.raises(InputError, match=f"id memory = {size} bytes"):
-            SeenIds(size)
-
-
 class TestPerturb:
     @pytest.mark.parametrize(
         ("group", "value", "said"),
@@ -336,39 +293,6 @@ class TestPerturb:
         assert gap.interval.low * collection.unit < -0.4 < gap.interval.high * collection.unit < 0
 
 
-class TestCollection:
-    def test_it_comes_back(self, tmp_path):
-        write_collection(LAPLACE, tmp_path / "gap.json")
-        assert read_collection(tmp_path / "gap.json") == LAPLACE
-
-    @pytest.mark.parametrize(
-        ("changes", "said"),
-        [
-            ({"epsilon": 0.5}, "epsilon = 0.5 is claimed, and the mechanism has 1.5"),
-            ({"k": 1.0}, "unknown key"),
-            ({"groups": [f"g{i}" for i in range(501)]}, "500"),
-            ({"groups": ["f", "f"]}, "named twice"),
-            ({"lower": 9.0}, "must be below upper"),
-            ({"groups": ["f\n", "m"]}, "printable"),
-            ({"mystery": 1}, "unknown key"),
-            ({"epsilon1": -1.0}, "epsilon1 = -1"),
-        ],
-    )
-    def test_a_file_that_claims_too_much_is_refused(self, tmp_path, changes, said):
-        write_collection(LAPLACE, tmp_path / "gap.json")
-        document = json.loads((tmp_path / "gap.json").read_text()) | changes
-        (tmp_path / "gap.json").write_text(json.dumps(document))
-        with pytest.raises(InputError, match=said) as caught:
-            read_collection(tmp_path / "gap.json")
-        assert "gap.json" in str(caught.value)
-
-    @pytest.mark.parametrize("content", ["", "[]", "null", "{", "[" * 100_000])
-    def test_what_is_no_collection_is_refused(self, tmp_path, content):
-        (tmp_path / "gap.json").write_text(content)
-        with pytest.raises(InputError, match="gap.json"):
-            read_collection(tmp_path / "gap.json")
-
-
 def test_a_stray_quotation_mark_swallows_no_other_report():
     found = read('x,"f,1', *(row(i, "f,1") for i in range(100)))
     assert found.tally.reports == 100
@@ -386,39 +310,10 @@ def test_what_python_takes_for_a_number_is_none_in_a_report(text):
     assert found.tally.reports == 1
 
 
-def test_collections_have_fingerprints_of_their_own():
-    others = [
-        make_collection(("f", "m"), RandomizedValue(2, 1.0, 1.0), upper=2.0),
-        make_collection(("m", "f"), RandomizedValue(2, 1.0, 1.0)),
-        make_collection(("f", "m"), RandomizedValue(2, 1.0, 1.1)),
-        LAPLACE,
-    ]
-    assert len({one.fingerprint for one in (COLLECTION, *others)}) == 5
-
-
-@given(lower=st.floats(-1e308, 1e308), upper=st.floats(-1e308, 1e308), part=st.floats(0, 1))
-def test_scaled_values_never_leave_the_range_that_epsilon_is_for(lower, upper, part):
-    try:
-        collection = make_collection(
-            ("f", "m"), RandomizedValue(2, 1.0, 1.0), lower=lower, upper=upper
-        )
-    except InputError:
-        return
-    value = min(max(lower + part * (upper - lower), lower), upper)
-    assert np.abs(collection.scaled(np.array([value]))).max() <= 1
-
-
-def test_a_collection_whose_reports_protect_nothing_is_refused():
-    with pytest.raises(InputError, match="a report has at most 30"):
-        make_collection(("f", "m"), RandomizedValue(2, 40.0, 40.0))
-
-
 @pytest.mark.parametrize("rows", [2**15, 10**6], ids=["many_row_groups", "one_row_group"])
 def test_memory_does_not_grow_with_a_parquet_file(tmp_path, rows):
     def peak(n):
-        ids = (
-            np.array(as_ids(np.random.default_rng(n).permutation(n))).view("S32")[:, 0].astype(str)
-        )
+        ids = np.array([f"{i:032x}" for i in np.random.default_rng(n).permutation(n)])
         table = pd.DataFrame({"report": ids, "collection": MARK, "group": "f", "value": 1.0})
         table.to_parquet(tmp_path / "r.parquet", row_group_size=rows, compression=None)
         del ids, table

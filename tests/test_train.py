@@ -181,7 +181,10 @@ class TestTwoPhases:
         done = train_table(dealt(clients=2), make_schema(), config, files(tmp_path), source="small")
         promise = done.training.guarantee
         assert promise.condition is None
-        assert len(promise.mechanisms) == 2
+        teacher, student = promise.mechanisms
+        assert teacher.clip > student.clip == 1.5  # its sums hold counts beside the gradients
+        assert teacher.noise > student.noise
+        assert teacher.multiplier == pytest.approx(student.multiplier)
         assert promise.composition.epsilon(1e-3) <= 4.0
         spent = Ledger(tmp_path / "users.ledger.jsonl").spent()
         assert spent.epsilon(1e-3) == pytest.approx(4.0, rel=1e-2)

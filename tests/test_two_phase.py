@@ -2,54 +2,29 @@
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
+from two_group_rows import NETWORK, rows_of, users_of
 
 from synthfair.errors import InputError
-from synthfair.federated import row_batches
 from synthfair.federated.averaging import steps_of
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.dp_sgd import DpSgd, clipped_gradients, cross_entropy
+from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd, FairState, fair_loss
-from synthfair.federated.networks import Linear, Network, Perceptron
+from synthfair.federated.networks import Linear
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.private_fair_sgd import SENSITIVITY, PrivateFairSgd, cell_weights
-from synthfair.federated.row_batches import poisson_sum, random_rows
-from synthfair.federated.row_gradients import clipped_sum
 from synthfair.federated.two_phase import TEACHER_NOT_COVERED, two_phase
-from synthfair.federated.users import UserRows, make_users
+from synthfair.federated.users import make_users
 from synthfair.privacy.sampled import composed_epsilon
 
-NETWORK = Network(Perceptron(3, (5, 4)))
-MODELS = [NETWORK, Network(Perceptron(3, ())), Linear(3)]
 NOTIONS = ["statistical_parity", "equalized_odds"]
 KEY = jax.random.key(3)
-
-
-def make(n=60, seed=0, gap=1.0):
-    """Rows whose label depends on the first input, which depends on the group."""
-    rng = np.random.default_rng(seed)
-    s = rng.integers(2, size=n)
-    a = rng.normal(size=(n, 3))
-    a[:, 0] += gap * s
-    y = np.where(a[:, 0] + 0.3 * rng.normal(size=n) > gap / 2, 1.0, -1.0)
-    return a, s, y
-
-
-def rows_of(n=60, seed=0):
-    a, s, y = make(n, seed)
-    return UserRows(jnp.asarray(a), jnp.asarray(s)[:, None], jnp.asarray(y), jnp.ones(n))
-
-
-def users_of(*sizes, gap=1.0):
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    return make_users(*make(len(owner), gap=gap), owner)
 
 
 def everyone(users):
@@ -58,95 +33,6 @@ def everyone(users):
 
 def flat(tree):
     return np.asarray(ravel_pytree(tree)[0])
-
-
-def row_gradients(model, params, rows):
-    """One row after the other, by automatic differentiation."""
-
-    @jax.jit
-    def slope(a, y):
-        return jax.grad(lambda p: jnp.logaddexp(0.0, -y * model.scores(p, a[None])[0]))(params)
-
-    return np.array([flat(slope(a, y)) for a, y in zip(rows.a, rows.y, strict=True)])
-
-
-@partial(jax.jit, static_argnums=0)
-def clipped(model, params, rows, clip):
-    return clipped_gradients(model, params, rows, cross_entropy, clip)
-
-
-# Clipping
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("clip", [0.05, 0.5, 2.0, math.inf])
-def test_the_clipped_sum_is_that_of_a_naive_loop(model, clip):
-    rows, params = rows_of(), jax.tree.map(lambda leaf: leaf + 0.3, model.init(KEY))
-    own = row_gradients(model, params, rows)
-    norms = np.linalg.norm(own, axis=1)
-    expected = (own * np.minimum(1, clip / norms)[:, None]).sum(axis=0)
-    found = flat(clipped(model, params, rows, clip))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
-    if clip == 0.5:  # rows differ in whether they are clipped, so that clipping the mean would fail
-        assert norms.min() < clip < norms.max()
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_one_row_changes_a_clipped_sum_by_the_clip_at_most(model):
-    rows = rows_of()
-    rows = rows._replace(a=rows.a.at[0].multiply(1e4))
-    params = jax.tree.map(lambda leaf: leaf + 0.3, model.init(KEY))
-    without = rows._replace(weight=rows.weight.at[0].set(0.0))
-    for clip in (0.1, 1.5):
-        with_, rest = (clipped(model, params, r, clip) for r in (rows, without))
-        assert np.linalg.norm(flat(with_) - flat(rest)) <= clip * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e300])
-def test_a_row_without_a_finite_gradient_counts_nothing(model, bad):
-    rows, params = rows_of(), model.init(KEY)
-    slope = jnp.ones(60)
-    whole = clipped_sum(model, params, rows.a, slope.at[0].set(0.0), 0.5)
-    spoilt = clipped_sum(model, params, rows.a.at[0].set(bad), slope, 0.5)
-    assert np.linalg.norm(flat(spoilt) - flat(whole)) <= 0.5 * (1 + 1e-9)
-
-
-# Batches
-
-
-def test_poisson_batches_hold_each_row_with_the_same_chance():
-    """Chances of 45 rows of 60 over 4,000 batches: five standard deviations, false alarm 3e-5."""
-    rows, q, n = rows_of(), 9 / 45, 4000
-    rows = rows._replace(weight=(jnp.arange(60) < 45) * 1.0, y=jnp.arange(60.0))
-
-    def batch(key):
-        return poisson_sum(
-            lambda some: jnp.zeros(60).at[some.y.astype(int)].add(some.weight), rows, 9, key
-        )
-
-    held = np.asarray(jax.jit(jax.vmap(batch))(jax.random.split(KEY, n)))
-    assert set(np.unique(held)) == {0.0, 1.0}
-    assert not held[:, 45:].any()
-    error = math.sqrt(q * (1 - q) / n)
-    assert np.abs(held[:, :45].mean(axis=0) - q).max() < 5 * error
-    sizes = held.sum(axis=1)
-    assert abs(sizes.mean() - 9) < 5 * error * 45**0.5
-    assert sizes.var() == pytest.approx(45 * q * (1 - q), rel=0.12)  # not of fixed size
-
-
-def test_rows_beyond_the_room_of_a_pass_are_not_left_out(monkeypatch):
-    rows = rows_of()
-    one = poisson_sum(lambda some: some.weight @ some.a, rows, 30, KEY)
-    monkeypatch.setattr(row_batches, "pass_room", lambda expected, n: 7)
-    np.testing.assert_allclose(poisson_sum(lambda some: some.weight @ some.a, rows, 30, KEY), one)
-
-
-def test_random_rows_are_those_that_are_there():
-    rows = rows_of()._replace(weight=(jnp.arange(60) % 2) * 1.0, y=jnp.arange(60.0))
-    drawn = random_rows(rows, 2000, KEY)
-    assert set(np.asarray(drawn.y)) == set(range(1, 60, 2))
-    assert (drawn.weight == 1).all()
 
 
 # Noise

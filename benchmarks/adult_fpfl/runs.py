@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.adult_fpfl.problem import Measured
 from benchmarks.adult_fpfl.settings import ROWS, SETTINGS, Row
+from benchmarks.lines import append_line, read_lines
 
 
 class Run(NamedTuple):
@@ -41,20 +41,12 @@ def made(row: Row, seed: int, found: Measured) -> Run:
 
 def append(path: Path, run: Run) -> None:
     """Adds a line."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        lines = csv.writer(file)
-        if new:
-            lines.writerow(COLUMNS)
-        lines.writerow((*run.row, run.seed, run.setting, *run.found))
+    append_line(path, COLUMNS, (*run.row, run.seed, run.setting, *run.found))
 
 
 def current(path: Path) -> list[Run]:
     """The runs so far that have the settings of today."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        runs = [_run(line) for line in csv.DictReader(file)]
+    runs = [_run(line) for line in read_lines(path)]
     return [run for run in runs if run.setting == str(SETTINGS.get(run.row))]
 
 

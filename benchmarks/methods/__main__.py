@@ -12,7 +12,6 @@ N^1.1, N the rows of a client: of FPFL each row is a user by itself. Settings ar
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 from rich.progress import track
 
 from benchmarks import use_float64
+from benchmarks.lines import append_line, read_runs
 from benchmarks.methods.show import plot, table
 from synthfair.compare.federation import Federation, federate
 from synthfair.compare.methods import measure
@@ -168,25 +168,6 @@ def wanted(seeds: int) -> list[tuple[str, str, float, int]]:
     ]
 
 
-def read(path: Path) -> list[Run]:
-    """The runs made so far."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        _, *lines = csv.reader(file)
-    return [Run(*(kind(value) for kind, value in zip(KINDS, line, strict=True))) for line in lines]
-
-
-def append(path: Path, made: Run) -> None:
-    """Adds a line."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        lines = csv.writer(file, lineterminator="\n")
-        if new:
-            lines.writerow(Run._fields)
-        lines.writerow(made)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -198,10 +179,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     use_float64()
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "runs.csv"
-    done = {made[:4] for made in read(path)}
+    done = {made[:4] for made in read_runs(path, Run, KINDS)}
     for one in track([one for one in wanted(args.seeds) if one not in done], "methods"):
-        append(path, run(*one))
-    runs = read(path)
+        append_line(path, Run._fields, run(*one))
+    runs = read_runs(path, Run, KINDS)
     write_text(args.output / "methods.md", table(runs))
     write_text(args.output / "frontier.svg", plot(runs))
     print(table(runs))

@@ -15,7 +15,6 @@ differs within the errors shown.
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ import numpy as np
 from rich.progress import track
 
 from benchmarks import use_float64
+from benchmarks.lines import append_line, read_runs
 from benchmarks.privacy.show import plot, table
 from synthfair.compare.federation import Federation, federate
 from synthfair.compare.methods import measure
@@ -120,25 +120,6 @@ def wanted(seeds: int) -> list[tuple[str, str, float, int]]:
     return [(task, *method, seed) for seed in range(seeds) for method in methods for task in TASKS]
 
 
-def read(path: Path) -> list[Run]:
-    """The runs made so far."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        lines = csv.DictReader(file)
-        return [Run(*(kind(line[name]) for name, kind in KINDS.items())) for line in lines]
-
-
-def append(path: Path, made: Run) -> None:
-    """Adds a line."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        lines = csv.writer(file)
-        if new:
-            lines.writerow(Run._fields)
-        lines.writerow(made)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -150,11 +131,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     use_float64()
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "runs.csv"
-    done = {made[:4] for made in read(path)}
+    done = {made[:4] for made in read_runs(path, Run, tuple(KINDS.values()))}
     todo = [one for one in wanted(args.seeds) if one not in done]
     for one in track(todo, description="privacy"):
-        append(path, run(*one))
-    runs = read(path)
+        append_line(path, Run._fields, run(*one))
+    runs = read_runs(path, Run, tuple(KINDS.values()))
     write_text(args.output / "privacy.md", table(runs))
     for task in TASKS:
         write_text(args.output / f"{task}.svg", plot([r for r in runs if r.task == task]))

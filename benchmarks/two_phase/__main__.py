@@ -12,7 +12,6 @@ split, batches and noise, so that a run can be repeated: such noise protects nob
 from __future__ import annotations
 
 import argparse
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.progress import track
 
+from benchmarks.lines import append_line, read_runs
 from benchmarks.two_phase.choose import best
 from benchmarks.two_phase.choose import read as read_tried
 from benchmarks.two_phase.problem import (
@@ -143,25 +143,6 @@ def wanted(tables: Sequence[str], epsilons: Sequence[float], seeds: int) -> list
     ]
 
 
-def read(path: Path) -> list[Run]:
-    """The runs made so far."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        lines = list(csv.reader(file))[1:]
-    return [Run(*(kind(cell) for kind, cell in zip(KINDS, line, strict=True))) for line in lines]  # pyright: ignore[reportArgumentType]
-
-
-def append(path: Path, made: Run) -> None:
-    """Adds a line."""
-    new = not path.exists()
-    with path.open("a", newline="") as file:
-        lines = csv.writer(file)
-        if new:
-            lines.writerow(Run._fields)
-        lines.writerow(made)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -175,11 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     args.output.mkdir(parents=True, exist_ok=True)
     path, chosen = args.output / "runs.csv", kappas()
-    done = {made[:5] for made in read(path)}
+    done = {made[:5] for made in read_runs(path, Run, KINDS)}
     tasks = wanted(args.tables, args.epsilons, args.seeds)
     for task in track([one for one in tasks if one not in done], description="two_phase"):
-        append(path, one_run(task, chosen, published=args.published))
-    runs = read(path)
+        append_line(path, Run._fields, one_run(task, chosen, published=args.published))
+    runs = read_runs(path, Run, KINDS)
     write_text(args.output / "two_phase.md", table(runs))
     for notion in CLIENTS:
         own = [made for made in runs if made.notion == notion]

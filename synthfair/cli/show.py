@@ -34,6 +34,28 @@ def warn(message: str) -> None:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
     """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns."""
+    with _bar(title) as update:
+
+        def show(records: Record, step: int, steps: int) -> None:
+            state = (
+                f"objective {records.objective[-1]:.4f} cov {records.covariance[-1]:+.4f}"
+                f" grad {records.gradient_norm[-1]:.0e}"
+            )
+            update(step, steps, state)
+
+        yield show
+
+
+@contextmanager
+def round_bar() -> Iterator[OnRounds]:
+    """Shows the round, and in words how it goes."""
+    with _bar("training") as update:
+        yield update
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[OnRounds]:
+    """Yields what is told how many of how many are done, and a few words; it minds Ctrl-C."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -49,40 +71,11 @@ def progress_bar(title: str) -> Iterator[Progress]:
     ):
         task = bar.add_task(title, total=None, state="compiling")
 
-        def show(records: Record, step: int, steps: int) -> None:
-            state = (
-                f"objective {records.objective[-1]:.4f} cov {records.covariance[-1]:+.4f}"
-                f" grad {records.gradient_norm[-1]:.0e}"
-            )
-            bar.update(task, completed=step, total=steps, state=state)
+        def update(done: int, total: int, state: str) -> None:
+            bar.update(task, completed=done, total=total, state=state)
             interrupt()
 
-        yield show
-
-
-@contextmanager
-def round_bar() -> Iterator[OnRounds]:
-    """Shows the round, and in words how it goes."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("training"),
-        BarColumn(bar_width=6),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeElapsedColumn(),
-    )
-    with (
-        deferred_interrupt() as interrupt,
-        Progress(*columns, console=Console(stderr=True)) as bar,
-    ):
-        task = bar.add_task("training", total=None, state="compiling")
-
-        def show(done: int, rounds: int, state: str) -> None:
-            bar.update(task, completed=done, total=rounds, state=state)
-            interrupt()
-
-        yield show
+        yield update
 
 
 @contextmanager

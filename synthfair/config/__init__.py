@@ -1,9 +1,9 @@
 """One frozen, validated model a stage."""
 
 from synthfair.config.changed import changed_settings
-from synthfair.config.common import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.distill import HOLD_OUT, MAX_ROWS, DistillConfig
 from synthfair.config.loading import load_distill_config, load_server_config, load_train_config
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.server import ServerConfig
 from synthfair.config.train import TrainConfig
 

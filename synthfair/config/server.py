@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, Field
 
-from synthfair.config.common import STRICT, Seed
+from synthfair.config.rules import STRICT, Seed
 
 
 class ServerConfig(BaseModel):

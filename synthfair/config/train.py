@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config.common import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
 Method = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "two_phase"]
 """Federated averaging; a gradient step a round; the same under fairness constraints; the same with

@@ -37,7 +37,8 @@ SIZES_NOT_COVERED = (
 )
 """Of guarantees for rows of clients."""
 
-_Name = Literal["reports", "teacher's gradients", "student's gradients"]
+Summed = Literal["reports", "teacher's gradients", "student's gradients"]
+"""What sums are of."""
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -57,7 +58,7 @@ class SampledMechanism(BaseModel):
 
     model_config = _STRICT
 
-    name: _Name
+    name: Summed
     sampling: Sampling
     population: int = Field(ge=1, lt=2**53)
     sample: int = Field(ge=1, lt=2**53)
@@ -142,39 +143,39 @@ def promise_rounds(
 
 
 def promise_rows(
-    kinds: Mapping[_Name, SampledSums],
+    kinds: Mapping[Summed, tuple[SampledSums, float]],
     *,
     epsilon: float,
     delta: float,
-    clip: float,
     condition: str | None,
 ) -> TrainingGuarantee:
     """A guarantee for the rows of one client, with the least noise that all kinds of sums share.
 
     Args:
-        kinds: by name, Poisson samples all.
+        kinds: by name, Poisson samples all, and the norm that a row's part of a sum is clipped to.
         epsilon: positive, of all together.
         delta: above 0, below 1, of all together.
-        clip: of a row's part of a sum.
         condition: what must be so for it to hold, if anything.
 
     Raises:
         InputError: no noise is enough.
     """
-    noise = common_noise(list(kinds.values()), epsilon, delta)
+    noise = common_noise([sums for sums, _ in kinds.values()], epsilon, delta)
     return TrainingGuarantee(
         epsilon=epsilon,
         delta=delta,
         unit="one row of one client",
         relation="add_or_remove",
-        mechanisms=tuple(_mechanism(name, sums, noise, clip) for name, sums in kinds.items()),
+        mechanisms=tuple(
+            _mechanism(name, sums, noise, clip) for name, (sums, clip) in kinds.items()
+        ),
         accountant=_accountant(),
         condition=condition,
         not_covered=(*NOT_COVERED, SIZES_NOT_COVERED),
     )
 
 
-def _mechanism(name: _Name, sums: SampledSums, noise: float, clip: float) -> SampledMechanism:
+def _mechanism(name: Summed, sums: SampledSums, noise: float, clip: float) -> SampledMechanism:
     return SampledMechanism(
         name=name,
         sampling=sums.sampling,

@@ -12,10 +12,11 @@ from synthfair.federated.fedavg import FedAvg
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
 from synthfair.federated.parity import Parity
+from synthfair.federated.private_fair_sgd import SENSITIVITY
 from synthfair.federated.private_sum import UNPROTECTED, Protection
 from synthfair.federated.two_phase import TEACHER_NOT_COVERED, TwoPhase, two_phase
 from synthfair.privacy.sampled import SampledSums
-from synthfair.privacy.training import TrainingGuarantee, promise_rounds, promise_rows
+from synthfair.privacy.training import Summed, TrainingGuarantee, promise_rounds, promise_rows
 from synthfair.train.population import Population
 
 
@@ -119,12 +120,15 @@ def _require_batch(batch: int, smallest: int) -> None:
 def _promise_two_phase(
     method: TwoPhase, population: Population, config: TrainConfig, *, epsilon: float
 ) -> TrainingGuarantee:
-    parts = method.sums(population.users, config.rounds)
-    names = ("teacher's gradients", "student's gradients")[-len(parts) :]
+    """Names the sums of each phase, with the norm that a row's part of them has at most."""
+    clip = config.clip or 0.0
+    *teacher, student = method.sums(population.users, config.rounds)
+    kinds: dict[Summed, tuple[SampledSums, float]] = {"student's gradients": (student, clip)}
+    if teacher:
+        kinds = {"teacher's gradients": (teacher[0], clip * SENSITIVITY), **kinds}
     return promise_rows(
-        dict(zip(names, parts, strict=True)),
+        kinds,
         epsilon=epsilon,
         delta=config.delta or 0.0,
-        clip=config.clip or 0.0,
         condition=None if method.end_to_end else TEACHER_NOT_COVERED,
     )

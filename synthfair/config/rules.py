@@ -1,4 +1,4 @@
-"""What all settings have in common."""
+"""Rules that all settings keep: strictness, and ranges of epsilon, delta and seed."""
 
 from __future__ import annotations
 

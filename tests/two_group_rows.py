@@ -1,0 +1,29 @@
+"""Rows of two groups, and a small network, for tests of methods that take noisy steps."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.federated.networks import Network, Perceptron
+from synthfair.federated.users import UserRows, make_users
+
+NETWORK = Network(Perceptron(3, (5, 4)))
+
+
+def make(n=60, seed=0, gap=1.0):
+    """Rows whose label depends on the first input, which depends on the group."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(2, size=n)
+    a = rng.normal(size=(n, 3))
+    a[:, 0] += gap * s
+    y = np.where(a[:, 0] + 0.3 * rng.normal(size=n) > gap / 2, 1.0, -1.0)
+    return a, s, y
+
+
+def rows_of(n=60, seed=0):
+    a, s, y = make(n, seed)
+    return UserRows(jnp.asarray(a), jnp.asarray(s)[:, None], jnp.asarray(y), jnp.ones(n))
+
+
+def users_of(*sizes, gap=1.0):
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return make_users(*make(len(owner), gap=gap), owner)
