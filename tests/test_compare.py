@@ -146,6 +146,11 @@ class TestRounds:
         found = Rounds(TrainConfig(rounds=7)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
         assert found.rounds == 7
 
+    @pytest.mark.parametrize("method", ["fair_sgd", "two_phase"])
+    def test_without_a_constraint_its_weight_is_0(self, method):
+        found = Rounds().settings(method, sf.DistillConfig(rho_o=0.0))
+        assert (found.method, found.kappa, found.kappa_rate) == (method, 0.0, 0.0)
+
     def test_a_notion_that_a_method_does_not_know_is_refused(self):
         config = sf.DistillConfig(notion="equal_opportunity")
         with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):

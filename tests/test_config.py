@@ -1,7 +1,11 @@
+from typing import get_args
+
 import pytest
 
 from synthfair.config import (
     DistillConfig,
+    TrainConfig,
+    changed_settings,
     load_distill_config,
     load_server_config,
     load_train_config,
@@ -72,6 +76,24 @@ def test_no_such_file(tmp_path):
 def test_settings_cannot_be_changed_after_validation():
     with pytest.raises(ValueError, match="frozen"):
         DistillConfig().rho_o = 3
+
+
+def test_what_was_changed_is_told_by_the_method_s_own_defaults():
+    assert changed_settings(TrainConfig(method="two_phase")) == {"method": "two_phase"}
+    long = TrainConfig(method="two_phase", rounds=TrainConfig().rounds, memory=0.5)
+    assert changed_settings(long) == {"method": "two_phase", "rounds": 500}
+
+
+def test_every_setting_of_training_is_read_by_some_method():
+    methods = get_args(TrainConfig.model_fields["method"].annotation)
+    for name in TrainConfig.model_fields:
+        assert any(TrainConfig(method=method).reads(name) for method in methods)
+
+
+@pytest.mark.parametrize("method", [3, ["fpfl"], "fed"])
+def test_a_method_that_is_none_is_refused(method):
+    with pytest.raises(InputError, match="method"):
+        load_train_config(None, method=method)
 
 
 def test_server_settings():

@@ -46,21 +46,33 @@ def test_one_local_step_is_central_gradient_descent_for_users_of_any_size():
     clients = [client(0), client(1, n=40)]
     found = average(clients, rounds=5000, local_steps=1)
     expected = train(pooled(clients), 1.0, model=LinearModel())
-    np.testing.assert_allclose(found.state, expected.params, atol=1e-4)
+    np.testing.assert_allclose(found.state.params, expected.params, atol=1e-4)
 
 
 def test_one_client_is_local_training_with_the_penalty():
     rows, penalty = client(0), CovariancePenalty()
     found = average([rows], rounds=3000, penalty=penalty, rho=10.0)
     expected = train(rows, 1.0, model=LinearModel(), penalty=penalty, rho=10.0)
-    np.testing.assert_allclose(found.state, expected.params, atol=1e-3)
+    np.testing.assert_allclose(found.state.params, expected.params, atol=1e-3)
+
+
+def test_with_momentum_it_settles_where_it_does_without_and_sooner():
+    """A steep penalty makes steps short, and the settings are those of ``compare``."""
+    clients, penalty = [client(0), client(1, n=40)], CovariancePenalty()
+    settings = {"penalty": penalty, "rho": 100.0}
+    plain = average(clients, rounds=20_000, **settings)
+    kept = [average(clients, rounds=500, momentum=m, **settings) for m in (0.0, 0.9)]
+    far = [np.linalg.norm(one.state.params - plain.state.params) for one in kept]
+    assert far[1] < 1e-4 < far[0] / 5
 
 
 def test_users_who_differ_end_elsewhere_with_local_steps_and_settle():
     clients = [client(0), client(1)._replace(y=-client(1).y)]
     expected = train(pooled(clients), 1.0, model=LinearModel()).params
     one, many = (average(clients, rounds=2000, local_steps=steps) for steps in (1, 20))
-    assert np.linalg.norm(many.state - expected) > 10 * np.linalg.norm(one.state - expected)
+    assert np.linalg.norm(many.state.params - expected) > 10 * np.linalg.norm(
+        one.state.params - expected
+    )
     assert many.history.drift[-1] == pytest.approx(0, abs=1e-4)
 
 
@@ -69,11 +81,11 @@ def test_without_row_weights_users_count_alike():
     clients = [client(0), client(1, n=40)]
     found = average(clients, rounds=50, by_rows=False, local_steps=1)
     again = average([*clients, clients[1]], rounds=50, by_rows=False, local_steps=1)
-    assert not np.allclose(found.state, again.state)
+    assert not np.allclose(found.state.params, again.state.params)
     three = average(
         [clients[0], clients[0], clients[1], clients[1]], rounds=50, by_rows=False, local_steps=1
     )
-    np.testing.assert_allclose(found.state, three.state, atol=1e-10)
+    np.testing.assert_allclose(found.state.params, three.state.params, atol=1e-10)
 
 
 def test_no_user_moves_the_model_further_than_the_clip_allows():
@@ -81,7 +93,7 @@ def test_no_user_moves_the_model_further_than_the_clip_allows():
     done = average(
         [client(0), client(1)], rounds=1, by_rows=False, protection=Protection(clip=clip)
     )
-    moved = float(jnp.linalg.norm(done.state))
+    moved = float(jnp.linalg.norm(done.state.params))
     assert 0.5 * clip < moved <= clip * (1 + 1e-9)  # nothing but the change is clipped
 
 
@@ -106,7 +118,13 @@ def test_padding_changes_nothing():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"learning_rate": 0.0}, {"rho": -1.0}, {"lambda_theta": float("nan")}, {"local_steps": 0}],
+    [
+        {"learning_rate": 0.0},
+        {"rho": -1.0},
+        {"lambda_theta": float("nan")},
+        {"local_steps": 0},
+        {"momentum": 1.0},
+    ],
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):

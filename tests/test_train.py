@@ -40,11 +40,11 @@ def run(tmp_path, config=QUICK, **options):
     return train_table(dealt(), make_schema(), config, files(tmp_path, **options), source="small")
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedsgd", "fpfl", "mmdm", "two_phase"])
+@pytest.mark.parametrize("method", ["fedavg", "fedsgd", "fpfl", "mmdm", "fair_sgd", "two_phase"])
 @pytest.mark.parametrize("hidden", [(), (4, 3)])
 def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, hidden):
     config = QUICK.model_copy(update={"method": method, "hidden": hidden})
-    if method == "two_phase":
+    if config.averaged:
         config = TrainConfig(method=method, hidden=hidden, batch=1)
     done = run(tmp_path, config)
     read = read_model(tmp_path / "out" / "model.json")
@@ -118,26 +118,34 @@ def test_noise_that_can_be_repeated_promises_nothing(tmp_path):
     assert Ledger(tmp_path / "users.ledger.jsonl").spent().epsilon(1e-3) is None
 
 
-@pytest.mark.parametrize("private", [{}, PRIVATE])
-def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, private, monkeypatch):
-    config = TrainConfig(rounds=120, cohort=20, **private)
+@pytest.mark.parametrize(
+    ("config", "rounds"),
+    [
+        (TrainConfig(rounds=120, cohort=20), 100),
+        (TrainConfig(rounds=120, cohort=20, **PRIVATE), 100),
+        (TrainConfig(method="two_phase", batch=1, **PRIVATE), 3),  # teachers are trained again
+        (TrainConfig(method="fedavg", rounds=120, momentum=0.9), 100),
+    ],
+    ids=["fpfl", "private", "two_phase", "fedavg"],
+)
+def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, rounds, monkeypatch):
     seed = 2**127 + 5
     monkeypatch.setattr("synthfair.train.routine.secrets.randbits", lambda bits: seed)
     whole = run(tmp_path / "whole", config)
 
-    def stop(done, rounds, state):
-        if done == 100:
+    def stop(done, total, state):
+        if done == rounds:
             raise KeyboardInterrupt
 
     there = files(tmp_path / "part")
-    with pytest.raises(KeyboardInterrupt, match="keeps 100 rounds"):
+    with pytest.raises(KeyboardInterrupt, match=f"keeps {rounds} rounds"):
         train_table(dealt(), make_schema(), config, there, source="small", on_rounds=stop)
     assert not there.model.exists()
     kept = next(there.output.glob("*.checkpoint"))
     assert kept.stat().st_mode & 0o077 == 0  # it holds the seed of the noise
     monkeypatch.setattr("synthfair.train.routine.secrets.randbits", lambda bits: 7)
     done = train_table(dealt(), make_schema(), config, there, source="small")
-    assert done.training.resumed_at == 100
+    assert done.training.resumed_at == rounds
     assert done.training.model == whole.training.model
     assert rounds_csv(done.training.history) == rounds_csv(whole.training.history)
     assert Ledger(there.ledger).spent().releases == 1
@@ -195,6 +203,18 @@ class TestTwoPhases:
     def test_what_it_cannot_do_is_refused(self, wrong):
         with pytest.raises(InputError, match="two_phase"):
             load_train_config(None, method="two_phase", **wrong)
+
+
+def test_fair_sgd_without_a_weight_is_its_own_baseline():
+    """B1 and B2 of Padala et al. (2021): accuracy alone, and with the constraint; on chances."""
+    rows, gaps = encode(make_table(900), make_schema()), {}
+    for kappa in (0.0, 3.0):
+        config = TrainConfig(method="fair_sgd", batch=200, kappa=kappa, rounds=20)
+        people = populate(rows, np.arange(900) % 2, make_schema(), config)
+        chance = 1 / (1 + np.exp(-train_rounds(people, config).model.scores(rows.x, rows.s)))
+        gaps[kappa] = abs(chance[rows.s == 0].mean() - chance[rows.s == 1].mean())
+    assert gaps[0.0] > 0.08
+    assert gaps[3.0] < 0.03
 
 
 def test_several_attributes_are_held_equal_at_once():
@@ -286,7 +306,7 @@ def test_an_epsilon_that_no_noise_meets_is_refused_before_anything_is_written(tm
         ({"alpha": -0.1}, "alpha"),
         ({"epsilon": 1.0, "delta": 1e-5}, "epsilon needs clip"),
         ({"epsilon": 1.0, "clip": 1.0}, "go together"),
-        ({"method": "mmdm", "clip": 1.0}, "for clip or epsilon take fpfl"),
+        ({"method": "mmdm", "clip": 1.0}, "mmdm is never private"),
         ({"hidden": [0]}, "at least 1"),
         ({"cohort": 0}, "cohort"),
         ({"gamma": 1}, "unknown key"),
@@ -376,6 +396,11 @@ class TestCommand:
             (["--cohort", "5"], "cohort = 5: must be 1 to 2"),
             (["--insecure-noise-seed", "-1"], "noise seed = -1: must be 0 to"),
             (["--also", "age"], "sensitive attribute 'age'"),
+            (
+                ["--method", "fedavg", "--alpha", "0.1", "--kappa", "2"],
+                "alpha, kappa: method fedavg does not read this",
+            ),
+            (["--method", "fair_sgd", "--clip", "1"], "fair_sgd is never private"),
         ],
     )
     def test_what_cannot_be_is_refused(self, there, more, complaint, capsys):

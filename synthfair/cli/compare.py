@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         default=["single_shot", "central", "local", "fedavg"],
-        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, two_phase,"
+        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, fair_sgd, two_phase,"
         " exponentiated_gradient (needs fairlearn). Default: the first four.",
     )
     parser.add_argument(
@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         nargs="+",
         default=[0.0, 10.0, 100.0],
-        help="Values of rho_o to run; fpfl, mmdm and two_phase take alpha = 1 / rho_o. Default: 0"
-        " 10 100.",
+        help="Values of rho_o to run; methods in rounds take alpha = 1 / rho_o, and no constraint"
+        " up to 1. Default: 0 10 100.",
     )
     parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
     parser.add_argument(
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Settings, TOML; defaults where not given. Its rho_o and seed give way to --weights"
         " and --seeds.",
     )
-    rounds = parser.add_argument_group("methods in rounds (fpfl, fedsgd, mmdm, two_phase)")
+    rounds = parser.add_argument_group("methods in rounds (fpfl, fedsgd, mmdm, ...)")
     rounds.add_argument(
         "--train-config",
         type=Path,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import TrainConfig, load_train_config
+from synthfair.config import TrainConfig, load_train_config, require_read
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_train_config(args.config, **config_flags(args, TrainConfig))
+    require_read(config)
 
     from synthfair.cli.show import round_bar
     from synthfair.cli.start import start_jax

@@ -19,7 +19,6 @@ ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name
 
 
 _IN_STEPS = TrainConfig(rounds=1000, learning_rate=1.0)
-_TWO_PHASE = TrainConfig(method="two_phase")
 
 
 class Rounds(NamedTuple):
@@ -44,15 +43,15 @@ class Rounds(NamedTuple):
             InputError: the method does not know the notion, or other settings of the comparison.
         """
         free = method == "fedsgd" or config.rho_o <= 1
-        two = method == "two_phase"  # without a constraint its weight is 0
+        averaged = method in ("fair_sgd", "two_phase")  # their constraint has a weight, then 0
         changed = {
-            "method": "fedsgd" if free and not two else method,
-            **({"kappa": 0.0, "kappa_rate": 0.0} if free and two else {}),
+            "method": "fedsgd" if free and not averaged else method,
+            **({"kappa": 0.0, "kappa_rate": 0.0} if free and averaged else {}),
             "notion": config.notion,
             "alpha": 0.5 if free else 1.0 / config.rho_o,
             "seed": config.seed,
         }
-        base = self.config or (_TWO_PHASE if two else _IN_STEPS)
+        base = self.config or (TrainConfig(method=method) if averaged else _IN_STEPS)
         try:
             return TrainConfig.model_validate(base.model_dump(exclude_unset=True) | changed)
         except ValidationError as error:

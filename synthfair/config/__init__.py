@@ -2,7 +2,12 @@
 
 from synthfair.config.changed import changed_settings
 from synthfair.config.distill import HOLD_OUT, MAX_ROWS, DistillConfig
-from synthfair.config.loading import load_distill_config, load_server_config, load_train_config
+from synthfair.config.loading import (
+    load_distill_config,
+    load_server_config,
+    load_train_config,
+    require_read,
+)
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.server import ServerConfig
 from synthfair.config.train import TrainConfig
@@ -20,4 +25,5 @@ __all__ = [
     "load_distill_config",
     "load_server_config",
     "load_train_config",
+    "require_read",
 ]

@@ -34,6 +34,12 @@ def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig
     return _validated(TrainConfig, settings, overrides, source)
 
 
+def require_read(config: TrainConfig) -> None:
+    """Refuses settings that were given and that the method does not read. Raises InputError."""
+    if unread := sorted(name for name in config.model_fields_set if not config.reads(name)):
+        raise InputError(f"{', '.join(unread)}: method {config.method} does not read this")
+
+
 def load_server_config(**overrides: Any) -> ServerConfig:
     """The defaults with overrides that are not None on top. Raises as above."""
     return _validated(ServerConfig, {}, overrides, "settings")

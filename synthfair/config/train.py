@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
-Method = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "two_phase"]
+Method = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "fair_sgd", "two_phase"]
 """Federated averaging; a gradient step a round; the same under fairness constraints; the same with
-all rows in one place; a fair teacher on each client and a private student of it, averaged."""
+all rows in one place; fair training on each client, averaged; the same once, for a teacher, and a
+private student of it, averaged."""
 
-_TWO_PHASE = {"rounds": 4, "learning_rate": 2.0, "alpha": 0.01}
-"""Other defaults of that method."""
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "fair_sgd": {"rounds": 4, "learning_rate": 0.01, "alpha": 0.01},
+    "two_phase": {"rounds": 4, "learning_rate": 2.0, "alpha": 0.01},
+}
+"""Of methods that have others."""
+
+_ALL: tuple[Method, ...] = get_args(Method)
+_PRIVATE: tuple[Method, ...] = ("fedavg", "fedsgd", "fpfl", "two_phase")
+_IN_STEPS: tuple[Method, ...] = ("fedsgd", "fpfl", "mmdm")
+_CONSTRAINED: tuple[Method, ...] = ("fpfl", "mmdm")
+_ON_CLIENTS: tuple[Method, ...] = ("fair_sgd", "two_phase")
+
+_READ_BY: dict[str, tuple[Method, ...]] = {
+    **dict.fromkeys(("method", "hidden", "group_input", "rounds", "learning_rate", "seed"), _ALL),
+    **dict.fromkeys(("cohort", "sampling"), ("fedavg", *_IN_STEPS)),
+    **dict.fromkeys(("local_steps", "momentum"), ("fedavg",)),
+    **dict.fromkeys(("notion", "alpha"), (*_CONSTRAINED, *_ON_CLIENTS)),
+    **dict.fromkeys(("also", "multiplier_rate", "damping", "rate_scale"), _CONSTRAINED),
+    **dict.fromkeys(("memory", "count_scale"), _IN_STEPS),
+    **dict.fromkeys(("clip", "epsilon", "delta"), _PRIVATE),
+    **dict.fromkeys(("end_to_end", "teacher_epochs"), ("two_phase",)),
+    **dict.fromkeys(("batch", "local_epochs", "kappa", "kappa_rate"), _ON_CLIENTS),
+}
+"""Which methods read a setting."""
 
 
 class TrainConfig(BaseModel):
@@ -24,9 +47,9 @@ class TrainConfig(BaseModel):
     method: Method = Field(
         default="fpfl",
         description="fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl:"
-        " the same under fairness constraints. mmdm: that with all rows in one place. two_phase: a"
-        " fair teacher on each client, and a student of it by noisy steps, averaged in 4 rounds"
-        " unless said otherwise.",
+        " the same under fairness constraints. mmdm: that with all rows in one place. fair_sgd:"
+        " fair training on each client, averaged in 4 rounds unless said otherwise. two_phase: the"
+        " same once, for a teacher, and a student of it by noisy steps, averaged likewise.",
     )
     hidden: tuple[int, ...] = Field(
         default=(),
@@ -54,6 +77,12 @@ class TrainConfig(BaseModel):
     local_steps: int = Field(
         default=5, ge=1, lt=2**31, description="Steps of a user in a round of fedavg."
     )
+    momentum: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Share of its last movement that fedavg's server adds to the next.",
+    )
     notion: Literal[
         "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
     ] = Field(
@@ -71,8 +100,8 @@ class TrainConfig(BaseModel):
         default=0.02,
         ge=0,
         lt=1,
-        description="Most by which a group's rate may differ from all's; of two_phase, from another"
-        " group's (0.01 if not given).",
+        description="Most by which a group's rate may differ from all's; of fair_sgd and two_phase,"
+        " from another group's (0.01 if not given).",
     )
     multiplier_rate: float = Field(default=0.1, ge=0, description="gamma, of the multipliers.")
     damping: float = Field(default=2.0, ge=0, description="c, of violated constraints.")
@@ -113,34 +142,40 @@ class TrainConfig(BaseModel):
         description="two_phase: whether the teachers are private, too. If not, its epsilon is"
         " conditional on them, and nothing is promised from end to end.",
     )
-    batch: int = Field(default=500, ge=1, description="two_phase: rows of a batch, on average.")
+    batch: int = Field(default=500, ge=1, description="fair_sgd, two_phase: rows of a batch.")
     local_epochs: float = Field(
-        default=5.0, gt=0, description="two_phase: passes over a client's rows in a round."
+        default=5.0,
+        gt=0,
+        description="fair_sgd, two_phase: passes over the smallest client's rows in a round.",
     )
     teacher_epochs: float = Field(
         default=10.0, gt=0, description="two_phase: passes of the teacher."
     )
     kappa: float = Field(
-        default=1.0, ge=0, description="two_phase: first weight of the teacher's unfairness."
+        default=1.0,
+        ge=0,
+        description="fair_sgd, two_phase: first weight of unfairness; 0, and it does not count.",
     )
-    kappa_rate: float = Field(default=0.0, ge=0, description="two_phase: by which that grows.")
+    kappa_rate: float = Field(
+        default=0.0, ge=0, description="fair_sgd, two_phase: by which that grows."
+    )
     seed: int = Seed
 
     @model_validator(mode="before")
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("method") == "two_phase":
-            return {**_TWO_PHASE, **data}
-        return data
+        if not isinstance(data, dict):
+            return data
+        return {**_DEFAULTS.get(str(data.get("method")), {}), **data}
 
     @model_validator(mode="after")
-    def _of_two_phases(self) -> TrainConfig:
-        if self.method != "two_phase":
+    def _on_clients(self) -> TrainConfig:
+        if self.method not in _ON_CLIENTS:
             return self
         if self.notion not in ("statistical_parity", "equalized_odds"):
-            raise ValueError("two_phase: notion must be statistical_parity or equalized_odds")
+            raise ValueError(f"{self.method}: notion must be statistical_parity or equalized_odds")
         if self.cohort is not None or self.also:
-            raise ValueError("two_phase: all clients take part, and one attribute counts")
+            raise ValueError(f"{self.method}: all clients take part, and one attribute counts")
         return self
 
     @model_validator(mode="after")
@@ -149,8 +184,10 @@ class TrainConfig(BaseModel):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is not None and self.clip is None:
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
-        if self.method == "mmdm" and self.clip is not None:
-            raise ValueError("mmdm holds all rows in one place; for clip or epsilon take fpfl")
+        if self.clip is not None and self.method not in _PRIVATE:
+            raise ValueError(
+                f"{self.method} is never private; for clip or epsilon take {', '.join(_PRIVATE)}"
+            )
         if min(self.hidden, default=1) < 1:
             raise ValueError("hidden: widths must be at least 1")
         return self
@@ -158,9 +195,18 @@ class TrainConfig(BaseModel):
     @property
     def in_steps(self) -> bool:
         """Whether the server takes steps under constraints."""
-        return self.method in ("fpfl", "mmdm")
+        return self.method in _CONSTRAINED
 
     @property
     def constrained(self) -> bool:
         """Whether groups are compared."""
-        return self.method in ("fpfl", "mmdm", "two_phase")
+        return self.method in _READ_BY["alpha"]
+
+    @property
+    def averaged(self) -> bool:
+        """Whether clients make passes over their rows, and the mean is taken, in few rounds."""
+        return self.method in _ON_CLIENTS
+
+    def reads(self, setting: str) -> bool:
+        """Whether the method reads it."""
+        return self.method in _READ_BY[setting]

@@ -1,8 +1,9 @@
 """Federated averaging (McMahan et al. 2017, algorithm 1), with or without a fairness penalty.
 
 In each round every user of the cohort takes a few full-batch gradient steps on its own objective,
-from the server's parameters, and sends by how much it moved; the server moves by the mean. With
-clipping and noise it is DP-FedAvg with the fixed denominator of McMahan et al. (2018), eq. (1).
+from the server's parameters, and sends by how much it moved; the server moves by the mean, or with
+momentum by a decaying sum of these means (Hsu, Qi and Brown 2019, FedAvgM). With clipping and noise
+it is DP-FedAvg with the fixed denominator of McMahan et al. (2018), eq. (1).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from synthfair.fairness.penalties import Penalty
-from synthfair.federated.algorithm import require_at_least_0, require_positive
+from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
 from synthfair.federated.networks import Trainable
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params, Rows, regularized_loss
@@ -34,13 +35,25 @@ class Movement(NamedTuple):
     weight: jax.Array
 
 
+class FedAvgState(NamedTuple):
+    """The server's.
+
+    Attributes:
+        params: of the model.
+        velocity: by how much they moved last.
+    """
+
+    params: Params
+    velocity: Params
+
+
 class FedAvgRecord(NamedTuple):
     """Of one round.
 
     Attributes:
-        drift: norm of the change of the parameters, per local step and in units of the learning
-            rate: the mean gradient along the users' paths. It falls to 0 as the rounds settle,
-            whatever the rate; where users differ, at a point that depends on the local steps.
+        drift: norm of the users' mean change, per local step and in units of the learning rate: the
+            mean gradient along the users' paths. It falls to 0 as the rounds settle, whatever rate
+            and momentum; where users differ, at a point that depends on the local steps.
     """
 
     drift: jax.Array
@@ -48,7 +61,7 @@ class FedAvgRecord(NamedTuple):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("learning_rate", "rho", "lambda_theta"),
+    data_fields=("learning_rate", "momentum", "rho", "lambda_theta"),
     meta_fields=("model", "penalty", "local_steps", "by_rows"),
 )
 @dataclass(frozen=True)
@@ -59,6 +72,8 @@ class FedAvg:
         model: what is trained.
         learning_rate: of a local step, positive; see :func:`safe_rate`.
         local_steps: of a user in a round, at least 1.
+        momentum: share of the last movement that the server adds to the mean change, 0 to below 1;
+            0 as first published. It is computed of what the server has, and costs no privacy.
         penalty: none if not given; each user can compute it of its own rows alone.
         rho: its weight, at least 0.
         lambda_theta: at least 0, see :func:`synthfair.model.regularized_loss`.
@@ -73,6 +88,7 @@ class FedAvg:
     model: Trainable
     learning_rate: float = 0.1
     local_steps: int = 5
+    momentum: float = 0.0
     penalty: Penalty | None = None
     rho: float = 0.0
     lambda_theta: float = 0.0
@@ -84,10 +100,12 @@ class FedAvg:
         """Refuses what cannot be."""
         require_positive(learning_rate=self.learning_rate, local_steps=self.local_steps)
         require_at_least_0(rho=self.rho, lambda_theta=self.lambda_theta)
+        require_share(momentum=self.momentum)
 
-    def init(self, key: jax.Array) -> Params:
-        """The model's first params are the state."""
-        return self.model.init(key)
+    def init(self, key: jax.Array) -> FedAvgState:
+        """The model's first params, at rest."""
+        params = self.model.init(key)
+        return FedAvgState(params, jax.tree.map(jnp.zeros_like, params))
 
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
         """Of one user."""
@@ -100,30 +118,34 @@ class FedAvg:
             else loss + self.rho * self.penalty(self.model, params, own)
         )
 
-    def report(self, state: Params, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
+    def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
         """Local steps on all of the user's rows."""
 
         def step(params: Params, _: None) -> tuple[Params, None]:
             slope = jax.grad(self.objective)(params, rows)
             return jax.tree.map(lambda p, g: p - self.learning_rate * g, params, slope), None
 
-        moved = jax.lax.scan(step, state, None, length=self.local_steps)[0]
-        change = jax.tree.map(jnp.subtract, moved, state)
+        moved = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
+        change = jax.tree.map(jnp.subtract, moved, state.params)
         if not self.by_rows:
             return Movement(change, jnp.zeros(0, rows.weight.dtype))
         weight = jnp.sum(rows.weight)
         return Movement(jax.tree.map(lambda leaf: weight * leaf, change), weight)
 
-    def update(self, state: Params, total: Movement, cohort: float) -> tuple[Params, FedAvgRecord]:
-        """Adds the mean change."""
+    def update(
+        self, state: FedAvgState, total: Movement, cohort: float
+    ) -> tuple[FedAvgState, FedAvgRecord]:
+        """Moves by the mean change, and on as before."""
         count = jnp.maximum(total.weight, 1.0) if self.by_rows else cohort
         mean = jax.tree.map(lambda change: change / count, total.change)
         drift = jnp.linalg.norm(ravel_pytree(mean)[0]) / (self.learning_rate * self.local_steps)
-        return jax.tree.map(jnp.add, state, mean), FedAvgRecord(drift)
+        velocity = jax.tree.map(lambda v, m: self.momentum * v + m, state.velocity, mean)
+        params = jax.tree.map(jnp.add, state.params, velocity)
+        return FedAvgState(params, velocity), FedAvgRecord(drift)
 
-    def params(self, state: Params) -> Params:
+    def params(self, state: FedAvgState) -> Params:
         """The last."""
-        return state
+        return state.params
 
 
 @jax.jit
@@ -131,7 +153,8 @@ def safe_rate(algorithm: FedAvg, users: Users) -> jax.Array:
     """1 / L, where L is the largest curvature of any user's objective at the first params.
 
     Of a linear model from zeros with the logistic loss and the covariance penalty, curvature is
-    largest there, so that no step overshoots. A steep penalty makes L large and progress slow.
+    largest there, so that no step overshoots. A steep penalty makes L large and progress slow,
+    which momentum mends.
     """
     start = algorithm.model.init(jax.random.key(0))
     flat, unravel = ravel_pytree(start)

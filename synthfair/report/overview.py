@@ -189,7 +189,7 @@ def _epsilon(runs: Sequence[Result]) -> float | None:
 
 def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
     if "rho_o" not in settings:
-        constrained = {"fpfl", "mmdm", "two_phase"} & set(settings["method"])
+        constrained = {"fpfl", "mmdm", "fair_sgd", "two_phase"} & set(settings["method"])
         return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
     if settings["max_gap"] == (None,):
         return f"rho_o = {_words(settings['rho_o'])}"

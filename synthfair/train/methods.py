@@ -7,7 +7,10 @@ from typing import NamedTuple
 from synthfair.config import TrainConfig
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm
+from synthfair.federated.averaging import steps_of
 from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import CHUNK
+from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.fedavg import FedAvg
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
@@ -28,12 +31,14 @@ class Plan(NamedTuple):
         cohorts: which users take part.
         protection: of what users send.
         guarantee: of privacy, if the settings ask for one.
+        chunk: rounds between two looks at the progress; few where a round takes long.
     """
 
     algorithm: Algorithm
     cohorts: Cohorts
     protection: Protection = UNPROTECTED
     guarantee: TrainingGuarantee | None = None
+    chunk: int = CHUNK
 
 
 def make_plan(population: Population, config: TrainConfig) -> Plan:
@@ -42,8 +47,9 @@ def make_plan(population: Population, config: TrainConfig) -> Plan:
     Raises:
         InputError: the cohort is larger than the population, or no noise is enough.
     """
-    if config.method == "two_phase":
-        return _two_phase_plan(population, config)
+    if config.averaged:
+        plan = _two_phase_plan if config.method == "two_phase" else _fair_sgd_plan
+        return plan(population, config)
     users = len(population.users)
     cohorts = Cohorts(users, users if config.cohort is None else config.cohort, config.sampling)
     algorithm = _algorithm(config, population)
@@ -69,6 +75,7 @@ def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
             model,
             learning_rate=config.learning_rate,
             local_steps=config.local_steps,
+            momentum=config.momentum,
             by_rows=config.clip is None,
         )
     return Fpfl(
@@ -82,6 +89,23 @@ def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
         count_scale=config.count_scale,
         rate_scale=config.rate_scale,
     )
+
+
+def _fair_sgd_plan(population: Population, config: TrainConfig) -> Plan:
+    """All users take part in every round, and nothing is private."""
+    users = population.users
+    _require_batch(config.batch, int(users.size.min()))
+    method = FairSgd(
+        make_model(config, users.a.shape[1]),
+        Parity(config.notion, population.groups),
+        slack=config.alpha,
+        learning_rate=config.learning_rate,
+        kappa=config.kappa,
+        kappa_rate=config.kappa_rate,
+        batch=config.batch,
+        local_steps=steps_of(users, batch=config.batch, epochs=config.local_epochs),
+    )
+    return Plan(method, Cohorts(len(users), len(users)), chunk=1)
 
 
 def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
@@ -103,12 +127,12 @@ def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
         kappa=config.kappa,
         kappa_rate=config.kappa_rate,
     )
-    everyone = Cohorts(len(users), len(users))
+    plan = Plan(method, Cohorts(len(users), len(users)), chunk=1)
     if config.epsilon is None or config.delta is None:
-        return Plan(method, everyone)
+        return plan
     promise = _promise_two_phase(method, population, config, epsilon=config.epsilon)
     noise = promise.mechanisms[-1].noise / clip
-    return Plan(method.with_noise(noise), everyone, guarantee=promise)
+    return plan._replace(algorithm=method.with_noise(noise), guarantee=promise)
 
 
 def _require_batch(batch: int, smallest: int) -> None:

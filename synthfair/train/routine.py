@@ -115,6 +115,7 @@ def train_rounds(
             seed=seed,
             protection=plan.protection,
             progress=begun,
+            chunk=plan.chunk,
             on_chunk=on_chunk,
         )
     except KeyboardInterrupt as stop:
@@ -179,14 +180,14 @@ def told(config: TrainConfig, history: Record) -> str:
     """How the last round went, in a few words."""
     if config.method == "fedavg":
         return f"drift {history.drift[-1]:.1e}"
-    if config.method == "two_phase":
+    if config.averaged:
         return f"moved by {history.moved[-1]:.2f}"
     quality = float(history.quality[-1])
     return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
 
 
 def has_met(config: TrainConfig, history: Record) -> bool:
-    """Whether it ended well; FedSGD and the two phases have no such test.
+    """Whether it ended well; FedSGD, Fair-SGD and the two phases have no such test.
 
     FedAvg must have settled; elsewhere some params must have met the constraint on what the server
     saw of their cohorts.
