@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from conftest import needs_data
 
-from benchmarks.femnist import examples
-from benchmarks.femnist.data import (
+from benchmarks.femnist_fpfl import examples
+from benchmarks.femnist_fpfl.data import (
     SOURCE,
     distinct,
     group_of_writer,

@@ -7,11 +7,11 @@ import pytest
 from conftest import needs_data
 
 from benchmarks.adult_fpfl import problem, runs, settings, show, train
-from benchmarks.femnist import network
-from benchmarks.femnist import settings as digit_settings
-from benchmarks.femnist import show as digit_show
-from benchmarks.femnist import train as digit_train
-from benchmarks.femnist.data import Digits
+from benchmarks.femnist_fpfl import network
+from benchmarks.femnist_fpfl import settings as digit_settings
+from benchmarks.femnist_fpfl import show as digit_show
+from benchmarks.femnist_fpfl import train as digit_train
+from benchmarks.femnist_fpfl.data import Digits
 from synthfair.data.encode import Encoded
 
 

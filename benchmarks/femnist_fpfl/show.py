@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.femnist.runs import Run
-from benchmarks.femnist.settings import ROWS, SETTING, Row
-from benchmarks.femnist.train import Measured
+from benchmarks.femnist_fpfl.runs import Run
+from benchmarks.femnist_fpfl.settings import ROWS, SETTING, Row
+from benchmarks.femnist_fpfl.train import Measured
 from synthfair.report.plots import as_svg
 
 PUBLISHED = Path(__file__).parent.parent / "published" / "rodriguez_galvez_2021_table3.csv"
@@ -38,8 +38,8 @@ def page(runs: Sequence[Run]) -> str:
     lines = [
         "# Unfair FEMNIST",
         "",
-        f"`python -m benchmarks.femnist`: {SETTING.rounds} rounds, {SETTING.cohort} of 201 writers"
-        f" a round, {SETTING.images} images each, {len({run.seed for run in runs})} seed(s). Each"
+        f"`python -m benchmarks.femnist_fpfl`: {SETTING.rounds} rounds, {SETTING.cohort} of 201"
+        f" writers a round, {SETTING.images} images each, {len({run.seed for run in runs})} seed(s). Each"
         " cell: published / ours, on test images. Populations of 100K and 1000K exist in the"
         " accounts alone.",
         "",

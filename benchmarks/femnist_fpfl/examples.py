@@ -1,6 +1,6 @@
 """Draws ten digits of each group, as figure 1 of Rodríguez-Gálvez et al. (2021) does.
 
-    python -m benchmarks.femnist.examples
+    python -m benchmarks.femnist_fpfl.examples
 
 SYNTHFAIR_DATA names the folder with femnist_digits_by_writer.npz.
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.femnist.data import GROUPS, Digits, unfair_digits
+from benchmarks.femnist_fpfl.data import GROUPS, Digits, unfair_digits
 from synthfair.files import whole_file
 
-OUTPUT = Path(__file__).parent.parent / "results" / "femnist" / "examples.png"
+OUTPUT = Path(__file__).parent.parent / "results" / "femnist_fpfl" / "examples.png"
 
 
 def chosen(digits: Digits, group: int, rng: np.random.Generator) -> np.ndarray:

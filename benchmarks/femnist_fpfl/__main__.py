@@ -1,7 +1,7 @@
 """Table 3 of Rodríguez-Gálvez et al. (2021): unfair FEMNIST.
 
-    python -m benchmarks.femnist                    # one seed; goes on where it stopped
-    python -m benchmarks.femnist --seeds 3 --output elsewhere
+    python -m benchmarks.femnist_fpfl                    # one seed; goes on where it stopped
+    python -m benchmarks.femnist_fpfl --seeds 3 --output elsewhere
 
 201 writers instead of 3,383, and shorter runs on fewer images, see ``settings``: orderings can be
 compared, not digits after the point. Larger populations exist in the accounts alone, as in the
@@ -16,13 +16,13 @@ from pathlib import Path
 
 from rich.progress import track
 
-from benchmarks.femnist.runs import append, current, made, wanted
-from benchmarks.femnist.settings import SETTING
-from benchmarks.femnist.show import page, plot
-from benchmarks.femnist.train import trained
+from benchmarks.femnist_fpfl.runs import append, current, made, wanted
+from benchmarks.femnist_fpfl.settings import SETTING
+from benchmarks.femnist_fpfl.show import page, plot
+from benchmarks.femnist_fpfl.train import trained
 from synthfair.files import write_text
 
-RESULTS = Path(__file__).parent.parent / "results" / "femnist"
+RESULTS = Path(__file__).parent.parent / "results" / "femnist_fpfl"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -36,11 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args.output.mkdir(parents=True, exist_ok=True)
     path = args.output / "runs.csv"
     done = {(run.row, run.seed) for run in current(path)}
-    for row, seed in track([one for one in wanted(args.seeds) if one not in done], "femnist"):
+    for row, seed in track([one for one in wanted(args.seeds) if one not in done], "femnist_fpfl"):
         append(path, made(row, seed, trained(row, SETTING, seed)))
     runs = current(path)
-    write_text(args.output / "femnist.md", page(runs))
-    write_text(args.output / "femnist.svg", plot(runs))
+    write_text(args.output / "femnist_fpfl.md", page(runs))
+    write_text(args.output / "femnist_fpfl.svg", plot(runs))
     print(page(runs))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.femnist.settings import ROWS, SETTING, Row
-from benchmarks.femnist.train import Measured
+from benchmarks.femnist_fpfl.settings import ROWS, SETTING, Row
+from benchmarks.femnist_fpfl.train import Measured
 from benchmarks.lines import append_line, read_lines
 
 

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.femnist.data import GROUPS, Digits, unfair_digits
-from benchmarks.femnist.network import build
-from benchmarks.femnist.settings import (
+from benchmarks.femnist_fpfl.data import GROUPS, Digits, unfair_digits
+from benchmarks.femnist_fpfl.network import build
+from benchmarks.femnist_fpfl.settings import (
     CLIP,
     EPSILON,
     NEVER_CLIPS,
