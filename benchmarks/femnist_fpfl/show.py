@@ -39,9 +39,9 @@ def page(runs: Sequence[Run]) -> str:
         "# Unfair FEMNIST",
         "",
         f"`python -m benchmarks.femnist_fpfl`: {SETTING.rounds} rounds, {SETTING.cohort} of 201"
-        f" writers a round, {SETTING.images} images each, {len({run.seed for run in runs})} seed(s). Each"
-        " cell: published / ours, on test images. Populations of 100K and 1000K exist in the"
-        " accounts alone.",
+        f" writers a round, {SETTING.images} images each, {len({run.seed for run in runs})}"
+        " seed(s). Each cell: published / ours, on test images. Populations of 100K and 1000K exist"
+        " in the accounts alone.",
         "",
         "| algorithm | population | accuracy | accuracy gap |",
         "|---|---|---|---|",
