@@ -14,8 +14,9 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import adam, outer
 from synthfair.distill import judge as judging
+from synthfair.distill.implicit import mixed_of
 from synthfair.distill.problem import make_problem
-from synthfair.model import LinearModel
+from synthfair.model import LinearModel, logistic
 
 
 def squared_hinge(margin):
@@ -76,6 +77,16 @@ def test_hypergradient_is_the_central_difference(penalty, notion, n_groups):
     check_against_central_differences(problem, x)
 
 
+@pytest.mark.parametrize("loss", [logistic, squared_hinge])
+def test_the_mixed_derivative_is_that_of_automatic_differentiation(loss):
+    problem, x = some_problem(model=LinearModel(loss))
+    columns = problem.columns(x)
+    params, v = np.random.default_rng(2).normal(size=(2, len(columns)))
+    expected = mixed_of(problem.training_loss)(params, columns, v)
+    found = problem.training_mixed(params, columns, v)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-15)
+
+
 def test_hypergradient_with_custom_loss_and_penalty():
     problem, x = some_problem(model=LinearModel(squared_hinge), custom=mean_gap)
     check_against_central_differences(problem, x)
@@ -84,7 +95,7 @@ def test_hypergradient_with_custom_loss_and_penalty():
 def test_a_wrong_sign_in_the_implicit_part_is_caught(monkeypatch):
     right = judging.implicit_vjp
     hypergradient.clear_cache()
-    monkeypatch.setattr(judging, "implicit_vjp", lambda *args: -right(*args))
+    monkeypatch.setattr(judging, "implicit_vjp", lambda *args, **how: -right(*args, **how))
     with pytest.raises(AssertionError):
         check_against_central_differences(*some_problem())
     hypergradient.clear_cache()

@@ -100,7 +100,10 @@ CLIPPED = Setting(
 
 
 def setting(row: Row) -> Setting:
-    """Chosen on training rows, by ``choose``; C of the rows without constraint is published."""
+    """Found by hand; ``choose`` has some beside others, on training rows.
+
+    C without a constraint is the published one.
+    """
     clip = {"shallow": 1.3, "deep": 2.0}[row.model]
     large = LARGE_COHORTS if row.cohort == 1000 else {}
     match row.algorithm:

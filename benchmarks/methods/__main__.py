@@ -168,6 +168,11 @@ def wanted(seeds: int) -> list[tuple[str, str, float, int]]:
     ]
 
 
+def place(made: Run) -> tuple[int, int, float, int]:
+    """Of a run in the table."""
+    return list(TABLES).index(made.table), list(METHODS).index(made.method), made.weight, made.seed
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -182,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     done = {made[:4] for made in read_runs(path, Run, KINDS)}
     for one in track([one for one in wanted(args.seeds) if one not in done], "methods"):
         append_line(path, Run._fields, run(*one))
-    runs = read_runs(path, Run, KINDS)
+    runs = sorted(read_runs(path, Run, KINDS), key=place)
     write_text(args.output / "methods.md", table(runs))
     write_text(args.output / "frontier.svg", plot(runs))
     print(table(runs))

@@ -55,7 +55,7 @@ def _mean(values: Sequence[float]) -> str:
 
 
 def _size(count: float) -> str:
-    return f"{count / 1e6:,.2f} MB"
+    return f"{count / 1e3:,.1f} kB"
 
 
 def plot(runs: Sequence[Run]) -> str:
@@ -68,7 +68,7 @@ def plot(runs: Sequence[Run]) -> str:
         for color, marker, method in zip(COLORS, "osvD^<P*", methods, strict=False):
             points = _points([r for r in runs if (r.table, r.method) == (name, method)])
             axes.plot(*points, color=color, marker=marker, label=method, linewidth=1)
-        axes.set(title=name, xlabel="size of the mean SPD", ylabel="accuracy")
+        axes.set(title=name, xlabel="mean size of the SPD", ylabel="accuracy")
         axes.spines[["top", "right"]].set_visible(False)
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8)
@@ -76,10 +76,10 @@ def plot(runs: Sequence[Run]) -> str:
 
 
 def _points(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
-    """Sizes of mean SPDs, and mean accuracies, over the weights."""
+    """Mean sizes of SPDs, whose signs would cancel, and mean accuracies, over the weights."""
     weights = sorted({run.weight for run in runs})
     at = [[run for run in runs if run.weight == weight] for weight in weights]
     return (
-        [abs(float(np.mean([run.spd for run in same]))) for same in at],
+        [float(np.mean([abs(run.spd) for run in same])) for same in at],
         [float(np.mean([run.accuracy for run in same])) for same in at],
     )

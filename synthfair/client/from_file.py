@@ -29,11 +29,9 @@ from synthfair.config import HOLD_OUT, DistillConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
-from synthfair.distill.problem import make_rows
 from synthfair.distill.real import RealRows, gather
 from synthfair.errors import InputError, refusal
 from synthfair.files import require_distinct, require_free
-from synthfair.model import LinearModel
 from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
@@ -213,12 +211,11 @@ def _measured_once(
 def _preview(distillation: Distillation, real: RealRows, held_out: Encoded, run: Run) -> Preview:
     from synthfair.privacy.gate import preview  # SciPy takes a while, and others come first
 
-    release, theta, config = distillation.release, distillation.theta, run.config
+    release, theta, config = distillation.release, np.asarray(distillation.theta), run.config
+    how = {"n_groups": len(run.schema.groups), "intercept": config.intercept}
 
     def scores(rows: Encoded) -> np.ndarray:
-        n_groups = len(run.schema.groups)
-        inputs = make_rows(rows, n_groups=n_groups, intercept=config.intercept).a
-        return np.asarray(LinearModel().scores(theta, inputs))
+        return theta @ gather([rows], len(rows.y), **how).columns
 
     synthetic = Encoded(release.x, release.s, release.y)
     return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)

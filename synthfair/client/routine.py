@@ -226,7 +226,8 @@ def make_release(
     header: Header, schema: Schema, x: jax.Array | np.ndarray, problem: Problem
 ) -> Release:
     """A release of the features x [d, N_s] with the problem's groups and labels."""
-    return Release(header, schema.encoded_names, *map(np.asarray, (x.T, problem.s, problem.y)))
+    x, s, y = map(np.asarray, (x, problem.s, problem.y))
+    return Release(header, schema.encoded_names, x.T, s, y)
 
 
 def _first_state(problem: Problem, x: jax.Array, config: DistillConfig) -> OuterState | Search:

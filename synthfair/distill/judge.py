@@ -47,9 +47,9 @@ class Record(NamedTuple):
 
 
 def no_record(dtype: jnp.dtype) -> Record:
-    """Fills a place in compiled code where nothing was found yet."""
-    zero = jnp.zeros((), dtype)
-    return Record(zero, zero, zero, zero, jnp.zeros((), bool), jnp.zeros((), int))
+    """Fills a place in compiled code where nothing was found yet; made without compiling."""
+    zero, count = np.zeros((), dtype), np.zeros((), jax.dtypes.canonicalize_dtype(int))
+    return Record(zero, zero, zero, zero, np.zeros((), bool), count)
 
 
 class Judged(NamedTuple):
@@ -95,7 +95,9 @@ def hypergradient(
         curvature,
         hessian=problem.training_hessian,
     )
-    by_columns = implicit_vjp(problem.training_loss, params, columns, solution.v)
+    by_columns = implicit_vjp(
+        problem.training_loss, params, columns, solution.v, mixed=problem.training_mixed
+    )
     return value, by_x + by_columns[: len(x)], solution  # the features come first
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import numpy as np
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
+from synthfair.distill.implicit import mixed_of
 from synthfair.distill.objective import Objective, PenalizedLoss
 from synthfair.distill.real import RealRows, gather
 from synthfair.distill.start import Start, choose_private_start, choose_start
@@ -19,6 +21,7 @@ from synthfair.model import (
     Model,
     Params,
     Rows,
+    derivative,
     model_inputs,
     regularized_hessian,
     regularized_loss,
@@ -77,6 +80,20 @@ class Problem:
     def training_hessian(self, params: Params, columns: jax.Array) -> jax.Array:
         """Its Hessian in params [p, p]."""
         return regularized_hessian(self.model, params, self.rows_of(columns), self.lambda_theta)
+
+    def training_mixed(self, params: Params, columns: jax.Array, v: jax.Array) -> jax.Array:
+        """(d2 inner/(dtheta dcolumns))' v [n, N_s], v [p].
+
+        Of a linear model it is, for each row, l'(m) y v + l''(m) (a'v) theta over N_s, m the
+        margin y a'theta: a product of two columns with two rows, where automatic differentiation
+        would pass over all numbers again and again.
+        """
+        if type(self.model) is not LinearModel:
+            return mixed_of(self.training_loss)(params, columns, v)
+        margin = self.y * self.model.scores(params, columns.T)
+        slope = partial(derivative, self.model.margin_loss)
+        by_row = jnp.stack([slope(margin) * self.y, derivative(slope, margin) * (v @ columns)])
+        return jnp.stack([v, params], axis=1) @ (by_row / columns.shape[1])
 
     def inner(self, params: Params, x: jax.Array) -> jax.Array:
         """The same on the synthetic rows, as a function of x."""
@@ -175,7 +192,8 @@ def _assembled(
     penalty: Penalty,
     n_groups: int,
 ) -> tuple[Problem, jax.Array]:
-    x, s, y = (jnp.asarray(np.ascontiguousarray(part.T)) for part in start)
+    # Unlike jnp.asarray, device_put compiles nothing.
+    x, s, y = (jax.device_put(np.ascontiguousarray(part.T)) for part in start)
     problem = Problem(
         objective=objective,
         s=s,
