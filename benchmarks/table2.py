@@ -228,7 +228,7 @@ def _cell(
         covariance=round(overall["covariance"].value, 6),
         excess=excess(clients, fitted, config) if judge else np.nan,
         nearest=nearest(clients, fitted),
-        converged=outcome.converged,
+        converged=outcome.converged is not False,
         seconds=round(outcome.seconds, 2),
         settings=fingerprint(config, how),
     )

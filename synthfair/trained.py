@@ -44,7 +44,8 @@ class TrainedModel(BaseModel):
         hidden: layers between the inputs, without the intercept, and theta.
         theta: the parameters, or those of the last layer.
         gradient_norm: of the training problem at theta; None where training has no such measure.
-        converged: whether training met its tolerance; in rounds, its constraint.
+        converged: whether training met its tolerance; in rounds, its constraint; None where there
+            is no test, as of a fixed number of noisy rounds.
     """
 
     model_config = ConfigDict(
@@ -61,7 +62,7 @@ class TrainedModel(BaseModel):
     hidden: tuple[Layer, ...] = Field(default=(), strict=False, max_length=20)
     theta: tuple[float, ...] = Field(strict=False)
     gradient_norm: float | None
-    converged: bool
+    converged: bool | None
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
         """[N] scores of encoded rows x [N, d], s [N]; the decision is +1 where positive."""

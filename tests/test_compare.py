@@ -151,6 +151,15 @@ class TestRounds:
         found = Rounds().settings(method, sf.DistillConfig(rho_o=0.0))
         assert (found.method, found.kappa, found.kappa_rate) == (method, 0.0, 0.0)
 
+    def test_mmdm_without_a_constraint_stays_in_one_place(self):
+        found = Rounds().settings("mmdm", sf.DistillConfig(rho_o=0.0))
+        assert (found.method, found.multiplier_rate, found.damping) == ("mmdm", 0.0, 0.0)
+
+    def test_defaults_of_another_method_are_not_taken_for_wishes(self):
+        other = TrainConfig(method="two_phase", memory=0.5)
+        found = Rounds(other).settings("fpfl", sf.DistillConfig(rho_o=10.0))
+        assert (found.rounds, found.memory) == (TrainConfig().rounds, 0.5)
+
     def test_a_notion_that_a_method_does_not_know_is_refused(self):
         config = sf.DistillConfig(notion="equal_opportunity")
         with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):

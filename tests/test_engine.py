@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from synthfair.errors import InputError
 from synthfair.federated import engine
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.private_sum import Protection, add_noise, clip_report
+from synthfair.federated.private_sum import Protection, add_noise, clip_report, require_bounded
 from synthfair.federated.users import make_users
 
 
@@ -170,3 +170,9 @@ def test_other_numbers_need_no_second_compilation():
     compiled = engine._rounds._cache_size()
     run(Sum(2.0), seed=1)
     assert engine._rounds._cache_size() == compiled
+
+
+@pytest.mark.parametrize("noise", [5.0, np.float32(5), jnp.asarray(5.0)])
+def test_noise_of_any_kind_of_number_needs_a_clip(noise):
+    with pytest.raises(InputError, match="needs a clip"):
+        require_bounded(Protection(None, noise))

@@ -15,7 +15,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
-from synthfair.federated.fedavg import FedAvg, safe_rate
+from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
 from synthfair.federated.networks import Linear
 from synthfair.federated.private_sum import Protection
 from synthfair.federated.users import make_users
@@ -57,13 +57,22 @@ def test_one_client_is_local_training_with_the_penalty():
 
 
 def test_with_momentum_it_settles_where_it_does_without_and_sooner():
-    """A steep penalty makes steps short, and the settings are those of ``compare``."""
+    """A steep penalty makes steps short."""
     clients, penalty = [client(0), client(1, n=40)], CovariancePenalty()
     settings = {"penalty": penalty, "rho": 100.0}
     plain = average(clients, rounds=20_000, **settings)
     kept = [average(clients, rounds=500, momentum=m, **settings) for m in (0.0, 0.9)]
     far = [np.linalg.norm(one.state.params - plain.state.params) for one in kept]
     assert far[1] < 1e-4 < far[0] / 5
+
+
+def test_what_passes_its_optimum_at_full_speed_has_not_settled():
+    """Where the users' changes cancel, momentum goes on, and the drift grows again."""
+    drift = average([client(0), client(1)], rounds=1500, momentum=0.98).history.drift
+    small = np.flatnonzero(drift <= SETTLED)
+    passing = next(i for i in small if i + 1 not in small) + 1
+    assert not FedAvgRecord(drift[:passing]).settled
+    assert FedAvgRecord(drift).settled
 
 
 def test_users_who_differ_end_elsewhere_with_local_steps_and_settle():

@@ -245,3 +245,27 @@ def test_settings_out_of_range_are_refused(wrong):
     name = next(iter(wrong))
     with pytest.raises(InputError, match=f"{name} = "):
         Fpfl(Linear(3), **wrong)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.9])
+def test_a_group_that_cohorts_seldom_hold_is_not_taken_for_unfairly_treated(memory):
+    """Rare people, one in 300, are treated as all are; a rate of 0 for want of them is none."""
+    rng = np.random.default_rng(0)
+    n = 6000
+    s = (rng.random(n) < 1 / 300).astype(int)
+    a = np.column_stack([rng.normal(size=(n, 2)), np.ones(n)])
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-2 * a[:, 0])), 1.0, -1.0)
+    users = make_users(a, s, y, np.arange(n))
+    algorithm = Fpfl(Linear(3), Parity(), alpha=0.25, memory=memory, multiplier_rate=0.5)
+    done = engine.run(algorithm, users, Cohorts(n, 60, "poisson"), rounds=200, seed=1)
+    right = np.mean((a @ algorithm.params(done.state) > 0) == (y > 0))
+    assert right > 0.78  # 0.80 without a constraint
+    if memory == 0:  # nobody rare in four fifths of the cohorts: of these nothing is known
+        unknown = done.history.sums.rates.counts[:, 0, 1] < 1
+        assert (done.history.quality[unknown] < 0).all()
+
+
+def test_a_cohort_of_nobody_meets_nothing():
+    algorithm = Fpfl(Linear(3), Parity())
+    none = CohortSums(RateSums(jnp.zeros((1, 2)), jnp.zeros((1, 2))), jnp.zeros(()), jnp.zeros(()))
+    assert algorithm._quality(none) < 0

@@ -67,7 +67,7 @@ def test_differences_are_from_the_rate_of_all_rows():
     sums = RateSums(
         jnp.array([[2.0, 6.0, 3.0, 5.0, 0.0]]), jnp.array([[10.0, 20.0, 15.0, 5.0, 10.0]])
     )
-    difference, _ = Parity("equal_opportunity", (2, 3)).differences(sums)
+    difference, *_ = Parity("equal_opportunity", (2, 3)).differences(sums)
     overall = 8 / 30
     expected = [overall - rate for rate in (0.2, 0.3, 0.2, 1.0, 0.0)]
     np.testing.assert_allclose(difference[0], expected)
@@ -87,6 +87,16 @@ def test_slopes_are_the_derivatives_of_the_differences():
     slope = parity.differences(RateSums(values, counts))[1]
     for q in range(2):
         np.testing.assert_allclose(whole[q, :, q], slope[q], atol=1e-12)
+
+
+def test_a_group_of_which_nothing_is_known_is_left_out():
+    """Rates of 0.2 and 0.4, and two groups with fewer rows than asked for, one of them by noise."""
+    values, counts = jnp.array([[2.0, 8.0, 0.5, 9.0]]), jnp.array([[10.0, 20.0, 1.4, -3.0]])
+    found = Parity("statistical_parity", (4,)).differences(RateSums(values, counts), 1.5)
+    np.testing.assert_array_equal(found.known, [[True, True, False, False]])
+    np.testing.assert_allclose(found.values, [[1 / 3 - 0.2, 1 / 3 - 0.4, 0, 0]], atol=1e-12)
+    assert not found.slope[0, 2:].any()
+    assert not found.slope[0, :, 2:].any()
 
 
 def test_noisy_counts_at_or_below_zero_give_finite_differences():

@@ -95,3 +95,11 @@ def test_samples_of_all_are_composed_with_others():
 def test_what_cannot_be_composed_is_refused(kinds):
     with pytest.raises(InputError, match="must be at least one, and all of samples drawn alike"):
         composed_epsilon([(sums, 1.0) for sums in kinds], 1e-5)
+
+
+@pytest.mark.parametrize("sums", [SampledSums(1000, 100, 5), SampledSums(14_000, 20, 1)])
+def test_where_few_are_ever_sampled_the_search_ends(sums):
+    """With so large a delta any noise would do."""
+    noise = sums.noise(2.0, 0.5)
+    assert 0 < noise <= 0.11
+    assert sums.epsilon(noise, 0.5) <= 2.0

@@ -398,9 +398,14 @@ class TestCommand:
             (["--also", "age"], "sensitive attribute 'age'"),
             (
                 ["--method", "fedavg", "--alpha", "0.1", "--kappa", "2"],
-                "alpha, kappa: method fedavg does not read this",
+                "alpha, kappa: not read by fedavg",
             ),
             (["--method", "fair_sgd", "--clip", "1"], "fair_sgd is never private"),
+            (["--method", "two_phase", "--end-to-end"], "end_to_end needs clip"),
+            (
+                ["--rows-per-user", "2", "--clip", "1", "--epsilon", "2", "--delta", "0.5"],
+                "delta = 0.5: must be below 1 /",
+            ),
         ],
     )
     def test_what_cannot_be_is_refused(self, there, more, complaint, capsys):

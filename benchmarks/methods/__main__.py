@@ -153,7 +153,7 @@ def run(name: str, method: str, weight: float, seed: int) -> Run:
     return Run(
         name, method, weight, seed,
         overall["accuracy"].value, overall["spd"].value,
-        cost.rounds, cost.bytes_sent, outcome.seconds, int(outcome.converged),
+        cost.rounds, cost.bytes_sent, outcome.seconds, int(outcome.converged is not False),
     )  # fmt: skip
 
 

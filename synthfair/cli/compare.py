@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import DistillConfig, load_distill_config, load_train_config
+from synthfair.config import DistillConfig, load_distill_config, load_train_config, require_read
 from synthfair.errors import InputError
 
 HELP = "compare several methods on one public table, over seeds"
@@ -89,7 +89,14 @@ def run(args: argparse.Namespace) -> None:
     table, schema = load_dataset(args.table, args.sensitive)
     partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work
     train_config = load_train_config(args.train_config) if args.train_config else None
+    if train_config is not None:
+        require_read(train_config, args.methods)
     named = (args.rows_per_user, args.each_row or None)
+    if "fedavg" in args.methods and (train_config or named != (None, None)):
+        warn(
+            "fedavg does not read --train-config, --rows-per-user or --each-row here: the clients"
+            " are its users, and nothing is private"
+        )
     dealing = None if named == (None, None) else Dealing(None, *named)
     rounds = Rounds(train_config, dealing)
     how = {"clients": args.clients, "rounds": rounds}
@@ -101,6 +108,6 @@ def run(args: argparse.Namespace) -> None:
     write_report(results, args.output / "report.html", force=True)
     for overview in overviews(results):
         say(overview_tables(overview))
-    if failed := [result.name for result in results if not result.metrics.converged]:
+    if failed := [result.name for result in results if result.metrics.converged is False]:
         warn(f"{len(failed)} of {len(results)} runs did not converge: {', '.join(failed)}")
     say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")

@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_train_config(args.config, **config_flags(args, TrainConfig))
-    require_read(config)
+    require_read(config, [config.method])
 
     from synthfair.cli.show import round_bar
     from synthfair.cli.start import start_jax
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
         done = train_table(
             dealt, schema, config, files, source=str(args.table), on_rounds=on_rounds
         )
-    _tell(done, files)
+    _tell(done, files, config)
 
 
 def _tables(
@@ -143,7 +143,7 @@ def _ledger(args: argparse.Namespace) -> Path:
     return Ledger.beside(Path(args.table)).path
 
 
-def _tell(done: Trained, files: TrainFiles) -> None:
+def _tell(done: Trained, files: TrainFiles, config: TrainConfig) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.report import evaluation_tables, training_table
 
@@ -152,10 +152,10 @@ def _tell(done: Trained, files: TrainFiles) -> None:
         say(f"Taken up at round {training.resumed_at} of an interrupted run.")
     say(training_table(training, private=files.noise_seed is None))
     say(evaluation_tables(done.evaluation))
-    if not training.model.converged:
+    if training.model.converged is False:
         warn(
             "fedavg did not settle: more rounds, or another learning rate"
-            if "fedavg" in training.model.loss
+            if config.method == "fedavg"
             else "no round met the constraint on what the server saw of its cohort: the fairest"
             " model is kept. Try more rounds, a larger cohort, or a larger alpha"
         )

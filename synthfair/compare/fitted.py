@@ -16,14 +16,14 @@ class Fitted(NamedTuple):
 
     Attributes:
         scores: [N_test] of each client's test rows; the decision is +1 where positive.
-        converged: whether every problem solved on the way met its tolerance.
+        converged: whether every problem solved on the way met its tolerance; None: no test.
         cost: what the clients sent, and how often.
         distillations: one a client, of methods that distil.
         promise: of privacy, of methods in rounds; releases have statements of their own.
     """
 
     scores: tuple[np.ndarray, ...]
-    converged: bool
+    converged: bool | None
     cost: Cost
     distillations: tuple[Distillation, ...] = ()
     promise: TrainingGuarantee | None = None

@@ -31,7 +31,6 @@ from synthfair.model import LinearModel, Params
 from synthfair.release import file_bytes
 from synthfair.server.routine import pool_and_train
 from synthfair.train import Cost, rows_bytes
-from synthfair.train.routine import SETTLED
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
@@ -80,7 +79,7 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
 
 
 def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
-    """FedAvg with the same model, loss and penalty; rho_o = 0 is FedAvg as published."""
+    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM)."""
     n_groups = federation.n_groups
     clients = _clients(federation, config)
     algorithm = FedAvg(
@@ -96,7 +95,7 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     scores = (_scores(part, done.state.params, config, n_groups) for part in federation.test)
     sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * ROUNDS
     cost = Cost(len(clients), ROUNDS, sent)
-    return Fitted(tuple(scores), bool(done.history.drift[-1] <= SETTLED), cost)
+    return Fitted(tuple(scores), done.history.settled, cost)
 
 
 def _clients(federation: Federation, config: DistillConfig) -> Users:
@@ -182,7 +181,7 @@ class Outcome(NamedTuple):
         rho_o: weight of the penalty.
         seed: of everything random, the splits included.
         evaluation: on the clients' test rows.
-        converged: whether every problem solved on the way met its tolerance.
+        converged: whether every problem solved on the way met its tolerance; None: no test.
         seconds: of wall time, compilation included.
         cost: what the clients sent, and how often; None where files tell.
     """
@@ -191,7 +190,7 @@ class Outcome(NamedTuple):
     rho_o: float
     seed: int
     evaluation: Evaluation
-    converged: bool
+    converged: bool | None
     seconds: float
     cost: Cost | None = None
 

@@ -18,6 +18,13 @@ ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name
 """By name. FedAvg is with the methods that have a penalty."""
 
 
+_FREE = {
+    "mmdm": {"multiplier_rate": 0.0, "damping": 0.0},
+    "fair_sgd": {"kappa": 0.0, "kappa_rate": 0.0},
+    "two_phase": {"kappa": 0.0, "kappa_rate": 0.0},
+}
+"""How they train without a constraint; FPFL without one is FedSGD."""
+
 _IN_STEPS = TrainConfig(rounds=1000, learning_rate=1.0)
 
 
@@ -43,17 +50,17 @@ class Rounds(NamedTuple):
             InputError: the method does not know the notion, or other settings of the comparison.
         """
         free = method == "fedsgd" or config.rho_o <= 1
-        averaged = method in ("fair_sgd", "two_phase")  # their constraint has a weight, then 0
+        averaged = method in ("fair_sgd", "two_phase")
         changed = {
-            "method": "fedsgd" if free and not averaged else method,
-            **({"kappa": 0.0, "kappa_rate": 0.0} if free and averaged else {}),
+            "method": "fedsgd" if free and method == "fpfl" else method,
+            **(_FREE.get(method, {}) if free else {}),
             "notion": config.notion,
             "alpha": 0.5 if free else 1.0 / config.rho_o,
             "seed": config.seed,
         }
         base = self.config or (TrainConfig(method=method) if averaged else _IN_STEPS)
         try:
-            return TrainConfig.model_validate(base.model_dump(exclude_unset=True) | changed)
+            return TrainConfig.model_validate(base.given | changed)
         except ValidationError as error:
             raise refusal(f"method {method}", error) from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from synthfair.config.distill import DistillConfig
 from synthfair.config.server import ServerConfig
-from synthfair.config.train import TrainConfig
+from synthfair.config.train import TrainConfig, is_read
 from synthfair.errors import InputError, reason, refusal
 
 _Config = TypeVar("_Config", bound=BaseModel)
@@ -34,10 +35,11 @@ def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig
     return _validated(TrainConfig, settings, overrides, source)
 
 
-def require_read(config: TrainConfig) -> None:
-    """Refuses settings that were given and that the method does not read. Raises InputError."""
-    if unread := sorted(name for name in config.model_fields_set if not config.reads(name)):
-        raise InputError(f"{', '.join(unread)}: method {config.method} does not read this")
+def require_read(config: TrainConfig, methods: Sequence[str]) -> None:
+    """Refuses settings that were given and that none of the methods reads. Raises InputError."""
+    unread = (s for s in config.given if not any(is_read(s, method) for method in methods))
+    if names := ", ".join(sorted(unread)):
+        raise InputError(f"{names}: not read by {' or '.join(methods)}")
 
 
 def load_server_config(**overrides: Any) -> ServerConfig:

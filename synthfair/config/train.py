@@ -135,7 +135,7 @@ class TrainConfig(BaseModel):
         default=None,
         ge=LEAST_DELTA,
         lt=1,
-        description="Goes with epsilon; at most 1 / (number of users), chosen without counting.",
+        description="Goes with epsilon; less than 1 / (number of users, or of a client's rows).",
     )
     end_to_end: bool = Field(
         default=False,
@@ -157,7 +157,10 @@ class TrainConfig(BaseModel):
         description="fair_sgd, two_phase: first weight of unfairness; 0, and it does not count.",
     )
     kappa_rate: float = Field(
-        default=0.0, ge=0, description="fair_sgd, two_phase: by which that grows."
+        default=0.0,
+        ge=0,
+        description="fair_sgd, two_phase: by which that grows with unfairness; 0: it stays. The"
+        " paper has it grow, by a step that is lost.",
     )
     seed: int = Seed
 
@@ -184,6 +187,8 @@ class TrainConfig(BaseModel):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is not None and self.clip is None:
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
+        if self.end_to_end and self.clip is None:
+            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
         if self.clip is not None and self.method not in _PRIVATE:
             raise ValueError(
                 f"{self.method} is never private; for clip or epsilon take {', '.join(_PRIVATE)}"
@@ -207,6 +212,18 @@ class TrainConfig(BaseModel):
         """Whether clients make passes over their rows, and the mean is taken, in few rounds."""
         return self.method in _ON_CLIENTS
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What was asked for, without what is the method's own default."""
+        own = _DEFAULTS.get(self.method, {})
+        chosen = {name: getattr(self, name) for name in self.model_fields_set}
+        return {k: v for k, v in chosen.items() if k not in own or v != own[k]}
+
     def reads(self, setting: str) -> bool:
         """Whether the method reads it."""
-        return self.method in _READ_BY[setting]
+        return is_read(setting, self.method)
+
+
+def is_read(setting: str, method: str) -> bool:
+    """Whether a method reads a setting."""
+    return method in _READ_BY[setting]

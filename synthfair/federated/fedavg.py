@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from synthfair.fairness.penalties import Penalty
@@ -47,16 +48,27 @@ class FedAvgState(NamedTuple):
     velocity: Params
 
 
+SETTLED = 1e-3
+"""Drift below which the rounds have settled, if it stays there."""
+
+
 class FedAvgRecord(NamedTuple):
     """Of one round.
 
     Attributes:
         drift: norm of the users' mean change, per local step and in units of the learning rate: the
             mean gradient along the users' paths. It falls to 0 as the rounds settle, whatever rate
-            and momentum; where users differ, at a point that depends on the local steps.
+            and momentum; where users differ, at a point that depends on the local steps. With
+            momentum it may be small in passing.
     """
 
-    drift: jax.Array
+    drift: jax.Array | np.ndarray
+
+    @property
+    def settled(self) -> bool:
+        """Of a whole history, whether it stayed small in the last twentieth of the rounds."""
+        last = max(1, len(self.drift) // 20)
+        return bool(np.max(self.drift[-last:]) <= SETTLED)
 
 
 @partial(

@@ -120,6 +120,7 @@ class FpflRecord(NamedTuple):
         "memory",
         "count_scale",
         "rate_scale",
+        "least_count",
     ),
     meta_fields=("model", "parity"),
 )
@@ -144,6 +145,10 @@ class Fpfl:
         rate_scale: the same for the sums of the constraint and their gradients. Where few rows
             meet its condition, these are divided by a small number: above 1 they get less noise.
 
+        least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
+            is not held to the constraint, and no params count as meeting it; positive. With noise
+            take a few of its standard deviations: of a count near 0 a rate means nothing.
+
     Raises:
         InputError: a value out of range.
     """
@@ -157,6 +162,7 @@ class Fpfl:
     memory: float = 0.0
     count_scale: float = 1.0
     rate_scale: float = 1.0
+    least_count: float = 1.0
 
     additive: ClassVar[bool] = True
 
@@ -164,6 +170,7 @@ class Fpfl:
         """Refuses what cannot be."""
         require_positive(learning_rate=self.learning_rate)
         require_positive(count_scale=self.count_scale, rate_scale=self.rate_scale)
+        require_positive(least_count=self.least_count)
         require_at_least_0(multiplier_rate=self.multiplier_rate, damping=self.damping)
         require_share(alpha=self.alpha, memory=self.memory)
 
@@ -217,8 +224,7 @@ class Fpfl:
         latest = Recent(total.sums, state.params)
         recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, latest)
         weight = self.memory * state.weight + 1.0
-        average: Recent = _times(1 / weight, recent)
-        multipliers, pull = self._multipliers(state, total, average.sums.rates)
+        multipliers, pull = self._multipliers(state, total, recent.sums.rates, weight)
         rate = self.learning_rate / jnp.maximum(total.sums.rows, 1.0)
         params = jax.tree.map(
             lambda w, loss, unfair: w - rate * loss - self.learning_rate * unfair,
@@ -226,13 +232,13 @@ class Fpfl:
             total.loss_gradient,
             pull,
         )
-        quality = self._quality(average.sums)
-        kept = _better(quality, average.params, state)
+        quality = self._quality(recent.sums)
+        kept = _better(quality, _times(1 / weight, recent.params), state)
         state = FpflState(params, multipliers, recent, weight, *kept)
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
-        self, state: FpflState, total: Statistics, rates: RateSums
+        self, state: FpflState, total: Statistics, rates: RateSums, weight: jax.Array
     ) -> tuple[jax.Array, Params]:
         """New multipliers, and the constraints' part of the step.
 
@@ -241,11 +247,12 @@ class Fpfl:
         """
         if self.parity is None:
             return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
-        difference, slope = self.parity.differences(rates)
-        violation = jnp.maximum(jnp.abs(difference) - self.alpha, 0.0)
+        found = self.parity.differences(rates, self.least_count)
+        violation = jnp.maximum(jnp.abs(found.values) - self.alpha, 0.0)
         multipliers = state.multipliers + self.multiplier_rate * violation
-        weight = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
-        in_sums = jnp.einsum("qg,qgh->qh", weight * jnp.sign(difference), slope)
+        force = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
+        slope = weight * found.slope  # in the sums of one cohort, as they are on average
+        in_sums = jnp.einsum("qg,qgh->qh", force * jnp.sign(found.values), slope)
         pull = jax.tree.map(lambda leaf: jnp.tensordot(in_sums, leaf, axes=2), total.rate_gradients)
         return multipliers, pull
 
@@ -253,7 +260,9 @@ class Fpfl:
         accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
         if self.parity is None:
             return accuracy
-        worst = jnp.max(jnp.abs(self.parity.differences(sums.rates)[0])) - self.alpha
+        found = self.parity.differences(sums.rates, self.least_count)
+        gap = jnp.max(jnp.where(found.known, jnp.abs(found.values), 1.0))  # unknown: not met
+        worst = gap - self.alpha
         return jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
 
     def params(self, state: FpflState) -> Params:

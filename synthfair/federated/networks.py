@@ -61,8 +61,9 @@ class Network:
     """A network with the logistic loss, or, of several outputs, with the cross-entropy.
 
     Args:
-        build: makes the equinox module; must be hashable and compare equal to another of the same
-            mathematics, as functions and frozen dataclasses do.
+        build: makes the equinox module, whose arrays are all floating-point; must be hashable, and
+            compare equal to another of the same mathematics, as functions and frozen dataclasses
+            do.
     """
 
     build: BuildNetwork

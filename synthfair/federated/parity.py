@@ -115,27 +115,42 @@ class Parity:
             else [false_negative, (selected, 1 - positive)]
         )
 
-    def differences(self, sums: RateSums) -> tuple[jax.Array, jax.Array]:
+    def differences(self, sums: RateSums, least: jax.Array | float = 1.0) -> Differences:
         """Overall rate minus each group's, from sums that may be noisy.
 
             d[q, g] = F[q] / n'[q] - F[q, g] / n'[q, g]
 
-        Returns:
-            d: [Q, G].
-            slope: [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the
-                model's parameters follows, as the counts do not depend on them.
+        Args:
+            sums: of cohorts together.
+            least: count below which a group is left out, as of it nothing is known: positive.
         """
-        same = self._same_attribute(sums.values.dtype)
-        counts = jnp.maximum(sums.counts, 1.0)  # a noisy count may be 0, or negative
-        overall = counts @ same
-        difference = (sums.values @ same) / overall - sums.values / counts
-        slope = same / overall[:, :, None] - jnp.eye(len(same)) / counts[:, :, None]
-        return difference, slope
+        same, known = self._same_attribute(sums.values.dtype), sums.counts >= least
+        counts = jnp.where(known, sums.counts, 1.0)
+        overall = jnp.maximum((known * counts) @ same, least)
+        difference = ((known * sums.values) @ same) / overall - sums.values / counts
+        slope = same * known[:, None, :] / overall[:, :, None]
+        slope -= jnp.eye(len(same)) / counts[:, :, None]
+        return Differences(known * difference, known[:, :, None] * slope, known)
 
     def _same_attribute(self, dtype: jnp.dtype) -> jax.Array:
         """[G, G] whether two groups are of one attribute: its groups together are all rows."""
         attribute = np.repeat(np.arange(len(self.groups)), self.groups)
         return jnp.asarray(attribute[:, None] == attribute, dtype)
+
+
+class Differences(NamedTuple):
+    """What sums tell of how far groups are from all.
+
+    Attributes:
+        values: [Q, G] d; 0 of a group that is left out.
+        slope: [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the model's
+            parameters follows, as the counts do not depend on them.
+        known: [Q, G] whether a group was not left out.
+    """
+
+    values: jax.Array
+    slope: jax.Array
+    known: jax.Array
 
 
 def right_probability(scores: jax.Array, y: jax.Array) -> jax.Array:

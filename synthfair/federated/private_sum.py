@@ -39,11 +39,11 @@ UNPROTECTED = Protection()
 
 def require_bounded(protection: Protection) -> None:
     """Refuses noise on a sum that no clip bounds, and numbers that are none. Raises InputError."""
-    clip, noise = protection
-    require_at_least_0(noise=noise)  # type: ignore[arg-type]
+    clip, noise = protection.clip, float(protection.noise)
+    require_at_least_0(noise=noise)
     if clip is not None:
-        require_positive(clip=clip)  # type: ignore[arg-type]
-    elif isinstance(noise, int | float) and noise > 0:
+        require_positive(clip=float(clip))
+    elif noise > 0:
         raise InputError(f"noise = {noise}: needs a clip; without one it protects nobody")
 
 

@@ -30,7 +30,6 @@ from synthfair.federated.private_fair_sgd import PrivateFairSgd
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params
 from synthfair.privacy.sampled import SampledSums, common_noise
-from synthfair.privacy.training import SIZES_NOT_COVERED
 
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
@@ -46,9 +45,9 @@ class TwoPhase:
     """The method in rounds, on users whose labels :meth:`teach` has replaced.
 
     Guarantee: :meth:`sums` with the student's noise, for what each user sends in all rounds
-    together, and :attr:`not_covered` in words. Unit: one row of one user. Neighbouring relation:
-    add or remove one row. The seed must come from the operating system's entropy, and stay secret,
-    where this is claimed.
+    together; without a private teacher conditional on it, :data:`TEACHER_NOT_COVERED`. Unit: one
+    row of one user. Neighbouring relation: add or remove one row. The seed must come from the
+    operating system's entropy, and stay secret, where this is claimed.
 
     Args:
         teacher: phase 1, trained by each user for itself.
@@ -64,11 +63,6 @@ class TwoPhase:
     def end_to_end(self) -> bool:
         """Whether the teacher is private, too."""
         return isinstance(self.teacher, PrivateFairSgd)
-
-    @property
-    def not_covered(self) -> tuple[str, ...]:
-        """What the guarantee does not speak of, beside what none does."""
-        return (SIZES_NOT_COVERED,) if self.end_to_end else (TEACHER_NOT_COVERED, SIZES_NOT_COVERED)
 
     def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
         """What is released of the rows, phase by phase; of the smallest user.

@@ -28,6 +28,9 @@ Sampling = Literal["poisson", "fixed"]
 LARGEST_NOISE = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
 
+LEAST_NOISE = 0.1
+"""The same, below which no noise is looked for."""
+
 LEAST = 1e-12
 """Epsilon below which all are alike, for the search."""
 
@@ -209,11 +212,16 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
     def enough(noise: float) -> bool:
         return excess(math.log(noise)) <= 0
 
-    high = _first(lambda noise: _renyi_holds(kinds, noise, epsilon, delta), 0.1, epsilon, delta)
+    def nearly(noise: float) -> bool:
+        return _renyi_holds(kinds, noise, epsilon, delta)
+
+    high = _first(nearly, LEAST_NOISE, epsilon, delta)
     while not enough(high):
         high = _first(enough, high * 1.1, epsilon, delta)
     low = high / 1.1
     while enough(low):
+        if low < LEAST_NOISE:  # with a large delta, that few are ever sampled may be enough
+            return low
         low, high = low / 1.1, low
     bracket = (math.log(low), math.log(high))
     root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root

@@ -23,6 +23,8 @@ NOT_COVERED = (
     " is refused because nobody is of some group.",
     "Rows kept for testing: metrics are computed of them without noise.",
     "The settings, the numbers of users and of a cohort among them: they are public.",
+    "Who took part in a round, or which rows were in a batch: assumed to be known to nobody who"
+    " sees the sums; whoever knows it learns more than epsilon says.",
     "A server, or a third party that sums up, that sees single reports: summing them up securely is"
     " assumed.",
     "Attacks on floating-point arithmetic (Mironov 2012), or on a generator of 64 bits of key: the"

@@ -161,7 +161,7 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
         gap=float(mean[1]),
         accuracy_spread=float(spread[0]),
         gap_spread=float(spread[1]),
-        converged=all(m.converged for m in metrics),
+        converged=all(m.converged is not False for m in metrics),
         cost=_effort(metrics),
         epsilon=_epsilon(runs),
     )

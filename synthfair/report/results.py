@@ -171,7 +171,7 @@ class Metrics(Part):
     signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
     influence: Influence | None = None
     max_influence: _Number | None = None
-    converged: bool
+    converged: bool | None
     seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
     version: _Line

@@ -86,7 +86,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         overall = outcome.evaluation.overall
         method = f"{outcome.method.replace('_', '-')}, rho_o = {outcome.rho_o:g}"
-        method += "" if outcome.converged else ", NOT CONVERGED"
+        method += ", NOT CONVERGED" if outcome.converged is False else ""
         table.add_row(method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
     table.caption = f"{outcomes[0].evaluation.n_test} test rows; 95 % bootstrap intervals."
     return table
@@ -225,7 +225,7 @@ def unconverged_warning(distillation: Distillation) -> str | None:
 
 def untrained_warning(model: TrainedModel) -> str | None:
     """What to say of a model whose training missed its tolerance."""
-    if model.converged:
+    if model.converged is not False:
         return None
     norm = "" if model.gradient_norm is None else f"; gradient norm {model.gradient_norm:.1e}"
     return f"the model's training did not converge{norm}"

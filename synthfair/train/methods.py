@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from synthfair.config import TrainConfig
@@ -21,6 +22,9 @@ from synthfair.federated.two_phase import TEACHER_NOT_COVERED, TwoPhase, two_pha
 from synthfair.privacy.sampled import SampledSums
 from synthfair.privacy.training import Summed, TrainingGuarantee, promise_rounds, promise_rows
 from synthfair.train.population import Population
+
+SURE = 3.0
+"""Standard deviations of noise that a count must have, so that a rate is made of it."""
 
 
 class Plan(NamedTuple):
@@ -57,10 +61,30 @@ def make_plan(population: Population, config: TrainConfig) -> Plan:
         return Plan(algorithm, cohorts)
     if config.epsilon is None or config.delta is None:
         return Plan(algorithm, cohorts, Protection(config.clip))
+    _require_small(config.delta, users, "users")
     sums = SampledSums(users, cohorts.size, config.rounds, config.sampling)
     promise = promise_rounds(sums, epsilon=config.epsilon, delta=config.delta, clip=config.clip)
     noise = promise.mechanisms[0].noise
+    if isinstance(algorithm, Fpfl):
+        algorithm = replace(
+            algorithm, least_count=max(1.0, SURE * noise_of_counts(algorithm, noise))
+        )
     return Plan(algorithm, cohorts, Protection(config.clip, noise), promise)
+
+
+def noise_of_counts(algorithm: Fpfl, noise: float) -> float:
+    """Standard deviation, in rows, of what noise adds to a group's count in the recent cohorts."""
+    rounds = 1 / (1 - algorithm.memory**2)
+    return noise / algorithm.rate_scale * rounds**0.5
+
+
+def _require_small(delta: float, number: int, of_what: str) -> None:
+    """With a larger one, publishing somebody drawn at random would be private."""
+    if delta * number >= 1:
+        raise InputError(
+            f"delta = {delta:g}: must be below 1 / {number}, the number of {of_what}; better far"
+            " below"
+        )
 
 
 def make_model(config: TrainConfig, n_inputs: int) -> Trainable:
@@ -94,7 +118,6 @@ def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
 def _fair_sgd_plan(population: Population, config: TrainConfig) -> Plan:
     """All users take part in every round, and nothing is private."""
     users = population.users
-    _require_batch(config.batch, int(users.size.min()))
     method = FairSgd(
         make_model(config, users.a.shape[1]),
         Parity(config.notion, population.groups),
@@ -130,6 +153,7 @@ def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
     plan = Plan(method, Cohorts(len(users), len(users)), chunk=1)
     if config.epsilon is None or config.delta is None:
         return plan
+    _require_small(config.delta, int(users.size.min()), "the smallest client's rows")
     promise = _promise_two_phase(method, population, config, epsilon=config.epsilon)
     noise = promise.mechanisms[-1].noise / clip
     return plan._replace(algorithm=method.with_noise(noise), guarantee=promise)

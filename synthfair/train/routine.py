@@ -24,9 +24,6 @@ from synthfair.train.methods import Plan, make_plan
 from synthfair.train.population import Population
 from synthfair.trained import Layer, TrainedModel, input_names
 
-SETTLED = 1e-3
-"""Mean gradient along the users' paths in a round, below which FedAvg counts as converged."""
-
 SECRET_BITS = 128
 """Of the seed of noise that protects."""
 
@@ -120,7 +117,7 @@ def train_rounds(
         )
     except KeyboardInterrupt as stop:
         _keep(done, seed, checkpoint, stop)
-    model = _trained(plan.algorithm, config, population, done)
+    model = _trained(plan, config, population, done)
     cost = _cost(plan, config, population, done)
     return Training(model, done.history, cost, plan.guarantee, begun.rounds, checkpoint)
 
@@ -186,22 +183,23 @@ def told(config: TrainConfig, history: Record) -> str:
     return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
 
 
-def has_met(config: TrainConfig, history: Record) -> bool:
-    """Whether it ended well; FedSGD, Fair-SGD and the two phases have no such test.
+def has_met(config: TrainConfig, plan: Plan, history: Record) -> bool | None:
+    """Whether it ended well, or None where there is no test.
 
-    FedAvg must have settled; elsewhere some params must have met the constraint on what the server
-    saw of their cohorts.
+    FedAvg on all users and without noise must have settled; under a constraint some params must
+    have met it on what the server saw of their cohorts.
     """
     if config.method == "fedavg":
-        return bool(history.drift[-1] <= SETTLED)
-    return not config.in_steps or bool(history.quality.max() >= 0)
+        still = plan.cohorts.size == plan.cohorts.population and plan.guarantee is None
+        return history.settled if still else None
+    return bool(history.quality.max() >= 0) if config.in_steps else None
 
 
 def _cost(plan: Plan, config: TrainConfig, population: Population, done: Progress) -> Cost:
     """Each user of a cohort sends a report a round; for one place, rows are sent once."""
     users = population.users
     if config.method == "mmdm":
-        return Cost(len(users), 0, rows_bytes(users))
+        return Cost(len(users), 1, rows_bytes(users))
     size = engine.report_bytes(plan.algorithm, done.state, users)
     return Cost(len(users), done.rounds, size * plan.cohorts.size * done.rounds)
 
@@ -212,9 +210,9 @@ def rows_bytes(users: Users) -> int:
 
 
 def _trained(
-    algorithm: Algorithm, config: TrainConfig, population: Population, done: Progress
+    plan: Plan, config: TrainConfig, population: Population, done: Progress
 ) -> TrainedModel:
-    params = jax.device_get(algorithm.params(done.state))
+    params = jax.device_get(plan.algorithm.params(done.state))
     _require_finite(params, config)
     hidden, theta = _layers(params, config)
     names = input_names(
@@ -230,7 +228,7 @@ def _trained(
         hidden=hidden,
         theta=tuple(theta.tolist()),
         gradient_norm=None,
-        converged=has_met(config, done.history),
+        converged=has_met(config, plan, done.history),
     )
 
 
