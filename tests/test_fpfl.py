@@ -265,6 +265,15 @@ def test_a_group_that_cohorts_seldom_hold_is_not_taken_for_unfairly_treated(memo
         assert (done.history.quality[unknown] < 0).all()
 
 
+def test_where_a_group_is_never_known_the_most_accurate_params_are_kept():
+    users = population()
+    algorithm = Fpfl(Linear(4), Parity(), learning_rate=1.0, least_count=1e9)
+    done = engine.run(algorithm, users, everyone(users), rounds=50, seed=0)
+    assert (done.history.quality < -1).all()
+    a, _, y = problem()
+    assert np.mean((a @ algorithm.params(done.state) > 0) == (y > 0)) > 0.75
+
+
 def test_a_cohort_of_nobody_meets_nothing():
     algorithm = Fpfl(Linear(3), Parity())
     none = CohortSums(RateSums(jnp.zeros((1, 2)), jnp.zeros((1, 2))), jnp.zeros(()), jnp.zeros(()))

@@ -34,6 +34,9 @@ SLACK, LEAST_SLACK = 0.1, 1e-3
 """Share of alpha, and difference of rates, beyond which a constraint counts as violated where
 params are chosen: multipliers reach it from outside, and without noise never quite."""
 
+UNKNOWN = -2.0
+"""Added to the accuracy where a group's rate is not known: less than any violation."""
+
 
 class CohortSums(NamedTuple):
     """Counts of a cohort, that may be noisy.
@@ -85,7 +88,7 @@ class FpflState(NamedTuple):
         weight: of these cohorts together; that of the last one is 1.
         best: the params that were best by them.
         quality: of these: accuracy where the constraint was met, up to :data:`SLACK`, or minus its
-            violation.
+            violation; where that is not known, accuracy with :data:`UNKNOWN`.
     """
 
     params: Params
@@ -144,7 +147,6 @@ class Fpfl:
             published, treats all entries alike.
         rate_scale: the same for the sums of the constraint and their gradients. Where few rows
             meet its condition, these are divided by a small number: above 1 they get less noise.
-
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
             is not held to the constraint, and no params count as meeting it; positive. With noise
             take a few of its standard deviations: of a count near 0 a rate means nothing.
@@ -261,9 +263,9 @@ class Fpfl:
         if self.parity is None:
             return accuracy
         found = self.parity.differences(sums.rates, self.least_count)
-        gap = jnp.max(jnp.where(found.known, jnp.abs(found.values), 1.0))  # unknown: not met
-        worst = gap - self.alpha
-        return jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
+        worst = jnp.max(jnp.abs(found.values)) - self.alpha
+        quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
+        return jnp.where(jnp.all(found.known), quality, UNKNOWN + accuracy)
 
     def params(self, state: FpflState) -> Params:
         """The best by the cohorts' sums: most accurate among the fair, or the fairest."""

@@ -67,12 +67,12 @@ def make_plan(population: Population, config: TrainConfig) -> Plan:
     noise = promise.mechanisms[0].noise
     if isinstance(algorithm, Fpfl):
         algorithm = replace(
-            algorithm, least_count=max(1.0, SURE * noise_of_counts(algorithm, noise))
+            algorithm, least_count=max(1.0, SURE * _noise_of_counts(algorithm, noise))
         )
     return Plan(algorithm, cohorts, Protection(config.clip, noise), promise)
 
 
-def noise_of_counts(algorithm: Fpfl, noise: float) -> float:
+def _noise_of_counts(algorithm: Fpfl, noise: float) -> float:
     """Standard deviation, in rows, of what noise adds to a group's count in the recent cohorts."""
     rounds = 1 / (1 - algorithm.memory**2)
     return noise / algorithm.rate_scale * rounds**0.5

@@ -180,6 +180,8 @@ def told(config: TrainConfig, history: Record) -> str:
     if config.averaged:
         return f"moved by {history.moved[-1]:.2f}"
     quality = float(history.quality[-1])
+    if quality <= -1:
+        return "too few rows of a group"
     return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
 
 
