@@ -160,6 +160,10 @@ class TestRounds:
         found = Rounds(other).settings("fpfl", sf.DistillConfig(rho_o=10.0))
         assert (found.rounds, found.memory) == (TrainConfig().rounds, 0.5)
 
+    def test_several_attributes_are_refused_in_words(self):
+        with pytest.raises(sf.InputError, match="also: comparisons hold one attribute"):
+            Rounds(TrainConfig(also=("home",))).settings("fpfl", sf.DistillConfig())
+
     def test_a_notion_that_a_method_does_not_know_is_refused(self):
         config = sf.DistillConfig(notion="equal_opportunity")
         with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):

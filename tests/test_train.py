@@ -8,7 +8,6 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair import read_model
-from synthfair.cli import main
 from synthfair.config import TrainConfig, load_train_config
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
@@ -355,64 +354,3 @@ class TestDealing:
         table = make_table(10).assign(who=["a", None, *"bcdefghi"])
         with pytest.raises(InputError, match="row 2: missing"):
             deal(table, Dealing(user_column="who"), seed=0)
-
-
-class TestCommand:
-    @pytest.fixture
-    def there(self, tmp_path):
-        table = make_table(200).assign(who=np.arange(200) // 3)
-        schema = make_schema().model_copy(update={"ignored": ("who",)})
-        table.to_csv(tmp_path / "t.csv", index=False)
-        (tmp_path / "schema.json").write_text(schema.to_json())
-        return tmp_path
-
-    def args(self, there, *more):
-        return ["train", str(there / "t.csv"), "--schema", str(there / "schema.json"),
-                "--rounds", "12", "--output", str(there / "out"), *more]  # fmt: skip
-
-    def test_a_condition_is_shown_beside_the_epsilon(self, there, capsys):
-        more = ["--method", "two_phase", "--batch", "20", "--rounds", "2", "--clip", "1",
-                "--epsilon", "2", "--delta", "1e-3"]  # fmt: skip
-        assert main(self.args(there, *more)) == 0
-        assert "Conditional on the phase-1 teacher" in capsys.readouterr().out
-
-    def test_from_a_file_with_named_users(self, there, capsys):
-        assert main(self.args(there, "--user-column", "who", "--hidden", "3", "2")) == 0
-        assert "rounds   12" in capsys.readouterr().out
-        assert len(read_model(there / "out" / "model.json").hidden) == 2
-        assert Ledger(there / "t.csv.ledger.jsonl").spent().releases == 1
-
-    def test_what_exists_is_not_overwritten(self, there, capsys):
-        assert main(self.args(there, "--clients", "4")) == 0
-        assert main(self.args(there, "--clients", "4")) == 2
-        assert "exists" in capsys.readouterr().err
-
-    @pytest.mark.parametrize(
-        ("more", "complaint"),
-        [
-            (["--clients", "2", "--rows-per-user", "3"], "give one of"),
-            (["--published-split"], "for named tables"),
-            (["--alpha", "-1"], "alpha"),
-            (["--cohort", "5"], "cohort = 5: must be 1 to 2"),
-            (["--insecure-noise-seed", "-1"], "noise seed = -1: must be 0 to"),
-            (["--also", "age"], "sensitive attribute 'age'"),
-            (
-                ["--method", "fedavg", "--alpha", "0.1", "--kappa", "2"],
-                "alpha, kappa: not read by fedavg",
-            ),
-            (["--method", "fair_sgd", "--clip", "1"], "fair_sgd is never private"),
-            (["--method", "two_phase", "--end-to-end"], "end_to_end needs clip"),
-            (
-                ["--rows-per-user", "2", "--clip", "1", "--epsilon", "2", "--delta", "0.5"],
-                "delta = 0.5: must be below 1 /",
-            ),
-        ],
-    )
-    def test_what_cannot_be_is_refused(self, there, more, complaint, capsys):
-        assert main(self.args(there, *more)) == 2
-        assert complaint in capsys.readouterr().err
-        assert not (there / "out" / "model.json").exists()
-
-    def test_unknown_tables_are_refused(self, tmp_path, capsys):
-        assert main(["train", "nowhere", "--output", str(tmp_path / "o")]) == 2
-        assert "must be one of loanapp" in capsys.readouterr().err

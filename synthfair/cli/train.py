@@ -156,8 +156,8 @@ def _tell(done: Trained, files: TrainFiles, config: TrainConfig) -> None:
         warn(
             "fedavg did not settle: more rounds, or another learning rate"
             if config.method == "fedavg"
-            else "no round met the constraint on what the server saw of its cohorts, or they had too"
-            " few rows of a group: the fairest model is kept, or the most accurate. Try more"
+            else "no round met the constraint on what the server saw of its cohorts, or they had"
+            " too few rows of a group: the fairest model is kept, or the most accurate. Try more"
             " rounds, larger cohorts, or a larger alpha"
         )
     say(f"Wrote {files.model}, {files.metrics} and {files.rounds}.")

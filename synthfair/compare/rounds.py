@@ -11,7 +11,7 @@ from synthfair.compare.federation import Federation, pooled
 from synthfair.compare.fitted import Fitted
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.config.train import Method
-from synthfair.errors import refusal
+from synthfair.errors import InputError, refusal
 from synthfair.train import Dealing, owners, populate, train_rounds
 
 ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name != "fedavg")
@@ -50,7 +50,7 @@ class Rounds(NamedTuple):
             InputError: the method does not know the notion, or other settings of the comparison.
         """
         free = method == "fedsgd" or config.rho_o <= 1
-        averaged = method in ("fair_sgd", "two_phase")
+        own = TrainConfig.model_validate({"method": method})
         changed = {
             "method": "fedsgd" if free and method == "fpfl" else method,
             **(_FREE.get(method, {}) if free else {}),
@@ -58,7 +58,9 @@ class Rounds(NamedTuple):
             "alpha": 0.5 if free else 1.0 / config.rho_o,
             "seed": config.seed,
         }
-        base = self.config or (TrainConfig(method=method) if averaged else _IN_STEPS)
+        base = self.config or (own if own.averaged else _IN_STEPS)
+        if base.also:
+            raise InputError("also: comparisons hold one attribute to the constraint; see train")
         try:
             return TrainConfig.model_validate(base.given | changed)
         except ValidationError as error:

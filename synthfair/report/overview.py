@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from synthfair.config.train import is_read
 from synthfair.errors import InputError
 from synthfair.report.plots import Point
 from synthfair.report.results import Metrics, Result
@@ -189,7 +190,7 @@ def _epsilon(runs: Sequence[Result]) -> float | None:
 
 def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
     if "rho_o" not in settings:
-        constrained = {"fpfl", "mmdm", "fair_sgd", "two_phase"} & set(settings["method"])
+        constrained = any(is_read("alpha", method) for method in settings["method"])
         return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
     if settings["max_gap"] == (None,):
         return f"rho_o = {_words(settings['rho_o'])}"
