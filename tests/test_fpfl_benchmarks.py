@@ -37,17 +37,17 @@ def test_all_published_rows_have_a_setting():
 
 def test_runs_survive_the_file_and_those_of_other_settings_do_not(tmp_path):
     row = settings.ROWS[0]
-    made = runs.made(row, 3, problem.Measured(0.8, 0.1, 0.2, 0.3, np.nan))
-    runs.append(tmp_path / "runs.csv", made)
-    runs.append(tmp_path / "runs.csv", made._replace(setting="another"))
-    [found] = runs.current(tmp_path / "runs.csv")
+    made = runs.RUNS.made(row, 3, problem.Measured(0.8, 0.1, 0.2, 0.3, np.nan))
+    runs.RUNS.append(tmp_path / "runs.csv", made)
+    runs.RUNS.append(tmp_path / "runs.csv", made._replace(setting="another"))
+    [found] = runs.RUNS.current(tmp_path / "runs.csv")
     assert (found.row, found.seed, found.found[:4]) == (row, 3, made.found[:4])
 
 
 def test_the_page_tells_what_is_missed(monkeypatch):
     monkeypatch.setattr(show, "relative_noise", lambda *_: 1.0)
     bad = problem.Measured(0.5, 0.2, 0.2, 0.2, 0.2)
-    page = show.page([runs.made(row, 0, bad) for row in settings.ROWS])
+    page = show.page([runs.RUNS.made(row, 0, bad) for row in settings.ROWS])
     assert "| FNR gap at most 0.03 where constrained | 400 shallow MMDM, " in page
     assert "| clipping alone makes FL less fair | 200 shallow FL+Clip, 200 deep FL+Clip |" in page
 

@@ -15,11 +15,9 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.progress import track
-
-from benchmarks.adult_fpfl.problem import load
-from benchmarks.adult_fpfl.runs import Run, append, current, made, wanted
-from benchmarks.adult_fpfl.settings import SETTINGS
+from benchmarks.adult_fpfl.problem import Measured, load
+from benchmarks.adult_fpfl.runs import RUNS
+from benchmarks.adult_fpfl.settings import SETTINGS, Row
 from benchmarks.adult_fpfl.show import page, plot
 from benchmarks.adult_fpfl.train import trained
 from synthfair.files import write_text
@@ -36,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="Folder of the results.")
     args = parser.parse_args(arguments)
     args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / "runs.csv"
-    done = {(run.row, run.seed) for run in current(path)}
-    for row, seed in track([one for one in wanted(args.seeds) if one not in done], "adult_fpfl"):
-        append(path, made(row, seed, trained(row, SETTINGS[row], seed, judged_on=load().test)))
-    runs: list[Run] = current(path)
+
+    def train(row: Row, seed: int) -> Measured:
+        return trained(row, SETTINGS[row], seed, judged_on=load().test)
+
+    runs = RUNS.go_on(args.output / "runs.csv", args.seeds, train)
     write_text(args.output / "adult_fpfl.md", page(runs))
     write_text(args.output / "adult_fpfl.svg", plot(runs))
     print(page(runs))

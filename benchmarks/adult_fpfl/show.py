@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.adult_fpfl.problem import Measured
-from benchmarks.adult_fpfl.runs import Run
 from benchmarks.adult_fpfl.settings import DELTA, EPSILON, ROWS, SETTINGS, Row
 from benchmarks.adult_fpfl.train import relative_noise
+from benchmarks.row_runs import Run
 from synthfair.report.plots import as_svg
 
 PUBLISHED = Path(__file__).parent.parent / "published"

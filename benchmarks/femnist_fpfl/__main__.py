@@ -14,9 +14,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.progress import track
-
-from benchmarks.femnist_fpfl.runs import append, current, made, wanted
+from benchmarks.femnist_fpfl.runs import RUNS
 from benchmarks.femnist_fpfl.settings import SETTING
 from benchmarks.femnist_fpfl.show import page, plot
 from benchmarks.femnist_fpfl.train import trained
@@ -34,11 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="Folder of the results.")
     args = parser.parse_args(arguments)
     args.output.mkdir(parents=True, exist_ok=True)
-    path = args.output / "runs.csv"
-    done = {(run.row, run.seed) for run in current(path)}
-    for row, seed in track([one for one in wanted(args.seeds) if one not in done], "femnist_fpfl"):
-        append(path, made(row, seed, trained(row, SETTING, seed)))
-    runs = current(path)
+    runs = RUNS.go_on(
+        args.output / "runs.csv", args.seeds, lambda row, seed: trained(row, SETTING, seed)
+    )
     write_text(args.output / "femnist_fpfl.md", page(runs))
     write_text(args.output / "femnist_fpfl.svg", plot(runs))
     print(page(runs))

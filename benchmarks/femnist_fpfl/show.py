@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.femnist_fpfl.runs import Run
 from benchmarks.femnist_fpfl.settings import ROWS, SETTING, Row
 from benchmarks.femnist_fpfl.train import Measured
+from benchmarks.row_runs import Run
 from synthfair.report.plots import as_svg
 
 PUBLISHED = Path(__file__).parent.parent / "published" / "rodriguez_galvez_2021_table3.csv"
