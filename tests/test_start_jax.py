@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from synthfair.cli import start
@@ -40,6 +41,22 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path):
     kept = list((tmp_path / "synthfair" / "compiled").iterdir())
     assert any(path.name.endswith("-cache") for path in kept)
     assert (tmp_path / "synthfair" / "compiled").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("size", "set_by_user", "threads"),
+    [(100, {}, "1"), (start.SMALL_TABLE, {}, None), (100, {"NPROC": "3"}, None)],
+)
+def test_one_thread_for_a_small_table(tmp_path, monkeypatch, size, set_by_user, threads):
+    table = tmp_path / "table.csv"
+    with table.open("wb") as file:
+        file.truncate(size)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    environment = {k: v for k, v in os.environ.items() if k not in start.THREADS} | set_by_user
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(jax.config, "update", lambda *_: None)
+    start.start_jax(table=table)
+    assert os.environ.get("PJRT_NPROC") == threads
 
 
 def test_the_users_own_choice_stands(tmp_path):

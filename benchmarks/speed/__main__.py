@@ -11,6 +11,7 @@ objective. Times are after compilation, all in one run: on a shared machine, rat
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from benchmarks import use_float64
@@ -35,6 +36,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=RESULTS, help="Folder of the results.")
     args = parser.parse_args()
     use_float64()
+    # As the client command for a table of this size, see synthfair/cli/start.py.
+    os.environ.setdefault("PJRT_NPROC", "1")
     real = one_client()
     before = measured_ceilings()
     results = [measure(real, config_of(n, args.steps), args.peers) for n in (SMALL, ALL_ROWS)]

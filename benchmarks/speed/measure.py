@@ -26,10 +26,12 @@ OURS = "synthfair"
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "torch": ("with_torch", {}),
     "torch-1": ("with_torch", {"threads": 1}),
+    "torch-early": ("with_torch", {"tolerance_change": 1e-9}),
     "jaxopt": ("with_jaxopt", {}),
 }
-"""Module and settings of each. PyTorch as it comes, and with one thread: its threads wait for each
-other busily, so that on small problems, or where another process holds a core, one is faster."""
+"""Module and settings of each. PyTorch with the threads that it takes, and with one: its threads
+wait for each other busily, so that on small problems, or where another process holds a core, one is
+faster. And with its own ``tolerance_change``, which ends the inner solve before its tolerance."""
 
 LAST = 50
 """Steps at the end of a run, over which the lowest P(x) is taken: Adam bounces there."""

@@ -60,7 +60,11 @@ def steps_table(results: Sequence[Measured]) -> list[str]:
         f"{results[0].steps} outer steps after compilation, in double precision. The median of all"
         f" runs, of which ours has {turns}, before, between and after the peers."
     ]
-    before += [" torch-1 is PyTorch with one thread."]
+    before += [
+        " Ours and jaxopt have one thread, as the client command for a table of this size; torch-1"
+        " is PyTorch with one. torch-early has PyTorch's own tolerance_change, which ends its"
+        " inner solve before the tolerance is met."
+    ]
     header = "| N_s | package | s | runs took | ms a step | s before | s / ours | goal |"
     lines = (line for size in results for line in _steps_lines(size))
     return _table("Outer steps", "".join(before), header, lines)

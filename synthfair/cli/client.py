@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
 
     _require_room(args)
     key = read_signing_key(args.sign) if args.sign else None
-    start_jax()
+    start_jax(table=args.data)
     from synthfair.client import Options, RefusedReleaseError, distill_file
     from synthfair.client.history import write_history
 

@@ -11,6 +11,12 @@ CACHE_BYTES = 256 * 2**20
 """Most that compiled code may take up on disk; a client's is a fifth of a megabyte. Beyond, what
 was not used for longest is deleted."""
 
+SMALL_TABLE = 16 * 2**20
+"""Bytes of a table's file. Where it holds less, an operation of a step is done before a second
+thread has woken, and steps take up to a third less with one; measured in benchmarks/README.md."""
+
+THREADS = ("PJRT_NPROC", "NPROC")
+"""Variables that tell XLA how many threads it has on a CPU."""
 
 SETTINGS = {
     "jax_compilation_cache_max_size": CACHE_BYTES,
@@ -21,14 +27,20 @@ SETTINGS = {
 """Each holds unless the environment has another."""
 
 
-def start_jax() -> None:
+def start_jax(*, table: Path | None = None) -> None:
     """Double precision, whatever the library's default is, and compiled code that is kept.
+
+    Where one small table is all there is to work on, JAX gets one thread, unless the environment
+    says how many (:data:`THREADS`).
 
     Compiled code goes to the user's cache folder, keyed by what was compiled, for which device and
     by which version of JAX: the second run of a command starts a second or two sooner.
     ``JAX_COMPILATION_CACHE_DIR`` names another folder, ``JAX_ENABLE_COMPILATION_CACHE=false``
     turns it off.
     """
+    if table and _is_small(table) and not any(name in os.environ for name in THREADS):
+        os.environ[THREADS[0]] = "1"  # read when JAX first computes
+
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -44,6 +56,13 @@ def start_jax() -> None:
             jax.config.update(name, value)
     # Such an entry is compiled again; that is no news to the user of a command.
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+
+
+def _is_small(table: Path) -> bool:
+    try:
+        return table.stat().st_size < SMALL_TABLE
+    except OSError:
+        return False  # whoever reads it will say why
 
 
 def _sweep(folder: Path) -> None:

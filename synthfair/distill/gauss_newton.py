@@ -182,20 +182,20 @@ def sensitivity_gram(problem: Problem, judged: Judged) -> jax.Array:
 
     p = len(judged.curvature)
     weight = jnp.full(n, 1 / n, judged.x.dtype)
-    columns = tuple(map(blocks, (judged.x.T, problem.s, problem.y, weight)))
+    columns = tuple(map(blocks, (judged.x.T, problem.beside.T, problem.y, weight)))
     total, _ = jax.lax.scan(add, jnp.zeros((p, p), judged.x.dtype), columns)
     half = cho_solve((judged.curvature, True), total)
     return cho_solve((judged.curvature, True), half.T)
 
 
 def _mixed_derivative(problem: Problem, params: Params, block: tuple[jax.Array, ...]) -> jax.Array:
-    """M [p, rows d] of a block: x, s, y of its rows, and the weight of each in the mean."""
-    x, s, y, weight = block
-    some = dataclasses.replace(problem, s=s, y=y)
+    """M [p, rows d] of a block: x, other columns, y and weight in the mean of its rows."""
+    x, beside, y, weight = block
+    some = dataclasses.replace(problem, beside=beside.T)
 
     def gradient(x: jax.Array) -> jax.Array:
         def loss(params: Params) -> jax.Array:
-            return weight @ problem.model.loss(params, some.rows(x.T).a, y)
+            return weight @ problem.model.loss(params, some.columns(x.T).T, y)
 
         return ravel_pytree(jax.grad(loss)(params))[0]
 

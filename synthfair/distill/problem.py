@@ -13,7 +13,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.distill.implicit import mixed_of
 from synthfair.distill.objective import Objective, PenalizedLoss
-from synthfair.distill.real import RealRows, gather
+from synthfair.distill.real import RealRows, beside_features, gather
 from synthfair.distill.start import Start, choose_private_start, choose_start
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import (
@@ -22,7 +22,6 @@ from synthfair.model import (
     Params,
     Rows,
     derivative,
-    model_inputs,
     regularized_hessian,
     regularized_loss,
     squared_norm,
@@ -40,26 +39,24 @@ class Problem:
         objective: F(theta).
         s: [N_s] groups of the synthetic rows, fixed.
         y: [N_s] labels of the synthetic rows, fixed.
+        beside: [n - d, N_s] columns that a model sees of them beside the features, fixed.
         rho_s: weight of the penalty on synthetic rows, at least 0; None where there is none, as
             usual, and then it is not computed.
         lambda_x: regularisation of x, at least 0.
         lambda_theta: regularisation of theta, positive.
         model: what is trained.
         penalty: the same surrogate as in F.
-        n_groups: number of groups.
-        intercept: whether the model has one.
     """
 
     objective: Objective
     s: jax.Array
     y: jax.Array
+    beside: jax.Array
     rho_s: jax.Array | float | None
     lambda_x: jax.Array | float
     lambda_theta: jax.Array | float
     model: Model = field(metadata={"static": True})
     penalty: Penalty = field(metadata={"static": True})
-    n_groups: int = field(metadata={"static": True})
-    intercept: bool = field(metadata={"static": True})
 
     def rows(self, x: jax.Array) -> Rows:
         """The synthetic rows with features x [d, N_s]."""
@@ -67,7 +64,7 @@ class Problem:
 
     def columns(self, x: jax.Array) -> jax.Array:
         """The columns that a model sees of these rows [n, N_s], the features first."""
-        return model_inputs(x.T, self.s, n_groups=self.n_groups, intercept=self.intercept).T
+        return jnp.concatenate([x, self.beside])
 
     def rows_of(self, columns: jax.Array) -> Rows:
         """The synthetic rows with given columns [n, N_s]."""
@@ -194,16 +191,16 @@ def _assembled(
 ) -> tuple[Problem, jax.Array]:
     # Unlike jnp.asarray, device_put compiles nothing.
     x, s, y = (jax.device_put(np.ascontiguousarray(part.T)) for part in start)
+    beside = beside_features(np.asarray(start.s), n_groups=n_groups, intercept=config.intercept)
     problem = Problem(
         objective=objective,
         s=s,
         y=y,
+        beside=jax.device_put(beside),
         rho_s=config.rho_s or None,
         lambda_x=config.lambda_x,
         lambda_theta=config.lambda_theta,
         model=model,
         penalty=penalty,
-        n_groups=n_groups,
-        intercept=config.intercept,
     )
     return problem, x

@@ -76,8 +76,7 @@ def gather(
             part = _without(part, leave_out(part))  # noqa: PLW2901
         begin, end = end, end + len(part.y)
         columns[:d, begin:end] = part.x.T
-        columns[d : d + n_groups - 1, begin:end] = part.s == np.arange(1, n_groups)[:, None]
-        columns[d + n_groups - 1 :, begin:end] = 1.0
+        columns[d:, begin:end] = beside_features(part.s, n_groups=n_groups, intercept=intercept)
         s[begin:end], y[begin:end] = part.s, part.y
     if read != n_rows:
         found = read if read < n_rows else "more"
@@ -86,6 +85,15 @@ def gather(
     for part in (columns, s, y):
         part.flags.writeable = False  # JAX computes with this very memory
     return RealRows(columns, s, y, len(columns) - n_groups + 1 - int(intercept))
+
+
+def beside_features(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
+    """The columns [n - d, N] that a model sees beside the features, of groups s [N].
+
+    As :func:`synthfair.model.model_inputs` has them: indicators of groups, and ones.
+    """
+    groups = s == np.arange(1, n_groups)[:, None]
+    return np.concatenate([groups, np.ones((int(intercept), len(s)))])
 
 
 def _without(part: Encoded, apart: np.ndarray) -> Encoded:

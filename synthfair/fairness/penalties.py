@@ -41,12 +41,12 @@ def strata(notion: Notion, rows: Rows) -> jax.Array:
 
 
 def memberships(s: jax.Array, n_groups: int, dtype: jnp.dtype) -> jax.Array:
-    """[N, G] indicators of the groups that are each compared with the rest.
+    """[G, N] indicators of the groups that are each compared with the rest.
 
     With two groups the two comparisons differ in sign alone, so only group 1 is kept.
     """
     first = 1 if n_groups == 2 else 0
-    return (s[:, None] == jnp.arange(first, n_groups)).astype(dtype)
+    return (s == jnp.arange(first, n_groups)[:, None]).astype(dtype)
 
 
 def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
@@ -58,8 +58,9 @@ def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups
     """
     weights = strata(notion, rows).astype(scores.dtype)
     members = memberships(rows.s, n_groups, scores.dtype)
-    shares = weights @ members
-    return (weights * scores) @ members - shares * (weights @ scores)[:, None]
+    shares = weights @ members.T
+    # All but the last product is the same in each step, and made once.
+    return (weights[:, None] * (members - shares[..., None])) @ scores
 
 
 def selection_rate_gaps(
@@ -76,7 +77,7 @@ def selection_rate_gaps(
     members = memberships(rows.s, n_groups, selected.dtype)
 
     def rate(indicator: jax.Array) -> jax.Array:
-        return (weights * selected) @ indicator / (weights @ indicator)
+        return (weights * selected) @ indicator.T / (weights @ indicator.T)
 
     return rate(members) - rate(1 - members)
 
@@ -88,8 +89,8 @@ def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: in
     |SPD| on these rows. Groups without a row in a stratum do not count there.
     """
     weights = strata(notion, rows).astype(scores.dtype)
-    members = jax.nn.one_hot(rows.s, n_groups, dtype=scores.dtype)
-    rates = (weights * (scores > 0)) @ members / (weights @ members)
+    members = weights[:, None] * (rows.s == jnp.arange(n_groups)[:, None])
+    rates = members @ (scores > 0).astype(scores.dtype) / (members @ jnp.ones_like(scores))
     return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
 
 
