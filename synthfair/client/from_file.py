@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +43,7 @@ from synthfair.release import Release, write_release
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from synthfair.distill.judge import Record
     from synthfair.privacy.gate import Preview
 
 
@@ -126,7 +129,8 @@ def distill_file(
     schema = read_schema(schema_path)
     noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
     real, held_out = read_rows(data, schema, config, hold_out=options.hold_out)
-    run = Run(schema, config, source=str(data), progress=progress, checkpoint=output)
+    shown = _loading_checks(progress)
+    run = Run(schema, config, source=str(data), progress=shown, checkpoint=output)
     if config.epsilon is None:
         ledger.require_affordable(_booking(output, real, run, None))  # or it ends here
         distillation, kept = distill_rows(real, **run._asdict()), None
@@ -206,6 +210,22 @@ def _measured_once(
         fit = measure(real.encoded, schema, config, noise=noise)
         kept.save(fit)
     return fit, kept
+
+
+def _loading_checks(progress: Progress | None) -> Progress:
+    """Loads what checks a release once steps are being made, which leave Python idle.
+
+    Its SciPy takes a tenth of a second to import; sooner, tracing would wait for it.
+    """
+    loading = threading.Thread(target=import_module, args=("synthfair.privacy.gate",), daemon=True)
+
+    def told(records: Record, step: int, steps: int) -> None:
+        if loading.ident is None:
+            loading.start()
+        if progress:
+            progress(records, step, steps)
+
+    return told
 
 
 def _preview(distillation: Distillation, real: RealRows, held_out: Encoded, run: Run) -> Preview:
