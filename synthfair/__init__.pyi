@@ -22,14 +22,17 @@ from .keys import make_keys, read_keys, read_signing_key
 from .measure.aggregate import aggregate_reports
 from .measure.collection import Collection, make_collection, read_collection, write_collection
 from .measure.devices import measure_model
+from .measure.doubts import doubts
 from .measure.estimate import Estimate, Gap, estimate_gaps
 from .measure.identifiers import SeenIds
 from .measure.mechanisms import LaplaceValue, RandomizedValue
 from .measure.persons import perturb_rates
-from .measure.plan import plan_clients, plan_epsilon, plan_precision, setting
-from .measure.reports import Report, perturb_record
-from .measure.simulate import simulate_gaps
+from .measure.plan import Plan, plan_clients, plan_epsilon, plan_precision, setting
+from .measure.reports import Report, perturb_record, perturb_records
+from .measure.simulate import population, simulate_gaps
 from .measure.split import best_split
+from .measure.tally import Tally, collect
+from .measure.variance import Population
 from .model import LinearModel, Rows
 from .privacy.sampled import SampledSums
 from .release import Release, write_release
@@ -68,6 +71,8 @@ __all__ = [
     "Network",
     "Parity",
     "Perceptron",
+    "Plan",
+    "Population",
     "Protection",
     "RandomizedValue",
     "Release",
@@ -78,6 +83,7 @@ __all__ = [
     "SeenIds",
     "SelectionRatePenalty",
     "ServerConfig",
+    "Tally",
     "TrainConfig",
     "TrainFiles",
     "TrainedModel",
@@ -86,11 +92,13 @@ __all__ = [
     "__version__",
     "aggregate_reports",
     "best_split",
+    "collect",
     "deal",
     "deal_rows",
     "decode",
     "distill_clients",
     "distill_table",
+    "doubts",
     "encode",
     "estimate_gaps",
     "evaluate",
@@ -105,11 +113,13 @@ __all__ = [
     "partition",
     "perturb_rates",
     "perturb_record",
+    "perturb_records",
     "plan_clients",
     "plan_epsilon",
     "plan_precision",
     "pool_and_train",
     "populate",
+    "population",
     "published_split",
     "read_collection",
     "read_keys",

@@ -17,9 +17,8 @@ from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.measure.collection import make_collection, read_collection
+from synthfair.measure.collection import NO_VALUE, make_collection, read_collection
 from synthfair.measure.devices import (
-    NO_VALUE,
     cut_into_devices,
     gaps_document,
     measure_model,
@@ -165,6 +164,18 @@ def test_the_page_shows_measured_gaps(run_folder, tmp_path):
     for gap in document["gaps"]:
         for key in ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"):
             assert f"{gap[key]:.4f}" in page
+    assert document["few"] == []
+    assert "too few" not in page
+
+
+def test_few_devices_are_warned_of_on_the_page(run_folder, tmp_path):
+    found = measure_model(
+        scored(4000), ("a", "b"), devices=150, epsilon=6.0, seed=0, source=seeded(3)
+    )
+    assert set(found.few) == {"a", "b"}
+    write_gaps(run_folder, few=list(found.few))
+    write_report(read_results([run_folder]), tmp_path / "r.html")
+    assert "have a rate in a, b: too few" in html.unescape((tmp_path / "r.html").read_text())
 
 
 def test_the_page_without_them_has_no_such_section(run_folder, tmp_path):

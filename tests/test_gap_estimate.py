@@ -141,6 +141,15 @@ def test_forgetting_the_sizes_uncertainty_would_be_caught():
     assert stats.binomtest(wrong, n, 0.05, alternative="greater").pvalue < 5e-4
 
 
+def test_repetitions_without_an_estimate_are_left_out_and_told_of():
+    """A group of 1 % of 20,000 at epsilon 1: its size is mostly not above 0."""
+    people = population((0.99, 0.01), (0.5, 0.5))
+    m = best_split("randomized", 2, 1.0)
+    (found,) = simulate_gaps(m, people, clients=20_000, repeats=60, seed=0)
+    assert 0.5 < found.open < 1
+    assert np.isfinite([found.mean, found.deviation, found.width]).all()
+
+
 def test_predicted_deviation_is_that_of_simulations():
     m, shares, means, n = RandomizedValue(3, 1.0, 1.0), (0.5, 0.3, 0.2), (0.5, -0.5, 0.9), 4000
     tallies = drawn_tallies(m, 300_000, shares, means, n)
@@ -270,6 +279,16 @@ class TestPlan:
             gap = estimate_gaps(told, plan.mechanism).gaps[0]
             widths.append(max(gap.interval.high - gap.value, gap.value - gap.interval.low))
         assert max(widths) == pytest.approx(0.1, rel=0.05)
+
+    def test_those_without_a_value_are_not_compared(self):
+        """The hardest gap is that of the two that are, however few the others."""
+        shares, wanted = (0.45, 0.45, 0.1), {"epsilon": 1.0, "precision": 0.1}
+        some = plan_clients(setting(shares, compared=(0, 1)), **wanted)
+        every = plan_clients(setting(shares), **wanted)
+        assert some.clients < every.clients / 5
+        assert some.mechanism.groups == 3
+        with pytest.raises(InputError, match="groups to compare = 1: must be at least 2"):
+            setting(shares, compared=(0,))
 
     def test_two_give_the_third_and_back(self):
         known = setting((0.5, 0.5), confidence=0.99)

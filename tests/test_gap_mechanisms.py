@@ -129,6 +129,35 @@ def test_group_response_keeps_and_moves_as_stated(d):
     assert stats.chisquare(np.bincount(told, minlength=d), expected).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("d", [2, 3, 6, 50])
+@pytest.mark.parametrize("epsilon", BUDGETS)
+def test_group_epsilon_is_that_of_all_outputs(d, epsilon):
+    m, tables = GroupResponse(d, epsilon), np.full((d, d), 1 / (math.exp(epsilon) + d - 1))
+    tables[np.diag_indices(d)] = keep_probability(d, epsilon)  # of each input, over outputs
+    assert tables.sum(axis=1) == pytest.approx(1)
+    ratios = np.log(tables[:, None] / tables)
+    assert m.epsilon == pytest.approx(ratios.max(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("d", "epsilon"), [(2, 0.5), (3, 2.0), (6, 1.0)])
+def test_shares_are_unbiased_with_their_variance_in_closed_form(d, epsilon):
+    """At 4.5 errors, for each group: 1 false alarm in 10,000; an estimator without q fails."""
+    m, repeats, clients, source = GroupResponse(d, epsilon), 4000, 300, seeded(1)
+    p = np.arange(1, d + 1) / np.arange(1, d + 1).sum()
+    groups = np.random.default_rng(2).choice(d, (repeats, clients), p=p)
+    told = m.respond(groups.ravel(), source).reshape(repeats, clients)
+    pi = np.array([(told == j).mean(axis=1) for j in range(d)]).T
+    variance = m.share_variance(p, clients)
+
+    def looks_right(found):
+        off = np.abs(found.mean(axis=0) - p) / np.sqrt(variance / repeats)
+        ratio = found.var(axis=0, ddof=1) / variance
+        return (off < 4.5).all() and (np.abs(ratio - 1) < 4.5 * math.sqrt(2 / repeats)).all()
+
+    assert looks_right(m.shares(pi))
+    assert not looks_right(pi / (m.keep - m.move))
+
+
 KINDS = [
     RandomizedValue(3, 0.8, 1.2),
     LaplaceValue(3, 0.8, 1.2),

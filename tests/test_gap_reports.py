@@ -73,6 +73,7 @@ def made(n, collection=COLLECTION):
         (row(2, "f,one"), "value not possible", "'one'"),
         (row(2, "f,"), "missing", "row 2: column 'value': None"),
         (row(2, ",1"), "missing", "column 'group'"),
+        (",,,", "missing", "row 2: column 'report': None"),
         (row(2, "f,1")[32:], "missing", "column 'report'"),
         (row(2, "f,1", mark=""), "missing", "column 'collection'"),
         (row(2, "f,1", mark=LAPLACE.fingerprint), "another collection", f"must be {MARK}"),
@@ -169,6 +170,16 @@ def test_a_named_pipe_is_read(tmp_path):
 def test_files_without_reports_stop_nothing(tmp_path):
     found = total(csv_of(), csv_of(row(1, "f,1")))
     assert found.tally.reports == 1
+
+
+def test_blank_lines_are_no_reports_and_rows_without_a_value_are_malformed_ones(tmp_path):
+    found = read("", row(1, "f,1"), "2,f", "", ",,,", "\r", row(3, "m,1"))
+    assert found.tally.reports == 2
+    assert refused(found) == {"wrong number of columns": 1, "missing": 1}
+    assert "row 5: column" in found.examples["missing"]
+    nothing = pd.DataFrame({name: pd.Series([None], dtype="str") for name in HEADER.split(",")})
+    nothing.to_parquet(tmp_path / "nothing.parquet")
+    assert refused(total(tmp_path / "nothing.parquet")) == {"missing": 1}
 
 
 def test_no_report_is_used_twice_within_or_across_files(tmp_path):

@@ -17,6 +17,7 @@ from synthfair.report.plots import as_svg
 
 CLIENTS = 20_000
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+SURE = 3.0
 EPSILONS = np.geomspace(0.1, 10, 25)
 COLORS = {"M_R": "#0072B2", "M_L": "#D55E00"}
 
@@ -49,7 +50,11 @@ def by_epsilon() -> tuple[str, str]:
 
 
 def by_share() -> tuple[str, str]:
-    """Figure 2: largest error against the smaller group's share, sizes known and estimated."""
+    """Figure 2: largest error against the smaller group's share, sizes known and estimated.
+
+    An error to first order means something where the share is sure to be above 0: from
+    :data:`SURE` of its own errors on. Below, nothing is shown.
+    """
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     lines: list[tuple] = [("mechanism", "epsilon", "share", "known_sizes", "estimated_sizes")]
     axes_of = figure.subplots(1, 2, sharey=True)
@@ -60,7 +65,9 @@ def by_share() -> tuple[str, str]:
             for share in SHARES:
                 shares = np.array([1 - share, share])
                 known.append(known_error(mechanism, CLIENTS, shares))
-                unknown.append(largest_variance(mechanism, shares, CLIENTS))
+                error = np.sqrt(mechanism.response.share_variance(shares, CLIENTS)[1])
+                variance = largest_variance(mechanism, shares, CLIENTS)
+                unknown.append(variance if share > SURE * error else np.nan)
                 numbers = map(_short, (known[-1], unknown[-1]))
                 lines.append((name, f"{epsilon:g}", f"{share:g}", *numbers))
             axes.plot(SHARES, known, "o--", color=color, markersize=3)
@@ -73,7 +80,7 @@ def by_share() -> tuple[str, str]:
 
 
 def _short(number: float) -> str:
-    return f"{number:.4g}"
+    return f"{number:.4g}" if np.isfinite(number) else ""
 
 
 def _as_csv(lines: list[tuple]) -> str:

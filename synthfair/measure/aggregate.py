@@ -61,8 +61,8 @@ def aggregate_reports(
     """Reads reports in batches and adds them up; nothing that grows with their number is kept.
 
     Files are CSV or Parquet, told apart by their first bytes; a stream is CSV. Malformed and
-    repeated reports, and those of another collection, are refused and counted. Lines of CSV
-    without any text are no reports.
+    repeated reports, and those of another collection, are refused and counted. Blank
+    lines of CSV are no reports.
 
     Args:
         paths: files, or open streams of bytes.
@@ -103,7 +103,7 @@ class _Judged:
     def __init__(self, found: Collected, batch: Batch) -> None:
         self._found, self._batch, self.rows = found, batch, batch.rows
         there = [column.is_valid().to_numpy(zero_copy_only=False) for column in batch.rows.columns]
-        self.good = np.any(there, axis=0)  # a line without any text is no report
+        self.good = ~batch.blank
         for key, valid in zip(batch.rows.schema.names, there, strict=True):
             self.keep(valid, "missing", key, "every column must have a value")
 

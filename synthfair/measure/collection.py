@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,6 +18,9 @@ from synthfair.measure.mechanisms import MECHANISMS, Kind, Mechanism
 
 MAX_BYTES = 1_000_000
 """Of a file that is read."""
+
+NO_VALUE = "(no value)"
+"""Name of the group of those who have none; it is not compared to others."""
 
 ROUNDING = 1e-9
 """By which a mechanism's epsilon may lie above the one claimed, relatively."""
@@ -113,6 +117,11 @@ class Collection(BaseModel):
         )
 
     @property
+    def compared(self) -> tuple[int, ...]:
+        """The groups that have a value."""
+        return compared_groups(self.groups)
+
+    @property
     def unit(self) -> float:
         """What a difference of 1 between values v in [-1, 1] is in the values' own unit."""
         return (self.upper - self.lower) / 2
@@ -120,6 +129,11 @@ class Collection(BaseModel):
     def scaled(self, values: np.ndarray) -> np.ndarray:
         """Values [N] in [lower, upper], as v in [-1, 1]; rounding must not leave it."""
         return np.clip((values - self.lower) / self.unit - 1.0, -1.0, 1.0)
+
+
+def compared_groups(names: Sequence[str]) -> tuple[int, ...]:
+    """Indices of the groups that have a value: what others report in its place says nothing."""
+    return tuple(i for i, name in enumerate(names) if name != NO_VALUE)
 
 
 def make_collection(

@@ -15,14 +15,12 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
-from synthfair.measure.collection import Collection, make_collection
-from synthfair.measure.estimate import Gap, estimate_gaps
+from synthfair.measure.collection import NO_VALUE, Collection, make_collection
+from synthfair.measure.estimate import FEW, Gap, estimate_gaps
 from synthfair.measure.mechanisms import Kind
 from synthfair.measure.split import BEST, best_split
 from synthfair.measure.tally import collect
 from synthfair.privacy.noise import RandomBytes
-
-NO_VALUE = "(no value)"
 
 NO_RATE = 0.5
 """Value of a device of that group."""
@@ -71,12 +69,14 @@ class ModelGaps(NamedTuple):
         devices: K.
         gaps: of each rate and every two groups.
         confidence: of each interval.
+        few: groups with fewer than :data:`synthfair.measure.estimate.FEW` devices that have a rate.
     """
 
     collections: dict[str, Collection]
     devices: int
     gaps: list[RateGap]
     confidence: float
+    few: tuple[str, ...]
 
     @property
     def epsilon(self) -> float:
@@ -161,9 +161,16 @@ def measure_model(
         found = estimate_gaps(
             collect(mechanism, group, value, source), mechanism, confidence=confidence
         )
-        own = [gap for gap in found.gaps if len(groups) not in gap.groups]
+        own = [gap for gap in found.gaps if set(gap.groups) <= set(collection.compared)]
         gaps += [_compared(gap, name, cut, rows, collection) for gap in own]
-    return ModelGaps(dict.fromkeys(RATES, collection), len(cut.group), gaps, confidence)
+    few = _small(cut, groups)
+    return ModelGaps(dict.fromkeys(RATES, collection), len(cut.group), gaps, confidence, few)
+
+
+def _small(cut: Devices, groups: tuple[str, ...]) -> tuple[str, ...]:
+    with_rate = [~np.isnan(rate) for rate in cut.rates.values()]
+    least = np.min([np.bincount(cut.group[own], minlength=len(groups)) for own in with_rate], 0)
+    return tuple(name for name, count in zip(groups, least, strict=True) if count < FEW)
 
 
 def _compared(gap: Gap, name: str, cut: Devices, rows: Scored, collection: Collection) -> RateGap:
@@ -205,6 +212,7 @@ def gaps_document(found: ModelGaps, *, seed: int) -> dict[str, Any]:
         "mechanism": collection.mechanism,
         "confidence": found.confidence,
         "seed": seed,
+        "few": list(found.few),
         "gaps": [
             {
                 "rate": gap.rate,

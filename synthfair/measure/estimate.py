@@ -36,6 +36,9 @@ from synthfair.measure.score import mean_limits, tested
 from synthfair.measure.tally import Tally
 from synthfair.measure.variance import largest_mean_variance
 
+FEW = 100
+"""Reports of a group below which sums of them are not called normal."""
+
 
 class Interval(NamedTuple):
     """Both ends."""
@@ -115,7 +118,8 @@ def estimate_gaps(
     known = None if shares is None else known_shares(shares, mechanism.groups)
     linear = linear_estimates(tally, mechanism, known)
     values, covariance = means_of(linear)
-    limits = _limits(tally, mechanism, linear, normal_quantile(confidence), known is not None)
+    deviations, sized = normal_quantile(confidence), known is not None
+    limits = limits_of_means(tally, mechanism, linear, deviations, sized)
     means = _Means(values, covariance, limits, _chebyshev(mechanism, linear.p, tally, confidence))
     gaps = tuple(_gap(pair, means) for pair in itertools.combinations(range(len(values)), 2))
     errors = np.sqrt(np.diag(linear.cov_p))
@@ -132,10 +136,10 @@ class _Means(NamedTuple):
     chebyshev: np.ndarray
 
 
-def _limits(
+def limits_of_means(
     tally: Tally, mechanism: Mechanism, linear: Linear, deviations: float, known: bool
 ) -> np.ndarray:
-    """[2, d] of the means; infinite where the share may be zero."""
+    """[2, d] of the means, so many errors away; infinite where the share may be zero."""
     sized = linear.p > deviations * np.sqrt(np.diag(linear.cov_p))
     places = np.flatnonzero(sized)
     limits = np.tile([[-np.inf], [np.inf]], len(sized))

@@ -41,7 +41,7 @@ def linear_estimates(tally: Tally, mechanism: Mechanism, shares: np.ndarray | No
     cov_p = (np.diag(pi) - np.outer(pi, pi)) / clients / slope**2
     cov_both = (np.diag(t) - np.outer(t, pi)) / clients
     cov_both /= mechanism.keep * mechanism.gain * slope
-    return Linear(pm, (pi - mechanism.move) / slope, cov_pm, cov_p, cov_both)
+    return Linear(pm, mechanism.response.shares(pi), cov_pm, cov_p, cov_both)
 
 
 def known_shares(shares: Sequence[float], groups: int) -> np.ndarray:

@@ -78,6 +78,19 @@ class GroupResponse:
         step = np.ceil((chance - self.keep) / self.move).clip(0, self.groups - 1)
         return (group + step.astype(group.dtype)) % self.groups
 
+    def shares(self, told: np.ndarray) -> np.ndarray:
+        """[d] (pi_j - q) / (a - q), unbiased for the groups' shares; pi = ``told``, of reports."""
+        return (told - self.move) / (self.keep - self.move)
+
+    def share_variance(self, shares: np.ndarray, clients: float) -> np.ndarray:
+        """[d] of these estimates: pi_j (1 - pi_j) / (K (a - q)^2), with pi_j = q + (a - q) p_j.
+
+        Clients are K drawn at random from groups with these shares p.
+        """
+        slope = self.keep - self.move
+        told = self.move + slope * shares
+        return told * (1 - told) / (clients * slope**2)
+
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
@@ -104,14 +117,19 @@ class Mechanism(ABC):
         _require_budget("epsilon2", self.epsilon2)
 
     @property
+    def response(self) -> GroupResponse:
+        """By which the group is reported."""
+        return GroupResponse(self.groups, self.epsilon1)
+
+    @property
     def keep(self) -> float:
         """The probability a that the group is kept."""
-        return GroupResponse(self.groups, self.epsilon1).keep
+        return self.response.keep
 
     @property
     def move(self) -> float:
         """The probability q of each other group."""
-        return GroupResponse(self.groups, self.epsilon1).move
+        return self.response.move
 
     @property
     @abstractmethod
@@ -153,7 +171,7 @@ class Mechanism(ABC):
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
     ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy groups [N] and values [N] of N clients; each client's pair is epsilon-LDP."""
-        told = GroupResponse(self.groups, self.epsilon1).respond(group, source)
+        told = self.response.respond(group, source)
         return told, self.noisy(np.where(told == group, value, 0.0), source)
 
 

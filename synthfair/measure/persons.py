@@ -6,8 +6,8 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
-from synthfair.measure.collection import Collection
-from synthfair.measure.devices import NO_RATE, NO_VALUE, rate_of
+from synthfair.measure.collection import NO_VALUE, Collection
+from synthfair.measure.devices import NO_RATE, rate_of
 from synthfair.measure.reports import Report, perturb_records
 from synthfair.privacy.noise import RandomBytes, system_entropy
 

@@ -49,12 +49,14 @@ class Setting(NamedTuple):
 
     Attributes:
         shares: [d] of the groups, roughly.
+        compared: indices of those whose gaps count, at least two.
         confidence: of the intervals.
         kind: of mechanism.
         unit: of the value, in which precision is said: half of its range, 1 for v in [-1, 1].
     """
 
     shares: np.ndarray
+    compared: tuple[int, ...]
     confidence: float = 0.95
     kind: Kind = BEST
     unit: float = 1.0
@@ -68,27 +70,29 @@ class Setting(NamedTuple):
 
     @property
     def hardest_pair(self) -> np.ndarray:
-        """Shares of the two smallest groups."""
-        return np.sort(self.shares)[:2]
+        """Shares of the two smallest groups that are compared."""
+        return np.sort(self.shares[list(self.compared)])[:2]
 
 
 def setting(
     shares: Sequence[float],
     *,
+    compared: Sequence[int] | None = None,
     confidence: float = 0.95,
     kind: Kind = BEST,
     unit: float = 1.0,
 ) -> Setting:
-    """Checked.
+    """Checked; all groups are compared if it is not said which.
 
     Raises:
-        InputError: shares that are not positive and of sum 1, fewer than two groups, or a
-            confidence outside (0, 1).
+        InputError: shares that are not positive and of sum 1, fewer than two groups to compare, or
+            a confidence outside (0, 1).
     """
     require_confidence(confidence)
-    if len(shares) < 2:
-        raise InputError(f"groups = {len(shares)}: must be at least 2")
-    return Setting(known_shares(shares, len(shares)), confidence, kind, unit)
+    pairs = tuple(range(len(shares)) if compared is None else compared)
+    if len(pairs) < 2:
+        raise InputError(f"groups to compare = {len(pairs)}: must be at least 2")
+    return Setting(known_shares(shares, len(shares)), pairs, confidence, kind, unit)
 
 
 def plan_precision(known: Setting, *, clients: int, epsilon: float) -> Plan:

@@ -35,6 +35,8 @@ BATCH_ROWS = 2**16
 QUOTED = re.compile(rb'(^|,)"([^",\r\n]*)"(?=[,\r\n]|$)', re.MULTILINE)
 """A cell in quotation marks, as other programs write texts; none of a report needs them."""
 
+NEWLINE = re.compile(rb"\r\n|\n|\r")
+
 IS_ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
 
 
@@ -46,12 +48,14 @@ class Batch(NamedTuple):
         first: number of the batch's first row there; a file's first is 1, below any header.
         rows: texts by column; values may be numbers.
         broken: places, from 0, of lines that are no rows, with what is wrong with each.
+        blank: which of the rows are lines of CSV without a character; those are no reports.
     """
 
     name: str
     first: int
     rows: pa.RecordBatch
     broken: dict[int, str]
+    blank: np.ndarray
 
     def number(self, place: int) -> int:
         """In the file, of the row that stands at a place in ``rows``."""
@@ -100,7 +104,8 @@ def _from_parquet(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator
             key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
             for key in wanted
         }
-        yield Batch(name, first, pa.RecordBatch.from_pydict(columns), {})
+        blank = np.zeros(rows.num_rows, bool)
+        yield Batch(name, first, pa.RecordBatch.from_pydict(columns), {}, blank)
         first += rows.num_rows
 
 
@@ -155,8 +160,8 @@ def _after_line(file: IO[bytes]) -> bytes:
 
 def _parsed(
     block: bytes, names: Sequence[str], wanted: Sequence[str]
-) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """Rows as texts, without those of another number of columns."""
+) -> tuple[pa.RecordBatch, dict[int, str], np.ndarray]:
+    """Rows as texts, without those of another number of columns; and which of them are blank."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -185,7 +190,16 @@ def _parsed(
         ),
     )
     rows = pa.RecordBatch.from_struct_array(table.to_struct_array().combine_chunks())
-    return rows, broken
+    return rows, broken, _blank(rows, text, broken)
+
+
+def _blank(rows: pa.RecordBatch, text: bytes, broken: dict[int, str]) -> np.ndarray:
+    """Which rows [N] stand for lines of a text that hold nothing, not even a comma."""
+    empty = ~np.any([column.is_valid() for column in rows.columns], axis=0)
+    if empty.any():
+        bare = np.array([not line.strip() for line in NEWLINE.split(text)])
+        empty &= np.delete(bare, list(broken))[: rows.num_rows]
+    return empty
 
 
 def _as_text(block: bytes) -> bytes:

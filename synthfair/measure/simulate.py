@@ -25,11 +25,12 @@ class Simulated(NamedTuple):
     Attributes:
         groups: their indices.
         true: the gap of the population.
-        mean: of the estimates.
-        deviation: of the estimates.
+        mean: of the estimates that there are; of none where a group's share is not above 0.
+        deviation: of the same.
         expected: their deviation in closed form.
         covered: share of the intervals that hold the true gap.
-        chebyshev: the same of the paper's, which speaks of the drawn clients with known sizes.
+        open: share of the intervals that are the whole range, as a group's size was left open.
+        chebyshev: as ``covered``, of the paper's, which takes estimated sizes for known.
         width: mean half-width of the intervals.
     """
 
@@ -39,6 +40,7 @@ class Simulated(NamedTuple):
     deviation: float
     expected: float
     covered: float
+    open: float
     chebyshev: float
     width: float
 
@@ -123,13 +125,17 @@ def _summary(gaps: list, mechanism: Mechanism, people: Population, clients: int)
     two = Population(*(part[list(pair)] for part in people))
     true = float(two.means[1] - two.means[0])
     values = np.array([gap.value for gap in gaps])
+    there = values[np.isfinite(values)]
+    low, high = np.array([gap.interval for gap in gaps]).T
+    off = np.abs(np.nan_to_num(values) - true)
     return Simulated(
         pair,
         true,
-        float(values.mean()),
-        float(values.std(ddof=1)),
+        float(there.mean()) if len(there) else math.nan,
+        float(there.std(ddof=1)) if len(there) > 1 else math.nan,
         math.sqrt(gap_variance(mechanism, clients, two)),
-        float(np.mean([gap.interval.low <= true <= gap.interval.high for gap in gaps])),
-        float(np.mean([abs(gap.value - true) <= gap.chebyshev for gap in gaps])),
-        float(np.mean([(gap.interval.high - gap.interval.low) / 2 for gap in gaps])),
+        float(np.mean((low <= true) & (true <= high))),
+        float(np.mean((low <= -2) & (high >= 2))),
+        float(np.mean(off <= [gap.chebyshev for gap in gaps])),
+        float(np.mean(high - low)) / 2,
     )

@@ -10,7 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from synthfair.measure.devices import NO_VALUE, finite, gap_document, scaled_gap
+from synthfair.measure.devices import finite, gap_document, scaled_gap
+from synthfair.measure.estimate import FEW
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import Collected
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from synthfair.measure.estimate import Estimate, Gap
     from synthfair.measure.plan import Plan
     from synthfair.measure.simulate import Simulated
-
-FEW = 100
-"""Reports of a group below which sums of them are not called normal."""
 
 MOST_SHOWN = 300
 """Gaps in a printed table: of 25 groups, every two."""
@@ -67,7 +65,7 @@ def _gaps_table(found: Estimate, collection: Collection, percent: str) -> Table:
         table.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
     table.caption = (
         "second minus first, each interval by itself; magnitude without what noise adds to it;"
-        " Chebyshev: to either side"
+        " Chebyshev: to either side, estimated sizes taken for known"
     )
     if len(shown) > MOST_SHOWN:
         table.caption += f"; the first {MOST_SHOWN} of {len(shown):,}: --output writes all"
@@ -75,9 +73,7 @@ def _gaps_table(found: Estimate, collection: Collection, percent: str) -> Table:
 
 
 def _compared(found: Estimate, collection: Collection) -> list[Gap]:
-    """Gaps between groups that have a value: what others report in its place says nothing."""
-    valued = [name != NO_VALUE for name in collection.groups]
-    return [gap for gap in found.gaps if all(valued[group] for group in gap.groups)]
+    return [gap for gap in found.gaps if set(gap.groups) <= set(collection.compared)]
 
 
 def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
@@ -99,12 +95,10 @@ class Mean(NamedTuple):
 def _means(found: Estimate, collection: Collection) -> list[Mean]:
     none = Mean(math.nan, math.nan, math.nan)
     return [
-        none
-        if name == NO_VALUE
-        else Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
-        for name, mean, interval in zip(
-            collection.groups, found.means, found.intervals, strict=True
-        )
+        Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
+        if group in collection.compared
+        else none
+        for group, (mean, interval) in enumerate(zip(found.means, found.intervals, strict=True))
     ]
 
 
@@ -121,10 +115,7 @@ def rejected_warnings(collected: Collected, collection: Collection) -> list[str]
         if count < FEW
     ]
     if few:
-        lines.append(
-            f"groups with fewer than {FEW} reports: {', '.join(few)[:200]}: too few for intervals"
-            " that rest on many"
-        )
+        lines.append(few_warning(few))
     if collected.ids is None:
         lines.append("ids are not looked at: repeated reports cannot be found")
     elif collected.ids.lost_share() > 0.001:
@@ -133,6 +124,14 @@ def rejected_warnings(collected: Collected, collection: Collection) -> list[str]
             f"one new id in {1 / share:.0f} is taken for a repeated one: raise --id-memory"
         )
     return lines
+
+
+def few_warning(groups: Sequence[str]) -> str:
+    """Of groups with fewer than :data:`FEW` reports."""
+    return (
+        f"groups with fewer than {FEW} reports: {', '.join(groups)[:200]}: too few for intervals"
+        " that rest on many"
+    )
 
 
 def estimate_document(
@@ -176,35 +175,39 @@ def simulation_table(
 ) -> Table:
     """What repeated measurements found."""
     table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "precision")
-    for one in found:
+    table.caption = (
+        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; precision:"
+        " half their width; noise from a seed"
+    )
+    for one in (one for one in found if set(one.groups) <= set(collection.compared)):
         title = f"{collection.groups[one.groups[1]]} - {collection.groups[one.groups[0]]}"
         numbers = (one.true, one.mean, one.deviation, one.expected)
         shown = [_signed(x * collection.unit) for x in numbers[:2]]
         shown += [_number(x * collection.unit) for x in numbers[2:]]
         width = _number(one.width * collection.unit)
         table.add_row(Text(title), *shown, f"{one.covered:.1%}", width)
-    table.caption = (
-        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; precision:"
-        " half their width; noise from a seed"
-    )
+        if one.open:
+            table.caption += f"; {title}: {one.open:.1%} are the whole range, as sizes stay open"
     return table
 
 
 def model_table(found: ModelGaps) -> Table:
     """A model's gaps, measured and true."""
     percent = f"{100 * found.confidence:g} % interval"
-    table = _table("gap", "measured", percent, "true", "all rows", "Chebyshev")
+    table = _table("gap", "measured", percent, "magnitude", "true", "all rows", "Chebyshev")
     for gap in found.gaps:
         rate = gap.rate.replace("_", " ").removesuffix(" rate")
         title = Text(f"{rate}s: {gap.groups[1]} - {gap.groups[0]}")
         measured = gap.measured
         table.add_row(
-            title, _signed(measured.value), _interval(*measured.interval), _signed(gap.true),
-            _signed(gap.pooled), _number(measured.chebyshev),
+            title, _signed(measured.value), _interval(*measured.interval),
+            _number(measured.magnitude), _signed(gap.true), _signed(gap.pooled),
+            _number(measured.chebyshev),
         )  # fmt: skip
     table.caption = (
         f"{found.devices:,} devices, epsilon = {found.epsilon:.4g} each for both rates together;"
-        " true: the mean over devices, known as they are simulated"
+        " true: the mean over devices, known as they are simulated; Chebyshev: to either side,"
+        " estimated sizes taken for known"
     )
     return table
 

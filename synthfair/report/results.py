@@ -214,6 +214,7 @@ class Gaps(BaseModel):
     mechanism: Literal["randomized", "laplace"]
     confidence: Annotated[float, Field(gt=0, lt=1)]
     seed: _Count
+    few: list[_Line] = Field([], max_length=10_000)
     gaps: list[MeasuredGap] = Field(min_length=1, max_length=100_000)
 
 

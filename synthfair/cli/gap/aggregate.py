@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.measure.aggregate import aggregate_reports
     from synthfair.measure.collection import read_collection
+    from synthfair.measure.doubts import doubts
     from synthfair.measure.estimate import estimate_gaps, require_confidence
     from synthfair.measure.identifiers import SeenIds
     from synthfair.measure.linear import known_shares
@@ -72,6 +73,10 @@ def run(args: argparse.Namespace) -> None:
     found = estimate_gaps(
         collected.tally, collection.noise(), confidence=args.confidence, shares=args.shares
     )
+    contradictions = doubts(collected.tally, collection, args.shares)
+    for line in contradictions:
+        warn(f"{line}: the intervals say nothing if the reports are not what they are taken for")
     if args.output:
-        write_json(args.output, estimate_document(found, collected, collection))
+        document = estimate_document(found, collected, collection)
+        write_json(args.output, document | {"doubts": contradictions})
     say(estimate_tables(found, collected, collection))

@@ -19,7 +19,8 @@ division of the budget between group and value, whatever the clients' values are
 
 epsilon: no report makes anything about its client more likely or less than by a factor
 of exp(epsilon), whichever group and value it has. precision: half the width of the
-interval of the gap, in the value's unit, of the two smallest groups.
+interval of the gap to expect, in the value's unit, of the two smallest groups; a group
+"(no value)" is not compared.
 """
 
 
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import say, warn
     from synthfair.files import require_free
-    from synthfair.measure.collection import make_collection, write_collection
+    from synthfair.measure.collection import compared_groups, make_collection, write_collection
     from synthfair.measure.plan import plan_clients, plan_epsilon, plan_precision, setting
     from synthfair.report.gaps import plan_table
 
@@ -69,7 +70,10 @@ def run(args: argparse.Namespace) -> None:
     shares = args.shares or [1 / len(args.groups)] * len(args.groups)
     if len(shares) != len(args.groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(args.groups)} groups")
-    known = setting(shares, confidence=args.confidence, kind=args.mechanism, unit=(high - low) / 2)
+    known = setting(
+        shares, compared=compared_groups(args.groups), confidence=args.confidence,
+        kind=args.mechanism, unit=(high - low) / 2,
+    )  # fmt: skip
     if args.precision is None:
         found = plan_precision(known, clients=args.clients, epsilon=args.epsilon)
     elif args.epsilon is None:

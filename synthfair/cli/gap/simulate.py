@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("collection", type=Path, nargs="?", help="The public file, of plan.")
     parser.add_argument("--clients", type=int, help="Drawn in each repetition.")
     parser.add_argument("--shares", nargs="+", type=float, help="Of groups. Default: equal.")
-    parser.add_argument("--means", nargs="+", type=float, help="Of the value in each group.")
+    parser.add_argument(
+        "--means", nargs="+", type=float, help="Of the value, in each group that has one."
+    )
     parser.add_argument("--repeats", type=int, default=100, help="Default: 100.")
     parser.add_argument("--model", type=Path, help="model.json of a server.")
     parser.add_argument("--data", type=Path, nargs="+", help="Tables with labels.")
@@ -65,13 +67,15 @@ def _of_a_population(args: argparse.Namespace) -> None:
 
     collection = read_collection(args.collection)
     shares = args.shares or [1 / len(collection.groups)] * len(collection.groups)
-    if len(args.means) != len(collection.groups):
-        wanted = len(collection.groups)
-        raise InputError(f"flags: means: {len(args.means)} given, for {wanted} groups")
+    if len(args.means) != len(collection.compared):
+        wanted = len(collection.compared)
+        raise InputError(f"flags: means: {len(args.means)} given, for {wanted} groups with a value")
     if not all(collection.lower <= mean <= collection.upper for mean in args.means):
         allowed = f"{collection.lower:g} to {collection.upper:g}"
         raise InputError(f"flags: means: {args.means}: each must be from {allowed}")
-    people = population(shares, collection.scaled(np.array(args.means)).tolist())
+    means = np.zeros(len(collection.groups))
+    means[list(collection.compared)] = collection.scaled(np.array(args.means))
+    people = population(shares, means.tolist())
     found = simulate_gaps(
         collection.noise(), people,
         clients=args.clients, repeats=args.repeats, seed=args.seed, confidence=args.confidence,
@@ -80,12 +84,12 @@ def _of_a_population(args: argparse.Namespace) -> None:
 
 
 def _of_a_model(args: argparse.Namespace) -> None:
-    from synthfair.cli.show import say
+    from synthfair.cli.show import say, warn
     from synthfair.evaluation import pooled_scores, read_tests
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.measure.devices import gaps_document, measure_model
     from synthfair.privacy.noise import seeded
-    from synthfair.report.gaps import model_table
+    from synthfair.report.gaps import few_warning, model_table
     from synthfair.trained import read_model
 
     if args.output:
@@ -97,6 +101,8 @@ def _of_a_model(args: argparse.Namespace) -> None:
         rows, tuple(map(str, model.schema_.groups)), devices=args.devices, epsilon=args.epsilon,
         seed=args.seed, source=seeded(args.seed), confidence=args.confidence,
     )  # fmt: skip
+    if found.few:
+        warn(few_warning(found.few))
     if args.output:
         write_json(args.output, gaps_document(found, seed=args.seed))
     say(model_table(found))
