@@ -61,11 +61,14 @@ class RowRuns:
 
     def current(self, path: Path) -> list[Run]:
         """The runs so far that have the settings of today."""
-        runs = [self._run(line) for line in read_lines(path)]
+        rows = {tuple(map(str, row)): row for row in self.rows}
+        named = [(self._name(line), line) for line in read_lines(path)]
+        runs = [self._run(rows[name], line) for name, line in named if name in rows]
         return [run for run in runs if run.setting == str(self.setting_of(run.row))]
 
-    def _run(self, line: dict[str, str]) -> Run:
-        named = tuple(line[name] for name in self.rows[0]._fields)
-        row = next(row for row in self.rows if tuple(map(str, row)) == named)
+    def _name(self, line: dict[str, str]) -> tuple[str, ...]:
+        return tuple(line[name] for name in self.rows[0]._fields)
+
+    def _run(self, row: Any, line: dict[str, str]) -> Run:
         found = self.measured(*(float(line[name]) for name in self.measured._fields))
         return Run(row, int(line["seed"]), line["setting"], found)

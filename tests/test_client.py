@@ -1,3 +1,4 @@
+import threading
 from dataclasses import dataclass
 
 import jax
@@ -8,7 +9,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.checkpoint import CheckpointFile, Saved
-from synthfair.client import Options, distill_file
+from synthfair.client import Options, distill_file, from_file
 from synthfair.errors import InputError
 from synthfair.intake import read_release
 
@@ -78,6 +79,25 @@ def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, stop
     assert (len(once.history.objective) == 171) == (stop_tolerance == 0)
     assert resumed.sha256 == whole.sha256
     assert not list(output.parent.glob("*.checkpoint"))
+
+
+def test_the_checks_are_loaded_once_steps_are_made(monkeypatch):
+    loaded, shown, done = [], [], threading.Event()
+
+    def load(name):
+        loaded.append(name)
+        done.set()
+        raise ImportError("no such thing here")  # is left to whoever needs it
+
+    monkeypatch.setattr(from_file, "import_module", load)
+    told = from_file._loading_checks(lambda *of: shown.append(of))
+    assert not loaded
+    for step in (49, 99):
+        told(None, step, 100)
+    assert done.wait(10)
+    assert loaded == ["synthfair.privacy.gate"]
+    assert shown == [(None, 49, 100), (None, 99, 100)]
+    from_file._loading_checks(None)(None, 49, 100)
 
 
 def test_a_checkpoint_of_other_settings_or_damaged_is_not_used(files, quick):

@@ -47,11 +47,27 @@ def test_shares_that_are_not_the_given_ones(kind):
     assert "is not the one given" in found[0]
 
 
-def test_reports_without_noise():
-    collection = collection_of(RandomizedValue(2, 1.0, 1.0))
+@pytest.mark.parametrize("kind", [RandomizedValue, LaplaceValue])
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
+def test_reports_without_noise(kind, epsilon):
+    collection = collection_of(kind(2, epsilon, epsilon))
     group, value = draw(population(SHARES, (1.0, -1.0)), 20_000, np.random.default_rng(0))
-    found = doubts(tally(group, value, 2), collection)
-    assert any("which no group has" in line or "outside the range 0 to 1" in line for line in found)
+    assert doubts(tally(group, value, 2), collection)
+
+
+def test_reports_of_the_other_mechanism():
+    collection = collection_of(LaplaceValue(2, 1.0, 1.0))
+    (found,) = doubts(collected(RandomizedValue(2, 1.0, 1.0)), collection)
+    assert found.startswith("values: the reports have a mean square of 1, in units of v, where")
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_the_variance_of_squares_is_never_larger(value):
+    m = LaplaceValue(2, 1.0, 3.0)
+    found = m.noisy(np.full(400_000, value), seeded(0)) ** 2
+    exact = 20 * m.scale**4 + 8 * m.scale**2 * value**2
+    assert found.var() == pytest.approx(exact, rel=0.06)
+    assert exact <= m.square_variance
 
 
 def test_the_command_warns_and_writes_what_it_doubts(tmp_path, capsys):

@@ -287,8 +287,9 @@ class TestPlan:
         every = plan_clients(setting(shares), **wanted)
         assert some.clients < every.clients / 5
         assert some.mechanism.groups == 3
-        with pytest.raises(InputError, match="groups to compare = 1: must be at least 2"):
-            setting(shares, compared=(0,))
+        for compared in ((0,), (0, 7), (1, 1)):
+            with pytest.raises(InputError, match="must be at least 2 of the 3, each once"):
+                setting(shares, compared=compared)
 
     def test_two_give_the_third_and_back(self):
         known = setting((0.5, 0.5), confidence=0.99)

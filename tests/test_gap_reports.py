@@ -182,6 +182,13 @@ def test_blank_lines_are_no_reports_and_rows_without_a_value_are_malformed_ones(
     assert refused(total(tmp_path / "nothing.parquet")) == {"missing": 1}
 
 
+@pytest.mark.parametrize("last", ['""', '""\n', '","', "\r", " "])
+def test_a_last_line_of_nothing_voids_no_other(last):
+    text = "\n".join((HEADER, row(1, "f,1"), row(2, "m,1"), last))
+    assert total(io.BytesIO(text.encode())).tally.reports == 2
+    assert total(io.BytesIO(f"{HEADER}\n{last}".encode())).tally.reports == 0
+
+
 def test_no_report_is_used_twice_within_or_across_files(tmp_path):
     reports = made(500)
     reports.to_csv(tmp_path / "a.csv", index=False)

@@ -22,6 +22,19 @@ def test_python_example_prints_what_the_readme_says():
     assert found == pytest.approx(expected, abs=0.011)  # a few rows of 399 may turn
 
 
+def test_the_example_of_measured_gaps_runs(tmp_path):
+    (code,) = re.findall(
+        r"The same as a library:\n\n```py\n(.*?)```", README.read_text(), re.DOTALL
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    low, high = map(float, re.findall(r"-?\d\.\d+", run.stdout))
+    assert high - low < 0.5
+    assert low < 0.2
+    assert high > -1.0
+
+
 @pytest.mark.parametrize(
     "path", re.findall(r"\]\((\w+\.md)\)|(configs/[\w/.]+\.toml)", README.read_text())
 )

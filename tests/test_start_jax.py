@@ -5,6 +5,8 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
+import pandas as pd
 import pytest
 
 from synthfair.cli import start
@@ -43,20 +45,48 @@ def test_the_second_process_finds_what_the_first_compiled(tmp_path):
     assert (tmp_path / "synthfair" / "compiled").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize(
-    ("size", "set_by_user", "threads"),
-    [(100, {}, "1"), (start.SMALL_TABLE, {}, None), (100, {"NPROC": "3"}, None)],
-)
-def test_one_thread_for_a_small_table(tmp_path, monkeypatch, size, set_by_user, threads):
-    table = tmp_path / "table.csv"
-    with table.open("wb") as file:
-        file.truncate(size)
+@pytest.fixture
+def threads(tmp_path, monkeypatch):
+    """What XLA is told as it starts, for some table."""
+    seen = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    environment = {k: v for k, v in os.environ.items() if k not in start.THREADS} | set_by_user
-    monkeypatch.setattr(os, "environ", environment)
+    for name in start.THREADS:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
-    start.start_jax(table=table)
-    assert os.environ.get("PJRT_NPROC") == threads
+    monkeypatch.setattr(jax, "devices", lambda: seen.append(os.environ.get("PJRT_NPROC")))
+
+    def told(table):
+        start.start_jax(table=table)
+        return seen
+
+    return told
+
+
+def test_one_thread_for_a_small_table(tmp_path, threads):
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    assert threads(tmp_path / "table.csv") == ["1"]
+    assert "PJRT_NPROC" not in os.environ
+
+
+def test_the_users_number_of_threads_stands(tmp_path, threads, monkeypatch):
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    monkeypatch.setenv("NPROC", "3")
+    assert threads(tmp_path / "table.csv") == []
+
+
+@pytest.mark.parametrize("cells", [2_000_000, 2_200_000])
+def test_tables_in_parquet_are_sized_by_their_cells(tmp_path, threads, cells):
+    """Packed, those of the larger are a few bytes."""
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"a": np.zeros(cells)}).to_parquet(path)
+    assert path.stat().st_size < start.SMALL_TABLE / 10
+    assert threads(path) == (["1"] if 8 * cells < start.SMALL_TABLE else [])
+
+
+def test_a_table_that_cannot_be_read_is_left_to_its_reader(tmp_path, threads):
+    (tmp_path / "table.parquet").write_bytes(b"PAR1 and no more")
+    for name in ("table.parquet", "none.csv"):
+        assert threads(tmp_path / name) == []
 
 
 def test_the_users_own_choice_stands(tmp_path):

@@ -143,13 +143,9 @@ def best(first: Ceilings, second: Ceilings) -> Ceilings:
 
 
 def product_ceiling(size: int = 3000) -> Ceiling:
-    """Of NumPy's product of square matrices, a part of the lines on each core."""
-    a, result, cores = np.ones((size, size)), np.empty((size, size)), os.cpu_count() or 1
-    parts = [*zip(*(np.array_split(m, cores) for m in (a, result)), strict=True)]
-    with ThreadPoolExecutor(cores) as pool:
-        return _ceiling(
-            2 * size**3, lambda: list(pool.map(lambda pair: np.matmul(pair[0], a, pair[1]), parts))
-        )
+    """Of NumPy's product of square matrices, which takes all cores."""
+    a, result = np.ones((size, size)), np.empty((size, size))
+    return _ceiling(2 * size**3, lambda: np.matmul(a, a, result))
 
 
 def copy_ceiling(numbers: int = 25_000_000) -> Ceiling:

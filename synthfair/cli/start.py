@@ -7,13 +7,16 @@ import warnings
 from contextlib import suppress
 from pathlib import Path
 
+from synthfair.errors import InputError
+
 CACHE_BYTES = 256 * 2**20
 """Most that compiled code may take up on disk; a client's is a fifth of a megabyte. Beyond, what
 was not used for longest is deleted."""
 
 SMALL_TABLE = 16 * 2**20
-"""Bytes of a table's file. Where it holds less, an operation of a step is done before a second
-thread has woken, and steps take up to a third less with one; measured in benchmarks/README.md."""
+"""Bytes of a table as :func:`synthfair.data.tables.size_of` has them. Where there are less, an
+operation of a step is done before a second thread has woken, and steps take up to a third less with
+one; measured in benchmarks/README.md."""
 
 THREADS = ("PJRT_NPROC", "NPROC")
 """Variables that tell XLA how many threads it has on a CPU."""
@@ -38,12 +41,17 @@ def start_jax(*, table: Path | None = None) -> None:
     ``JAX_COMPILATION_CACHE_DIR`` names another folder, ``JAX_ENABLE_COMPILATION_CACHE=false``
     turns it off.
     """
-    if table and _is_small(table) and not any(name in os.environ for name in THREADS):
-        os.environ[THREADS[0]] = "1"  # read when JAX first computes
-
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    _keep_compiled_code()
+    if table and _is_small(table) and not any(name in os.environ for name in THREADS):
+        _start_with_one_thread()
+
+
+def _keep_compiled_code() -> None:
+    import jax
+
     settings: dict[str, object] = dict(SETTINGS)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = cache_folder()
@@ -59,10 +67,23 @@ def start_jax(*, table: Path | None = None) -> None:
 
 
 def _is_small(table: Path) -> bool:
+    from synthfair.data.tables import size_of
+
     try:
-        return table.stat().st_size < SMALL_TABLE
-    except OSError:
+        return size_of(table) < SMALL_TABLE
+    except (InputError, OSError):
         return False  # whoever reads it will say why
+
+
+def _start_with_one_thread() -> None:
+    """XLA reads the variable as it starts; then it goes, for it is no one else's business."""
+    import jax
+
+    os.environ[THREADS[0]] = "1"
+    try:
+        jax.devices()
+    finally:
+        del os.environ[THREADS[0]]
 
 
 def _sweep(folder: Path) -> None:

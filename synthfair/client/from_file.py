@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -217,7 +218,7 @@ def _loading_checks(progress: Progress | None) -> Progress:
 
     Its SciPy takes a tenth of a second to import; sooner, tracing would wait for it.
     """
-    loading = threading.Thread(target=import_module, args=("synthfair.privacy.gate",), daemon=True)
+    loading = threading.Thread(target=_load_checks, daemon=True)
 
     def told(records: Record, step: int, steps: int) -> None:
         if loading.ident is None:
@@ -226,6 +227,11 @@ def _loading_checks(progress: Progress | None) -> Progress:
             progress(records, step, steps)
 
     return told
+
+
+def _load_checks() -> None:
+    with suppress(Exception):  # whoever needs them will say why
+        import_module("synthfair.privacy.gate")
 
 
 def _preview(distillation: Distillation, real: RealRows, held_out: Encoded, run: Run) -> Preview:

@@ -89,7 +89,7 @@ def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: in
     |SPD| on these rows. Groups without a row in a stratum do not count there.
     """
     weights = strata(notion, rows).astype(scores.dtype)
-    members = weights[:, None] * (rows.s == jnp.arange(n_groups)[:, None])
+    members = (rows.s == jnp.arange(n_groups)[:, None]).astype(scores.dtype) * weights[:, None]
     rates = members @ (scores > 0).astype(scores.dtype) / (members @ jnp.ones_like(scores))
     return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
 

@@ -148,6 +148,11 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
+    def square_variance(self) -> float:
+        """Largest variance of the square of a noisy value, whatever the clients' values are."""
+
+    @property
+    @abstractmethod
     def limit(self) -> float:
         """No noisy value is larger in size."""
 
@@ -194,6 +199,11 @@ class RandomizedValue(Mechanism):
     def moved_square(self) -> float:
         """1."""
         return 1.0
+
+    @property
+    def square_variance(self) -> float:
+        """0."""
+        return 0.0
 
     @property
     def limit(self) -> float:
@@ -283,6 +293,11 @@ class LaplaceValue(Mechanism):
     def moved_square(self) -> float:
         """2 (2 / epsilon2)^2."""
         return 2 * self.scale**2
+
+    @property
+    def square_variance(self) -> float:
+        """20 s^4 + 8 s^2 + 1/4, s being the scale: of the noise, for v^2 = 1, and of v^2."""
+        return 20 * self.scale**4 + 8 * self.scale**2 + 0.25
 
     @property
     def limit(self) -> float:

@@ -82,16 +82,26 @@ def setting(
     kind: Kind = BEST,
     unit: float = 1.0,
 ) -> Setting:
-    """Checked; all groups are compared if it is not said which.
+    """Checked.
+
+    Args:
+        shares: of the groups, roughly.
+        compared: indices of those whose gaps count; all if not given.
+        confidence: of the intervals.
+        kind: of mechanism.
+        unit: half of the value's range.
 
     Raises:
         InputError: shares that are not positive and of sum 1, fewer than two groups to compare, or
             a confidence outside (0, 1).
     """
     require_confidence(confidence)
-    pairs = tuple(range(len(shares)) if compared is None else compared)
-    if len(pairs) < 2:
-        raise InputError(f"groups to compare = {len(pairs)}: must be at least 2")
+    every = tuple(range(len(shares)))
+    pairs = every if compared is None else tuple(compared)
+    if len(pairs) < 2 or len({*pairs} & {*every}) < len(pairs):
+        raise InputError(
+            f"groups to compare = {list(pairs)}: must be at least 2 of the {len(shares)}, each once"
+        )
     return Setting(known_shares(shares, len(shares)), pairs, confidence, kind, unit)
 
 

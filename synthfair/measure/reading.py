@@ -146,7 +146,7 @@ def _blocks(file: IO[bytes], rest: bytes) -> Iterator[bytes]:
             yield b"a line that is too long\n"  # one column, and so refused
             rest = _after_line(file)
     if rest:
-        yield rest
+        yield rest + b"\n"
 
 
 def _after_line(file: IO[bytes]) -> bytes:
@@ -197,7 +197,7 @@ def _blank(rows: pa.RecordBatch, text: bytes, broken: dict[int, str]) -> np.ndar
     """Which rows [N] stand for lines of a text that hold nothing, not even a comma."""
     empty = ~np.any([column.is_valid() for column in rows.columns], axis=0)
     if empty.any():
-        bare = np.array([not line.strip() for line in NEWLINE.split(text)])
+        bare = np.array([not line for line in NEWLINE.split(text)])
         empty &= np.delete(bare, list(broken))[: rows.num_rows]
     return empty
 

@@ -29,7 +29,7 @@ class Simulated(NamedTuple):
         deviation: of the same.
         expected: their deviation in closed form.
         covered: share of the intervals that hold the true gap.
-        open: share of the intervals that are the whole range, as a group's size was left open.
+        open: share of the intervals that are the whole range, and say nothing.
         chebyshev: as ``covered``, of the paper's, which takes estimated sizes for known.
         width: mean half-width of the intervals.
     """

@@ -109,13 +109,12 @@ def rejected_warnings(collected: Collected, collection: Collection) -> list[str]
         for why, count in collected.rejected.items()
         if count
     ]
+    counts = collected.tally.counts
     few = [
-        f"{name} ({count:g})"
-        for name, count in zip(collection.groups, collected.tally.counts, strict=True)
-        if count < FEW
+        f"{collection.groups[i]} ({counts[i]:g})" for i in collection.compared if counts[i] < FEW
     ]
     if few:
-        lines.append(few_warning(few))
+        lines.append(few_warning(few, of="reports"))
     if collected.ids is None:
         lines.append("ids are not looked at: repeated reports cannot be found")
     elif collected.ids.lost_share() > 0.001:
@@ -126,11 +125,11 @@ def rejected_warnings(collected: Collected, collection: Collection) -> list[str]
     return lines
 
 
-def few_warning(groups: Sequence[str]) -> str:
-    """Of groups with fewer than :data:`FEW` reports."""
+def few_warning(groups: Sequence[str], *, of: str) -> str:
+    """Of groups with fewer than :data:`FEW` of what is counted."""
     return (
-        f"groups with fewer than {FEW} reports: {', '.join(groups)[:200]}: too few for intervals"
-        " that rest on many"
+        f"groups with fewer than {FEW} {of}: {', '.join(groups)[:200]}: too few for intervals that"
+        " rest on many"
     )
 
 
@@ -187,7 +186,7 @@ def simulation_table(
         width = _number(one.width * collection.unit)
         table.add_row(Text(title), *shown, f"{one.covered:.1%}", width)
         if one.open:
-            table.caption += f"; {title}: {one.open:.1%} are the whole range, as sizes stay open"
+            table.caption += f"; {title}: {one.open:.1%} are the whole range"
     return table
 
 

@@ -13,6 +13,7 @@ import synthfair
 from synthfair.config import DistillConfig, TrainConfig, changed_settings
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.keys import PRIVATE, PUBLIC
+from synthfair.measure.estimate import FEW
 from synthfair.release import disclosures
 from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
@@ -230,6 +231,7 @@ def _render(
     return environment.get_template("report.html.j2").render(
         metrics=METRICS,
         gap_names=_GAP_NAMES,
+        few=FEW,
         results=results,
         compared=compared,
         sections=sections,

@@ -102,7 +102,7 @@ def _of_a_model(args: argparse.Namespace) -> None:
         seed=args.seed, source=seeded(args.seed), confidence=args.confidence,
     )  # fmt: skip
     if found.few:
-        warn(few_warning(found.few))
+        warn(few_warning(found.few, of="devices that have a rate"))
     if args.output:
         write_json(args.output, gaps_document(found, seed=args.seed))
     say(model_table(found))
