@@ -39,15 +39,9 @@ class Cost(NamedTuple):
     megabytes: float
 
 
-def measure(command: list[str], *, cache: Path | None = None) -> Cost:
-    """Runs a command to its end.
-
-    Args:
-        command: and its arguments.
-        cache: the user's cache folder; if not given, no compiled code is read or kept.
-    """
-    nothing_kept = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-    environment = os.environ | ({"XDG_CACHE_HOME": str(cache)} if cache else nothing_kept)
+def measure(command: list[str], cache: Path) -> Cost:
+    """Runs a command to its end, with ``cache`` as the user's cache folder."""
+    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
     start = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
@@ -80,9 +74,9 @@ def main() -> None:
         write_clients(sf.partition(table, clients=2, seed=0), schema, folder)
         for case, flags in CASES.items():
             command = client_command(folder, flags)
-            _print(f"{case}, cold", [measure(command) for _ in range(runs)])
-            measure(command, cache=folder)  # fills the cache
-            _print(f"{case}, warm", [measure(command, cache=folder) for _ in range(runs)])
+            caches = [folder / case / str(run) for run in range(runs)]
+            _print(f"{case}, cold", [measure(command, cache) for cache in caches])
+            _print(f"{case}, warm", [measure(command, caches[0]) for _ in range(runs)])
 
 
 def _print(case: str, costs: list[Cost]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 
 Params = Any
@@ -118,14 +119,18 @@ class LinearModel:
 
     margin_loss: Callable[[jax.Array], jax.Array] = logistic
 
+    def __repr__(self) -> str:
+        """By name: the same in each process."""
+        return f"LinearModel({self.name})"
+
     @property
     def name(self) -> str:
         """For release files: what a server must train to get what the client foresaw."""
         return f"linear, {getattr(self.margin_loss, '__name__', 'custom')} loss"
 
     def init(self, n_inputs: int) -> jax.Array:
-        """Zeros."""
-        return jnp.zeros(n_inputs)
+        """Zeros; made without compiling."""
+        return jax.device_put(np.zeros(n_inputs))
 
     def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
         """[N] a'theta."""

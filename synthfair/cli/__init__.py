@@ -68,14 +68,19 @@ def script() -> NoReturn:
 def as_process(command: Callable[[], int]) -> NoReturn:
     """Runs a command as the whole of a process, from its start to its end.
 
-    That allows three shortcuts. Imports and tracing make many objects and little garbage, so it is
+    That allows some shortcuts. Imports and tracing make many objects and little garbage, so it is
     collected less often (0.4 s). BLAS gets one thread: the systems solved here are small, and
     handing them to threads costs a hundred times more than solving them wherever another process
     is busy. And the process ends at once (0.4 s), because an orderly exit takes JAX apart piece by
     piece, or crashes where a thread still compiles.
+
+    XLA's own log is off, unless the environment says otherwise: what matters is raised, and on many
+    processors it takes each piece of compiled code that was kept for one of another machine, in
+    2,000 characters (jax-ml/jax#38445). Those it can be mistaken for are told apart before.
     """
     gc.set_threshold(50_000)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     code = command()
     _flush()
     os._exit(code)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
+import numpy as np
 
 from synthfair.distill.judge import Judged
 from synthfair.distill.problem import Problem
@@ -17,25 +17,34 @@ class Memory(NamedTuple):
     """What is kept between steps.
 
     Attributes:
-        moments: Adam's own.
+        taken: number of steps so far.
+        mean: [d, N_s] of the gradients, decaying.
+        square: [d, N_s] of their squares.
         before: theta(x) of the step before the last; not-a-number where there is none yet.
         before_that: of the step before that.
     """
 
-    moments: optax.OptState
+    taken: jax.Array
+    mean: jax.Array
+    square: jax.Array
     before: Params
     before_that: Params
 
 
 def init(_problem: Problem, start: Judged) -> Memory:
     """Zero moments, and no steps to look back on."""
-    nothing = jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), start.params)
-    return Memory(optax.adam(1.0).init(start.x), nothing, nothing)
+    nothing = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), start.params)
+    return Memory(*_no_moments(start.x), nothing, nothing)
 
 
 def restart(memory: Memory, x: jax.Array) -> Memory:
     """Zero moments again."""
-    return memory._replace(moments=optax.adam(1.0).init(x))
+    return Memory(*_no_moments(x), memory.before, memory.before_that)
+
+
+def _no_moments(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    nothing = np.zeros(x.shape, x.dtype)  # NumPy's, so that nothing is compiled
+    return jax.device_put((np.zeros((), np.int32), nothing, nothing))
 
 
 def move(
@@ -47,10 +56,14 @@ def move(
         What counts as reached, the next x to judge, where to look for theta there, and the new
         memory.
     """
-    updates, moments = optax.adam(learning_rate).update(judged.gradient, memory.moments)
+    # Slow to import; not needed where a trace is kept.
+    from optax import ScaleByAdamState, scale_by_adam
+
+    before = ScaleByAdamState(memory.taken, memory.mean, memory.square)
+    direction, after = scale_by_adam().update(judged.gradient, before)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
-    after = Memory(moments, judged.params, memory.before)
-    return judged, judged.x + jnp.asarray(updates), near, after
+    x = judged.x - learning_rate * jnp.asarray(direction)
+    return judged, x, near, Memory(*after, judged.params, memory.before)  # type: ignore[misc]
 
 
 def _next(now: jax.Array, before: jax.Array, before_that: jax.Array) -> jax.Array:

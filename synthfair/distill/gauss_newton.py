@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 
@@ -64,25 +65,25 @@ class Memory(NamedTuple):
 
     start: jax.Array
     best: Judged
-    damping: jax.Array
+    damping: jax.Array | np.ndarray
 
 
 def init(_problem: Problem, start: Judged) -> Memory:
     """Nothing is reached yet: any x is better."""
-    damping = jnp.asarray(FIRST_DAMPING, start.x.dtype)
+    damping = np.asarray(FIRST_DAMPING, start.x.dtype)
     return Memory(start.x, _worthless(start), damping)
 
 
 def restart(memory: Memory, _x: jax.Array) -> Memory:
     """Nothing is reached yet, but the rows still stay near where they first started."""
-    damping = jnp.full_like(memory.damping, FIRST_DAMPING)
+    damping = np.asarray(FIRST_DAMPING, memory.damping.dtype)
     return Memory(memory.start, _worthless(memory.best), damping)
 
 
 def _worthless(judged: Judged) -> Judged:
     """The same, to be replaced by whatever is judged next."""
-    infinite = jnp.full_like(judged.record.objective, jnp.inf)
-    nothing = jnp.zeros_like(judged.record.inner_converged)
+    infinite = np.full_like(judged.record.objective, np.inf)
+    nothing = np.zeros_like(judged.record.inner_converged)
     return judged._replace(
         record=judged.record._replace(objective=infinite, inner_converged=nothing)
     )

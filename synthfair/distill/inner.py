@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from synthfair.distill.implicit import InnerObjective
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
+
+if TYPE_CHECKING:
+    from optax import OptState
 
 ATTEMPTS = 20
 """At training with a penalty: each begins where the line search of the one before failed."""
@@ -159,14 +161,17 @@ def lbfgs(
     convex: bool,
 ) -> Minimum:
     """L-BFGS, Nocedal and Wright, Numerical Optimization (2006), algorithm 7.5."""
-    directions = optax.scale_by_lbfgs(MEMORY)
+    # Slow to import; not needed where a trace is kept.
+    from optax import scale_by_lbfgs
 
-    def unfinished(carry: tuple[Minimum, optax.OptState]) -> jax.Array:
+    directions = scale_by_lbfgs(MEMORY)
+
+    def unfinished(carry: tuple[Minimum, OptState]) -> jax.Array:
         at, _ = carry
         missed = jnp.linalg.norm(at.gradient) > tolerance  # not-a-number ends it, too
         return missed & (at.iterations < max_iterations) & ~at.failed
 
-    def update(carry: tuple[Minimum, optax.OptState]) -> tuple[Minimum, optax.OptState]:
+    def update(carry: tuple[Minimum, OptState]) -> tuple[Minimum, OptState]:
         at, memory = carry
         uphill, memory = directions.update(at.gradient, memory, at.phi)
         found = _line_search(fun, at.phi, at.gradient, -jnp.asarray(uphill), convex=convex)

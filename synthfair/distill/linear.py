@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 from jax.scipy.sparse.linalg import cg
@@ -45,7 +46,7 @@ class LinearSolution(NamedTuple):
 class LinearSolver(Protocol):
     """How H v = c is solved; stateless, what it remembers is handed in and out."""
 
-    def forget(self, c: jax.Array) -> jax.Array:
+    def forget(self, c: jax.Array | np.ndarray) -> jax.Array:
         """The memory before the first solve, of a system with as many unknowns as c [p] has."""
         ...
 
@@ -80,9 +81,9 @@ def hessian_of(fun: InnerObjective, params: Params, data: Any) -> jax.Array:
 class Cholesky:
     """Forms and factors the Hessian, exactly but for rounding. Keeps the factor."""
 
-    def forget(self, c: jax.Array) -> jax.Array:
+    def forget(self, c: jax.Array | np.ndarray) -> jax.Array:
         """The factor of the identity."""
-        return jnp.eye(len(c), dtype=c.dtype)
+        return jax.device_put(np.eye(len(c), dtype=c.dtype))
 
     def factor(self, memory: jax.Array) -> jax.Array:
         """What is kept."""
@@ -109,9 +110,9 @@ class Cholesky:
 class ConjugateGradient:
     """Multiplies by the Hessian, never forms it. Keeps the last solution."""
 
-    def forget(self, c: jax.Array) -> jax.Array:
+    def forget(self, c: jax.Array | np.ndarray) -> jax.Array:
         """Zero."""
-        return jnp.zeros_like(c)
+        return jax.device_put(np.zeros(c.shape, c.dtype))
 
     def factor(self, memory: jax.Array) -> None:  # noqa: ARG002
         """Not known."""

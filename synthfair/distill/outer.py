@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from synthfair.config import DistillConfig
 from synthfair.distill import adam, gauss_newton, inner, linear
 from synthfair.distill.judge import InnerSolver, Judged, Record, Solvers, judge, no_record
 from synthfair.distill.problem import Problem
-from synthfair.model import Params
+from synthfair.model import LinearModel, Params
+from synthfair.traces import recalled
 
 CHUNK = 50
 """Steps in one compiled call: enough to cost nothing, few enough to show and to interrupt."""
@@ -93,24 +93,15 @@ def init(
         config: its steps, and its choice of solvers.
         steps: at least 1.
     """
-    params = jax.tree.leaves(jax.eval_shape(_first_params, problem, x))
-    method = method_of(config, n_params=sum(leaf.size for leaf in params))
-    n_steps = config.steps if steps is None else steps
-    return _init(problem, x, n_steps, method=method)
-
-
-def _first_params(problem: Problem, x: jax.Array) -> Params:
-    return problem.model.init(problem.rows(x).a.shape[1])
-
-
-@partial(jax.jit, static_argnames=("method",))
-def _init(problem: Problem, x: jax.Array, steps: jax.Array | int, *, method: Method) -> OuterState:
-    params = _first_params(problem, x)
-    flat, _ = ravel_pytree(params)
-    curvature = linear.SOLVERS[method.solvers.linear].forget(flat.astype(x.dtype))
-    start = Judged(x, params, curvature, jnp.zeros_like(x), no_record(x.dtype))
+    params = problem.model.init(len(x) + len(problem.beside))
+    n_params = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    method = method_of(config, n_params=n_params)
+    curvature = linear.SOLVERS[method.solvers.linear].forget(np.zeros(n_params, x.dtype))
+    nothing = jax.device_put(np.zeros(x.shape, x.dtype))
+    start = Judged(x, params, curvature, nothing, no_record(x.dtype))
     memory = OPTIMIZERS[method.optimizer].init(problem, start)
-    return OuterState(x, params, curvature, memory, jnp.zeros((), int), jnp.asarray(steps, int))
+    counts = jax.device_put((np.zeros((), int), np.asarray(steps or config.steps, int)))
+    return OuterState(x, params, curvature, memory, *counts)
 
 
 def step(
@@ -142,6 +133,28 @@ def step(
 
 
 def _chunk(
+    problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
+) -> tuple[OuterState, Record]:
+    """:func:`_steps`, from its kept trace where there is one."""
+    if not _is_ours(problem):
+        return _steps(problem, state, knobs, method=method)
+    leaves, structure = jax.tree.flatten((problem, state, knobs))
+
+    def flat(*leaves: jax.Array) -> list[jax.Array]:
+        return jax.tree.leaves(_steps(*jax.tree.unflatten(structure, leaves), method=method))
+
+    after = jax.tree.structure((state, no_record(state.x.dtype)))
+    return jax.tree.unflatten(after, recalled(flat, leaves, name=f"{structure} {method}"))
+
+
+def _is_ours(problem: Problem) -> bool:
+    """Whether the names of what it consists of say all: of parts from elsewhere they may not."""
+    parts = (problem.objective, problem.penalty)
+    ours = all(type(part).__module__.startswith("synthfair.") for part in parts)
+    return ours and problem.model == LinearModel()
+
+
+def _steps(
     problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
 ) -> tuple[OuterState, Record]:
     """CHUNK steps and their records, or those up to step ``last`` and blank records.
@@ -217,6 +230,9 @@ def advance(
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     method = method_of(config, n_params=state.curvature.shape[-1])
     left = _steps_left(state)
+    # What a kept trace returns is tied to its device; were the first state not, it would be
+    # compiled twice.
+    state = jax.device_put(state, state.x.sharding)
     with _COMPILING:
         chunk = _compiled_chunk(large=state.x.size >= LARGE)
         state, records = chunk(problem, state, knobs, method=method)
