@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from synthfair.model import (
+    FEW,
+    MANY,
     LinearModel,
     Rows,
     logistic,
@@ -67,15 +69,19 @@ def test_equal_models_are_one_key_of_compiled_code():
 
 
 @pytest.mark.parametrize("margin_loss", [logistic, lambda m: jnp.maximum(0.0, 1.0 - m) ** 2])
-def test_the_hessian_is_that_of_automatic_differentiation(margin_loss):
+@pytest.mark.parametrize("shape", [(30, 4), (MANY, FEW), (MANY, FEW + 1)])
+def test_the_hessian_is_that_of_automatic_differentiation(margin_loss, shape):
     rng = np.random.default_rng(0)
+    n_rows, n_inputs = shape
     rows = Rows(
-        jnp.array(rng.normal(size=(30, 4))),
-        jnp.zeros(30, int),
-        jnp.array(rng.choice([-1.0, 1.0], 30)),
+        jnp.array(rng.normal(size=shape)),
+        jnp.zeros(n_rows, int),
+        jnp.array(rng.choice([-1.0, 1.0], n_rows)),
     )
-    model, theta = LinearModel(margin_loss), jnp.array(rng.normal(size=4))
+    model, theta = LinearModel(margin_loss), jnp.array(rng.normal(size=n_inputs))
     expected = jax.hessian(lambda t: regularized_loss(model, t, rows, 0.3))(theta)
-    np.testing.assert_allclose(regularized_hessian(model, theta, rows, 0.3), expected, rtol=1e-10)
+    found = regularized_hessian(model, theta, rows, 0.3)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
     other = dataclasses.make_dataclass("Other", [], bases=(LinearModel,), frozen=True)(margin_loss)
-    np.testing.assert_allclose(regularized_hessian(other, theta, rows, 0.3), expected, rtol=1e-10)
+    found = regularized_hessian(other, theta, rows, 0.3)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
