@@ -39,9 +39,16 @@ class Cost(NamedTuple):
     megabytes: float
 
 
-def measure(command: list[str], cache: Path) -> Cost:
-    """Runs a command to its end, with ``cache`` as the user's cache folder."""
-    environment = os.environ | {"XDG_CACHE_HOME": str(cache)}
+def measure(command: list[str], *, cache: Path | None = None) -> Cost:
+    """Runs a command to its end.
+
+    Args:
+        command: and its arguments.
+        cache: the user's cache folder; if not given, nothing compiled is read or kept.
+    """
+    environment = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
+    nothing_kept = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment |= {"XDG_CACHE_HOME": str(cache)} if cache else nothing_kept
     start = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
@@ -75,8 +82,8 @@ def main() -> None:
         for case, flags in CASES.items():
             command = client_command(folder, flags)
             caches = [folder / case / str(run) for run in range(runs)]
-            _print(f"{case}, cold", [measure(command, cache) for cache in caches])
-            _print(f"{case}, warm", [measure(command, caches[0]) for _ in range(runs)])
+            _print(f"{case}, cold", [measure(command, cache=cache) for cache in caches])
+            _print(f"{case}, warm", [measure(command, cache=caches[0]) for _ in range(runs)])
 
 
 def _print(case: str, costs: list[Cost]) -> None:

@@ -16,9 +16,10 @@ Params = Any
 """A pytree of floating-point arrays."""
 
 
-FEW, MANY = 16, 4096
-"""Inputs and rows: of so few by so many a CPU multiplies a matrix with vectors one by one in half
-the time of a product of two matrices, which leave its cache before they are used again."""
+FEW_INPUTS, CACHED = 16, range(2**15, 2**17)
+"""Inputs, and entries of the rows, with which a CPU multiplies a matrix with vectors one by one
+faster than two matrices: those leave its cache in between. At 11 inputs of 8,319 rows 0.16 ms in
+place of 0.30; not faster with more inputs or where the rows are larger than the cache."""
 
 
 class Rows(NamedTuple):
@@ -222,8 +223,8 @@ def regularized_hessian(
 
 def _weighted_gram(columns: jax.Array, weights: jax.Array) -> jax.Array:
     """sum_i w_i a_i a_i' [n, n] of columns a_i [n], [n, N] in all, with weights [N]."""
-    few, many = len(columns) <= FEW, columns.shape[1] >= MANY
-    if few and many and jax.default_backend() == "cpu":
+    cached = len(columns) <= FEW_INPUTS and columns.size in CACHED
+    if cached and jax.default_backend() == "cpu":
         return jax.lax.map(lambda row: columns @ (row * weights), columns)
     return (columns * weights) @ columns.T
 

@@ -35,39 +35,49 @@ def recalled(
     """``fun(*leaves)``, from its kept trace if there is one; else its trace is kept.
 
     Kept is where JAX keeps compiled code, if it does, and only for CPUs: what an accelerator's
-    libraries are called for is not always a thing that can be kept. Called inside of
-    :func:`jax.jit`, where tracing is what takes time.
+    libraries are called for is not always a thing that can be kept. Who may write there may run
+    code, as with JAX's own. Called inside of :func:`jax.jit`, where tracing is what takes time, of
+    arrays on one device.
 
     Args:
-        fun: of arrays alone, and returns arrays alone.
+        fun: of arrays alone, and returns arrays alone, none of a weak type.
         leaves: the arrays.
         name: tells functions apart that are not the same; what they say in synthfair, in the
-            libraries, and of shapes and types is told apart anyway.
+            libraries, of JAX's settings, and of shapes and types is told apart anyway.
     """
     folder = _folder()
     if folder is None:
         return fun(*leaves)
-    kinds = [jax.typeof(leaf) for leaf in leaves]
-    path = folder / _key(name, kinds)
-    kept = _read(path)
-    if kept is None:
-        kept = export.export(jax.jit(fun))(*kinds)
+    try:
+        trace = _trace(folder, fun, [jax.typeof(leaf) for leaf in leaves], name)
+    except Exception:  # of other packages, too: what only saves time must not stop a run
+        return fun(*leaves)
+    return trace.call(*leaves)  # pyright: ignore[reportReturnType] - what fun returned
+
+
+def _trace(
+    folder: Path, fun: Callable[..., list[jax.Array]], types: Sequence[object], name: str
+) -> export.Exported:
+    """From the folder, or else made, and written there."""
+    path = folder / _key(name, types)
+    trace = _read(path)
+    if trace is None:
+        trace = export.export(jax.jit(fun))(*types)
         with suppress(OSError):  # then the next process traces, too
-            _write(path, kept)
-    return kept.call(*leaves)  # pyright: ignore[reportReturnType] - what fun returned
+            _write(path, trace)
+    return trace
 
 
 def _folder() -> Path | None:
     settings = jax.config.values
-    kept = settings["jax_enable_compilation_cache"] and settings["jax_compilation_cache_dir"]
-    if not kept or "://" in kept or jax.default_backend() != "cpu":
+    folder = settings["jax_enable_compilation_cache"] and settings["jax_compilation_cache_dir"]
+    if not folder or "://" in folder or jax.default_backend() != "cpu":
         return None
-    return Path(kept) / "traces"
+    return Path(folder) / "traces"
 
 
-def _key(name: str, kinds: Sequence[object]) -> str:
-    set_up = sorted(item for item in os.environ.items() if item[0].startswith("JAX_"))
-    text = f"{_sources()} {set_up} {name} {kinds}"
+def _key(name: str, types: Sequence[object]) -> str:
+    text = f"{_sources()} {sorted(jax.config.values.items())} {name} {types}"
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -84,20 +94,21 @@ def _read(path: Path) -> export.Exported | None:
     """None where it is not there, or not what was written."""
     try:
         found = path.read_bytes()
-        path.touch()  # used now
     except OSError:
         return None
+    with suppress(OSError):
+        os.utime(path)  # used now
     digest, content = found[:32], found[32:]
     if hashlib.sha256(content).digest() != digest:
         return None
     return export.deserialize(bytearray(content))
 
 
-def _write(path: Path, kept: export.Exported) -> None:
-    content = bytes(kept.serialize())
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+def _write(path: Path, trace: export.Exported) -> None:
+    content = bytes(trace.serialize())
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with whole_file(path, mode=0o600) as temporary:
         temporary.write_bytes(hashlib.sha256(content).digest() + content)
-    by_age = sorted(path.parent.iterdir(), key=lambda each: each.stat().st_mtime)
-    for old in by_age[:-MOST_KEPT]:
-        old.unlink()
+    by_use = sorted(path.parent.glob("[0-9a-f]*"), key=lambda each: each.stat().st_mtime)
+    for old in by_use[:-MOST_KEPT]:
+        old.unlink(missing_ok=True)

@@ -1,9 +1,12 @@
 """What was traced once is found again, and only where it is the same."""
 
+import dataclasses
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +33,10 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(config=CONFIG, **settings):
-    problem, x = some_problem(**settings)
+    return run_problem(*some_problem(**settings), config)
+
+
+def run_problem(problem, x, config=CONFIG):
     state = outer.init(problem, x, config)
     *_, (end, records) = outer.run(problem, state, config)
     return [np.asarray(leaf) for leaf in jax.tree.leaves((end, records))]
@@ -95,19 +101,46 @@ squared_hinge.__name__ = "logistic"
 
 
 @pytest.mark.parametrize(
-    "parts", [{"custom": Doubled()}, {"model": LinearModel(squared_hinge)}], ids=["penalty", "loss"]
+    "parts",
+    [{"penalty": Doubled()}, {"model": LinearModel(squared_hinge)}],
+    ids=["penalty", "loss"],
 )
-def test_parts_from_elsewhere_are_traced_each_time(folder, parts):
-    run(**parts)
+@pytest.mark.parametrize("where", ["both", "objective"])
+def test_parts_from_elsewhere_are_traced_each_time(folder, parts, where):
+    problem, x = some_problem()
+    objective = dataclasses.replace(problem.objective, **parts)
+    others = parts if where == "both" else {}
+    run_problem(dataclasses.replace(problem, objective=objective, **others), x)
     assert not list(folder.iterdir())
 
 
-def test_another_version_or_setting_of_jax_traces_anew(folder, monkeypatch):
+def test_where_traces_are_kept(tmp_path, monkeypatch):
+    settings = {"jax_enable_compilation_cache": True, "jax_compilation_cache_dir": str(tmp_path)}
+    monkeypatch.setattr(traces.jax, "config", SimpleNamespace(values=settings))
+    assert traces._folder() == tmp_path / "traces"
+    for other in (None, "gs://bucket/cache"):
+        settings["jax_compilation_cache_dir"] = other
+        assert traces._folder() is None
+    settings |= {"jax_compilation_cache_dir": str(tmp_path), "jax_enable_compilation_cache": False}
+    assert traces._folder() is None
+    settings["jax_enable_compilation_cache"] = True
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert traces._folder() is None
+
+
+@pytest.fixture
+def restored():
+    """A setting of JAX as it was."""
+    yield
+    jax.config.update("jax_default_matmul_precision", None)
+
+
+def test_another_version_or_setting_of_jax_traces_anew(folder, monkeypatch, restored):
     run()
     for count, change in enumerate(
         [
             lambda: monkeypatch.setattr(traces, "_sources", lambda: "another"),
-            lambda: monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest"),
+            lambda: jax.config.update("jax_default_matmul_precision", "highest"),
         ]
     ):
         change()
@@ -145,11 +178,66 @@ def test_the_least_used_go(folder, monkeypatch):
     assert len(list(folder.iterdir())) == 2
 
 
-def test_a_folder_that_cannot_be_written_to_is_no_error(tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(traces, "_folder", lambda: tmp_path / "file")
+@pytest.mark.parametrize("trouble", ["folder", "package", "metadata"])
+def test_no_trouble_with_traces_stops_a_run(folder, monkeypatch, trouble):
+    if trouble == "folder":
+        (folder / "file").touch()
+        monkeypatch.setattr(traces, "_folder", lambda: folder / "file")
+    elif trouble == "package":
+        monkeypatch.setitem(sys.modules, "flatbuffers", None)
+        monkeypatch.delitem(sys.modules, "jax._src.export.serialization", raising=False)
+    else:
+        monkeypatch.setattr(traces, "LIBRARIES", ("not-installed",))
+        traces._sources.cache_clear()
+    found = run()
+    traces._sources.cache_clear()
+    monkeypatch.setattr(traces, "_folder", lambda: None)
     jax.clear_caches()
-    assert len(run())
+    assert same(found, run())
+
+
+SHARDED = """
+import jax
+jax.config.update("jax_enable_x64", True)
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from test_outer import some_problem
+from synthfair.config import DistillConfig
+from synthfair.distill import outer
+problem, x = some_problem()
+jax.config.update("jax_enable_compilation_cache", True)
+over_columns = NamedSharding(Mesh(np.array(jax.devices()), ("i",)), PartitionSpec(None, "i"))
+config = DistillConfig(steps=5)
+ends = []
+for place in (None, over_columns):
+    (end, records), = outer.run(problem, outer.init(problem, jax.device_put(x, place), config), config)
+    ends.append(np.asarray(end.x))
+np.testing.assert_allclose(*ends, rtol=1e-6)
+"""
+
+
+def test_rows_on_several_devices(tmp_path):
+    more = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
+    }
+    subprocess.run([sys.executable, "-c", SHARDED], env=os.environ | more, check=True)
+    assert len(list((tmp_path / "traces").iterdir())) == 1  # of the first, on one device
+
+
+@pytest.mark.parametrize("kind", ["features", "params"])
+def test_a_state_may_begin_with_plain_numbers(kind):
+    @dataclass(frozen=True)
+    class WithBias(LinearModel):
+        def init(self, n_inputs):
+            return {"w": np.zeros(n_inputs), "b": 0.0}
+
+        def scores(self, params, a):
+            return a @ params["w"] + params["b"]
+
+    problem, x = some_problem(model=WithBias() if kind == "params" else None)
+    assert run_problem(problem, np.asarray(x) if kind == "features" else x)
 
 
 def test_a_second_client_traces_nothing_and_no_log_is_shown(tmp_path):

@@ -75,8 +75,8 @@ def as_process(command: Callable[[], int]) -> NoReturn:
     piece, or crashes where a thread still compiles.
 
     XLA's own log is off, unless the environment says otherwise: what matters is raised, and on many
-    processors it takes each piece of compiled code that was kept for one of another machine, in
-    2,000 characters (jax-ml/jax#38445). Those it can be mistaken for are told apart before.
+    processors it takes each piece of compiled code that was kept for another machine's, in 2,000
+    characters (jax-ml/jax#38445). It is not: JAX looks it up by the processor's features, too.
     """
     gc.set_threshold(50_000)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -63,7 +63,8 @@ def move(
     direction, after = scale_by_adam().update(judged.gradient, before)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
     x = judged.x - learning_rate * jnp.asarray(direction)
-    return judged, x, near, Memory(*after, judged.params, memory.before)  # type: ignore[misc]
+    moments = after.count, after.mu, after.nu  # type: ignore[union-attr]
+    return judged, x, near, Memory(*moments, judged.params, memory.before)  # type: ignore[arg-type]
 
 
 def _next(now: jax.Array, before: jax.Array, before_that: jax.Array) -> jax.Array:

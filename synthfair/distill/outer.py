@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -14,8 +15,11 @@ import numpy as np
 from synthfair.config import DistillConfig
 from synthfair.distill import adam, gauss_newton, inner, linear
 from synthfair.distill.judge import InnerSolver, Judged, Record, Solvers, judge, no_record
+from synthfair.distill.objective import PenalizedLoss
 from synthfair.distill.problem import Problem
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.model import LinearModel, Params
+from synthfair.privacy.objective import PrivateObjective
 from synthfair.traces import recalled
 
 CHUNK = 50
@@ -93,15 +97,16 @@ def init(
         config: its steps, and its choice of solvers.
         steps: at least 1.
     """
-    params = problem.model.init(len(x) + len(problem.beside))
-    n_params = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+    # NumPy's arrays are put on the device without compiling.
+    x, params = jax.device_put((x, problem.model.init(len(x) + len(problem.beside))))
+    n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
     method = method_of(config, n_params=n_params)
     curvature = linear.SOLVERS[method.solvers.linear].forget(np.zeros(n_params, x.dtype))
     nothing = jax.device_put(np.zeros(x.shape, x.dtype))
     start = Judged(x, params, curvature, nothing, no_record(x.dtype))
     memory = OPTIMIZERS[method.optimizer].init(problem, start)
-    counts = jax.device_put((np.zeros((), int), np.asarray(steps or config.steps, int)))
-    return OuterState(x, params, curvature, memory, *counts)
+    counts = np.zeros((), int), np.asarray(config.steps if steps is None else steps, int)
+    return OuterState(x, params, curvature, *jax.device_put((memory, *counts)))
 
 
 def step(
@@ -136,7 +141,7 @@ def _chunk(
     problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
 ) -> tuple[OuterState, Record]:
     """:func:`_steps`, from its kept trace where there is one."""
-    if not _is_ours(problem):
+    if not _is_known(problem):
         return _steps(problem, state, knobs, method=method)
     leaves, structure = jax.tree.flatten((problem, state, knobs))
 
@@ -147,11 +152,19 @@ def _chunk(
     return jax.tree.unflatten(after, recalled(flat, leaves, name=f"{structure} {method}"))
 
 
-def _is_ours(problem: Problem) -> bool:
-    """Whether the names of what it consists of say all: of parts from elsewhere they may not."""
-    parts = (problem.objective, problem.penalty)
-    ours = all(type(part).__module__.startswith("synthfair.") for part in parts)
-    return ours and problem.model == LinearModel()
+def _is_known(problem: Problem) -> bool:
+    """Whether its kind is told by names and numbers alone: what comes from elsewhere may not be."""
+    objective = problem.objective
+    if type(objective) not in (PenalizedLoss, PrivateObjective):
+        return False
+    static = [
+        getattr(part, field.name)
+        for part in (problem, objective)
+        for field in dataclasses.fields(part)  # pyright: ignore[reportArgumentType]
+        if field.metadata.get("static")
+    ]
+    plain = (str, int, CovariancePenalty, SelectionRatePenalty)
+    return all(each == LinearModel() or type(each) in plain for each in static)
 
 
 def _steps(
@@ -183,8 +196,12 @@ def _steps(
 
 
 @cache
-def _compiled_chunk(*, large: bool = False) -> Callable[..., tuple[OuterState, Record]]:
-    """:func:`_chunk`; on a CPU with what makes steps fast where x is large, or compilation quick.
+def _compiled_chunk(
+    *, large: bool = False, sharded: bool = False
+) -> Callable[..., tuple[OuterState, Record]]:
+    """:func:`_chunk`, or, where x lies on several devices, :func:`_steps`.
+
+    On a CPU with what makes steps fast where x is large, or compilation quick.
 
     XLA's fusion emitters make steps of small x a third faster, but compilation takes a second
     longer. Its region analysis finds that the loop can move x in place: without it x and most of
@@ -197,7 +214,8 @@ def _compiled_chunk(*, large: bool = False) -> Callable[..., tuple[OuterState, R
         jax.jit(lambda: 0, compiler_options=options).lower().compile()
     except jax.errors.JaxRuntimeError:  # a version of XLA that has no such option
         options = {}
-    return jax.jit(_chunk, compiler_options=options, static_argnames=("method",))
+    chunk = _steps if sharded else _chunk
+    return jax.jit(chunk, compiler_options=options, static_argnames=("method",))
 
 
 def compilations() -> int:
@@ -230,11 +248,12 @@ def advance(
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     method = method_of(config, n_params=state.curvature.shape[-1])
     left = _steps_left(state)
-    # What a kept trace returns is tied to its device; were the first state not, it would be
-    # compiled twice.
-    state = jax.device_put(state, state.x.sharding)
     with _COMPILING:
-        chunk = _compiled_chunk(large=state.x.size >= LARGE)
+        if len(devices := state.x.devices()) == 1:
+            # What a kept trace returns is tied to its device; were the first state not, it would be
+            # compiled twice.
+            state = jax.device_put(state, *devices)
+        chunk = _compiled_chunk(large=state.x.size >= LARGE, sharded=len(devices) > 1)
         state, records = chunk(problem, state, knobs, method=method)
     return state, Record(*(np.asarray(field)[:left] for field in records))
 

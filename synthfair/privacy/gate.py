@@ -39,8 +39,8 @@ among all."""
 CHUNK = 2**13
 """Real rows looked at together."""
 
-ALL_CORES = -1
-"""In the words of :class:`~scipy.spatial.KDTree`."""
+THREADS = 2
+"""That look for the nearest rows, which is most of what the checks do."""
 
 
 class Inference(NamedTuple):
@@ -196,7 +196,7 @@ def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
 def _distances(release: Encoded, real: Encoded, held_out: Encoded) -> Distances:
     tree = KDTree(real.x)
     (first, second), (usual, usual_second) = (
-        tree.query(rows.x, k=2, workers=ALL_CORES)[0].T for rows in (release, held_out)
+        tree.query(rows.x, k=2, workers=THREADS)[0].T for rows in (release, held_out)
     )
     ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
     return Distances(
@@ -222,7 +222,7 @@ def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def _membership(release: Encoded, members: Encoded, others: Encoded) -> Inference:
     """Guesses that rows near a synthetic one were distilled."""
     tree = KDTree(release.x)
-    near = (-tree.query(rows.x, workers=ALL_CORES)[0] for rows in (members, others))
+    near = (-tree.query(rows.x, workers=THREADS)[0] for rows in (members, others))
     return _area("membership, by distance", *near)
 
 
@@ -248,7 +248,7 @@ def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Inference
     tree = KDTree(np.column_stack([release.x, release.y]))
 
     def right(rows: Encoded) -> np.ndarray:
-        closest = tree.query(np.column_stack([rows.x, rows.y]), workers=ALL_CORES)[1]
+        closest = tree.query(np.column_stack([rows.x, rows.y]), workers=THREADS)[1]
         return release.s[closest] == rows.s
 
     hits = right(members), right(others)
