@@ -164,7 +164,11 @@ def _is_known(problem: Problem) -> bool:
         if field.metadata.get("static")
     ]
     plain = (str, int, CovariancePenalty, SelectionRatePenalty)
-    return all(each == LinearModel() or type(each) in plain for each in static)
+    return all(type(each) in plain or _is_default(each) for each in static)
+
+
+def _is_default(model: object) -> bool:
+    return type(model) is LinearModel and model == LinearModel()
 
 
 def _steps(
