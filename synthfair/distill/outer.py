@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -200,9 +201,7 @@ def _steps(
 
 
 @cache
-def _compiled_chunk(
-    *, large: bool = False, sharded: bool = False
-) -> Callable[..., tuple[OuterState, Record]]:
+def _compiled_chunk(*, large: bool, sharded: bool) -> Callable[..., tuple[OuterState, Record]]:
     """:func:`_chunk`, or, where x lies on several devices, :func:`_steps`.
 
     On a CPU with what makes steps fast where x is large, or compilation quick.
@@ -224,7 +223,8 @@ def _compiled_chunk(
 
 def compilations() -> int:
     """How often chunks were compiled in this process; problems of one shape share one."""
-    chunks = (_compiled_chunk(large=large) for large in (False, True))
+    kinds = itertools.product((False, True), repeat=2)
+    chunks = (_compiled_chunk(large=large, sharded=sharded) for large, sharded in kinds)
     return sum(chunk._cache_size() for chunk in chunks)  # pyright: ignore[reportFunctionMemberAccess]
 
 
