@@ -73,14 +73,9 @@ def as_process(command: Callable[[], int]) -> NoReturn:
     handing them to threads costs a hundred times more than solving them wherever another process
     is busy. And the process ends at once (0.4 s), because an orderly exit takes JAX apart piece by
     piece, or crashes where a thread still compiles.
-
-    XLA's own log is off, unless the environment says otherwise: what matters is raised, and on many
-    processors it takes each piece of compiled code that was kept for another machine's, in 2,000
-    characters (jax-ml/jax#38445). It is not: JAX looks it up by the processor's features, too.
     """
     gc.set_threshold(50_000)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     code = command()
     _flush()
     os._exit(code)

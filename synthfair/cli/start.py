@@ -41,7 +41,12 @@ def start_jax(*, table: Path | None = None) -> None:
     run of a command takes 2 s in place of 4.
     ``JAX_COMPILATION_CACHE_DIR`` names another folder, ``JAX_ENABLE_COMPILATION_CACHE=false``
     turns it off.
+
+    XLA's own log is off, unless the environment says otherwise: what matters is raised, and on many
+    processors it takes each piece of compiled code that was kept for another machine's, in 2,000
+    characters (jax-ml/jax#38445). It is not: JAX looks it up by the processor's features, too.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read as JAX is imported
     import jax
 
     jax.config.update("jax_enable_x64", True)
