@@ -190,6 +190,7 @@ def test_no_trouble_with_traces_stops_a_run(folder, monkeypatch, trouble):
         monkeypatch.setattr(traces, "LIBRARIES", ("not-installed",))
         traces._sources.cache_clear()
     found = run()
+    assert [path.name for path in folder.iterdir()] == ["file"] * (trouble == "folder")
     traces._sources.cache_clear()
     monkeypatch.setattr(traces, "_folder", lambda: None)
     jax.clear_caches()

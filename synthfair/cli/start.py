@@ -37,8 +37,8 @@ def start_jax(*, table: Path | None = None) -> None:
     says how many (:data:`THREADS`).
 
     Compiled code goes to the user's cache folder, keyed by what was compiled, for which device and
-    by which version of JAX, and beside it what tracing led to (:mod:`synthfair.traces`): the second
-    run of a command takes 2 s in place of 4.
+    by which version of JAX, and beside it what tracing led to (:mod:`synthfair.traces`): a
+    client's second run takes some two seconds less.
     ``JAX_COMPILATION_CACHE_DIR`` names another folder, ``JAX_ENABLE_COMPILATION_CACHE=false``
     turns it off.
 
