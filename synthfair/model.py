@@ -75,21 +75,21 @@ def logistic(margin: jax.Array) -> jax.Array:
 @logistic.defjvp
 def _logistic_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     (margin,), (change,) = primals, tangents
-    return logistic(margin), -_sigmoid(-margin) * change
+    return logistic(margin), -_falling(margin) * change
 
 
 @jax.custom_jvp
-def _sigmoid(z: jax.Array) -> jax.Array:
-    """1 / (1 + exp(-z)), without overflow."""
-    small = jnp.exp(-jnp.abs(z))
-    return jnp.where(z >= 0, 1.0, small) / (1.0 + small)
+def _falling(margin: jax.Array) -> jax.Array:
+    """1 / (1 + exp(margin)), without overflow, by the exponential that the loss has."""
+    small = jnp.exp(-jnp.abs(margin))
+    return jnp.where(margin > 0, small, 1.0) / (1.0 + small)
 
 
-@_sigmoid.defjvp
-def _sigmoid_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
-    (z,), (change,) = primals, tangents
-    small = jnp.exp(-jnp.abs(z))
-    return _sigmoid(z), small / (1.0 + small) ** 2 * change
+@_falling.defjvp
+def _falling_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    (margin,), (change,) = primals, tangents
+    small = jnp.exp(-jnp.abs(margin))
+    return _falling(margin), -small * change / (1.0 + small) ** 2
 
 
 _ATANH = (

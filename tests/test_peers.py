@@ -95,8 +95,8 @@ def test_work_of_a_tiny_step_counted_by_hand():
     assert real[1:] == (5 * (16 + 38), 20 * 8)
     # 8 inputs read, 6 numbers written
     assert mixed[1:] == (5 * 8, (8 + 6) * 8)
-    # 6 features of 12 operations; four numbers read, three written for each
-    assert adam[1:] == (6 * 12, 6 * 7 * 8)
+    # 6 features of 12 operations; gradient, x and moments read, x and moments written for each
+    assert adam[1:] == (6 * 12, 6 * (8 + 8 + 2 * 4 + 8 + 2 * 4))
 
 
 def test_fused_is_less_in_all():

@@ -50,8 +50,9 @@ def threads(tmp_path, monkeypatch):
     """What XLA is told as it starts, for some table."""
     seen = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for name in start.THREADS:
-        monkeypatch.delenv(name, raising=False)
+    for name in (*start.THREADS, "XLA_FLAGS"):
+        monkeypatch.setenv(name, "")  # so that what a test sets goes after it
+        monkeypatch.delenv(name)
     monkeypatch.setattr(jax.config, "update", lambda *_: None)
     monkeypatch.setattr(jax, "devices", lambda: seen.append(os.environ.get("PJRT_NPROC")))
 
@@ -72,6 +73,17 @@ def test_the_users_number_of_threads_stands(tmp_path, threads, monkeypatch):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     monkeypatch.setenv("NPROC", "3")
     assert threads(tmp_path / "table.csv") == []
+
+
+def test_loops_without_tiles_for_a_small_table(tmp_path, threads, monkeypatch):
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    threads(tmp_path / "none.csv")
+    assert "XLA_FLAGS" not in os.environ
+    threads(tmp_path / "table.csv")
+    assert os.environ["XLA_FLAGS"] == start.LOOPS
+    monkeypatch.setenv("XLA_FLAGS", "mine")
+    threads(tmp_path / "table.csv")
+    assert os.environ["XLA_FLAGS"] == "mine"
 
 
 @pytest.mark.parametrize("cells", [2_000_000, 2_200_000])

@@ -19,6 +19,7 @@ from benchmarks.speed import plots
 from benchmarks.speed.limits import best, measured_ceilings
 from benchmarks.speed.measure import ALL_ROWS, PEERS, SMALL, config_of, measure, one_client
 from benchmarks.speed.show import document
+from synthfair.cli.start import LOOPS
 from synthfair.files import write_text
 
 RESULTS = Path(__file__).parent.parent / "results" / "speed"
@@ -38,6 +39,7 @@ def main() -> None:
     use_float64()
     # As the client command for a table of this size, see synthfair/cli/start.py.
     os.environ.setdefault("PJRT_NPROC", "1")
+    os.environ.setdefault("XLA_FLAGS", LOOPS)
     real = one_client()
     before = measured_ceilings()
     results = [measure(real, config_of(n, args.steps), args.peers) for n in (SMALL, ALL_ROWS)]

@@ -8,7 +8,8 @@ Counted phase by phase, each of which waits for the one before, in double precis
 - The Hessian reads the inputs; one triangle is needed, and a weight a row.
 - F and its gradient read the real inputs.
 - The mixed derivative reads the inputs and writes the gradient, of three products a number.
-- Adam reads gradient, x and two moments, and writes the last three.
+- Adam reads gradient, x and two moments, and writes the last three; the moments are of four bytes
+  a number.
 
 Left out is what is small: labels and groups, vectors of one number a row, the solver's own vectors,
 trial steps of line searches that did not take the first, the covariance and the gap.
@@ -32,8 +33,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthfair.distill import adam
+
 BYTES = 8
 """Of a number in double precision."""
+
+MOMENT = adam.KEPT().nbytes
+"""Bytes of a number in one of Adam's moments."""
 
 EXPONENTIAL = LOGARITHM = 18
 """Operations: a polynomial of degree eight, at least, and taking the number apart and together."""
@@ -77,7 +83,7 @@ def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: floa
         ),
         Work("F and its gradient", 4 * real + loss * n_real, real * BYTES),
         Work("mixed derivative", 5 * synthetic, (synthetic + n_synthetic * d) * BYTES),
-        Work("Adam", ADAM * n_synthetic * d, 7 * n_synthetic * d * BYTES),
+        Work("Adam", ADAM * n_synthetic * d, n_synthetic * d * (3 * BYTES + 4 * MOMENT)),
     ]
 
 
@@ -99,7 +105,7 @@ def fused_work(n_real: int, n_synthetic: int, n_inputs: int, evaluations: float)
         ),
         Work("Hessian and F", hessian + 4 * real + slope * n_real, real * BYTES),
         # a'v, two columns times a number and their sum, lambda_x x; x and two moments, both ways
-        Work("x and Adam", (7 + ADAM) * synthetic, 6 * synthetic * BYTES),
+        Work("x and Adam", (7 + ADAM) * synthetic, synthetic * (2 * BYTES + 4 * MOMENT)),
     ]
 
 

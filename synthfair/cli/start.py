@@ -21,6 +21,11 @@ one; measured in benchmarks/README.md."""
 THREADS = ("PJRT_NPROC", "NPROC")
 """Variables that tell XLA how many threads it has on a CPU."""
 
+LOOPS = "--xla_backend_extra_options=xla_cpu_disable_tiled_emitter=true"
+"""XLA's flag for loops over whole lines in place of tiles of eight numbers, each copied to the
+stack, with which some operations of a step take three times as long. Not to be had for one
+function alone."""
+
 SETTINGS = {
     "jax_compilation_cache_max_size": CACHE_BYTES,
     # By default only what took a second to compile is kept; together the rest takes longer.
@@ -34,7 +39,8 @@ def start_jax(*, table: Path | None = None) -> None:
     """Double precision, whatever the library's default is, and compiled code that is kept.
 
     Where one small table is all there is to work on, JAX gets one thread, unless the environment
-    says how many (:data:`THREADS`).
+    says how many (:data:`THREADS`), and loops without tiles (:data:`LOOPS`), unless it has flags
+    for XLA already.
 
     Compiled code goes to the user's cache folder, keyed by what was compiled, for which device and
     by which version of JAX, and beside it what tracing led to (:mod:`synthfair.traces`): a
@@ -51,8 +57,10 @@ def start_jax(*, table: Path | None = None) -> None:
 
     jax.config.update("jax_enable_x64", True)
     _keep_compiled_code()
-    if table and _is_small(table) and not any(name in os.environ for name in THREADS):
-        _start_with_one_thread()
+    if table and _is_small(table):
+        os.environ.setdefault("XLA_FLAGS", LOOPS)  # stays: JAX looks up compiled code by it
+        if not any(name in os.environ for name in THREADS):
+            _start_with_one_thread()
 
 
 def _keep_compiled_code() -> None:

@@ -83,14 +83,17 @@ class Problem:
 
         Of a linear model it is, for each row, l'(m) y v + l''(m) (a'v) theta over N_s, m the
         margin y a'theta: a product of two columns with two rows, where automatic differentiation
-        would pass over all numbers again and again.
+        would pass over all numbers again and again. Written as a sum and not as a product of
+        matrices, it is computed where it is used, and not stored.
         """
         if type(self.model) is not LinearModel:
             return mixed_of(self.training_loss)(params, columns, v)
-        margin = self.y * self.model.scores(params, columns.T)
+        n_rows = columns.shape[1]
         slope = partial(derivative, self.model.margin_loss)
-        by_row = jnp.stack([slope(margin) * self.y, derivative(slope, margin) * (v @ columns)])
-        return jnp.stack([v, params], axis=1) @ (by_row / columns.shape[1])
+        margin = self.y * self.model.scores(params, columns.T)
+        first = slope(margin) * self.y / n_rows
+        second = jax.jvp(slope, (margin,), (v @ columns,))[1] / n_rows
+        return v[:, None] * first + params[:, None] * second
 
     def inner(self, params: Params, x: jax.Array) -> jax.Array:
         """The same on the synthetic rows, as a function of x."""
