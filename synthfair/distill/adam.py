@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -49,6 +50,23 @@ def restart(memory: Memory, x: jax.Array) -> Memory:
 def _no_moments(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     nothing = np.zeros(x.shape, KEPT)  # NumPy's, so that nothing is compiled
     return jax.device_put((np.zeros((), np.int32), nothing, nothing))
+
+
+def joined(x: jax.Array, memory: Memory, beside: jax.Array) -> tuple[jax.Array, Memory]:
+    """X and its memory with the lines beside x [n - d, N_s] below.
+
+    Where the gradient there is zero, they stay, and the rest moves as it would alone.
+    """
+    below = partial(jnp.concatenate, axis=-2)
+    nothing = jnp.zeros(beside.shape, KEPT)
+    mean, square = below([memory.mean, nothing]), below([memory.square, nothing])
+    return below([x, beside]), memory._replace(mean=mean, square=square)
+
+
+def parted(x: jax.Array, memory: Memory, d: int) -> tuple[jax.Array, Memory]:
+    """The first d lines of x, and of its memory."""
+    mean, square = memory.mean[..., :d, :], memory.square[..., :d, :]
+    return x[..., :d, :], memory._replace(mean=mean, square=square)
 
 
 def move(

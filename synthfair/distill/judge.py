@@ -98,7 +98,7 @@ def hypergradient(
     by_columns = implicit_vjp(
         problem.training_loss, params, columns, solution.v, mixed=problem.training_mixed
     )
-    return value, by_x + by_columns[: len(x)], solution  # the features come first
+    return value, problem.moving(by_x + by_columns[: len(x)]), solution  # the features come first
 
 
 def _minimiser(name: InnerSolver) -> inner.Minimise:

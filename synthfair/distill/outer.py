@@ -180,7 +180,19 @@ def _steps(
     Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
     first axis more, and the steps go on until the last of them is done.
     """
+    if method.optimizer != "adam":
+        return _loop(problem, state, knobs, method=method)
+    d = state.x.shape[-2]
+    x, memory = adam.joined(state.x, state.memory, problem.beside)
+    state = state._replace(x=x, memory=memory)
+    state, records = _loop(problem.joined(), state, knobs, method=method)
+    x, memory = adam.parted(state.x, state.memory, d)
+    return state._replace(x=x, memory=memory), records
 
+
+def _loop(
+    problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
+) -> tuple[OuterState, Record]:
     def take(problem: Problem, state: OuterState) -> tuple[OuterState, Record]:
         return step(problem, state, knobs, method=method)
 

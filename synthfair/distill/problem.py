@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -46,6 +47,7 @@ class Problem:
         lambda_theta: regularisation of theta, positive.
         model: what is trained.
         penalty: the same surrogate as in F.
+        still: how many of the last lines of x do not move, see :meth:`joined`.
     """
 
     objective: Objective
@@ -57,6 +59,21 @@ class Problem:
     lambda_theta: jax.Array | float
     model: Model = field(metadata={"static": True})
     penalty: Penalty = field(metadata={"static": True})
+    still: int = field(default=0, metadata={"static": True})
+
+    def joined(self) -> Problem:
+        """The same problem in :meth:`columns` of x: those beside the features do not move.
+
+        Steps then need not put the two together, a copy of x each.
+        """
+        none = self.beside[..., :0, :]
+        return dataclasses.replace(self, beside=none, still=self.beside.shape[-2])
+
+    def moving(self, x: jax.Array) -> jax.Array:
+        """x, or a gradient like it, with zeros in the lines that do not move."""
+        if not self.still:
+            return x
+        return jnp.where(jnp.arange(len(x))[:, None] < len(x) - self.still, x, 0.0)
 
     def rows(self, x: jax.Array) -> Rows:
         """The synthetic rows with features x [d, N_s]."""
@@ -101,7 +118,7 @@ class Problem:
 
     def outer(self, params: Params, x: jax.Array) -> jax.Array:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
-        ridge = self.lambda_x / (2 * self.columns(x).size ** 2) * squared_norm(x)
+        ridge = self.lambda_x / (2 * self.columns(x).size ** 2) * squared_norm(self.moving(x))
         if self.rho_s is None:
             return self.objective(params) + ridge
         unfairness = self.rho_s * self.penalty(self.model, params, self.rows(x))
