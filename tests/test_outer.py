@@ -202,6 +202,42 @@ def test_hypergradients_of_the_loop_itself_are_exact(penalty):
         x = state.x
 
 
+def adam_by_hand(gradients, x, rate):
+    """Kingma and Ba (2015), algorithm 1, in double precision."""
+    mean, square = np.zeros_like(x), np.zeros_like(x)
+    for t in range(1, 31):
+        gradient = np.asarray(gradients(x))
+        mean = 0.9 * mean + 0.1 * gradient
+        square = 0.999 * square + 0.001 * gradient**2
+        unbiased = mean / (1 - 0.9**t), square / (1 - 0.999**t)
+        x = x - rate * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
+    return x
+
+
+@pytest.mark.parametrize("settings", [{}, {"n_groups": 3, "intercept": False}])
+def test_the_loop_takes_adams_steps(settings):
+    """Its moments are in single precision: beside steps of 0.05, errors stay below 1e-6."""
+    problem, x = some_problem(**settings)
+    config = DistillConfig(steps=30, learning_rate=0.05)
+    *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
+    expected = adam_by_hand(partial(hypergradient, problem), np.asarray(x), 0.05)
+    assert end.x.dtype == float
+    assert end.memory.mean.shape == end.memory.square.shape == end.x.shape == x.shape
+    np.testing.assert_allclose(end.x, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("rho_s", [0.0, 0.7])
+def test_a_joined_problem_is_the_same_and_moves_features_alone(rho_s):
+    problem, x = some_problem(n_groups=3, rho_s=rho_s)
+    joined, columns = problem.joined(), problem.columns(x)
+    assert np.array_equal(joined.columns(columns), columns)
+    assert judged(joined, columns) == pytest.approx(float(judged(problem, x)), rel=1e-12)
+    gradient = hypergradient(joined, columns)
+    np.testing.assert_allclose(gradient[: len(x)], hypergradient(problem, x), rtol=1e-9, atol=1e-15)
+    assert not gradient[len(x) :].any()
+    assert len(gradient) > len(x)
+
+
 def test_early_stop():
     problem, x = some_problem()
     config = DistillConfig(steps=5000, stop_tolerance=1e-3)
