@@ -21,6 +21,13 @@ jax.config.update("jax_enable_x64", True)
 hypothesis.settings.register_profile("steady", deadline=None)  # a busy machine is not a bug
 hypothesis.settings.load_profile("steady")
 
+
+@pytest.fixture(autouse=True)
+def _flags_of_xla_stay_in_a_test(monkeypatch):
+    """The client command adds to them."""
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+
+
 needs_data = pytest.mark.skipif(
     DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder with the tables"
 )

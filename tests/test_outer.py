@@ -202,10 +202,10 @@ def test_hypergradients_of_the_loop_itself_are_exact(penalty):
         x = state.x
 
 
-def adam_by_hand(gradients, x, rate):
+def adam_by_hand(gradients, x, rate, steps):
     """Kingma and Ba (2015), algorithm 1, in double precision."""
     mean, square = np.zeros_like(x), np.zeros_like(x)
-    for t in range(1, 31):
+    for t in range(1, steps + 1):
         gradient = np.asarray(gradients(x))
         mean = 0.9 * mean + 0.1 * gradient
         square = 0.999 * square + 0.001 * gradient**2
@@ -214,16 +214,38 @@ def adam_by_hand(gradients, x, rate):
     return x
 
 
+@pytest.mark.parametrize("large", [outer.LARGE, 0])
 @pytest.mark.parametrize("settings", [{}, {"n_groups": 3, "intercept": False}])
-def test_the_loop_takes_adams_steps(settings):
-    """Its moments are in single precision: beside steps of 0.05, errors stay below 1e-6."""
+def test_the_loop_takes_adams_steps(settings, large, monkeypatch):
+    """Over two chunks. Its moments are in single precision: beside steps of 0.02, in one array
+    with the other columns or not, errors stay below 1e-5."""
+    monkeypatch.setattr(outer, "LARGE", large)
     problem, x = some_problem(**settings)
-    config = DistillConfig(steps=30, learning_rate=0.05)
+    config = DistillConfig(steps=70, learning_rate=0.02)
     *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
-    expected = adam_by_hand(partial(hypergradient, problem), np.asarray(x), 0.05)
+    expected = adam_by_hand(partial(hypergradient, problem), np.asarray(x), 0.02, 70)
     assert end.x.dtype == float
+    assert end.memory.mean.dtype == end.memory.square.dtype == adam.KEPT
     assert end.memory.mean.shape == end.memory.square.shape == end.x.shape == x.shape
-    np.testing.assert_allclose(end.x, expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(end.x, expected, rtol=0, atol=1e-5)
+
+
+def test_a_batch_in_one_array_with_the_other_columns(monkeypatch):
+    problem, x = some_problem()
+    config = DistillConfig(steps=70, learning_rate=0.02)
+    states = [outer.init(problem, start, config) for start in (x, x + 0.1)]
+    alone = [list(outer.run(problem, state, config))[-1][0].x for state in states]
+    monkeypatch.setattr(outer, "LARGE", 0)
+    batch = outer.stack([problem, problem]), outer.stack(states)
+    *_, (end, _) = outer.run(*batch, config)
+    np.testing.assert_allclose(end.x, np.stack(alone), rtol=0, atol=1e-6)
+
+
+def test_gradients_beyond_single_precision_still_move_x():
+    problem, x = some_problem(rho_o=1e24)
+    config = DistillConfig(steps=5)
+    *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
+    assert np.abs(np.asarray(end.x - x)).max() > 0.02
 
 
 @pytest.mark.parametrize("rho_s", [0.0, 0.7])
@@ -236,6 +258,7 @@ def test_a_joined_problem_is_the_same_and_moves_features_alone(rho_s):
     np.testing.assert_allclose(gradient[: len(x)], hypergradient(problem, x), rtol=1e-9, atol=1e-15)
     assert not gradient[len(x) :].any()
     assert len(gradient) > len(x)
+    assert joined.joined().still == joined.still == len(gradient) - len(x)
 
 
 def test_early_stop():

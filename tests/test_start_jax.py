@@ -81,9 +81,12 @@ def test_loops_without_tiles_for_a_small_table(tmp_path, threads, monkeypatch):
     assert "XLA_FLAGS" not in os.environ
     threads(tmp_path / "table.csv")
     assert os.environ["XLA_FLAGS"] == start.LOOPS
-    monkeypatch.setenv("XLA_FLAGS", "mine")
+    monkeypatch.setenv("XLA_FLAGS", "--mine=1")
     threads(tmp_path / "table.csv")
-    assert os.environ["XLA_FLAGS"] == "mine"
+    assert os.environ["XLA_FLAGS"] == f"--mine=1 {start.LOOPS}"
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_extra_options=mine=1")
+    threads(tmp_path / "table.csv")
+    assert os.environ["XLA_FLAGS"] == "--xla_backend_extra_options=mine=1"
 
 
 @pytest.mark.parametrize("cells", [2_000_000, 2_200_000])

@@ -4,8 +4,9 @@
     python -m benchmarks.speed --steps 100 --peers jaxopt --output quick
 
 One Law School client (sensitive: race), covariance penalty, rho_o = 10, no intercept, 1,000 steps
-of Adam, double precision. All start from the same synthetic rows and should end at the same
-objective. Times are after compilation, all in one run: on a shared machine, ratios are what counts.
+of Adam, double precision, but for the moments in our Adam. All start from the same synthetic rows
+and should end at the same objective. Times are after compilation, all in one run: on a shared
+machine, ratios are what counts.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Counted phase by phase, each of which waits for the one before, in double precis
   for the paper leaves the solver open; another one may need fewer or more.
 - The Hessian reads the inputs; one triangle is needed, and a weight a row.
 - F and its gradient read the real inputs.
-- The mixed derivative reads the inputs and writes the gradient, of three products a number.
+- The mixed derivative reads the inputs and writes the gradient, of three products a number (ours
+  makes it where Adam needs it).
 - Adam reads gradient, x and two moments, and writes the last three; the moments are of four bytes
   a number.
 
@@ -38,7 +39,7 @@ from synthfair.distill import adam
 BYTES = 8
 """Of a number in double precision."""
 
-MOMENT = adam.KEPT().nbytes
+MOMENT = np.dtype(adam.KEPT).itemsize
 """Bytes of a number in one of Adam's moments."""
 
 EXPONENTIAL = LOGARITHM = 18

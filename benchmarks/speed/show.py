@@ -57,11 +57,13 @@ def steps_table(results: Sequence[Measured]) -> list[str]:
     """Seconds and ratios."""
     turns = len(results[0].ours.seconds)
     before = [
-        f"{results[0].steps} outer steps after compilation, in double precision. The median of all"
-        f" runs, of which ours has {turns}, before, between and after the peers."
+        f"{results[0].steps} outer steps after compilation, in double precision; ours has"
+        " Adam's moments in single. The median of all runs, of which ours has"
+        f" {turns}, before, between and after the peers."
     ]
     before += [
-        " Ours and jaxopt have one thread, as the client command for a table of this size; torch-1"
+        " Ours and jaxopt have one thread and the flags of the client command for a table of this"
+        " size; torch-1"
         " is PyTorch with one. torch-early has PyTorch's own tolerance_change, which ends its"
         " inner solve before the tolerance is met."
     ]

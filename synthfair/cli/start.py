@@ -24,7 +24,8 @@ THREADS = ("PJRT_NPROC", "NPROC")
 LOOPS = "--xla_backend_extra_options=xla_cpu_disable_tiled_emitter=true"
 """XLA's flag for loops over whole lines in place of tiles of eight numbers, each copied to the
 stack, with which some operations of a step take three times as long. Not to be had for one
-function alone."""
+function alone. XLA ignores options that it does not know, but not flags: should it drop this one,
+it would end the process."""
 
 SETTINGS = {
     "jax_compilation_cache_max_size": CACHE_BYTES,
@@ -39,8 +40,8 @@ def start_jax(*, table: Path | None = None) -> None:
     """Double precision, whatever the library's default is, and compiled code that is kept.
 
     Where one small table is all there is to work on, JAX gets one thread, unless the environment
-    says how many (:data:`THREADS`), and loops without tiles (:data:`LOOPS`), unless it has flags
-    for XLA already.
+    says how many (:data:`THREADS`), and loops without tiles (:data:`LOOPS`), unless it has such
+    options already.
 
     Compiled code goes to the user's cache folder, keyed by what was compiled, for which device and
     by which version of JAX, and beside it what tracing led to (:mod:`synthfair.traces`): a
@@ -58,7 +59,7 @@ def start_jax(*, table: Path | None = None) -> None:
     jax.config.update("jax_enable_x64", True)
     _keep_compiled_code()
     if table and _is_small(table):
-        os.environ.setdefault("XLA_FLAGS", LOOPS)  # stays: JAX looks up compiled code by it
+        _add_to_flags(LOOPS)
         if not any(name in os.environ for name in THREADS):
             _start_with_one_thread()
 
@@ -87,6 +88,13 @@ def _is_small(table: Path) -> bool:
         return size_of(table) < SMALL_TABLE
     except (InputError, OSError):
         return False  # whoever reads it will say why
+
+
+def _add_to_flags(flag: str) -> None:
+    """XLA reads them as it compiles for the first time, and JAX to look up compiled code."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if flag.partition("=")[0] not in flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
 
 
 def _start_with_one_thread() -> None:

@@ -14,8 +14,12 @@ from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
 KEPT = np.float32
-"""Precision of the moments. They only say how far a step goes, to a ten-millionth, in half the
-memory; their root and quotient take a third of the time. x and its gradient are not rounded."""
+"""Precision of the moments, and of the gradient that enters them. They only say how far a step
+goes, here to a hundred-thousandth of it, in half the memory; their root and quotient take a third
+of the time. x itself, theta and P keep the precision that they have."""
+
+LARGEST = 1e18
+"""Of an entry of the gradient, in size: its square must be a number in single precision."""
 
 
 class Memory(NamedTuple):
@@ -53,9 +57,10 @@ def _no_moments(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def joined(x: jax.Array, memory: Memory, beside: jax.Array) -> tuple[jax.Array, Memory]:
-    """X and its memory with the lines beside x [n - d, N_s] below.
+    """Puts the lines beside x [n - d, N_s] below it, and zeros below its moments.
 
-    Where the gradient there is zero, they stay, and the rest moves as it would alone.
+    Where the gradient there is zero, these lines stay, and x moves as it would alone. See
+    :meth:`synthfair.distill.problem.Problem.joined`.
     """
     below = partial(jnp.concatenate, axis=-2)
     nothing = jnp.zeros(beside.shape, KEPT)
@@ -82,9 +87,10 @@ def move(
     from optax import ScaleByAdamState, scale_by_adam
 
     before = ScaleByAdamState(memory.taken, memory.mean, memory.square)
-    direction, after = scale_by_adam().update(judged.gradient.astype(KEPT), before)
+    gradient = jnp.clip(judged.gradient, -LARGEST, LARGEST).astype(KEPT)
+    direction, after = scale_by_adam().update(gradient, before)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
-    x = judged.x - learning_rate * jnp.asarray(direction)
+    x = judged.x - learning_rate * jnp.asarray(direction, judged.x.dtype)
     moments = after.count, after.mu, after.nu  # type: ignore[union-attr]
     return judged, x, near, Memory(*moments, judged.params, memory.before)  # type: ignore[arg-type]
 

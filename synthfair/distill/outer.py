@@ -27,11 +27,12 @@ CHUNK = 50
 """Steps in one compiled call: enough to cost nothing, few enough to show and to interrupt."""
 
 LARGE = 50_000
-"""Numbers in x from which a faster step is worth a longer compilation."""
+"""Numbers in x from which a faster step is worth a longer compilation, and Adam moves x and the
+columns beside it in one array."""
 
 OPTIMIZERS = {"adam": adam, "gauss_newton": gauss_newton}
 """An optimiser is a module with init(problem, judged), move(problem, judged, memory, rate), and
-restart(memory, x), for when P has become another."""
+restart(memory, x), for when P has become another. Adam can have its x joined with other lines."""
 
 _COMPILING = threading.Lock()
 """Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
@@ -180,7 +181,7 @@ def _steps(
     Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
     first axis more, and the steps go on until the last of them is done.
     """
-    if method.optimizer != "adam":
+    if method.optimizer != "adam" or state.x.size < LARGE:
         return _loop(problem, state, knobs, method=method)
     d = state.x.shape[-2]
     x, memory = adam.joined(state.x, state.memory, problem.beside)

@@ -47,7 +47,7 @@ class Problem:
         lambda_theta: regularisation of theta, positive.
         model: what is trained.
         penalty: the same surrogate as in F.
-        still: how many of the last lines of x do not move, see :meth:`joined`.
+        still: how many of the last lines of x do not move: 0 unless :meth:`joined`.
     """
 
     objective: Objective
@@ -62,12 +62,13 @@ class Problem:
     still: int = field(default=0, metadata={"static": True})
 
     def joined(self) -> Problem:
-        """The same problem in :meth:`columns` of x: those beside the features do not move.
+        """The same problem with :meth:`columns` of x in the place of x.
 
-        Steps then need not put the two together, a copy of x each.
+        Then x, and all that is shaped like it, is [n, N_s], and the lines after the features do
+        not move. A step need not put the two together, which copies x.
         """
         none = self.beside[..., :0, :]
-        return dataclasses.replace(self, beside=none, still=self.beside.shape[-2])
+        return dataclasses.replace(self, beside=none, still=self.still + self.beside.shape[-2])
 
     def moving(self, x: jax.Array) -> jax.Array:
         """x, or a gradient like it, with zeros in the lines that do not move."""
