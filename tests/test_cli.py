@@ -4,7 +4,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 
 import pandas as pd
 import pytest
@@ -166,14 +165,32 @@ def test_server_without_releases(folder, capsys):
     assert "pool is empty" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seconds", [3.0, 4.5])
-def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder, seconds):
+TELLS_OF_CHUNKS = """
+import sys
+from functools import partial
+from synthfair.cli import as_process, client, run
+from synthfair.distill import outer
+advance = outer.advance
+def told(*args):
+    print("a chunk", file=sys.stderr, flush=True)
+    return advance(*args)
+outer.advance = told
+as_process(partial(run, client, prog="client"))
+"""
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder, chunk):
     """While it compiles, and while it runs: both wait for a whole chunk of steps."""
-    argv = [sys.executable, "-m", "synthfair.client", "--data", f"{folder}/client_0_train.csv"]
-    argv += ["--schema", f"{folder}/schema.json", "--output", f"{folder}/r.parquet"]
-    argv += ["--n-synthetic", "400", "--steps", "40000"]
-    process = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
-    time.sleep(seconds)
+    options = ["--data", f"{folder}/client_0_train.csv", "--schema", f"{folder}/schema.json"]
+    options += ["--output", f"{folder}/r.parquet", "--n-synthetic", "400", "--steps", "40000"]
+    argv = [sys.executable, "-m", "synthfair.client", *options]
+    told = [sys.executable, "-c", TELLS_OF_CHUNKS, *options]
+    process = subprocess.Popen(told, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    for _ in range(chunk):
+        while "a chunk" not in (line := process.stderr.readline()):
+            assert line, "it ended before"
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
