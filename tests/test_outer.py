@@ -10,10 +10,12 @@ import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
 
+from synthfair.checkpoint import CheckpointFile
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import adam, outer
 from synthfair.distill import judge as judging
+from synthfair.distill.checkpoint import Checkpoint, keep, kept
 from synthfair.distill.implicit import mixed_of
 from synthfair.distill.problem import make_problem
 from synthfair.model import LinearModel, logistic
@@ -246,6 +248,21 @@ def test_gradients_beyond_single_precision_still_move_x():
     config = DistillConfig(steps=5)
     *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
     assert np.abs(np.asarray(end.x - x)).max() > 0.02
+
+
+def test_a_checkpoint_with_moments_in_double_precision_is_not_taken_up(tmp_path):
+    problem, x = some_problem()
+    first = outer.init(problem, x, DistillConfig(steps=60))
+    state, records = next(outer.run(problem, first, DistillConfig(steps=60)))
+    file = CheckpointFile(tmp_path / "x.checkpoint", "a fingerprint")
+    keep(Checkpoint(state, (records,)), file)
+    assert kept(file, first) is not None
+    keep(Checkpoint(jax.tree.map(in_double, state), (records,)), file)
+    assert kept(file, first) is None
+
+
+def in_double(leaf):
+    return leaf.astype(float) if leaf.dtype == adam.KEPT else leaf
 
 
 @pytest.mark.parametrize("rho_s", [0.0, 0.7])

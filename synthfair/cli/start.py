@@ -91,7 +91,10 @@ def _is_small(table: Path) -> bool:
 
 
 def _add_to_flags(flag: str) -> None:
-    """XLA reads them as it compiles for the first time, and JAX to look up compiled code."""
+    """Adds one to XLA's flags, where it is not set already, for good.
+
+    XLA reads them as it compiles for the first time, JAX whenever it looks up compiled code.
+    """
     flags = os.environ.get("XLA_FLAGS", "")
     if flag.partition("=")[0] not in flags:
         os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
