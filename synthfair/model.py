@@ -174,9 +174,12 @@ def squared_norm(tree: Any) -> jax.Array:
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:
-    """Line by line, then by a product with ones: XLA would add one number after the other."""
-    squares = leaf.reshape(-1, leaf.shape[-1] if leaf.ndim else 1) ** 2
-    return jnp.sum(squares, axis=0) @ jnp.ones(squares.shape[1], leaf.dtype)
+    """Of a matrix line by line, then by a product: XLA would add one number after the other."""
+    squares = leaf * leaf
+    if leaf.ndim < 2:
+        return jnp.sum(squares)
+    columns = jnp.sum(squares.reshape(-1, leaf.shape[-1]), axis=0)
+    return columns @ jnp.ones_like(columns)
 
 
 def regularized_loss(

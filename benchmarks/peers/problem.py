@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -37,13 +38,25 @@ class PeerProblem(NamedTuple):
     learning_rate: float
 
 
+TURNS = 10
+"""In which a peer makes its steps; between them ours runs, so that a busy minute meets both."""
+
+Between = Callable[[], None]
+"""Called before the first turn and after each, off the clock."""
+
+
+def parts(steps: int) -> Iterator[int]:
+    """Numbers of steps in each turn, as even as they can be."""
+    return (len(part) for part in np.array_split(range(steps), min(TURNS, steps)))
+
+
 class PeerRun(NamedTuple):
     """What a peer reached and how long it took.
 
     Attributes:
         x: [N_s, n - 1] synthetic features after the last step.
         theta: [n] what its inner solver finds there.
-        seconds: of all steps, after compilation, in each run.
+        seconds: of all steps, after compilation, at the pace of each turn.
         first: seconds spent before, compiling or warming up.
         objectives: [steps] P(x) as the package itself found it before each step.
     """

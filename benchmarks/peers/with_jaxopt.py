@@ -11,11 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.peers.problem import PeerProblem, PeerRun
+from benchmarks.peers.problem import Between, PeerProblem, PeerRun, parts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import jaxopt
+
+
+Carry = tuple[jax.Array, Any]
+"""x, and Adam's memory."""
 
 
 def inner(theta: jax.Array, x: jax.Array, problem: PeerProblem) -> jax.Array:
@@ -41,29 +45,30 @@ def outer(x: jax.Array, problem: PeerProblem) -> jax.Array:
     return loss + problem.rho_o / 2 * covariance**2 + ridge
 
 
-def distil(problem: PeerProblem, steps: int, repeats: int = 2) -> PeerRun:
-    """Adam on x, in one compiled scan that is run so often."""
+def distil(problem: PeerProblem, steps: int, between: Between) -> PeerRun:
+    """Adam on x, in a compiled scan for each turn."""
+    adam, arrays = optax.adam(problem.learning_rate), jax.tree.map(jnp.asarray, problem)
 
-    def run(x: jax.Array, problem: PeerProblem) -> tuple[jax.Array, jax.Array]:
-        adam = optax.adam(problem.learning_rate)
-
-        def step(carry: tuple[jax.Array, Any], _: None) -> tuple[tuple[jax.Array, Any], jax.Array]:
+    def run(carry: Carry, problem: PeerProblem, length: int) -> tuple[Carry, jax.Array]:
+        def step(carry: Carry, _: None) -> tuple[Carry, jax.Array]:
             x, memory = carry
             value, slope = jax.value_and_grad(outer)(x, problem)
             updates, memory = adam.update(slope, memory)
             return (x + jnp.asarray(updates), memory), value
 
-        (x, _), values = jax.lax.scan(step, (x, adam.init(x)), None, length=steps)
-        return x, values
+        return jax.lax.scan(step, carry, None, length=length)
 
-    arrays = jax.tree.map(jnp.asarray, problem)
-    times = [time.perf_counter()]
-    compiled = jax.jit(run).lower(arrays.x, arrays).compile()
-    times.append(time.perf_counter())
-    x, values = arrays.x, jnp.empty(0)
-    for _ in range(repeats):
-        x, values = jax.block_until_ready(compiled(arrays.x, arrays))
-        times.append(time.perf_counter())
-    first, *seconds = np.diff(times).tolist()
+    begin, carry = time.perf_counter(), (arrays.x, adam.init(arrays.x))
+    lower = jax.jit(run, static_argnames="length").lower
+    compiled = {part: lower(carry, arrays, part).compile() for part in {*parts(steps)}}
+    first, seconds, values = time.perf_counter() - begin, [], []
+    between()
+    for part in parts(steps):
+        start = time.perf_counter()
+        carry, found = jax.block_until_ready(compiled[part](carry, arrays))
+        seconds.append((time.perf_counter() - start) * steps / part)
+        values.append(np.asarray(found))
+        between()
+    x = carry[0]
     theta = np.asarray(jax.jit(solve)(x, arrays))
-    return PeerRun(np.asarray(x), theta, tuple(seconds), first, np.asarray(values))
+    return PeerRun(np.asarray(x), theta, tuple(seconds), first, np.concatenate(values))

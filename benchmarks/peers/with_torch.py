@@ -9,7 +9,7 @@ import time
 import numpy as np
 import torch
 
-from benchmarks.peers.problem import PeerProblem, PeerRun
+from benchmarks.peers.problem import Between, PeerProblem, PeerRun, parts
 
 SMALL_CHANGE = 1e-12
 """Lets training go on to its tolerance. PyTorch's own ``tolerance_change``, 1e-9, ends it where the
@@ -77,6 +77,7 @@ class Bilevel:
 def distil(
     problem: PeerProblem,
     steps: int,
+    between: Between,
     *,
     threads: int | None = None,
     tolerance_change: float = SMALL_CHANGE,
@@ -89,12 +90,21 @@ def distil(
     x = torch.tensor(problem.x, requires_grad=True)
     bilevel.hypergradient(bilevel.solve(x.detach()), x.detach())  # warms up
     adam = torch.optim.Adam([x], lr=problem.learning_rate)
-    start, objectives = time.perf_counter(), np.empty(steps)
-    for i in range(steps):
-        now = x.detach()
-        objectives[i], x.grad = bilevel.hypergradient(bilevel.solve(now), now)
-        adam.step()
-    end = time.perf_counter()
+    first, seconds, objectives = time.perf_counter() - begin, [], []
+    between()
+    for part in parts(steps):
+        start = time.perf_counter()
+        objectives += [_step(bilevel, x, adam) for _ in range(part)]
+        seconds.append((time.perf_counter() - start) * steps / part)
+        between()
     theta = bilevel.solve(x.detach()).numpy()
     torch.set_num_threads(usual)
-    return PeerRun(x.detach().numpy(), theta, (end - start,), start - begin, objectives)
+    return PeerRun(x.detach().numpy(), theta, tuple(seconds), first, np.array(objectives))
+
+
+def _step(bilevel: Bilevel, x: torch.Tensor, adam: torch.optim.Adam) -> float:
+    """Moves x, and returns P(x) where it was."""
+    now = x.detach()
+    value, x.grad = bilevel.hypergradient(bilevel.solve(now), now)
+    adam.step()
+    return value

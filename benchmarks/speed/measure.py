@@ -6,6 +6,8 @@ import importlib
 import statistics
 import time
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from operator import truediv
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +16,7 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks.peers import with_scipy
-from benchmarks.peers.problem import PeerRun, peer_problem
+from benchmarks.peers.problem import Between, PeerRun, peer_problem
 from synthfair.compare import federate
 from synthfair.data.encode import Encoded
 from synthfair.distill import inner, outer
@@ -36,16 +38,14 @@ faster. And with its own ``tolerance_change``, which ends the inner solve before
 LAST = 50
 """Steps at the end of a run, over which the lowest P(x) is taken: Adam bounces there."""
 
-TURNS = 2
-"""Runs of ours before the first peer, and after each."""
-
 
 class Timed(NamedTuple):
     """A package on one problem.
 
     Attributes:
         name: of the package.
-        seconds: of all steps, after compilation, in each of its runs.
+        seconds: of all steps, after compilation, at the pace of each of its turns.
+        ours: of all steps of ours beside each turn, the mean of a run before it and one after.
         first: seconds of compiling or warming up.
         objective: P(x) at the end, by one judge for all.
         lowest: the lowest P(x) of the last steps, as the package itself found it.
@@ -54,6 +54,7 @@ class Timed(NamedTuple):
 
     name: str
     seconds: tuple[float, ...]
+    ours: tuple[float, ...]
     first: float
     objective: float
     lowest: float
@@ -61,8 +62,13 @@ class Timed(NamedTuple):
 
     @property
     def median(self) -> float:
-        """Of its runs."""
+        """Of its turns."""
         return statistics.median(self.seconds)
+
+    @property
+    def ratios(self) -> list[float]:
+        """To ours, turn by turn; ascending."""
+        return sorted(map(truediv, self.seconds, self.ours))
 
 
 class InnerTimed(NamedTuple):
@@ -111,8 +117,8 @@ class Measured(NamedTuple):
 
     @property
     def step_seconds(self) -> float:
-        """Of one of our outer steps."""
-        return self.ours.median / self.steps
+        """Of one of our outer steps, in the fastest run."""
+        return min(self.ours.seconds) / self.steps
 
 
 def config_of(n_synthetic: int, steps: int) -> sf.DistillConfig:
@@ -131,13 +137,18 @@ def one_client() -> Encoded:
 
 
 def measure(real: Encoded, config: sf.DistillConfig, peers: Sequence[str]) -> Measured:
-    """Ours, each peer, and ours again after each, so that a busy minute meets both."""
+    """Each peer, with a whole run of ours before each of its turns and after the last."""
     problem, x = make_problem(real, config, n_groups=2)
     compiling = run_ours(problem, x, config)
-    runs, theirs = [run_ours(problem, x, config) for _ in range(TURNS)], []
+    runs, theirs = [run_ours(problem, x, config)], []
+
+    def run_again() -> None:
+        runs.append(run_ours(problem, x, config))
+
     for name in peers:
-        theirs.append(time_peer(name, real, problem, config))
-        runs += [run_ours(problem, x, config) for _ in range(TURNS)]
+        before = len(runs)
+        found = run_peer(name, real, config, run_again)
+        theirs.append(judged(name, problem, found, beside=runs[before:]))
     return Measured(
         n_real=len(real.y),
         n_synthetic=x.shape[1],
@@ -194,22 +205,26 @@ def as_peer(compiling: OurRun, runs: Sequence[OurRun]) -> PeerRun:
     return PeerRun(np.asarray(last.x), np.asarray(last.theta), seconds, first, last.objectives)
 
 
-def time_peer(name: str, real: Encoded, problem: Problem, config: sf.DistillConfig) -> Timed:
+def run_peer(name: str, real: Encoded, config: sf.DistillConfig, between: Between) -> PeerRun:
     """A peer on the same problem."""
     module, settings = PEERS[name]
     peer = importlib.import_module(f"benchmarks.peers.{module}")
-    run = peer.distil(peer_problem(real, config), config.steps, **settings)
-    return judged(name, problem, run)
+    return peer.distil(peer_problem(real, config), config.steps, between, **settings)
 
 
-def judged(name: str, problem: Problem, run: PeerRun) -> Timed:
+def judged(name: str, problem: Problem, run: PeerRun, *, beside: Sequence[OurRun] = ()) -> Timed:
     """P(x) with theta(x) by our own solver, and the gradient at the theta that was returned."""
     x = jnp.asarray(run.x.T)
     solution = inner.train(problem.rows(x), problem.lambda_theta, model=problem.model)
-    value = float(problem.outer(solution.params, x))
-    norm = gradient_norm(problem, run.theta, x)
-    lowest = float(run.objectives[-LAST:].min())
-    return Timed(name, run.seconds, run.first, value, lowest, norm)
+    return Timed(
+        name=name,
+        seconds=run.seconds,
+        ours=tuple((a.seconds + b.seconds) / 2 for a, b in pairwise(beside)) or run.seconds,
+        first=run.first,
+        objective=float(problem.outer(solution.params, x)),
+        lowest=float(run.objectives[-LAST:].min()),
+        gradient_norm=gradient_norm(problem, run.theta, x),
+    )
 
 
 def gradient_norm(problem: Problem, theta: np.ndarray | jax.Array, x: jax.Array) -> float:

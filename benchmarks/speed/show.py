@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
+from benchmarks.peers.problem import TURNS
 from benchmarks.speed.limits import (
     Ceiling,
     Ceilings,
@@ -55,33 +57,30 @@ def _table(title: str, before: str, header: str, lines: Iterable[str]) -> list[s
 
 def steps_table(results: Sequence[Measured]) -> list[str]:
     """Seconds and ratios."""
-    turns = len(results[0].ours.seconds)
-    before = [
-        f"{results[0].steps} outer steps after compilation, in double precision; ours has"
-        " Adam's moments in single. The median of all runs, of which ours has"
-        f" {turns}, before, between and after the peers."
-    ]
-    before += [
-        " Ours and jaxopt have one thread and the flags of the client command for a table of this"
-        " size; torch-1"
-        " is PyTorch with one. torch-early has PyTorch's own tolerance_change, which ends its"
-        " inner solve before the tolerance is met."
-    ]
-    header = "| N_s | package | s | runs took | ms a step | s before | s / ours | goal |"
+    before = (
+        f"{results[0].steps} outer steps after compilation, in double precision; ours has Adam's"
+        f" moments in single. A peer makes its steps in {TURNS} turns, with a whole run of ours"
+        " before each and after the last; a ratio is of a turn's pace to the mean of the two runs"
+        " beside it, and the median of these counts. Ours and jaxopt have one thread and the flags"
+        " of the client command for a table of this size; torch-1 is PyTorch with one. torch-early"
+        " has PyTorch's own tolerance_change, which ends its inner solve before the tolerance is"
+        " met."
+    )
+    header = "| N_s | package | s | from, to | ms a step | s before | s / ours | from, to | goal |"
     lines = (line for size in results for line in _steps_lines(size))
-    return _table("Outer steps", "".join(before), header, lines)
+    return _table("Outer steps", before, header, lines)
 
 
 def _steps_lines(size: Measured) -> Iterator[str]:
     for package in size.packages:
-        ratio = package.median / size.ours.median
+        ratios, times = package.ratios, sorted(package.seconds)
+        ratio = statistics.median(ratios)
         least = RATIOS.get((package.name, size.n_synthetic))
         goal = f"at least {least}: {verdict(ratio >= least)}" if least else ""
-        took = ", ".join(f"{one:.2f}" for one in sorted(package.seconds))
         yield (
-            f"| {size.n_synthetic} | {package.name} | {package.median:.2f} | {took} |"
-            f" {1e3 * package.median / size.steps:.3f} | {package.first:.1f} | {ratio:.1f} |"
-            f" {goal} |"
+            f"| {size.n_synthetic} | {package.name} | {package.median:.2f} |"
+            f" {times[0]:.2f}, {times[-1]:.2f} | {1e3 * package.median / size.steps:.3f} |"
+            f" {package.first:.1f} | {ratio:.1f} | {ratios[0]:.1f}, {ratios[-1]:.1f} | {goal} |"
         )
 
 
@@ -125,7 +124,7 @@ def limit_table(results: Sequence[Measured], ceilings: Ceilings) -> list[str]:
     """Time over the floor."""
     before = (
         "What a step computes and moves, as [limits.py](../../speed/limits.py) counts it, at this"
-        " machine's speeds, measured in the same run:"
+        " machine's speeds, measured in the same run: the best of each, beside our fastest run:"
         f" {_words('a large matrix product', ceilings.flops, 'GFLOP/s')};"
         f" {_words('a large copy', ceilings.memory, 'GB/s')}. The fused limit leaves out every pass"
         " over an array that could be made together with another."

@@ -18,6 +18,9 @@ KEPT = np.float32
 goes, here to a hundred-thousandth of it, in half the memory; their root and quotient take a third
 of the time. x itself, theta and P keep the precision that they have."""
 
+DECAY, SQUARE_DECAY, SMALL = 0.9, 0.999, 1e-8
+"""beta_1, beta_2 and epsilon of Kingma and Ba (2015), their algorithm 1."""
+
 LARGEST = 1e18
 """Of an entry of the gradient, in size: its square must be a number in single precision."""
 
@@ -83,16 +86,15 @@ def move(
         What counts as reached, the next x to judge, where to look for theta there, and the new
         memory.
     """
-    # Slow to import; not needed where a trace is kept.
-    from optax import ScaleByAdamState, scale_by_adam
-
-    before = ScaleByAdamState(memory.taken, memory.mean, memory.square)
+    taken = memory.taken + 1
     gradient = jnp.clip(judged.gradient, -LARGEST, LARGEST).astype(KEPT)
-    direction, after = scale_by_adam().update(gradient, before)
+    mean = DECAY * memory.mean + (1 - DECAY) * gradient
+    square = SQUARE_DECAY * memory.square + (1 - SQUARE_DECAY) * gradient * gradient
+    unbiased = mean / (1 - DECAY**taken), square / (1 - SQUARE_DECAY**taken)
+    direction = unbiased[0] / (jnp.sqrt(unbiased[1]) + SMALL)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
-    x = judged.x - learning_rate * jnp.asarray(direction, judged.x.dtype)
-    moments = after.count, after.mu, after.nu  # type: ignore[union-attr]
-    return judged, x, near, Memory(*moments, judged.params, memory.before)  # type: ignore[arg-type]
+    x = judged.x - learning_rate * direction.astype(judged.x.dtype)
+    return judged, x, near, Memory(taken, mean, square, judged.params, memory.before)
 
 
 def _next(now: jax.Array, before: jax.Array, before_that: jax.Array) -> jax.Array:

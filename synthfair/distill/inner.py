@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,23 +12,12 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from synthfair.distill.implicit import InnerObjective
+from synthfair.distill.lbfgs import Minimise, lbfgs
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
 
-if TYPE_CHECKING:
-    from optax import OptState
-
 ATTEMPTS = 20
 """At training with a penalty: each begins where the line search of the one before failed."""
-
-SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
-"""Constants c1, c2 of the Wolfe conditions."""
-
-MEMORY = 10
-"""Steps from which L-BFGS knows the curvature."""
-
-MOST_TRIALS = 40
-"""Of a line search; then it has failed."""
 
 
 class InnerSolution(NamedTuple):
@@ -114,153 +103,6 @@ def solve(
         converged=jnp.linalg.norm(last.gradient) <= tolerance,
         line_search_failed=last.failed,
     )
-
-
-Function = Callable[[jax.Array], jax.Array]
-"""Of phi [p], a scalar."""
-
-
-class Minimum(NamedTuple):
-    """Where a minimisation ended.
-
-    Attributes:
-        phi: [p].
-        gradient: [p] there.
-        iterations: so many.
-        failed: whether the last line search did.
-    """
-
-    phi: jax.Array
-    gradient: jax.Array
-    iterations: jax.Array
-    failed: jax.Array
-
-
-class Minimise(Protocol):
-    """An unconstrained minimiser, such as :func:`lbfgs`."""
-
-    def __call__(
-        self,
-        fun: Function,
-        phi: jax.Array,
-        *,
-        tolerance: jax.Array | float,
-        max_iterations: jax.Array | int,
-        convex: bool,
-    ) -> Minimum:
-        """Minimises fun from phi until the gradient's norm is at most the tolerance."""
-        ...
-
-
-def lbfgs(
-    fun: Function,
-    phi: jax.Array,
-    *,
-    tolerance: jax.Array | float,
-    max_iterations: jax.Array | int,
-    convex: bool,
-) -> Minimum:
-    """L-BFGS, Nocedal and Wright, Numerical Optimization (2006), algorithm 7.5."""
-    # Slow to import; not needed where a trace is kept.
-    from optax import scale_by_lbfgs
-
-    directions = scale_by_lbfgs(MEMORY)
-
-    def unfinished(carry: tuple[Minimum, OptState]) -> jax.Array:
-        at, _ = carry
-        missed = jnp.linalg.norm(at.gradient) > tolerance  # not-a-number ends it, too
-        return missed & (at.iterations < max_iterations) & ~at.failed
-
-    def update(carry: tuple[Minimum, OptState]) -> tuple[Minimum, OptState]:
-        at, memory = carry
-        uphill, memory = directions.update(at.gradient, memory, at.phi)
-        found = _line_search(fun, at.phi, at.gradient, -jnp.asarray(uphill), convex=convex)
-        return Minimum(found.phi, found.gradient, at.iterations + 1, found.failed), memory
-
-    no, none = jnp.zeros((), bool), jnp.zeros((), int)
-    first = Minimum(phi, jax.grad(fun)(phi), none, no)
-    return jax.lax.while_loop(unfinished, update, (first, directions.init(phi)))[0]
-
-
-class _Found(NamedTuple):
-    """Where a line search ended."""
-
-    phi: jax.Array
-    gradient: jax.Array
-    failed: jax.Array
-
-
-class _Trial(NamedTuple):
-    """A step length between ``low``, from where f still falls steeply, and ``high``, too far."""
-
-    length: jax.Array
-    low: jax.Array
-    high: jax.Array
-    gradient: jax.Array
-    good: jax.Array
-    trials: jax.Array
-
-
-Evaluate = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
-"""Step length -> whether f falls enough over it, and the gradient there."""
-
-
-def _line_search(
-    fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array, *, convex: bool
-) -> _Found:
-    """A step length that satisfies the Wolfe conditions, Nocedal and Wright (2006) eq. (3.6).
-
-    The unit step where it will do, as almost always near the solution; otherwise by doubling and
-    bisection (Lewis and Overton 2013, algorithm 4.6).
-    """
-    evaluate = (_fall_by_slope if convex else _fall_by_value)(fun, phi, gradient, step)
-    steepest = CURVATURE * (gradient @ step)
-
-    def attempt(before: _Trial) -> _Trial:
-        falls, new = evaluate(before.length)
-        steep = new @ step < steepest
-        low = jnp.where(falls & steep, before.length, before.low)
-        high = jnp.where(falls, before.high, before.length)
-        following = jnp.where(jnp.isinf(high), 2 * low, (low + high) / 2)
-        good = falls & ~steep
-        length = jnp.where(good, before.length, following)
-        return _Trial(length, low, high, new, good, before.trials + 1)
-
-    def unfinished(trial: _Trial) -> jax.Array:
-        return ~trial.good & (trial.trials < MOST_TRIALS)
-
-    zero, no = jnp.zeros_like(steepest), jnp.zeros((), bool)
-    first = _Trial(zero + 1, zero, zero + jnp.inf, gradient, no, jnp.zeros((), int))
-    last = jax.lax.while_loop(unfinished, attempt, first)
-    moved = jnp.where(last.good, phi + last.length * step, phi)
-    return _Found(moved, jnp.where(last.good, last.gradient, gradient), ~last.good)
-
-
-def _fall_by_value(fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array) -> Evaluate:
-    """The first Wolfe condition, but for rounding."""
-    value, slope = fun(phi), gradient @ step
-    rounding = 10 * jnp.finfo(phi.dtype).eps * jnp.abs(value)
-
-    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
-        new_value, new = jax.value_and_grad(fun)(phi + length * step)
-        return new_value <= value + SUFFICIENT_DECREASE * length * slope + rounding, new
-
-    return evaluate
-
-
-def _fall_by_slope(fun: Function, phi: jax.Array, gradient: jax.Array, step: jax.Array) -> Evaluate:
-    """The same of a convex function, whose values, with a logarithm a row, are not asked for.
-
-    It falls enough where its slope is still negative enough; or else the gradient must halve.
-    """
-    slope, half = gradient @ step, jnp.linalg.norm(gradient) / 2
-
-    def evaluate(length: jax.Array) -> tuple[jax.Array, jax.Array]:
-        new = jax.grad(fun)(phi + length * step)
-        downhill = new @ step <= SUFFICIENT_DECREASE * slope
-        return downhill | (jnp.linalg.norm(new) <= half), new
-
-    return evaluate
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))

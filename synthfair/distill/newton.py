@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from synthfair.distill.implicit import InnerObjective
-from synthfair.distill.inner import SUFFICIENT_DECREASE, InnerSolution
+from synthfair.distill.inner import InnerSolution
+from synthfair.distill.lbfgs import SUFFICIENT_DECREASE
 from synthfair.distill.linear import Hessian, LinearSolver
 from synthfair.model import Params
 

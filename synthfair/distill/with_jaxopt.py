@@ -11,7 +11,7 @@ import warnings
 import jax
 import jax.numpy as jnp
 
-from synthfair.distill.inner import Function, Minimum
+from synthfair.distill.lbfgs import Function, Minimum
 
 
 def lbfgs(
@@ -22,7 +22,7 @@ def lbfgs(
     max_iterations: jax.Array | int,
     convex: bool,  # noqa: ARG001 - its line search asks for values in any case
 ) -> Minimum:
-    """As :func:`synthfair.distill.inner.lbfgs`, with a zoom line search."""
+    """As :func:`synthfair.distill.lbfgs.lbfgs`, with a zoom line search."""
     with warnings.catch_warnings():  # it announces on import that it is no longer maintained
         warnings.simplefilter("ignore", DeprecationWarning)
         import jaxopt
