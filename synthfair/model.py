@@ -174,7 +174,10 @@ def squared_norm(tree: Any) -> jax.Array:
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:
-    """Of a matrix line by line, then by a product: XLA would add one number after the other."""
+    """Of a matrix line by line, then by a product: XLA would add one number after the other.
+
+    Vectors are short here.
+    """
     squares = leaf * leaf
     if leaf.ndim < 2:
         return jnp.sum(squares)

@@ -25,7 +25,7 @@ from synthfair.files import whole_file
 MOST_KEPT = 200
 """Traces, of some 50 kB each. Beyond, what was not used for longest is deleted."""
 
-LIBRARIES = ("jax", "jaxlib", "optax", "jaxopt")
+LIBRARIES = ("jax", "jaxlib", "jaxopt")
 """With which a trace changes."""
 
 

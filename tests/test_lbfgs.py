@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from optax import scale_by_lbfgs
 
-from synthfair.distill.lbfgs import MEMORY, lbfgs, no_memory, precondition, remember
+from synthfair.distill.lbfgs import (
+    MEMORY,
+    _line_search,
+    lbfgs,
+    no_memory,
+    precondition,
+    remember,
+)
 
 
 def some_quadratic(p=7, seed=0):
@@ -46,6 +53,38 @@ def test_a_step_of_nothing_tells_nothing():
     np.testing.assert_array_equal(precondition(memory, gradient, known=1), gradient)
 
 
+def by_optax(fun, phi, iterations):
+    """Its directions, with our line search."""
+    peer, slope = scale_by_lbfgs(MEMORY), jax.grad(fun)
+    state, gradient = peer.init(phi), slope(phi)
+    for _ in range(iterations):
+        uphill, state = peer.update(gradient, state, phi)
+        found = _line_search(fun, phi, gradient, -uphill, convex=True)
+        phi, gradient = found.phi, found.gradient
+    return phi
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, MEMORY, MEMORY + 1, MEMORY + 4])
+def test_iterations_are_those_of_optax(iterations):
+    """On an ill-conditioned problem, where the number of steps that are known tells."""
+    root, start = some_quadratic(p=20)
+    hessian = root * jnp.logspace(0, 1, 20) * jnp.logspace(0, 1, 20)[:, None]
+
+    def fun(phi):
+        return 0.5 * phi @ hessian @ phi
+
+    solved = lbfgs(fun, start, tolerance=0.0, max_iterations=iterations, convex=True)
+    assert solved.iterations == iterations
+    np.testing.assert_allclose(solved.phi, by_optax(fun, start, iterations), rtol=1e-7, atol=1e-9)
+
+
+def test_a_change_too_small_to_square_tells_nothing():
+    step, change = np.float32(1e-8) * np.ones(3, "f4"), np.float32(1e-24) * np.ones(3, "f4")
+    memory = remember(no_memory(jnp.ones(3, "f4")), jnp.asarray(step), jnp.asarray(change))
+    assert memory.scale == 1
+    assert np.isfinite(precondition(memory, jnp.ones(3, "f4"), known=1)).all()
+
+
 @pytest.mark.parametrize("convex", [True, False])
 def test_in_a_batch_each_is_solved_as_alone(convex):
     """Some need more steps than others, and more than are remembered."""
@@ -65,5 +104,6 @@ def test_in_a_batch_each_is_solved_as_alone(convex):
     assert batch.iterations.max() > MEMORY
     for i, (hessian, start) in enumerate(zip(hessians, starts, strict=True)):
         alone = jax.jit(solved)(hessian, start)
+        assert abs(int(batch.iterations[i]) - int(alone.iterations)) <= 1
         assert jnp.linalg.norm(batch.gradient[i]) <= 1e-6
         np.testing.assert_allclose(batch.phi[i], alone.phi, atol=1e-6)

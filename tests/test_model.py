@@ -61,6 +61,14 @@ def test_regularized_loss_is_equation_11():
     assert regularized_loss(LinearModel(), theta, rows, 0.3) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("shape", [(), (5,), (3, 7), (2, 3, 4)])
+def test_squared_norm_of_any_rank_and_in_a_batch(shape):
+    leaves = np.random.default_rng(0).normal(size=(6, *shape))
+    expected = [np.sum(leaf**2) for leaf in leaves]
+    np.testing.assert_allclose([squared_norm(jnp.asarray(leaf)) for leaf in leaves], expected)
+    np.testing.assert_allclose(jax.vmap(squared_norm)(jnp.asarray(leaves)), expected)
+
+
 def test_squared_norm_sums_over_a_pytree():
     assert squared_norm({"w": jnp.array([3.0]), "b": jnp.array([[4.0]])}) == 25
 

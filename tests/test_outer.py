@@ -6,6 +6,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 import scipy.optimize
 from conftest import make_schema, make_table
@@ -204,15 +205,13 @@ def test_hypergradients_of_the_loop_itself_are_exact(penalty):
         x = state.x
 
 
-def adam_by_hand(gradients, x, rate, steps):
-    """Kingma and Ba (2015), algorithm 1, in double precision."""
-    mean, square = np.zeros_like(x), np.zeros_like(x)
-    for t in range(1, steps + 1):
-        gradient = np.asarray(gradients(x))
-        mean = 0.9 * mean + 0.1 * gradient
-        square = 0.999 * square + 0.001 * gradient**2
-        unbiased = mean / (1 - 0.9**t), square / (1 - 0.999**t)
-        x = x - rate * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-8)
+def adam_by_optax(gradients, x, rate, steps):
+    """In double precision."""
+    peer = optax.adam(rate)
+    memory = peer.init(x)
+    for _ in range(steps):
+        change, memory = peer.update(gradients(x), memory)
+        x = x + change
     return x
 
 
@@ -225,11 +224,33 @@ def test_the_loop_takes_adams_steps(settings, large, monkeypatch):
     problem, x = some_problem(**settings)
     config = DistillConfig(steps=70, learning_rate=0.02)
     *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
-    expected = adam_by_hand(partial(hypergradient, problem), np.asarray(x), 0.02, 70)
+    expected = adam_by_optax(partial(hypergradient, problem), x, 0.02, 70)
     assert end.x.dtype == float
     assert end.memory.mean.dtype == end.memory.square.dtype == adam.KEPT
     assert end.memory.mean.shape == end.memory.square.shape == end.x.shape == x.shape
     np.testing.assert_allclose(end.x, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_moves_are_optaxs_for_gradients_of_all_sizes(double):
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(double):
+        problem, x = some_problem()
+        state = outer.init(problem, x, DistillConfig())
+        record = judging.no_record(x.dtype)
+        judged = judging.Judged(x, state.params, state.curvature, x, record)
+        for _ in range(2):
+            memory, peer = adam.restart(state.memory, x), optax.scale_by_adam()
+            theirs = peer.init(x.astype(np.float32))
+            for _ in range(20):
+                gradient = rng.normal(size=x.shape) * 10 ** rng.uniform(-12, 6, size=x.shape)
+                judged = judged._replace(gradient=jnp.asarray(gradient, x.dtype))
+                _, moved, _, memory = adam.move(problem, judged, memory, 0.02)
+                expected, theirs = peer.update(judged.gradient.astype(np.float32), theirs)
+                assert moved.dtype == x.dtype
+                assert memory.mean.dtype == memory.square.dtype == adam.KEPT
+                np.testing.assert_allclose(moved, x - 0.02 * expected, rtol=1e-5, atol=1e-7)
+            assert memory.taken == 20
 
 
 def test_a_batch_in_one_array_with_the_other_columns(monkeypatch):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,14 @@ import numpy as np
 import synthfair as sf
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_problem
+
+TURNS = 10
+"""In which a peer makes its steps; between them ours runs, so that a busy minute meets both."""
+
+
+def parts(steps: int) -> Iterator[int]:
+    """Numbers of steps in each turn, as even as they can be."""
+    return (len(part) for part in np.array_split(range(steps), min(TURNS, steps)))
 
 
 class PeerProblem(NamedTuple):
@@ -38,34 +46,21 @@ class PeerProblem(NamedTuple):
     learning_rate: float
 
 
-TURNS = 10
-"""In which a peer makes its steps; between them ours runs, so that a busy minute meets both."""
-
-Between = Callable[[], None]
-"""Called before the first turn and after each, off the clock."""
-
-
-def parts(steps: int) -> Iterator[int]:
-    """Numbers of steps in each turn, as even as they can be."""
-    return (len(part) for part in np.array_split(range(steps), min(TURNS, steps)))
-
-
-class PeerRun(NamedTuple):
-    """What a peer reached and how long it took.
+class Reached(NamedTuple):
+    """Where a peer ended.
 
     Attributes:
         x: [N_s, n - 1] synthetic features after the last step.
         theta: [n] what its inner solver finds there.
-        seconds: of all steps, after compilation, at the pace of each turn.
-        first: seconds spent before, compiling or warming up.
-        objectives: [steps] P(x) as the package itself found it before each step.
     """
 
     x: np.ndarray
     theta: np.ndarray
-    seconds: tuple[float, ...]
-    first: float
-    objectives: np.ndarray
+
+
+Peer = Generator[np.ndarray, None, Reached]
+"""A peer at work: once it has compiled or warmed up it yields an empty array, and after each turn
+P(x) as it found it itself before each of the turn's steps."""
 
 
 def peer_problem(real: Encoded, config: sf.DistillConfig) -> PeerProblem:

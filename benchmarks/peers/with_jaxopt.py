@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.peers.problem import Between, PeerProblem, PeerRun, parts
+from benchmarks.peers.problem import Peer, PeerProblem, Reached, parts
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -45,30 +44,28 @@ def outer(x: jax.Array, problem: PeerProblem) -> jax.Array:
     return loss + problem.rho_o / 2 * covariance**2 + ridge
 
 
-def distil(problem: PeerProblem, steps: int, between: Between) -> PeerRun:
+def scan(carry: Carry, problem: PeerProblem, length: int) -> tuple[Carry, jax.Array]:
+    """So many steps of Adam on x, and P(x) before each."""
+    adam = optax.adam(problem.learning_rate)
+
+    def step(carry: Carry, _: None) -> tuple[Carry, jax.Array]:
+        x, memory = carry
+        value, slope = jax.value_and_grad(outer)(x, problem)
+        updates, memory = adam.update(slope, memory)
+        return (x + jnp.asarray(updates), memory), value
+
+    return jax.lax.scan(step, carry, None, length=length)
+
+
+def distil(problem: PeerProblem, steps: int) -> Peer:
     """Adam on x, in a compiled scan for each turn."""
-    adam, arrays = optax.adam(problem.learning_rate), jax.tree.map(jnp.asarray, problem)
-
-    def run(carry: Carry, problem: PeerProblem, length: int) -> tuple[Carry, jax.Array]:
-        def step(carry: Carry, _: None) -> tuple[Carry, jax.Array]:
-            x, memory = carry
-            value, slope = jax.value_and_grad(outer)(x, problem)
-            updates, memory = adam.update(slope, memory)
-            return (x + jnp.asarray(updates), memory), value
-
-        return jax.lax.scan(step, carry, None, length=length)
-
-    begin, carry = time.perf_counter(), (arrays.x, adam.init(arrays.x))
-    lower = jax.jit(run, static_argnames="length").lower
-    compiled = {part: lower(carry, arrays, part).compile() for part in {*parts(steps)}}
-    first, seconds, values = time.perf_counter() - begin, [], []
-    between()
-    for part in parts(steps):
-        start = time.perf_counter()
-        carry, found = jax.block_until_ready(compiled[part](carry, arrays))
-        seconds.append((time.perf_counter() - start) * steps / part)
-        values.append(np.asarray(found))
-        between()
-    x = carry[0]
-    theta = np.asarray(jax.jit(solve)(x, arrays))
-    return PeerRun(np.asarray(x), theta, tuple(seconds), first, np.concatenate(values))
+    arrays, turns = jax.tree.map(jnp.asarray, problem), [*parts(steps)]
+    carry = (arrays.x, optax.adam(problem.learning_rate).init(arrays.x))
+    lower = jax.jit(scan, static_argnames="length").lower
+    compiled = {part: lower(carry, arrays, part).compile() for part in {*turns}}
+    jax.block_until_ready(compiled[turns[-1]](carry, arrays))  # warms up
+    yield np.empty(0)
+    for part in turns:
+        carry, values = compiled[part](carry, arrays)
+        yield np.asarray(values)
+    return Reached(np.asarray(carry[0]), np.asarray(jax.jit(solve)(carry[0], arrays)))

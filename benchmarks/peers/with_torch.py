@@ -4,12 +4,10 @@
 # (an optional package: pip install ".[bench]")
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import torch
 
-from benchmarks.peers.problem import Between, PeerProblem, PeerRun, parts
+from benchmarks.peers.problem import Peer, PeerProblem, Reached, parts
 
 SMALL_CHANGE = 1e-12
 """Lets training go on to its tolerance. PyTorch's own ``tolerance_change``, 1e-9, ends it where the
@@ -77,29 +75,23 @@ class Bilevel:
 def distil(
     problem: PeerProblem,
     steps: int,
-    between: Between,
     *,
     threads: int | None = None,
     tolerance_change: float = SMALL_CHANGE,
-) -> PeerRun:
+) -> Peer:
     """Adam on x, with so many threads; as many as PyTorch takes by itself if not given."""
     usual = torch.get_num_threads()
     torch.set_num_threads(threads or usual)
     bilevel = Bilevel(problem, tolerance_change)
-    begin = time.perf_counter()
     x = torch.tensor(problem.x, requires_grad=True)
     bilevel.hypergradient(bilevel.solve(x.detach()), x.detach())  # warms up
     adam = torch.optim.Adam([x], lr=problem.learning_rate)
-    first, seconds, objectives = time.perf_counter() - begin, [], []
-    between()
+    yield np.empty(0)
     for part in parts(steps):
-        start = time.perf_counter()
-        objectives += [_step(bilevel, x, adam) for _ in range(part)]
-        seconds.append((time.perf_counter() - start) * steps / part)
-        between()
+        yield np.array([_step(bilevel, x, adam) for _ in range(part)])
     theta = bilevel.solve(x.detach()).numpy()
     torch.set_num_threads(usual)
-    return PeerRun(x.detach().numpy(), theta, tuple(seconds), first, np.array(objectives))
+    return Reached(x.detach().numpy(), theta)
 
 
 def _step(bilevel: Bilevel, x: torch.Tensor, adam: torch.optim.Adam) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from operator import truediv
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +15,7 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks.peers import with_scipy
-from benchmarks.peers.problem import Between, PeerRun, peer_problem
+from benchmarks.peers.problem import Peer, Reached, parts, peer_problem
 from synthfair.compare import federate
 from synthfair.data.encode import Encoded
 from synthfair.distill import inner, outer
@@ -45,7 +44,8 @@ class Timed(NamedTuple):
     Attributes:
         name: of the package.
         seconds: of all steps, after compilation, at the pace of each of its turns.
-        ours: of all steps of ours beside each turn, the mean of a run before it and one after.
+        ours: of all steps of ours beside each turn: the mean of a run before it and one after; of
+            ours itself the same as ``seconds``.
         first: seconds of compiling or warming up.
         objective: P(x) at the end, by one judge for all.
         lowest: the lowest P(x) of the last steps, as the package itself found it.
@@ -68,7 +68,17 @@ class Timed(NamedTuple):
     @property
     def ratios(self) -> list[float]:
         """To ours, turn by turn; ascending."""
-        return sorted(map(truediv, self.seconds, self.ours))
+        return sorted(their / our for their, our in zip(self.seconds, self.ours, strict=True))
+
+    @property
+    def ratio(self) -> float:
+        """Of the turns, the median."""
+        return statistics.median(self.ratios)
+
+    @property
+    def ratio_of_totals(self) -> float:
+        """Of all turns together, in which long ones meet no more stalls than short ones."""
+        return sum(self.seconds) / sum(self.ours)
 
 
 class InnerTimed(NamedTuple):
@@ -116,8 +126,8 @@ class Measured(NamedTuple):
         return self.packages[0]
 
     @property
-    def step_seconds(self) -> float:
-        """Of one of our outer steps, in the fastest run."""
+    def fastest_step(self) -> float:
+        """Seconds of one of our outer steps in the fastest run, which is nearest to undisturbed."""
         return min(self.ours.seconds) / self.steps
 
 
@@ -139,24 +149,28 @@ def one_client() -> Encoded:
 def measure(real: Encoded, config: sf.DistillConfig, peers: Sequence[str]) -> Measured:
     """Each peer, with a whole run of ours before each of its turns and after the last."""
     problem, x = make_problem(real, config, n_groups=2)
-    compiling = run_ours(problem, x, config)
-    runs, theirs = [run_ours(problem, x, config)], []
+    compiling, last = (run_ours(problem, x, config) for _ in range(2))
+    seconds = [last.seconds]
 
-    def run_again() -> None:
-        runs.append(run_ours(problem, x, config))
+    def run_again() -> float:
+        seconds.append(run_ours(problem, x, config).seconds)
+        return seconds[-1]
 
-    for name in peers:
-        before = len(runs)
-        found = run_peer(name, real, config, run_again)
-        theirs.append(judged(name, problem, found, beside=runs[before:]))
+    theirs = [
+        judged(name, problem, take_turns(peer_at_work(name, real, config), config.steps, run_again))
+        for name in peers
+    ]
+    first = compiling.seconds - statistics.median(seconds)
+    reached = Reached(np.asarray(last.x), np.asarray(last.theta))
+    ours = Run(reached, last.objectives, first, tuple(seconds), tuple(seconds))
     return Measured(
         n_real=len(real.y),
         n_synthetic=x.shape[1],
-        n_inputs=len(runs[-1].theta),
+        n_inputs=len(last.theta),
         steps=config.steps,
-        evaluations=runs[-1].evaluations,
-        worst_gradient=runs[-1].worst_gradient,
-        packages=(judged(OURS, problem, as_peer(compiling, runs)), *theirs),
+        evaluations=last.evaluations,
+        worst_gradient=last.worst_gradient,
+        packages=(judged(OURS, problem, ours), *theirs),
         inner=tuple(time_inner(real, problem, x, config)),
     )
 
@@ -197,33 +211,70 @@ def run_ours(problem: Problem, x: jax.Array, config: sf.DistillConfig) -> OurRun
     return OurRun(state.x.T, state.params, seconds, evaluations, worst, objectives)
 
 
-def as_peer(compiling: OurRun, runs: Sequence[OurRun]) -> PeerRun:
-    """The last of some runs, in the shape in which peers answer."""
-    seconds = tuple(run.seconds for run in runs)
-    first = compiling.seconds - statistics.median(seconds)
-    last = runs[-1]
-    return PeerRun(np.asarray(last.x), np.asarray(last.theta), seconds, first, last.objectives)
+class Run(NamedTuple):
+    """What a package reached, and in what time.
+
+    Attributes:
+        reached: x and theta.
+        objectives: [steps] P(x) as the package itself found it.
+        first: seconds of compiling or warming up.
+        seconds: see :class:`Timed`.
+        ours: see :class:`Timed`.
+    """
+
+    reached: Reached
+    objectives: np.ndarray
+    first: float
+    seconds: tuple[float, ...]
+    ours: tuple[float, ...]
 
 
-def run_peer(name: str, real: Encoded, config: sf.DistillConfig, between: Between) -> PeerRun:
+def peer_at_work(name: str, real: Encoded, config: sf.DistillConfig) -> Peer:
     """A peer on the same problem."""
     module, settings = PEERS[name]
     peer = importlib.import_module(f"benchmarks.peers.{module}")
-    return peer.distil(peer_problem(real, config), config.steps, between, **settings)
+    return peer.distil(peer_problem(real, config), config.steps, **settings)
 
 
-def judged(name: str, problem: Problem, run: PeerRun, *, beside: Sequence[OurRun] = ()) -> Timed:
+def take_turns(peer: Peer, steps: int, run_again: Callable[[], float]) -> Run:
+    """Runs a peer, and ours before each of its turns and after the last."""
+    first, _ = _timed(peer)
+    seconds, objectives, beside = [], [], [run_again()]
+    for part in parts(steps):
+        took, found = _timed(peer)
+        seconds.append(took * steps / part)
+        objectives.append(found)
+        beside.append(run_again())
+    ours = tuple((before + after) / 2 for before, after in pairwise(beside))
+    return Run(_end(peer), np.concatenate(objectives), first, tuple(seconds), ours)
+
+
+def _timed(peer: Peer) -> tuple[float, np.ndarray]:
+    start = time.perf_counter()
+    found = next(peer)
+    return time.perf_counter() - start, found
+
+
+def _end(peer: Peer) -> Reached:
+    try:
+        next(peer)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("a peer took more turns than there are")
+
+
+def judged(name: str, problem: Problem, run: Run) -> Timed:
     """P(x) with theta(x) by our own solver, and the gradient at the theta that was returned."""
-    x = jnp.asarray(run.x.T)
+    x = jnp.asarray(run.reached.x.T)
     solution = inner.train(problem.rows(x), problem.lambda_theta, model=problem.model)
     return Timed(
         name=name,
         seconds=run.seconds,
-        ours=tuple((a.seconds + b.seconds) / 2 for a, b in pairwise(beside)) or run.seconds,
+        ours=run.ours,
         first=run.first,
         objective=float(problem.outer(solution.params, x)),
         lowest=float(run.objectives[-LAST:].min()),
-        gradient_norm=gradient_norm(problem, run.theta, x),
+        gradient_norm=gradient_norm(problem, run.reached.theta, x),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Sequence
 
 from benchmarks.peers.problem import TURNS
@@ -60,27 +59,34 @@ def steps_table(results: Sequence[Measured]) -> list[str]:
     before = (
         f"{results[0].steps} outer steps after compilation, in double precision; ours has Adam's"
         f" moments in single. A peer makes its steps in {TURNS} turns, with a whole run of ours"
-        " before each and after the last; a ratio is of a turn's pace to the mean of the two runs"
-        " beside it, and the median of these counts. Ours and jaxopt have one thread and the flags"
-        " of the client command for a table of this size; torch-1 is PyTorch with one. torch-early"
-        " has PyTorch's own tolerance_change, which ends its inner solve before the tolerance is"
-        " met."
+        " before each and after the last. A ratio is of a turn's pace to the mean of the two runs"
+        " beside it; the median of these must meet a goal, and so must the ratio of all turns to"
+        " all runs beside them. The peers start each inner solve at zero and end it at a gradient"
+        " of 1e-7; ours goes on from where the last solves point to, and ends at 1e-8. Ours and"
+        " jaxopt have one thread and the flags of the client command for a table of this size;"
+        " PyTorch has the threads that it takes, and torch-1 one, which is the harder peer where it"
+        " is faster. torch-early has PyTorch's own tolerance_change, which ends its inner solve"
+        " before the tolerance is met."
     )
-    header = "| N_s | package | s | from, to | ms a step | s before | s / ours | from, to | goal |"
+    header = (
+        "| N_s | package | s | from, to | ms a step | s before | s / ours | from, to | of totals"
+        " | goal |"
+    )
     lines = (line for size in results for line in _steps_lines(size))
     return _table("Outer steps", before, header, lines)
 
 
 def _steps_lines(size: Measured) -> Iterator[str]:
     for package in size.packages:
-        ratios, times = package.ratios, sorted(package.seconds)
-        ratio = statistics.median(ratios)
+        times, ratios, totals = sorted(package.seconds), package.ratios, package.ratio_of_totals
         least = RATIOS.get((package.name, size.n_synthetic))
-        goal = f"at least {least}: {verdict(ratio >= least)}" if least else ""
+        met = least and min(package.ratio, totals) >= least
+        goal = f"at least {least}: {verdict(bool(met))}" if least else ""
         yield (
             f"| {size.n_synthetic} | {package.name} | {package.median:.2f} |"
             f" {times[0]:.2f}, {times[-1]:.2f} | {1e3 * package.median / size.steps:.3f} |"
-            f" {package.first:.1f} | {ratio:.1f} | {ratios[0]:.1f}, {ratios[-1]:.1f} | {goal} |"
+            f" {package.first:.1f} | {package.ratio:.1f} | {ratios[0]:.1f}, {ratios[-1]:.1f} |"
+            f" {totals:.1f} | {goal} |"
         )
 
 
@@ -122,16 +128,20 @@ def works(size: Measured, *, fused: bool = False) -> list[Work]:
 
 def limit_table(results: Sequence[Measured], ceilings: Ceilings) -> list[str]:
     """Time over the floor."""
+    turns = len(results[0].ours.seconds)
     before = (
         "What a step computes and moves, as [limits.py](../../speed/limits.py) counts it, at this"
-        " machine's speeds, measured in the same run: the best of each, beside our fastest run:"
+        " machine's speeds, measured in the same run:"
         f" {_words('a large matrix product', ceilings.flops, 'GFLOP/s')};"
-        f" {_words('a large copy', ceilings.memory, 'GB/s')}. The fused limit leaves out every pass"
-        " over an array that could be made together with another."
+        f" {_words('a large copy', ceilings.memory, 'GB/s')}. These are the best of some tries, as"
+        f" others use the machine, too; so the goal is for the fastest of our {turns} runs, and"
+        " beside it stands the median. The fused limit leaves out every pass over an array that"
+        " could be made together with another."
     )
     header = (
-        "| N_s | inner evaluations a step | MFLOP | MB | ms a step | limit ms | times the limit |"
-        f" at most {TIMES_LIMIT} | fused limit ms | times that |"
+        "| N_s | inner evaluations a step | MFLOP | MB | limit ms | ms a step, fastest run |"
+        f" times the limit | at most {TIMES_LIMIT} | median run | times | fused limit ms |"
+        " fastest, times that |"
     )
     lines = (_limit_line(size, ceilings) for size in results)
     return _table("Distance to the limit", before, header, lines)
@@ -142,7 +152,7 @@ def _words(what: str, ceiling: Ceiling, unit: str) -> str:
 
 
 def _limit_line(size: Measured, ceilings: Ceilings) -> str:
-    work, step = works(size), size.step_seconds
+    work, step, median = works(size), size.fastest_step, size.ours.median / size.steps
     limit, fused = (
         sum(least_seconds(phase, ceilings.flops, ceilings.memory) for phase in phases)
         for phases in (work, works(size, fused=True))
@@ -151,9 +161,9 @@ def _limit_line(size: Measured, ceilings: Ceilings) -> str:
     return (
         f"| {size.n_synthetic} | {size.evaluations:.2f} |"
         f" {sum(phase.flops for phase in work) / 1e6:.2f} |"
-        f" {sum(phase.bytes for phase in work) / 1e6:.2f} |"
-        f" {1e3 * step:.3f} | {1e3 * limit:.3f} | {step / limit:.1f} | {goal} |"
-        f" {1e3 * fused:.3f} | {step / fused:.1f} |"
+        f" {sum(phase.bytes for phase in work) / 1e6:.2f} | {1e3 * limit:.3f} |"
+        f" {1e3 * step:.3f} | {step / limit:.1f} | {goal} | {1e3 * median:.3f} |"
+        f" {median / limit:.1f} | {1e3 * fused:.3f} | {step / fused:.1f} |"
     )
 
 

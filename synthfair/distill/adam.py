@@ -80,7 +80,13 @@ def parted(x: jax.Array, memory: Memory, d: int) -> tuple[jax.Array, Memory]:
 def move(
     _problem: Problem, judged: Judged, memory: Memory, learning_rate: jax.Array | float
 ) -> tuple[Judged, jax.Array, Params, Memory]:
-    """One step along the hypergradient, from the x judged last.
+    """One step along the hypergradient g, from the x judged last.
+
+        m = beta_1 m + (1 - beta_1) g,      v = beta_2 v + (1 - beta_2) g^2,
+
+        x = x - rate (m / (1 - beta_1^t)) / (sqrt(v / (1 - beta_2^t)) + epsilon)
+
+    Kingma and Ba (2015), algorithm 1, with the entries of g kept within :data:`LARGEST`.
 
     Returns:
         What counts as reached, the next x to judge, where to look for theta there, and the new
@@ -90,8 +96,8 @@ def move(
     gradient = jnp.clip(judged.gradient, -LARGEST, LARGEST).astype(KEPT)
     mean = DECAY * memory.mean + (1 - DECAY) * gradient
     square = SQUARE_DECAY * memory.square + (1 - SQUARE_DECAY) * gradient * gradient
-    unbiased = mean / (1 - DECAY**taken), square / (1 - SQUARE_DECAY**taken)
-    direction = unbiased[0] / (jnp.sqrt(unbiased[1]) + SMALL)
+    root = jnp.sqrt(square / (1 - SQUARE_DECAY**taken))
+    direction = mean / (1 - DECAY**taken) / (root + SMALL)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
     x = judged.x - learning_rate * direction.astype(judged.x.dtype)
     return judged, x, near, Memory(taken, mean, square, judged.params, memory.before)

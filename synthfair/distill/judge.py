@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from synthfair.distill import inner, linear, newton
+from synthfair.distill import inner, lbfgs, linear, newton
 from synthfair.distill.implicit import implicit_vjp
 from synthfair.distill.linear import LinearSolution, LinearSolver
 from synthfair.distill.problem import Problem
@@ -101,9 +101,9 @@ def hypergradient(
     return value, problem.moving(by_x + by_columns[: len(x)]), solution  # the features come first
 
 
-def _minimiser(name: InnerSolver) -> inner.Minimise:
+def _minimiser(name: InnerSolver) -> lbfgs.Minimise:
     if name == "lbfgs":
-        return inner.lbfgs
+        return lbfgs.lbfgs
     from synthfair.distill import with_jaxopt  # slow to import
 
     return with_jaxopt.lbfgs

@@ -61,7 +61,11 @@ def lbfgs(
     max_iterations: jax.Array | int,
     convex: bool,
 ) -> Minimum:
-    """L-BFGS, Nocedal and Wright (2006) algorithm 7.5."""
+    """L-BFGS, Nocedal and Wright (2006) algorithm 7.5.
+
+    The first step is at most 1 long, and it ends where a line search fails. The arguments are
+    those of :class:`Minimise`.
+    """
 
     def unfinished(carry: tuple[Minimum, Memory]) -> jax.Array:
         at, _ = carry
@@ -97,19 +101,23 @@ class Memory(NamedTuple):
 
 
 def no_memory(gradient: jax.Array) -> Memory:
-    """Before the first step, whose length is at most 1, as optax has it."""
+    """Before the first step: gamma = min(1, 1 / |g|), as far from the solution g tells no length.
+
+    Nocedal and Wright (2006), section 6.1, leave it open.
+    """
     nothing = jnp.zeros((MEMORY, len(gradient)), gradient.dtype)
     scale = jnp.minimum(1.0, 1.0 / jnp.linalg.norm(gradient))
     return Memory(nothing, nothing, nothing[:, 0], scale)
 
 
 def remember(memory: Memory, step: jax.Array, change: jax.Array) -> Memory:
-    """With one step [p] more, over which the gradient changed so; the oldest is forgotten.
+    """With one step s [p] more, over which the gradient changed by y [p]; the oldest is forgotten.
 
-    gamma = y's / y'y, Nocedal and Wright (2006) eq. (7.20).
+    gamma = y's / y'y, Nocedal and Wright (2006) eq. (7.20); 1 where that is no number. A step with
+    y's = 0 has no weight.
     """
     product, square = jnp.sum(step * change), jnp.sum(change * change)
-    tells = product != 0
+    tells = (product != 0) & (square > 0)
     newest = step, change, jnp.where(tells, 1 / product, 0.0)
     steps, changes, weights = (
         jnp.concatenate([new[None], old[:-1]]) for new, old in zip(newest, memory[:3], strict=True)
@@ -120,10 +128,24 @@ def remember(memory: Memory, step: jax.Array, change: jax.Array) -> Memory:
 def precondition(memory: Memory, gradient: jax.Array, *, known: jax.Array | int) -> jax.Array:
     """The inverse Hessian, as far as so many steps tell, times a gradient [p].
 
-    Nocedal and Wright (2006) algorithm 7.4, its two loops.
+    Nocedal and Wright (2006) algorithm 7.4, with w_i = 1 / y_i's_i and q = gradient: from the
+    newest step i to the oldest
+
+        alpha_i = w_i s_i'q,    q = q - alpha_i y_i,
+
+    then r = gamma q, and from the oldest to the newest
+
+        r = r + (alpha_i - w_i y_i'r) s_i.
+
+    Args:
+        memory: from :func:`remember`.
+        gradient: [p].
+        known: steps that are remembered, 0 to MEMORY. The others have no weight: more only takes
+            longer.
     """
     steps, changes, weights, scale = memory
 
+    # Sums and not products of vectors, which XLA would not put together with what is around them.
     def backward(i: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         q, alphas = carry
         alpha = weights[i] * jnp.sum(steps[i] * q)

@@ -1,4 +1,4 @@
-"""jaxopt's L-BFGS for the inner problem: the reference that our own line search is held against.
+"""jaxopt's L-BFGS for the inner problem: the reference that our own is held against.
 
 The one place that knows jaxopt, which is no longer maintained and imports SciPy's optimisers; it is
 imported only where it is asked for.
