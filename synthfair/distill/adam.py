@@ -96,8 +96,9 @@ def move(
     gradient = jnp.clip(judged.gradient, -LARGEST, LARGEST).astype(KEPT)
     mean = DECAY * memory.mean + (1 - DECAY) * gradient
     square = SQUARE_DECAY * memory.square + (1 - SQUARE_DECAY) * gradient * gradient
-    root = jnp.sqrt(square / (1 - SQUARE_DECAY**taken))
-    direction = mean / (1 - DECAY**taken) / (root + SMALL)
+    # Rounded before it meets the moments, which would take on its precision.
+    share, square_share = (jnp.asarray(1 - b**taken, KEPT) for b in (DECAY, SQUARE_DECAY))
+    direction = mean / share / (jnp.sqrt(square / square_share) + SMALL)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
     x = judged.x - learning_rate * direction.astype(judged.x.dtype)
     return judged, x, near, Memory(taken, mean, square, judged.params, memory.before)
