@@ -88,18 +88,19 @@ def test_a_peer_takes_turns_with_ours(real):
 
 
 def test_a_turn_is_timed_without_ours():
-    """Two steps of 20 ms in each of five turns: 50 turns a second would be 100 ms in all."""
+    """Ten turns of two steps in 20 ms: 0.2 s in all at that pace; with ours, it would be 1.2."""
 
     def peer():
         yield np.empty(0)
-        for _ in range(5):
+        for _ in range(TURNS):
             time.sleep(0.02)
             yield np.zeros(2)
         return Reached(np.zeros((1, 1)), np.zeros(1))
 
-    run = take_turns(peer(), 10, lambda: time.sleep(0.2) or 1.0)
-    assert all(took >= 0.1 for took in run.seconds)
-    assert min(run.seconds) < 1.0
+    run = take_turns(peer(), 20, lambda: time.sleep(0.1) or 1.0)
+    assert min(run.seconds) >= 0.2
+    assert min(run.seconds) < 1.2
+    assert run.ours == (1.0,) * TURNS
 
 
 def test_all_of_ours_is_counted(real):
