@@ -145,7 +145,6 @@ def precondition(memory: Memory, gradient: jax.Array, *, known: jax.Array | int)
     """
     steps, changes, weights, scale = memory
 
-    # Sums and not products of vectors, which XLA would not put together with what is around them.
     def backward(i: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         q, alphas = carry
         alpha = weights[i] * jnp.sum(steps[i] * q)
