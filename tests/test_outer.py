@@ -16,6 +16,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import adam, outer
 from synthfair.distill import judge as judging
+from synthfair.distill import problem as of_problem
 from synthfair.distill.checkpoint import Checkpoint, keep, kept
 from synthfair.distill.implicit import mixed_of
 from synthfair.distill.problem import make_problem
@@ -199,7 +200,7 @@ def test_hypergradients_of_the_loop_itself_are_exact(penalty):
             problem, state._replace(memory=adam.restart(state.memory, state.x)), outer.Knobs()
         )
         expected = hypergradient(problem, x)
-        error = jnp.linalg.norm(state.memory.mean / 0.1 - expected) / jnp.linalg.norm(expected)
+        error = jnp.linalg.norm(state.memory.moments.real / 0.1 - expected) / jnp.linalg.norm(expected)
         assert error <= 1e-6
         assert record.inner_converged
         x = state.x
@@ -215,19 +216,29 @@ def adam_by_optax(gradients, x, rate, steps):
     return x
 
 
-@pytest.mark.parametrize("large", [outer.LARGE, 0])
-@pytest.mark.parametrize("settings", [{}, {"n_groups": 3, "intercept": False}])
+def taken_for_large(monkeypatch):
+    """By which x and the columns beside it become one array, of aligned rows where that can be."""
+    monkeypatch.setattr(outer, "LARGE", 0)
+    monkeypatch.setattr(of_problem, "MANY_ROWS", 0)
+
+
+NOT_ALIGNED = {"n_synthetic": 20, "rho_s": 0.0}
+
+
+@pytest.mark.parametrize("large", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"n_groups": 3, "intercept": False}, NOT_ALIGNED])
 def test_the_loop_takes_adams_steps(settings, large, monkeypatch):
     """Over two chunks. Its moments are in single precision: beside steps of 0.02, in one array
     with the other columns or not, errors stay below 1e-5."""
-    monkeypatch.setattr(outer, "LARGE", large)
+    if large:
+        taken_for_large(monkeypatch)
     problem, x = some_problem(**settings)
     config = DistillConfig(steps=70, learning_rate=0.02)
     *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
     expected = adam_by_optax(partial(hypergradient, problem), x, 0.02, 70)
     assert end.x.dtype == float
-    assert end.memory.mean.dtype == end.memory.square.dtype == adam.KEPT
-    assert end.memory.mean.shape == end.memory.square.shape == end.x.shape == x.shape
+    assert end.memory.moments.real.dtype == adam.KEPT
+    assert end.memory.moments.shape == end.x.shape == x.shape
     np.testing.assert_allclose(end.x, expected, rtol=0, atol=1e-5)
 
 
@@ -248,7 +259,7 @@ def test_moves_are_optaxs_for_gradients_of_all_sizes(double):
                 _, moved, _, memory = adam.move(problem, judged, memory, 0.02)
                 expected, theirs = peer.update(judged.gradient.astype(np.float32), theirs)
                 assert moved.dtype == x.dtype
-                assert memory.mean.dtype == memory.square.dtype == adam.KEPT
+                assert memory.moments.real.dtype == adam.KEPT
                 np.testing.assert_allclose(moved, x - 0.02 * expected, rtol=1e-5, atol=1e-7)
             assert memory.taken == 20
 
@@ -266,12 +277,13 @@ def test_roots_and_quotients_are_in_single_precision():
     assert all("f32[" in line for line in of_x)
 
 
-def test_a_batch_in_one_array_with_the_other_columns(monkeypatch):
-    problem, x = some_problem()
+@pytest.mark.parametrize("settings", [{}, NOT_ALIGNED])
+def test_a_batch_in_one_array_with_the_other_columns(settings, monkeypatch):
+    problem, x = some_problem(**settings)
     config = DistillConfig(steps=70, learning_rate=0.02)
     states = [outer.init(problem, start, config) for start in (x, x + 0.1)]
     alone = [list(outer.run(problem, state, config))[-1][0].x for state in states]
-    monkeypatch.setattr(outer, "LARGE", 0)
+    taken_for_large(monkeypatch)
     batch = outer.stack([problem, problem]), outer.stack(states)
     *_, (end, _) = outer.run(*batch, config)
     np.testing.assert_allclose(end.x, np.stack(alone), rtol=0, atol=1e-6)
@@ -296,20 +308,36 @@ def test_a_checkpoint_with_moments_in_double_precision_is_not_taken_up(tmp_path)
 
 
 def in_double(leaf):
-    return leaf.astype(float) if leaf.dtype == adam.KEPT else leaf
+    return leaf.astype(complex) if jnp.iscomplexobj(leaf) else leaf
 
 
-@pytest.mark.parametrize("rho_s", [0.0, 0.7])
-def test_a_joined_problem_is_the_same_and_moves_features_alone(rho_s):
-    problem, x = some_problem(n_groups=3, rho_s=rho_s)
-    joined, columns = problem.joined(), problem.columns(x)
+@pytest.mark.parametrize("settings", [{"rho_s": 0.0}, {"rho_s": 0.7}, {"model": LinearModel(squared_hinge)}])
+def test_a_joined_problem_is_the_same_and_moves_features_alone(settings, monkeypatch):
+    monkeypatch.setattr(of_problem, "MANY_ROWS", 0)
+    settings = {"n_groups": 3, "n_synthetic": 30, "rho_s": 0.0} | settings
+    problem, x = some_problem(**settings)
+    joined, columns = problem.joined(), problem.join(x)
     assert np.array_equal(joined.columns(columns), columns)
+    assert columns.shape == (len(problem.columns(x)), 30 if settings["rho_s"] else 32)
     assert judged(joined, columns) == pytest.approx(float(judged(problem, x)), rel=1e-12)
-    gradient = hypergradient(joined, columns)
-    np.testing.assert_allclose(gradient[: len(x)], hypergradient(problem, x), rtol=1e-9, atol=1e-15)
+    gradient, expected = hypergradient(joined, columns), hypergradient(problem, x)
+    np.testing.assert_allclose(gradient[: len(x), :30], expected, rtol=1e-9, atol=1e-15)
     assert not gradient[len(x) :].any()
-    assert len(gradient) > len(x)
+    assert not gradient[:, 30:].any()
     assert joined.joined().still == joined.still == len(gradient) - len(x)
+    assert joined.joined().join(columns).shape == columns.shape
+
+
+class Otherwise(LinearModel):
+    """What a row of zeros does to it is not known."""
+
+
+def test_rows_are_added_only_beside_many(monkeypatch):
+    problem, x = some_problem(**NOT_ALIGNED)
+    assert problem.join(x).shape[1] == 20
+    monkeypatch.setattr(of_problem, "MANY_ROWS", 20)
+    assert problem.join(x).shape[1] == 24
+    assert dataclasses.replace(problem, model=Otherwise()).join(x).shape[1] == 20
 
 
 def test_early_stop():

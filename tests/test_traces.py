@@ -201,12 +201,16 @@ def test_no_trouble_with_traces_stops_a_run(folder, monkeypatch, trouble):
 SHARDED = """
 import jax
 jax.config.update("jax_enable_x64", True)
+import sys
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from test_outer import some_problem
 from synthfair.config import DistillConfig
 from synthfair.distill import outer
-problem, x = some_problem()
+from synthfair.distill import problem as of_problem
+if "joined" in sys.argv:
+    outer.LARGE = of_problem.MANY_ROWS = 0
+problem, x = some_problem(n_synthetic=20, rho_s=0.0)
 jax.config.update("jax_enable_compilation_cache", True)
 over_columns = NamedSharding(Mesh(np.array(jax.devices()), ("i",)), PartitionSpec(None, "i"))
 config = DistillConfig(steps=5)
@@ -218,13 +222,14 @@ np.testing.assert_allclose(*ends, rtol=1e-6)
 """
 
 
-def test_rows_on_several_devices(tmp_path):
+@pytest.mark.parametrize("kind", ["small", "joined"])
+def test_rows_on_several_devices(tmp_path, kind):
     more = {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path]),
     }
-    subprocess.run([sys.executable, "-c", SHARDED], env=os.environ | more, check=True)
+    subprocess.run([sys.executable, "-c", SHARDED, kind], env=os.environ | more, check=True)
     assert len(list((tmp_path / "traces").iterdir())) == 1  # of the first, on one device
 
 

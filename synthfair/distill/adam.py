@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -30,15 +29,14 @@ class Memory(NamedTuple):
 
     Attributes:
         taken: number of steps so far.
-        mean: [d, N_s] of the gradients, decaying.
-        square: [d, N_s] of their squares.
+        moments: [d, N_s] complex: the decaying mean of the gradients, and that of their squares as
+            the imaginary part. One array, because XLA passes over x once for each.
         before: theta(x) of the step before the last; not-a-number where there is none yet.
         before_that: of the step before that.
     """
 
     taken: jax.Array
-    mean: jax.Array
-    square: jax.Array
+    moments: jax.Array
     before: Params
     before_that: Params
 
@@ -54,27 +52,25 @@ def restart(memory: Memory, x: jax.Array) -> Memory:
     return Memory(*_no_moments(x), memory.before, memory.before_that)
 
 
-def _no_moments(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    nothing = np.zeros(x.shape, KEPT)  # NumPy's, so that nothing is compiled
-    return jax.device_put((np.zeros((), np.int32), nothing, nothing))
+def _no_moments(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    nothing = np.zeros(x.shape, np.result_type(KEPT, np.complex64))
+    return jax.device_put((np.zeros((), np.int32), nothing))  # NumPy's: nothing is compiled
 
 
-def joined(x: jax.Array, memory: Memory, beside: jax.Array) -> tuple[jax.Array, Memory]:
-    """Puts the lines beside x [n - d, N_s] below it, and zeros below its moments.
+def joined(memory: Memory, shape: tuple[int, ...]) -> Memory:
+    """With zeros below and beside its moments, for an x of this shape [n, N_s + k].
 
-    Where the gradient there is zero, these lines stay, and x moves as it would alone. See
-    :meth:`synthfair.distill.problem.Problem.joined`.
+    Where the gradient there is zero, these entries of x stay, and the others move as they would
+    alone. See :meth:`synthfair.distill.problem.Problem.joined`.
     """
-    below = partial(jnp.concatenate, axis=-2)
-    nothing = jnp.zeros(beside.shape, KEPT)
-    mean, square = below([memory.mean, nothing]), below([memory.square, nothing])
-    return below([x, beside]), memory._replace(mean=mean, square=square)
+    d, n_rows = memory.moments.shape[-2:]
+    more = [*[(0, 0)] * (len(shape) - 2), (0, shape[-2] - d), (0, shape[-1] - n_rows)]
+    return memory._replace(moments=jnp.pad(memory.moments, more))
 
 
-def parted(x: jax.Array, memory: Memory, d: int) -> tuple[jax.Array, Memory]:
-    """The first d lines of x, and of its memory."""
-    mean, square = memory.mean[..., :d, :], memory.square[..., :d, :]
-    return x[..., :d, :], memory._replace(mean=mean, square=square)
+def parted(memory: Memory, d: int, n_rows: int) -> Memory:
+    """With the moments of the first d lines and N_s rows."""
+    return memory._replace(moments=memory.moments[..., :d, :n_rows])
 
 
 def move(
@@ -94,14 +90,16 @@ def move(
     """
     taken = memory.taken + 1
     gradient = jnp.clip(judged.gradient, -LARGEST, LARGEST).astype(KEPT)
-    mean = DECAY * memory.mean + (1 - DECAY) * gradient
-    square = SQUARE_DECAY * memory.square + (1 - SQUARE_DECAY) * gradient * gradient
+    mean = DECAY * memory.moments.real + (1 - DECAY) * gradient
+    square = SQUARE_DECAY * memory.moments.imag + (1 - SQUARE_DECAY) * gradient * gradient
+    # Past the barrier they are read, not made once more.
+    moments = jax.lax.optimization_barrier(jax.lax.complex(mean, square))
     # Rounded before it meets the moments, which would take on its precision.
     share, square_share = (jnp.asarray(1 - b**taken, KEPT) for b in (DECAY, SQUARE_DECAY))
-    direction = mean / share / (jnp.sqrt(square / square_share) + SMALL)
+    direction = moments.real / share / (jnp.sqrt(moments.imag / square_share) + SMALL)
     near = jax.tree.map(_next, judged.params, memory.before, memory.before_that)
     x = judged.x - learning_rate * direction.astype(judged.x.dtype)
-    return judged, x, near, Memory(taken, mean, square, judged.params, memory.before)
+    return judged, x, near, Memory(taken, moments, judged.params, memory.before)
 
 
 def _next(now: jax.Array, before: jax.Array, before_that: jax.Array) -> jax.Array:

@@ -183,12 +183,12 @@ def _steps(
     """
     if method.optimizer != "adam" or state.x.size < LARGE:
         return _loop(problem, state, knobs, method=method)
-    d = state.x.shape[-2]
-    x, memory = adam.joined(state.x, state.memory, problem.beside)
-    state = state._replace(x=x, memory=memory)
-    state, records = _loop(problem.joined(), state, knobs, method=method)
-    x, memory = adam.parted(state.x, state.memory, d)
-    return state._replace(x=x, memory=memory), records
+    x = problem.join(state.x)
+    wide = state._replace(x=x, memory=adam.joined(state.memory, x.shape))
+    after, records = _loop(problem.joined(), wide, knobs, method=method)
+    d, n_rows = state.x.shape[-2:]
+    x, memory = after.x[..., :d, :n_rows], adam.parted(after.memory, d, n_rows)
+    return after._replace(x=x, memory=memory), records
 
 
 def _loop(

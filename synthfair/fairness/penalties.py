@@ -59,8 +59,9 @@ def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups
     weights = strata(notion, rows).astype(scores.dtype)
     members = memberships(rows.s, n_groups, scores.dtype)
     shares = weights @ members.T
-    # All but the last product is the same in each step, and made once.
-    return (weights[:, None] * (members - shares[..., None])) @ scores
+    # All but the last product is the same in each step, and made once. XLA's product of two vectors
+    # adds one number after the other.
+    return jnp.sum(weights[:, None] * (members - shares[..., None]) * scores, axis=-1)
 
 
 def selection_rate_gaps(
