@@ -174,8 +174,10 @@ def squared_norm(tree: Any) -> jax.Array:
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:
-    """Of a matrix line by line first: behind the barrier XLA does not make one sum of the two, which
-    would add one number after the other."""
+    """Of a matrix line by line first, then of the rest.
+
+    Without a barrier XLA makes one sum of the two, and adds one number after the other.
+    """
     squares = leaf * leaf
     if leaf.ndim < 2:
         return jnp.sum(squares)

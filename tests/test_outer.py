@@ -200,7 +200,9 @@ def test_hypergradients_of_the_loop_itself_are_exact(penalty):
             problem, state._replace(memory=adam.restart(state.memory, state.x)), outer.Knobs()
         )
         expected = hypergradient(problem, x)
-        error = jnp.linalg.norm(state.memory.moments.real / 0.1 - expected) / jnp.linalg.norm(expected)
+        error = jnp.linalg.norm(state.memory.moments.real / 0.1 - expected) / jnp.linalg.norm(
+            expected
+        )
         assert error <= 1e-6
         assert record.inner_converged
         x = state.x
@@ -311,7 +313,9 @@ def in_double(leaf):
     return leaf.astype(complex) if jnp.iscomplexobj(leaf) else leaf
 
 
-@pytest.mark.parametrize("settings", [{"rho_s": 0.0}, {"rho_s": 0.7}, {"model": LinearModel(squared_hinge)}])
+@pytest.mark.parametrize(
+    "settings", [{"rho_s": 0.0}, {"rho_s": 0.7}, {"model": LinearModel(squared_hinge)}]
+)
 def test_a_joined_problem_is_the_same_and_moves_features_alone(settings, monkeypatch):
     monkeypatch.setattr(of_problem, "MANY_ROWS", 0)
     settings = {"n_groups": 3, "n_synthetic": 30, "rho_s": 0.0} | settings

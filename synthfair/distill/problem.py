@@ -71,8 +71,8 @@ class Problem:
         Then x, and all that is shaped like it, is [n, N_s], and the lines after the features do
         not move. A step need not put the two together, which copies x. :meth:`join` does it once.
 
-        Where there are many rows, k more make N_s a multiple of :data:`ALIGNED`. They are zero, their
-        label, too: so their gradient is, and they only count in the mean over rows. With
+        Where there are many rows, k more make N_s a multiple of :data:`ALIGNED`. They are zero,
+        their label, too: so their gradient is, and they only count in the mean over rows. With
         lambda_theta smaller by as much, the inner objective is N_s / (N_s + k) times what it was,
         and a constant; theta(x) and P(x) are the same.
         """
@@ -93,7 +93,7 @@ class Problem:
         return _widened(jnp.concatenate([x, self.beside], axis=-2), self._more_rows())
 
     def _more_rows(self) -> int:
-        """k: none where a row of zeros has a meaning, to a penalty or to a model of unknown loss."""
+        """k; none where a row of zeros has a meaning: to a penalty, or to a model not known."""
         n_rows, known = self.y.shape[-1], type(self.model) is LinearModel and self.rho_s is None
         return -n_rows % ALIGNED if known and n_rows >= MANY_ROWS else 0
 
