@@ -120,7 +120,8 @@ class LinearModel:
 
     Args:
         margin_loss: maps margins [N] to losses [N], each by itself; convex and twice
-            differentiable (almost everywhere is enough in practice, as for the squared hinge).
+            differentiable (almost everywhere is enough in practice, as for the squared hinge), with
+            finite derivatives at 0, where training starts.
     """
 
     margin_loss: Callable[[jax.Array], jax.Array] = logistic
@@ -174,7 +175,7 @@ def squared_norm(tree: Any) -> jax.Array:
 
 
 def _sum_of_squares(leaf: jax.Array) -> jax.Array:
-    """Of a matrix line by line first, then of the rest.
+    """Of a matrix down each column first, then over the columns.
 
     Without a barrier XLA makes one sum of the two, and adds one number after the other.
     """
@@ -211,8 +212,8 @@ def regularized_hessian(
 ) -> jax.Array:
     """Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers.
 
-    Of a linear model it is A' diag(l''(m)) A / N + lambda_theta / n^2 I with margins m, as y^2 = 1:
-    one matrix product, where automatic differentiation would make p of vectors.
+    Of a linear model it is A' diag(l''(m)) A / N + lambda_theta / n^2 I with margins m, as y^2 = 1
+    (or a = 0): one matrix product, where automatic differentiation would make p of vectors.
     """
     flat, unravel = ravel_pytree(params)
     if type(model) is not LinearModel:

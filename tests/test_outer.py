@@ -16,7 +16,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import adam, outer
 from synthfair.distill import judge as judging
-from synthfair.distill import problem as of_problem
+from synthfair.distill import problem as problems
 from synthfair.distill.checkpoint import Checkpoint, keep, kept
 from synthfair.distill.implicit import mixed_of
 from synthfair.distill.problem import make_problem
@@ -218,22 +218,42 @@ def adam_by_optax(gradients, x, rate, steps):
     return x
 
 
-def taken_for_large(monkeypatch):
-    """By which x and the columns beside it become one array, of aligned rows where that can be."""
+UNALIGNED = {"n_synthetic": 1004, "rho_s": 0.0}
+
+
+@pytest.fixture
+def widened(monkeypatch):
+    """Small x is treated as large x is; of each chunk it tells whether it was."""
     monkeypatch.setattr(outer, "LARGE", 0)
-    monkeypatch.setattr(of_problem, "MANY_ROWS", 0)
+    chunks, compiled = [], outer._compiled_chunk
+
+    def told(**kind):
+        def chunk(*args, method):
+            chunks.append(method.widened)
+            return compiled(**kind)(*args, method=method)
+
+        return chunk
+
+    monkeypatch.setattr(outer, "_compiled_chunk", told)
+    return chunks
 
 
-NOT_ALIGNED = {"n_synthetic": 20, "rho_s": 0.0}
+KINDS = [{}, {"n_groups": 3, "intercept": False}, UNALIGNED]
 
 
-@pytest.mark.parametrize("large", [True, False])
-@pytest.mark.parametrize("settings", [{}, {"n_groups": 3, "intercept": False}, NOT_ALIGNED])
-def test_the_loop_takes_adams_steps(settings, large, monkeypatch):
-    """Over two chunks. Its moments are in single precision: beside steps of 0.02, in one array
-    with the other columns or not, errors stay below 1e-5."""
-    if large:
-        taken_for_large(monkeypatch)
+@pytest.mark.parametrize("settings", KINDS)
+def test_the_loop_takes_adams_steps(settings):
+    check_adams_steps(settings)
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_the_loop_takes_adams_steps_in_one_array_of_all_columns(settings, widened):
+    check_adams_steps(settings)
+    assert widened == [True, True]
+
+
+def check_adams_steps(settings):
+    """Over two chunks. Moments are in single precision: beside steps of 0.02 errors stay small."""
     problem, x = some_problem(**settings)
     config = DistillConfig(steps=70, learning_rate=0.02)
     *_, (end, _) = outer.run(problem, outer.init(problem, x, config), config)
@@ -279,16 +299,42 @@ def test_roots_and_quotients_are_in_single_precision():
     assert all("f32[" in line for line in of_x)
 
 
-@pytest.mark.parametrize("settings", [{}, NOT_ALIGNED])
-def test_a_batch_in_one_array_with_the_other_columns(settings, monkeypatch):
-    problem, x = some_problem(**settings)
+@pytest.mark.parametrize("settings", [{}, UNALIGNED])
+def test_a_batch_in_one_array_of_all_columns(settings, widened, monkeypatch):
+    """Of problems with other rows, and each its own lambdas."""
     config = DistillConfig(steps=70, learning_rate=0.02)
-    states = [outer.init(problem, start, config) for start in (x, x + 0.1)]
-    alone = [list(outer.run(problem, state, config))[-1][0].x for state in states]
-    taken_for_large(monkeypatch)
-    batch = outer.stack([problem, problem]), outer.stack(states)
-    *_, (end, _) = outer.run(*batch, config)
+    problems, states = [], []
+    for seed in (0, 1):
+        problem, x = some_problem(seed=seed, **settings)
+        lambdas = {"lambda_theta": jnp.asarray(1.0 + seed), "lambda_x": jnp.asarray(0.1 + seed)}
+        problems.append(dataclasses.replace(problem, **lambdas))
+        states.append(outer.init(problem, x + 0.1 * seed, config))
+    *_, (end, _) = outer.run(outer.stack(problems), outer.stack(states), config)
+    assert widened == [True, True]
+    monkeypatch.setattr(outer, "LARGE", 10**9)
+    alone = [[*outer.run(*each, config)][-1][0].x for each in zip(problems, states, strict=True)]
+    assert widened[2:] == [False] * 4
     np.testing.assert_allclose(end.x, np.stack(alone), rtol=0, atol=1e-6)
+
+
+def test_going_on_in_one_array_of_all_columns_changes_nothing(widened):
+    problem, x = some_problem(**UNALIGNED)
+    config = DistillConfig(steps=120)
+    states = [state for state, _ in outer.run(problem, outer.init(problem, x, config), config)]
+    again = [state for state, _ in outer.run(problem, states[0], config)]
+    assert widened == [True] * 5
+    for one, other in zip(states[1:], again, strict=True):
+        assert jax.tree.all(jax.tree.map(np.array_equal, one, other))
+
+
+def test_a_widened_problem_in_single_precision(widened):
+    with jax.enable_x64(False):
+        problem, x = some_problem(**UNALIGNED)
+        config = DistillConfig(steps=50)
+        (_, records), _ = outer.run(problem, outer.init(problem, x, config), config)
+    assert widened == [True, True]
+    assert records.inner_converged.all()
+    assert records.objective[-1] < records.objective[0]
 
 
 def test_gradients_beyond_single_precision_still_move_x():
@@ -298,15 +344,18 @@ def test_gradients_beyond_single_precision_still_move_x():
     assert np.abs(np.asarray(end.x - x)).max() > 0.02
 
 
-def test_a_checkpoint_with_moments_in_double_precision_is_not_taken_up(tmp_path):
+def test_a_checkpoint_with_other_moments_is_not_taken_up(tmp_path):
     problem, x = some_problem()
     first = outer.init(problem, x, DistillConfig(steps=60))
     state, records = next(outer.run(problem, first, DistillConfig(steps=60)))
     file = CheckpointFile(tmp_path / "x.checkpoint", "a fingerprint")
     keep(Checkpoint(state, (records,)), file)
     assert kept(file, first) is not None
-    keep(Checkpoint(jax.tree.map(in_double, state), (records,)), file)
-    assert kept(file, first) is None
+    moments, others = state.memory.moments, state.memory[2:]
+    apart = (state.memory.taken, moments.real, moments.imag, *others)
+    for other in (jax.tree.map(in_double, state), state._replace(memory=apart)):
+        keep(Checkpoint(other, (records,)), file)
+        assert kept(file, first) is None
 
 
 def in_double(leaf):
@@ -314,34 +363,40 @@ def in_double(leaf):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"rho_s": 0.0}, {"rho_s": 0.7}, {"model": LinearModel(squared_hinge)}]
+    ("settings", "more"),
+    [({}, 2), ({"rho_s": 0.7}, 0), ({"model": LinearModel(squared_hinge)}, 2)],
 )
-def test_a_joined_problem_is_the_same_and_moves_features_alone(settings, monkeypatch):
-    monkeypatch.setattr(of_problem, "MANY_ROWS", 0)
-    settings = {"n_groups": 3, "n_synthetic": 30, "rho_s": 0.0} | settings
-    problem, x = some_problem(**settings)
-    joined, columns = problem.joined(), problem.join(x)
-    assert np.array_equal(joined.columns(columns), columns)
-    assert columns.shape == (len(problem.columns(x)), 30 if settings["rho_s"] else 32)
-    assert judged(joined, columns) == pytest.approx(float(judged(problem, x)), rel=1e-12)
-    gradient, expected = hypergradient(joined, columns), hypergradient(problem, x)
+def test_a_widened_problem_is_the_same_and_moves_features_alone(settings, more, monkeypatch):
+    monkeypatch.setattr(problems, "MANY_ROWS", 30)
+    problem, x = some_problem(n_groups=3, **{"n_synthetic": 30, "rho_s": 0.0} | settings)
+    widened, columns = problem.widened(), problem.widen(x)
+    assert np.array_equal(widened.columns(columns), columns)
+    assert columns.shape == (len(problem.columns(x)), 30 + more)
+    assert judged(widened, columns) == pytest.approx(float(judged(problem, x)), rel=1e-12)
+    gradient, expected = hypergradient(widened, columns), hypergradient(problem, x)
     np.testing.assert_allclose(gradient[: len(x), :30], expected, rtol=1e-9, atol=1e-15)
     assert not gradient[len(x) :].any()
     assert not gradient[:, 30:].any()
-    assert joined.joined().still == joined.still == len(gradient) - len(x)
-    assert joined.joined().join(columns).shape == columns.shape
+    assert widened.widened().still == widened.still == len(gradient) - len(x)
+    assert np.array_equal(widened.widened().widen(columns), columns)
 
 
 class Otherwise(LinearModel):
     """What a row of zeros does to it is not known."""
 
 
-def test_rows_are_added_only_beside_many(monkeypatch):
-    problem, x = some_problem(**NOT_ALIGNED)
-    assert problem.join(x).shape[1] == 20
-    monkeypatch.setattr(of_problem, "MANY_ROWS", 20)
-    assert problem.join(x).shape[1] == 24
-    assert dataclasses.replace(problem, model=Otherwise()).join(x).shape[1] == 20
+def test_rows_of_zeros_are_added_only_beside_many():
+    for settings, rows in [
+        (UNALIGNED, 1008),
+        (UNALIGNED | {"n_synthetic": 996}, 996),
+        (UNALIGNED | {"rho_s": 0.7}, 1004),
+        (UNALIGNED | {"model": Otherwise()}, 1004),
+    ]:
+        problem, x = some_problem(**settings)
+        assert problem.widen(x).shape[1] == rows
+        two = outer.stack([problem, problem])
+        assert two.widen(jnp.stack([x, x])).shape == (2, len(problem.columns(x)), rows)
+        assert two.widened().y.shape == (2, rows)
 
 
 def test_early_stop():

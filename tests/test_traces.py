@@ -204,13 +204,13 @@ jax.config.update("jax_enable_x64", True)
 import sys
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from test_outer import some_problem
+from test_outer import UNALIGNED, some_problem
 from synthfair.config import DistillConfig
 from synthfair.distill import outer
-from synthfair.distill import problem as of_problem
-if "joined" in sys.argv:
-    outer.LARGE = of_problem.MANY_ROWS = 0
-problem, x = some_problem(n_synthetic=20, rho_s=0.0)
+problem, x = some_problem()
+if "widened" in sys.argv:
+    problem, x = some_problem(**UNALIGNED)
+    outer.LARGE = 0
 jax.config.update("jax_enable_compilation_cache", True)
 over_columns = NamedSharding(Mesh(np.array(jax.devices()), ("i",)), PartitionSpec(None, "i"))
 config = DistillConfig(steps=5)
@@ -222,7 +222,7 @@ np.testing.assert_allclose(*ends, rtol=1e-6)
 """
 
 
-@pytest.mark.parametrize("kind", ["small", "joined"])
+@pytest.mark.parametrize("kind", ["small", "widened"])
 def test_rows_on_several_devices(tmp_path, kind):
     more = {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",

@@ -30,7 +30,7 @@ class Memory(NamedTuple):
     Attributes:
         taken: number of steps so far.
         moments: [d, N_s] complex: the decaying mean of the gradients, and that of their squares as
-            the imaginary part. One array, because XLA passes over x once for each.
+            the imaginary part. In one array, as XLA would pass over the gradient and x for each.
         before: theta(x) of the step before the last; not-a-number where there is none yet.
         before_that: of the step before that.
     """
@@ -53,22 +53,23 @@ def restart(memory: Memory, x: jax.Array) -> Memory:
 
 
 def _no_moments(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    # NumPy's zeros, so that nothing is compiled.
     nothing = np.zeros(x.shape, np.result_type(KEPT, np.complex64))
-    return jax.device_put((np.zeros((), np.int32), nothing))  # NumPy's: nothing is compiled
+    return jax.device_put((np.zeros((), np.int32), nothing))
 
 
-def joined(memory: Memory, shape: tuple[int, ...]) -> Memory:
+def widened(memory: Memory, shape: tuple[int, ...]) -> Memory:
     """With zeros below and beside its moments, for an x of this shape [n, N_s + k].
 
     Where the gradient there is zero, these entries of x stay, and the others move as they would
-    alone. See :meth:`synthfair.distill.problem.Problem.joined`.
+    alone. See :meth:`synthfair.distill.problem.Problem.widened`.
     """
     d, n_rows = memory.moments.shape[-2:]
     more = [*[(0, 0)] * (len(shape) - 2), (0, shape[-2] - d), (0, shape[-1] - n_rows)]
     return memory._replace(moments=jnp.pad(memory.moments, more))
 
 
-def parted(memory: Memory, d: int, n_rows: int) -> Memory:
+def narrowed(memory: Memory, d: int, n_rows: int) -> Memory:
     """With the moments of the first d lines and N_s rows."""
     return memory._replace(moments=memory.moments[..., :d, :n_rows])
 
@@ -92,7 +93,7 @@ def move(
     gradient = jnp.clip(judged.gradient, -LARGEST, LARGEST).astype(KEPT)
     mean = DECAY * memory.moments.real + (1 - DECAY) * gradient
     square = SQUARE_DECAY * memory.moments.imag + (1 - SQUARE_DECAY) * gradient * gradient
-    # Past the barrier they are read, not made once more.
+    # Behind the barrier x's move reads them; XLA would make them once more there.
     moments = jax.lax.optimization_barrier(jax.lax.complex(mean, square))
     # Rounded before it meets the moments, which would take on its precision.
     share, square_share = (jnp.asarray(1 - b**taken, KEPT) for b in (DECAY, SQUARE_DECAY))

@@ -27,12 +27,11 @@ CHUNK = 50
 """Steps in one compiled call: enough to cost nothing, few enough to show and to interrupt."""
 
 LARGE = 50_000
-"""Numbers in x from which a faster step is worth a longer compilation, and Adam moves x and the
-columns beside it in one array."""
+"""Numbers in x from which a faster step is worth a longer compilation, and Adam moves x widened."""
 
 OPTIMIZERS = {"adam": adam, "gauss_newton": gauss_newton}
 """An optimiser is a module with init(problem, judged), move(problem, judged, memory, rate), and
-restart(memory, x), for when P has become another. Adam can have its x joined with other lines."""
+restart(memory, x), for when P has become another. Adam's memory can be widened, as x is."""
 
 _COMPILING = threading.Lock()
 """Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
@@ -72,10 +71,17 @@ class Knobs(NamedTuple):
 
 
 class Method(NamedTuple):
-    """By what the problem is solved; chosen when compiling."""
+    """By what the problem is solved; chosen when compiling.
+
+    Attributes:
+        optimizer: what moves x.
+        solvers: what finds theta(x) and its derivative.
+        widened: whether x, in a chunk of steps, is what :meth:`Problem.widen` makes of it.
+    """
 
     optimizer: Optimizer = "adam"
     solvers: Solvers = Solvers()
+    widened: bool = False
 
 
 def method_of(config: DistillConfig, *, n_params: int) -> Method:
@@ -181,13 +187,13 @@ def _steps(
     Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
     first axis more, and the steps go on until the last of them is done.
     """
-    if method.optimizer != "adam" or state.x.size < LARGE:
+    if not method.widened:
         return _loop(problem, state, knobs, method=method)
-    x = problem.join(state.x)
-    wide = state._replace(x=x, memory=adam.joined(state.memory, x.shape))
-    after, records = _loop(problem.joined(), wide, knobs, method=method)
+    x = problem.widen(state.x)
+    wide = state._replace(x=x, memory=adam.widened(state.memory, x.shape))
+    after, records = _loop(problem.widened(), wide, knobs, method=method)
     d, n_rows = state.x.shape[-2:]
-    x, memory = after.x[..., :d, :n_rows], adam.parted(after.memory, d, n_rows)
+    x, memory = after.x[..., :d, :n_rows], adam.narrowed(after.memory, d, n_rows)
     return after._replace(x=x, memory=memory), records
 
 
@@ -268,14 +274,15 @@ def advance(
     """
     tolerance = config.inner_tolerance or inner.default_tolerance()
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
-    method = method_of(config, n_params=state.curvature.shape[-1])
+    method, large = method_of(config, n_params=state.curvature.shape[-1]), state.x.size >= LARGE
+    method = method._replace(widened=large and config.optimizer == "adam")
     left = _steps_left(state)
     with _COMPILING:
         if len(devices := state.x.devices()) == 1:
             # What a kept trace returns is tied to its device; were the first state not, it would be
             # compiled twice.
             state = jax.device_put(state, *devices)
-        chunk = _compiled_chunk(large=state.x.size >= LARGE, sharded=len(devices) > 1)
+        chunk = _compiled_chunk(large=large, sharded=len(devices) > 1)
         state, records = chunk(problem, state, knobs, method=method)
     return state, Record(*(np.asarray(field)[:left] for field in records))
 

@@ -28,9 +28,12 @@ from synthfair.model import (
     squared_norm,
 )
 
-ALIGNED, MANY_ROWS = 8, 1000
-"""A column of a multiple of so many rows begins where a line of a processor's cache does, and
-products with it are a quarter faster; and from so many rows on, a few more are nothing."""
+ALIGNED = 8
+"""Where N_s is a multiple of this, each column of x begins, in double precision, where a line of a
+processor's cache does: products with columns are a quarter faster. It does no harm elsewhere."""
+
+MANY_ROWS = 1000
+"""From so many synthetic rows on, a few more cost nothing."""
 
 
 @jax.tree_util.register_dataclass
@@ -51,7 +54,7 @@ class Problem:
         lambda_theta: regularisation of theta, positive.
         model: what is trained.
         penalty: the same surrogate as in F.
-        still: how many of the last lines of x do not move: 0 unless :meth:`joined`.
+        still: how many of the last lines of x do not move: 0 unless :meth:`widened`.
     """
 
     objective: Objective
@@ -65,32 +68,36 @@ class Problem:
     penalty: Penalty = field(metadata={"static": True})
     still: int = field(default=0, metadata={"static": True})
 
-    def joined(self) -> Problem:
-        """The same problem with :meth:`columns` of x in the place of x.
+    def widened(self) -> Problem:
+        """The same problem with :meth:`widen` of x in the place of x.
 
-        Then x, and all that is shaped like it, is [n, N_s], and the lines after the features do
-        not move. A step need not put the two together, which copies x. :meth:`join` does it once.
+        x, and all that is shaped like it, is [n, N_s + k] then: all columns of the rows in one
+        array, which a step need not put together by copying x. What was not in x does not move.
 
-        Where there are many rows, k more make N_s a multiple of :data:`ALIGNED`. They are zero,
-        their label, too: so their gradient is, and they only count in the mean over rows. With
-        lambda_theta smaller by as much, the inner objective is N_s / (N_s + k) times what it was,
-        and a constant; theta(x) and P(x) are the same.
+        The k rows more are zero, their label, too: so their gradient is, and they only count in the
+        mean over rows. lambda_theta is smaller by as much, which makes the inner objective
+        N_s / (N_s + k) times what it was, plus a constant: its gradient's norm and its Hessian are
+        smaller so. lambda_x is larger by the square, as eq. (12) divides by (N_s n)^2. theta(x)
+        and P(x) are the same.
         """
         none, more = self.beside[..., :0, :], self._more_rows()
-        share = 1 + more / self.y.shape[-1]
+        growth = 1 + more / self.y.shape[-1]
         return dataclasses.replace(
             self,
-            s=_widened(self.s, more),
-            y=_widened(self.y, more),
-            beside=_widened(none, more),
-            lambda_theta=self.lambda_theta / share,
-            lambda_x=self.lambda_x * share**2,
+            s=_with_zeros(self.s, more),
+            y=_with_zeros(self.y, more),
+            beside=_with_zeros(none, more),
+            lambda_theta=self.lambda_theta / growth,
+            lambda_x=self.lambda_x * growth**2,
             still=self.still + self.beside.shape[-2],
         )
 
-    def join(self, x: jax.Array) -> jax.Array:
-        """What :meth:`joined` has in the place of x [d, N_s]: [n, N_s + k]."""
-        return _widened(jnp.concatenate([x, self.beside], axis=-2), self._more_rows())
+    def widen(self, x: jax.Array) -> jax.Array:
+        """All columns of the rows with features x [d, N_s], and k rows of zeros: [n, N_s + k].
+
+        Where there are :data:`MANY_ROWS`, N_s + k is the next multiple of :data:`ALIGNED`.
+        """
+        return _with_zeros(jnp.concatenate([x, self.beside], axis=-2), self._more_rows())
 
     def _more_rows(self) -> int:
         """k; none where a row of zeros has a meaning: to a penalty, or to a model not known."""
@@ -153,7 +160,7 @@ class Problem:
         return self.objective(params) + unfairness + ridge
 
 
-def _widened(lines: jax.Array, more: int) -> jax.Array:
+def _with_zeros(lines: jax.Array, more: int) -> jax.Array:
     """With so many zeros more at the end of the last axis."""
     return jnp.pad(lines, [*[(0, 0)] * (lines.ndim - 1), (0, more)]) if more else lines
 

@@ -112,12 +112,16 @@ def _shortened(columns: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _allocated(rows: int, columns: int, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room for columns, s and y; the first begins where JAX wants it to."""
-    size = rows * columns * 8
+    """Room for columns, s and y, each of which begins where JAX wants it to."""
     try:
-        memory = np.empty(size + ALIGNMENT, np.uint8)
-        s, y = np.empty(rows, int), np.empty(rows)
+        s, y = _aligned(rows, np.dtype(int)), _aligned(rows, np.dtype(float))
+        return _aligned(rows * columns, y.dtype).reshape(columns, rows), s, y
     except MemoryError as error:
-        raise InputError(f"{source}: {rows} rows need {size / 1e9:.1f} GB of memory") from error
+        size = rows * (columns + 2) * 8 / 1e9
+        raise InputError(f"{source}: {rows} rows need {size:.1f} GB of memory") from error
+
+
+def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
+    memory = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
     first = -memory.ctypes.data % ALIGNMENT
-    return memory[first : first + size].view(np.float64).reshape(columns, rows), s, y
+    return memory[first : first + size * dtype.itemsize].view(dtype)
