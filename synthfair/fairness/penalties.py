@@ -40,13 +40,22 @@ def strata(notion: Notion, rows: Rows) -> jax.Array:
     return weights / jnp.sum(weights, axis=1, keepdims=True)
 
 
-def memberships(s: jax.Array, n_groups: int, dtype: jnp.dtype) -> jax.Array:
-    """[G, N] indicators of the groups that are each compared with the rest.
+def group_weights(rows: Rows, dtype: jnp.dtype, *, notion: Notion, n_groups: int) -> jax.Array:
+    """[K, G, N] the weights of each stratum, where a row is of the group, else 0."""
+    members = (rows.s == jnp.arange(n_groups)[:, None]).astype(dtype)
+    return strata(notion, rows).astype(dtype)[:, None] * members
+
+
+def _compared(by_group: jax.Array) -> jax.Array:
+    """Of [K, G] the groups that are each held against the rest.
 
     With two groups the two comparisons differ in sign alone, so only group 1 is kept.
     """
-    first = 1 if n_groups == 2 else 0
-    return (s == jnp.arange(first, n_groups)[:, None]).astype(dtype)
+    return by_group[:, 1:] if by_group.shape[1] == 2 else by_group
+
+
+def _of_the_rest(by_group: jax.Array) -> jax.Array:
+    return jnp.sum(by_group, axis=1, keepdims=True) - by_group
 
 
 def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
@@ -56,12 +65,11 @@ def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups
 
     In the binary case the one entry is Wu et al. (2024) eq. (2), (3), signed.
     """
-    weights = strata(notion, rows).astype(scores.dtype)
-    members = memberships(rows.s, n_groups, scores.dtype)
-    shares = weights @ members.T
-    # All but the last product is the same in each step, and made once. XLA's product of two vectors
-    # adds one number after the other.
-    return jnp.sum(weights[:, None] * (members - shares[..., None]) * scores, axis=-1)
+    weights = group_weights(rows, scores.dtype, notion=notion, n_groups=n_groups)
+    # The weights are the same in each step, and made once, for the gaps below, too. With two lines
+    # or more, XLA's product with scores is fast.
+    sums, shares = weights @ scores, jnp.sum(weights, axis=-1)
+    return _compared(sums - shares * jnp.sum(sums, axis=1, keepdims=True))
 
 
 def selection_rate_gaps(
@@ -74,13 +82,9 @@ def selection_rate_gaps(
     sigma(tau z) tends to the decision 1[z > 0] as the temperature tau grows.
     """
     selected = jax.nn.sigmoid(temperature * scores)
-    weights = strata(notion, rows).astype(selected.dtype)
-    members = memberships(rows.s, n_groups, selected.dtype)
-
-    def rate(indicator: jax.Array) -> jax.Array:
-        return (weights * selected) @ indicator.T / (weights @ indicator.T)
-
-    return rate(members) - rate(1 - members)
+    weights = group_weights(rows, selected.dtype, notion=notion, n_groups=n_groups)
+    sums, shares = weights @ selected, jnp.sum(weights, axis=-1)
+    return _compared(sums / shares - _of_the_rest(sums) / _of_the_rest(shares))
 
 
 def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
@@ -89,9 +93,8 @@ def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: in
     Not differentiable, but what users mean, and what is reported: with statistical parity it is
     |SPD| on these rows. Groups without a row in a stratum do not count there.
     """
-    weights = strata(notion, rows).astype(scores.dtype)
-    members = (rows.s == jnp.arange(n_groups)[:, None]).astype(scores.dtype) * weights[:, None]
-    rates = members @ (scores > 0).astype(scores.dtype) / (members @ jnp.ones_like(scores))
+    weights = group_weights(rows, scores.dtype, notion=notion, n_groups=n_groups)
+    rates = weights @ (scores > 0).astype(scores.dtype) / jnp.sum(weights, axis=-1)
     return jnp.nanmax(rates, axis=1) - jnp.nanmin(rates, axis=1)
 
 
