@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from benchmarks import table2
+from benchmarks import cold, table2
 from benchmarks.table2 import (
     Run,
     Unit,
@@ -161,3 +161,13 @@ def test_the_table_of_epsilons_says_whether_goals_are_met():
     text = table([*base, *good, *bad])
     assert "0.005 and 0.02: met" in text
     assert "0.01 and 0.03: MISSED" in text
+
+
+def test_the_table_of_starts_says_whether_goals_are_met():
+    fast, slow = cold.Cost(2.4, 300.0), cold.Cost(2.6, 350.0)
+    warm, other = "N_s = 800, warm", "N_s = 8319, warm"
+    lines = cold.table({warm: [slow, fast, slow], other: [fast], cold.HELP: [fast]}).splitlines()
+    assert lines[2] == f"| {warm} | 2.40 | 2.60 | 350 | 2.5: met |"
+    assert lines[3] == f"| {other} | 2.40 | 2.40 | 300 |  |"
+    assert lines[4].endswith("| 0.4: MISSED |")
+    assert "MISSED" in cold.table({warm: [slow]})

@@ -4,6 +4,7 @@ import dataclasses
 from functools import partial
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -397,6 +398,17 @@ def test_rows_of_zeros_are_added_only_beside_many():
         two = outer.stack([problem, problem])
         assert two.widen(jnp.stack([x, x])).shape == (2, len(problem.columns(x)), rows)
         assert two.widened().y.shape == (2, rows)
+
+
+@pytest.mark.parametrize("widened", [False, True])
+def test_steps_are_lowered_for_an_accelerator(widened):
+    """Which says that each operation exists there; without one, no more can be tested."""
+    problem, x = some_problem(**UNALIGNED)
+    state = outer.init(problem, x, DistillConfig())
+    method = outer.Method(widened=widened)
+    steps = jax.jit(partial(outer._steps, method=method))
+    found = jax.export.export(steps, platforms=["cuda"])(problem, state, outer.Knobs())
+    assert found.platforms == ("cuda",)
 
 
 def test_early_stop():
