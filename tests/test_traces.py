@@ -204,7 +204,8 @@ jax.config.update("jax_enable_x64", True)
 import sys
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from test_outer import UNALIGNED, some_problem
+from test_adam import UNALIGNED
+from test_outer import some_problem
 from synthfair.config import DistillConfig
 from synthfair.distill import outer
 problem, x = some_problem()
