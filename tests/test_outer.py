@@ -161,6 +161,41 @@ def test_run_judges_the_last_x_and_leaves_it():
     assert objective[-1] == pytest.approx(float(judged(problem, last.x)))
 
 
+@pytest.fixture
+def to_the_end(monkeypatch):
+    """Runs take all their steps, wherever they lead."""
+    monkeypatch.setattr(outer, "BOUNCE", np.inf)
+
+
+def test_a_run_ends_at_the_lowest_of_its_last_chunk(request):
+    problem, x = some_problem()
+    config = DistillConfig(steps=300, learning_rate=0.3)
+
+    def run():
+        chunks = list(outer.run(problem, outer.init(problem, x, config), config))
+        return chunks[-1][0].x, np.concatenate([records.objective for _, records in chunks])
+
+    reached, objective = run()
+    request.getfixturevalue("to_the_end")
+    bounced, every = run()
+    lowest = 251 + int(np.argmin(every[251:]))
+    assert len(every) == 301
+    assert every[-1] > every[lowest] * 1.001
+    np.testing.assert_array_equal(objective, every[: lowest + 1])
+    assert float(judged(problem, reached)) == pytest.approx(every[lowest])
+    assert float(judged(problem, bounced)) == pytest.approx(every[-1])
+
+
+@pytest.mark.parametrize(("steps", "lengths"), [(9, [10]), (49, [50]), (100, [1, 50, 50])])
+@pytest.mark.usefixtures("to_the_end")
+def test_the_last_chunks_are_whole(steps, lengths):
+    problem, x = some_problem()
+    config = DistillConfig(steps=steps)
+    chunks = outer.run(problem, outer.init(problem, x, config), config)
+    assert [len(records.objective) for _, records in chunks] == lengths
+
+
+@pytest.mark.usefixtures("to_the_end")
 def test_steps_do_not_depend_on_how_many_follow():
     problem, x = some_problem()
     short, long = (

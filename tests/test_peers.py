@@ -169,8 +169,8 @@ CEILINGS = Ceilings(Ceiling(1e10, 2.0), Ceiling(1e10, 1.0))
 
 def some_results(torch=60.0, objective=0.3, gradient=1e-7, ours=1.0):
     packages = (
-        Timed("synthfair", (ours, 9.0), (ours, 9.0), 2.0, 0.31, 0.3, 1e-9),
-        Timed("torch", (30.0, torch, 990.0), (1.0, 1.0, 9.0), 0.1, 0.31, objective, gradient),
+        Timed("synthfair", (ours, 9.0), (ours, 9.0), 2.0, 0.3, 1e-9),
+        Timed("torch", (30.0, torch, 990.0), (1.0, 1.0, 9.0), 0.1, objective, gradient),
     )
     alone = (InnerTimed("synthfair", 1e-3, 1e-9, 0.0), InnerTimed("scipy", 1e-2, 1e-8, 1e-7))
     return [Measured(8319, 8319, 11, 1000, 3.0, 1e-9, packages, alone)]

@@ -34,9 +34,6 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
 wait for each other busily, so that on small problems, or where another process holds a core, one is
 faster. And with its own ``tolerance_change``, which ends the inner solve before its tolerance."""
 
-LAST = 50
-"""Steps at the end of a run, over which the lowest P(x) is taken: Adam bounces there."""
-
 
 class Timed(NamedTuple):
     """A package on one problem.
@@ -48,7 +45,6 @@ class Timed(NamedTuple):
             ours itself the same as ``seconds``.
         first: seconds of compiling or warming up.
         objective: P(x) at the end, by one judge for all.
-        lowest: the lowest P(x) of the last steps, as the package itself found it.
         gradient_norm: Euclidean, of the inner objective at the theta that the package returned.
     """
 
@@ -57,7 +53,6 @@ class Timed(NamedTuple):
     ours: tuple[float, ...]
     first: float
     objective: float
-    lowest: float
     gradient_norm: float
 
     @property
@@ -185,7 +180,7 @@ class OurRun(NamedTuple):
         evaluations: see :class:`Measured`; one for each iteration and one before, as nearly
             always the line search takes its first step.
         worst_gradient: see :class:`Measured`.
-        objectives: [steps + 1] P(x) at each.
+        objectives: [steps + 1] P(x) at each; fewer where the run ended at a lower one.
     """
 
     x: jax.Array
@@ -273,7 +268,6 @@ def judged(name: str, problem: Problem, run: Run) -> Timed:
         ours=run.ours,
         first=run.first,
         objective=float(problem.outer(solution.params, x)),
-        lowest=float(run.objectives[-LAST:].min()),
         gradient_norm=gradient_norm(problem, run.reached.theta, x),
     )
 

@@ -57,7 +57,8 @@ class Distillation(NamedTuple):
 
     Attributes:
         release: what may be sent.
-        history: records [steps + 1] of every step. Private: computed from real rows.
+        history: records [steps + 1] of every step, or of fewer, see :func:`outer.run`. Private:
+            computed from real rows.
         rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
             like the history.
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.

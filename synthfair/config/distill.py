@@ -83,7 +83,12 @@ class DistillConfig(BaseModel):
         description="What moves the synthetic features: Adam; or damped Gauss-Newton steps, which"
         " converge in about 100, also at large rho_o, where Adam crawls.",
     )
-    steps: int = Field(default=1000, ge=1, lt=2**31, description="Steps of the optimizer.")
+    steps: int = Field(
+        default=1000,
+        ge=1,
+        lt=2**31,
+        description="Steps of the optimizer; of the last 50, those up to the lowest objective.",
+    )
     learning_rate: float = Field(
         default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."
     )

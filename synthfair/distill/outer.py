@@ -24,7 +24,11 @@ from synthfair.privacy.objective import PrivateObjective
 from synthfair.traces import recalled
 
 CHUNK = 50
-"""Steps in one compiled call: enough to cost nothing, few enough to show and to interrupt."""
+"""Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to
+interrupt."""
+
+BOUNCE = 1e-5
+"""Relative to it, how far P(x) may lie above the lowest of the last chunk where a run ends."""
 
 LARGE = 50_000
 """Numbers in x from which a faster step is worth a longer compilation, and Adam moves x widened."""
@@ -182,8 +186,9 @@ def _is_default(model: object) -> bool:
 def _steps(
     problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
 ) -> tuple[OuterState, Record]:
-    """CHUNK steps and their records, or those up to step ``last`` and blank records.
+    """Some steps and their records, and blank records.
 
+    CHUNK steps; but those up to step ``last`` are whole chunks after the first, which is shorter.
     Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
     first axis more, and the steps go on until the last of them is done.
     """
@@ -215,7 +220,7 @@ def _loop(
     blank = jax.tree.map(
         lambda field: jnp.zeros((CHUNK, *state.step.shape), field.dtype), no_record(state.x.dtype)
     )
-    steps = jnp.minimum(CHUNK, jnp.max(state.last - state.step) + 1)
+    steps = jnp.max(state.last - state.step) % CHUNK + 1
     return jax.lax.fori_loop(0, steps, one, (state, blank))
 
 
@@ -266,7 +271,7 @@ def _steps_left(state: OuterState) -> int:
 def advance(
     problem: Problem, state: OuterState, config: DistillConfig
 ) -> tuple[OuterState, Record]:
-    """One compiled chunk of steps, or fewer where ``state.last`` comes first.
+    """One compiled chunk of steps; or fewer, so that whole chunks are left up to ``state.last``.
 
     Returns:
         The state after it, and the records [up to CHUNK] of its steps, as NumPy arrays; of a batch
@@ -276,7 +281,7 @@ def advance(
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     method, large = method_of(config, n_params=state.curvature.shape[-1]), state.x.size >= LARGE
     method = method._replace(widened=large and config.optimizer == "adam")
-    left = _steps_left(state)
+    taken = (_steps_left(state) - 1) % CHUNK + 1
     with _COMPILING:
         if len(devices := state.x.devices()) == 1:
             # What a kept trace returns is tied to its device; were the first state not, it would be
@@ -284,7 +289,7 @@ def advance(
             state = jax.device_put(state, *devices)
         chunk = _compiled_chunk(large=large, sharded=len(devices) > 1)
         state, records = chunk(problem, state, knobs, method=method)
-    return state, Record(*(np.asarray(field)[:left] for field in records))
+    return state, Record(*(np.asarray(field)[:taken] for field in records))
 
 
 def run(
@@ -299,17 +304,33 @@ def run(
 
     Yields:
         As :func:`advance` returns. The x after the last step is judged, too, so that there is one
-        more record than steps. In a batch a problem that is done, as its ``last`` says, is judged
-        at the same x until all are.
+        more record than steps; or fewer, where the run ends before its last steps, as Adam had
+        bounced there. In a batch a problem that is done, as its ``last`` says, is judged at the
+        same x until all are.
     """
     while _steps_left(state) > 0:
-        state, records = advance(problem, state, config)
-        before, after = records.objective[0], records.objective[-1]
-        if config.stop_tolerance:
-            enough = before - after < config.stop_tolerance * np.abs(before)
+        before = state
+        state, records = advance(problem, before, config)
+        if config.stop_tolerance and len(records.objective) == CHUNK:
+            first, latest = records.objective[0], records.objective[-1]
+            enough = first - latest < config.stop_tolerance * np.abs(first)
             last = jnp.where(enough, jnp.minimum(state.last, state.step), state.last)
             state = state._replace(last=last)
+        if _steps_left(state) == 0 and np.any(bounced := _bounced(records.objective)):
+            # Again, as to keep each x that may turn out to be the lowest would cost in every step.
+            lowest = before.step + np.argmin(records.objective, axis=0)
+            last = jnp.where(bounced, lowest, before.last)
+            state, records = advance(problem, before._replace(last=last), config)
         yield state, records
+
+
+def _bounced(objective: np.ndarray) -> np.ndarray:
+    """Whether P(x) [steps, ...] ends above its lowest by more than a trifle.
+
+    Near an optimum Adam's second moments forget how steep it is, and a step goes too far.
+    """
+    lowest = objective.min(axis=0)
+    return objective[-1] - lowest > BOUNCE * np.abs(lowest)
 
 
 def stack(parts: Sequence[Stackable]) -> Stackable:
