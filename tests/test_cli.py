@@ -81,6 +81,11 @@ def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
     assert "still marked a draft" in capsys.readouterr().err
 
 
+def test_a_run_that_went_back_says_so(folder, capsys):
+    assert run_client(folder, 0, "--learning-rate", "0.05") == 0
+    assert "of 60: the objective was lowest there" in capsys.readouterr().out
+
+
 def test_unconverged_inner_problem_is_told_on_exit(folder, capsys):
     assert run_client(folder, 0, "--inner-max-iterations", "1") == 0
     said = capsys.readouterr()

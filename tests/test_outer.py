@@ -167,7 +167,7 @@ def to_the_end(monkeypatch):
     monkeypatch.setattr(outer, "BOUNCE", np.inf)
 
 
-def test_a_run_ends_at_the_lowest_of_its_last_chunk(request):
+def test_a_run_ends_at_the_lowest_of_its_last_chunk(monkeypatch):
     problem, x = some_problem()
     config = DistillConfig(steps=300, learning_rate=0.3)
 
@@ -176,7 +176,7 @@ def test_a_run_ends_at_the_lowest_of_its_last_chunk(request):
         return chunks[-1][0].x, np.concatenate([records.objective for _, records in chunks])
 
     reached, objective = run()
-    request.getfixturevalue("to_the_end")
+    monkeypatch.setattr(outer, "BOUNCE", np.inf)
     bounced, every = run()
     lowest = 251 + int(np.argmin(every[251:]))
     assert len(every) == 301
@@ -184,6 +184,34 @@ def test_a_run_ends_at_the_lowest_of_its_last_chunk(request):
     np.testing.assert_array_equal(objective, every[: lowest + 1])
     assert float(judged(problem, reached)) == pytest.approx(every[lowest])
     assert float(judged(problem, bounced)) == pytest.approx(every[-1])
+
+
+def test_neither_what_has_not_converged_nor_what_diverges_is_gone_back_to():
+    problem, x = some_problem()
+    config = DistillConfig(steps=21)
+    before = outer.init(problem, x, config)
+    end = outer.advance(problem, before, config)
+
+    def gone_back(**changed):
+        changed = (end[0], end[1]._replace(**changed))
+        return len(outer._go_back_to_lowest(problem, before, changed, config)[1].objective)
+
+    objective, converged = end[1].objective, end[1].inner_converged
+    lowest, second = np.argsort(objective)[:2]
+    assert gone_back() == lowest + 1 < 22
+    assert gone_back(inner_converged=converged & (np.arange(22) != lowest)) == second + 1
+    assert gone_back(inner_converged=np.zeros(22, bool)) == 22
+    for wrong in (np.nan, np.inf):
+        assert gone_back(objective=np.where(np.arange(22) == 3, wrong, objective)) == 22
+
+
+def test_gauss_newton_and_early_stops_stay_where_they_are(monkeypatch):
+    monkeypatch.setattr(outer, "_go_back_to_lowest", None)
+    problem, x = some_problem()
+    for settings in ({"optimizer": "gauss_newton"}, {"stop_tolerance": 1e-9}):
+        config = DistillConfig(steps=20, **settings)
+        ((_, records),) = outer.run(problem, outer.init(problem, x, config), config)
+        assert len(records.objective) == 21
 
 
 @pytest.mark.parametrize(("steps", "lengths"), [(9, [10]), (49, [50]), (100, [1, 50, 50])])

@@ -59,11 +59,12 @@ def simulate(n: int) -> Simulated:
     start, compared = time.perf_counter(), min(n, COMPARED)
     alone = [distill_rows(real, schema, config) for real in clients[:compared]]
     each = (time.perf_counter() - start) / compared
-    ratios = [
-        np.abs(a.history.objective / b.history.objective - 1)
-        for a, b in zip(together, alone, strict=False)
+    pairs = [
+        (one.history.objective, other.history.objective)
+        for one, other in zip(together, alone, strict=False)
     ]
-    early, late = max(r[:EARLY].max() for r in ratios), max(r[-1] for r in ratios)
+    early = max(np.abs(one[:EARLY] / other[:EARLY] - 1).max() for one, other in pairs)
+    late = max(abs(one[-1] / other[-1] - 1) for one, other in pairs)
     converged = sum(distillation.inner_converged for distillation in together)
     return Simulated(n, seconds, each, float(early), float(late), converged)
 

@@ -82,12 +82,11 @@ def _problem(n_inputs: int, config: sf.DistillConfig) -> tuple[Problem, jax.Arra
 
 
 def run_once(problem: Problem, x: jax.Array, config: sf.DistillConfig) -> tuple[float, float, bool]:
-    """Seconds, the last P(x), and whether all converged."""
+    """Seconds, the last P(x), and whether all converged; of one chunk."""
     state, start = outer.init(problem, x, config), time.perf_counter()
-    records = [record for _, record in outer.run(problem, state, config)]
+    _, records = outer.advance(problem, state, config)
     seconds = time.perf_counter() - start
-    converged = all(record.inner_converged.all() for record in records)
-    return seconds, float(records[-1].objective[-1]), converged
+    return seconds, float(records.objective[-1]), bool(records.inner_converged.all())
 
 
 def main() -> None:

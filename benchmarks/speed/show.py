@@ -94,7 +94,9 @@ def answers_table(results: Sequence[Measured]) -> list[str]:
     """How near each package came to the best, and to inner stationarity."""
     worst = ", ".join(f"{size.worst_gradient:.1e} at N_s = {size.n_synthetic}" for size in results)
     before = (
-        "The outer objective at the x reached, with theta(x) by one solver for all; and the"
+        "The outer objective at the x reached, with theta(x) by one solver for all: a peer's after"
+        " its last step; ours after that of its last 50 at which it was lowest, as Adam bounces"
+        " there, and the way back to it counts in its time; and the"
         " Euclidean norm of the inner gradient at the theta that the package itself found there."
         f" Largest inner gradient of ours in any step: {worst}."
     )

@@ -57,8 +57,8 @@ class Distillation(NamedTuple):
 
     Attributes:
         release: what may be sent.
-        history: records [steps + 1] of every step, or of fewer, see :func:`outer.run`. Private:
-            computed from real rows.
+        history: records [steps + 1] of every step; fewer where it ended before, see
+            :func:`synthfair.distill.outer.run`. Private: computed from real rows.
         rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
             like the history.
         tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
@@ -257,7 +257,7 @@ def _run(problem: Problem, done: Checkpoint, run: Run, file: CheckpointFile | No
         if not (file and done.records):
             raise
         keep(done, file)
-        told = f"{file.path} keeps {done.steps} steps, and the same run goes on from there"
+        told = f"{file.path} keeps step {done.steps}, and the same run goes on from there"
         raise KeyboardInterrupt(told) from stop
     return done
 

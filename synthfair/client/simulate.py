@@ -65,9 +65,9 @@ def distill_clients(
     """:func:`distill_table` of each client, batched through vmap.
 
     The numbers are those of one client after the other, but for rounding, which Adam magnifies once
-    it bounces near an optimum. Clients with equally many rows share a compilation and go in batches
-    that fit memory; each other number of rows costs a compilation more. With ``max_gap``, whose
-    search differs between clients, they go one by one.
+    it bounces near an optimum, where a run may then end at another step. Clients with equally many
+    rows share a compilation and go in batches that fit memory; each other number of rows costs a
+    compilation more. With ``max_gap``, whose search differs between clients, they go one by one.
 
     Args:
         clients: the table of each, or its rows encoded.

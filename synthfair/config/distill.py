@@ -87,7 +87,8 @@ class DistillConfig(BaseModel):
         default=1000,
         ge=1,
         lt=2**31,
-        description="Steps of the optimizer; of the last 50, those up to the lowest objective.",
+        description="Steps of the optimizer, at most: where Adam ends above the lowest objective of"
+        " the last 50, the run goes back to it.",
     )
     learning_rate: float = Field(
         default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."

@@ -28,7 +28,7 @@ CHUNK = 50
 interrupt."""
 
 BOUNCE = 1e-5
-"""Relative to it, how far P(x) may lie above the lowest of the last chunk where a run ends."""
+"""How far above the lowest P(x) of the last chunk a run may end, relative to it."""
 
 LARGE = 50_000
 """Numbers in x from which a faster step is worth a longer compilation, and Adam moves x widened."""
@@ -44,6 +44,7 @@ clients of one shape the first compiles, and all run."""
 Optimizer = Literal["adam", "gauss_newton"]
 
 Stackable = TypeVar("Stackable", Problem, "OuterState")
+_Count = TypeVar("_Count", int, jax.Array)
 
 
 class OuterState(NamedTuple):
@@ -55,7 +56,7 @@ class OuterState(NamedTuple):
         curvature: what the linear solver knows of the inner Hessian there.
         memory: the optimiser's own.
         step: number of steps taken, each with a record.
-        last: the step that judges its x and leaves it; smaller once a run has stopped early.
+        last: the step that judges its x and leaves it; smaller once a run ends before its time.
     """
 
     x: jax.Array
@@ -186,9 +187,8 @@ def _is_default(model: object) -> bool:
 def _steps(
     problem: Problem, state: OuterState, knobs: Knobs, *, method: Method
 ) -> tuple[OuterState, Record]:
-    """Some steps and their records, and blank records.
+    """The steps of the next chunk and their records, and blank records up to CHUNK.
 
-    CHUNK steps; but those up to step ``last`` are whole chunks after the first, which is shorter.
     Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
     first axis more, and the steps go on until the last of them is done.
     """
@@ -220,7 +220,7 @@ def _loop(
     blank = jax.tree.map(
         lambda field: jnp.zeros((CHUNK, *state.step.shape), field.dtype), no_record(state.x.dtype)
     )
-    steps = jnp.max(state.last - state.step) % CHUNK + 1
+    steps = _next_chunk(jnp.max(state.last - state.step) + 1)
     return jax.lax.fori_loop(0, steps, one, (state, blank))
 
 
@@ -268,10 +268,15 @@ def _steps_left(state: OuterState) -> int:
     return int(np.max(np.asarray(state.last) - np.asarray(state.step))) + 1
 
 
+def _next_chunk(left: _Count) -> _Count:
+    """How many steps to take of those left: so many that whole chunks are left."""
+    return (left > 0) * ((left - 1) % CHUNK + 1)
+
+
 def advance(
     problem: Problem, state: OuterState, config: DistillConfig
 ) -> tuple[OuterState, Record]:
-    """One compiled chunk of steps; or fewer, so that whole chunks are left up to ``state.last``.
+    """One compiled chunk of steps, or the fewer after which whole chunks are left.
 
     Returns:
         The state after it, and the records [up to CHUNK] of its steps, as NumPy arrays; of a batch
@@ -281,7 +286,7 @@ def advance(
     knobs = Knobs(config.learning_rate, tolerance, config.inner_max_iterations)
     method, large = method_of(config, n_params=state.curvature.shape[-1]), state.x.size >= LARGE
     method = method._replace(widened=large and config.optimizer == "adam")
-    taken = (_steps_left(state) - 1) % CHUNK + 1
+    taken = _next_chunk(_steps_left(state))
     with _COMPILING:
         if len(devices := state.x.devices()) == 1:
             # What a kept trace returns is tied to its device; were the first state not, it would be
@@ -304,33 +309,46 @@ def run(
 
     Yields:
         As :func:`advance` returns. The x after the last step is judged, too, so that there is one
-        more record than steps; or fewer, where the run ends before its last steps, as Adam had
-        bounced there. In a batch a problem that is done, as its ``last`` says, is judged at the
-        same x until all are.
+        more record than steps. There are fewer where the run stops early; or where Adam has ended
+        above the lowest P(x) of the last chunk, to which the run then goes back. In a batch a
+        problem that is done, as its ``last`` says, is judged at the same x until all are.
     """
     while _steps_left(state) > 0:
         before = state
         state, records = advance(problem, before, config)
-        if config.stop_tolerance and len(records.objective) == CHUNK:
-            first, latest = records.objective[0], records.objective[-1]
-            enough = first - latest < config.stop_tolerance * np.abs(first)
-            last = jnp.where(enough, jnp.minimum(state.last, state.step), state.last)
-            state = state._replace(last=last)
-        if _steps_left(state) == 0 and np.any(bounced := _bounced(records.objective)):
-            # Again, as to keep each x that may turn out to be the lowest would cost in every step.
-            lowest = before.step + np.argmin(records.objective, axis=0)
-            last = jnp.where(bounced, lowest, before.last)
-            state, records = advance(problem, before._replace(last=last), config)
+        if config.stop_tolerance:
+            state = _stop_where_enough(state, records, config.stop_tolerance)
+        elif config.optimizer == "adam" and not _steps_left(state):
+            state, records = _go_back_to_lowest(problem, before, (state, records), config)
         yield state, records
 
 
-def _bounced(objective: np.ndarray) -> np.ndarray:
-    """Whether P(x) [steps, ...] ends above its lowest by more than a trifle.
+def _stop_where_enough(state: OuterState, records: Record, tolerance: float) -> OuterState:
+    """The x after a whole chunk that gained less than this, relatively, is the last to judge."""
+    first, latest = records.objective[0], records.objective[-1]
+    enough = (first - latest < tolerance * np.abs(first)) & (len(records.objective) == CHUNK)
+    last = jnp.where(enough, jnp.minimum(state.last, state.step), state.last)
+    return state._replace(last=last)
 
-    Near an optimum Adam's second moments forget how steep it is, and a step goes too far.
+
+def _go_back_to_lowest(
+    problem: Problem, before: OuterState, end: tuple[OuterState, Record], config: DistillConfig
+) -> tuple[OuterState, Record]:
+    """The last chunk up to its lowest P(x), where it ends above it by more than :data:`BOUNCE`.
+
+    Near an optimum Adam's second moments forget how steep it is, and a step goes too far. The chunk
+    is made again, as keeping each x that may turn out to be the lowest would cost in every step.
     """
+    found = end[1].objective
+    objective = np.where(end[1].inner_converged, found, np.inf)  # else it is not P(x)
     lowest = objective.min(axis=0)
-    return objective[-1] - lowest > BOUNCE * np.abs(lowest)
+    above = objective[-1] > lowest + BOUNCE * np.abs(lowest)
+    above &= np.isfinite(found).all(axis=0)  # what diverges is to be seen
+    if not above.any():
+        return end
+    last = np.where(above, before.step + objective.argmin(axis=0), before.last)
+    last = jax.device_put(last.astype(before.last.dtype), before.last.sharding)
+    return advance(problem, before._replace(last=last), config)
 
 
 def stack(parts: Sequence[Stackable]) -> Stackable:

@@ -142,13 +142,24 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     if not np.isnan(history.gap[-1]):  # known only where real rows are read in every step
         table.add_row("gap", _gap(distillation))
     table.add_row("inner", _inner(distillation))
-    table.add_row("steps", f"{len(history.objective) - 1}")
+    table.add_row("steps", _steps(distillation))
     table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
     table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
     table.add_row("sha256", receipt.sha256)
     for title, line in statement_lines(release.header.privacy):
         table.add_row(title, Text(line))
     return table
+
+
+def _steps(distillation: Distillation) -> str:
+    taken, config = len(distillation.history.objective) - 1, distillation.release.header.config
+    if taken == config.steps or config.max_gap is not None:
+        return f"{taken}"
+    return f"{taken} of {config.steps}: {_why_fewer(config.stop_tolerance)}"
+
+
+def _why_fewer(stop_tolerance: float) -> str:
+    return "stopped early" if stop_tolerance else "the objective was lowest there"
 
 
 def training_table(training: Training, *, private: bool) -> Table:
