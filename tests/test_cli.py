@@ -83,7 +83,7 @@ def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
 
 def test_a_run_that_went_back_says_so(folder, capsys):
     assert run_client(folder, 0, "--steps", "11", "--hold-out", "0") == 0
-    assert "of 11: the objective was lowest there" in capsys.readouterr().out
+    assert "of 11: lowest objective of the last" in capsys.readouterr().out
 
 
 def test_unconverged_inner_problem_is_told_on_exit(folder, capsys):

@@ -201,11 +201,13 @@ def test_neither_what_has_not_converged_nor_what_diverges_is_gone_back_to():
     assert gone_back() == lowest + 1 < 22
     assert gone_back(inner_converged=converged & (np.arange(22) != lowest)) == second + 1
     assert gone_back(inner_converged=np.zeros(22, bool)) == 22
+    best_at_end = np.where(np.arange(22) == 21, 0.0, objective)
+    assert gone_back(objective=best_at_end, inner_converged=np.arange(22) < 21) == 22
     for wrong in (np.nan, np.inf):
         assert gone_back(objective=np.where(np.arange(22) == 3, wrong, objective)) == 22
 
 
-def test_gauss_newton_and_early_stops_stay_where_they_are(monkeypatch):
+def test_gauss_newton_and_what_may_stop_early_stay_where_they_are(monkeypatch):
     monkeypatch.setattr(outer, "_go_back_to_lowest", None)
     problem, x = some_problem()
     for settings in ({"optimizer": "gauss_newton"}, {"stop_tolerance": 1e-9}):

@@ -179,7 +179,7 @@ class OurRun(NamedTuple):
     """What a run of ours reached.
 
     Attributes:
-        x: [N_s, d] synthetic features after the last step.
+        x: [N_s, d] synthetic features where the run ended.
         theta: the inner solution there.
         seconds: of all steps.
         evaluations: see :class:`Measured`; one for each iteration and one before, as nearly

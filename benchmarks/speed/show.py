@@ -13,7 +13,7 @@ from benchmarks.speed.limits import (
     least_seconds,
     work_of_step,
 )
-from benchmarks.speed.measure import ALL_ROWS, OURS, SMALL, Measured
+from benchmarks.speed.measure import ALL_ROWS, OURS, SMALL, TOLERANCE, Measured
 
 RATIOS = {
     ("torch", ALL_ROWS): 60,
@@ -62,7 +62,8 @@ def steps_table(results: Sequence[Measured]) -> list[str]:
         " before each and after the last. A ratio is of a turn's pace to the mean of the two runs"
         " beside it; the median of these must meet a goal, and so must the ratio of all turns to"
         " all runs beside them. The peers start each inner solve at zero and end it at a gradient"
-        " of 1e-7; ours goes on from where the last solves point to, and ends at 1e-8. Ours and"
+        f" of {TOLERANCE:g}; ours goes on from where the last solves point to, and ends at"
+        f" {TOLERANCE:g}, too, in the metric of the Hessian. Ours and"
         " jaxopt have one thread and the flags of the client command for a table of this size;"
         " PyTorch has the threads that it takes, and torch-1 one, which is the harder peer where it"
         " is faster. torch-early has PyTorch's own tolerance_change, which ends its inner solve"
@@ -94,10 +95,10 @@ def answers_table(results: Sequence[Measured]) -> list[str]:
     """How near each package came to the best, and to inner stationarity."""
     worst = ", ".join(f"{size.worst_gradient:.1e} at N_s = {size.n_synthetic}" for size in results)
     before = (
-        "The outer objective at the x reached, with theta(x) by one solver for all: a peer's after"
-        " its last step; ours after that of its last 50 at which it was lowest, as Adam bounces"
-        " there, and the way back to it counts in its time; and the"
-        " Euclidean norm of the inner gradient at the theta that the package itself found there."
+        "The outer objective at the x reached, with theta(x) by one solver for all, after the"
+        " last step; of ours, where that is more than 1e-5 above the lowest of the last 50 steps,"
+        " as Adam bounces there, at the lowest: to go back counts in its time; and the Euclidean"
+        " norm of the inner gradient at the theta that the package itself found there."
         f" Largest inner gradient of ours in any step: {worst}."
     )
     header = (

@@ -309,9 +309,9 @@ def run(
 
     Yields:
         As :func:`advance` returns. The x after the last step is judged, too, so that there is one
-        more record than steps. There are fewer where the run stops early; or where Adam has ended
-        above the lowest P(x) of the last chunk, to which the run then goes back. In a batch a
-        problem that is done, as its ``last`` says, is judged at the same x until all are.
+        more record than steps. There are fewer where the run stops early; or, if it may not, where
+        Adam has ended above the lowest P(x) of the last chunk, to which it then goes back. In a
+        batch a problem that is done, as its ``last`` says, is judged at the same x until all are.
     """
     while _steps_left(state) > 0:
         before = state
@@ -342,13 +342,12 @@ def _go_back_to_lowest(
     found = end[1].objective
     objective = np.where(end[1].inner_converged, found, np.inf)  # else it is not P(x)
     lowest = objective.min(axis=0)
-    above = objective[-1] > lowest + BOUNCE * np.abs(lowest)
+    above = found[-1] > lowest + BOUNCE * np.abs(lowest)
     above &= np.isfinite(found).all(axis=0)  # what diverges is to be seen
     if not above.any():
         return end
     last = np.where(above, before.step + objective.argmin(axis=0), before.last)
-    last = jax.device_put(last.astype(before.last.dtype), before.last.sharding)
-    return advance(problem, before._replace(last=last), config)
+    return advance(problem, before._replace(last=last.astype(before.last.dtype)), config)
 
 
 def stack(parts: Sequence[Stackable]) -> Stackable:

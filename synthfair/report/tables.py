@@ -159,7 +159,7 @@ def _steps(distillation: Distillation) -> str:
 
 
 def _why_fewer(stop_tolerance: float) -> str:
-    return "stopped early" if stop_tolerance else "the objective was lowest there"
+    return "stopped early" if stop_tolerance else "lowest objective of the last 50"
 
 
 def training_table(training: Training, *, private: bool) -> Table:
