@@ -143,7 +143,7 @@ def test_a_widened_problem_in_single_precision(widened):
     with jax.enable_x64(False):
         problem, x = some_problem(**UNALIGNED)
         config = DistillConfig(steps=50)
-        (_, records), _ = outer.run(problem, outer.init(problem, x, config), config)
+        _, (_, records) = outer.run(problem, outer.init(problem, x, config), config)
     assert widened == [True, True]
     assert records.inner_converged.all()
     assert records.objective[-1] < records.objective[0]
