@@ -81,9 +81,16 @@ def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
     assert "still marked a draft" in capsys.readouterr().err
 
 
-def test_a_run_that_went_back_says_so(folder, capsys):
-    assert run_client(folder, 0, "--steps", "11", "--hold-out", "0") == 0
-    assert "of 11: lowest objective of the last" in capsys.readouterr().out
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--steps", "11", "--hold-out", "0"], "of 11: lowest objective of the last 50"),
+        (["--steps", "170", "--stop-tolerance", "0.1"], "of 170: stopped early"),
+    ],
+)
+def test_a_run_that_ended_before_its_last_step_says_why(folder, capsys, flags, told):
+    assert run_client(folder, 0, *flags) == 0
+    assert told in capsys.readouterr().out
 
 
 def test_unconverged_inner_problem_is_told_on_exit(folder, capsys):

@@ -14,6 +14,7 @@ from benchmarks.speed.limits import (
     work_of_step,
 )
 from benchmarks.speed.measure import ALL_ROWS, OURS, SMALL, TOLERANCE, Measured
+from synthfair.distill import outer
 
 RATIOS = {
     ("torch", ALL_ROWS): 60,
@@ -96,9 +97,10 @@ def answers_table(results: Sequence[Measured]) -> list[str]:
     worst = ", ".join(f"{size.worst_gradient:.1e} at N_s = {size.n_synthetic}" for size in results)
     before = (
         "The outer objective at the x reached, with theta(x) by one solver for all, after the"
-        " last step; of ours, where that is more than 1e-5 above the lowest of the last 50 steps,"
-        " as Adam bounces there, at the lowest: to go back counts in its time; and the Euclidean"
-        " norm of the inner gradient at the theta that the package itself found there."
+        f" last step; of ours, where that is more than {outer.BOUNCE:g} above the lowest of the"
+        f" last {outer.CHUNK} steps, as Adam bounces there, at the lowest: to go back counts in its"
+        " time; and the Euclidean norm of the inner gradient at the theta that the package itself"
+        " found there."
         f" Largest inner gradient of ours in any step: {worst}."
     )
     header = (

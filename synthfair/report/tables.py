@@ -155,11 +155,8 @@ def _steps(distillation: Distillation) -> str:
     taken, config = len(distillation.history.objective) - 1, distillation.release.header.config
     if taken == config.steps or config.max_gap is not None:
         return f"{taken}"
-    return f"{taken} of {config.steps}: {_why_fewer(config.stop_tolerance)}"
-
-
-def _why_fewer(stop_tolerance: float) -> str:
-    return "stopped early" if stop_tolerance else "lowest objective of the last 50"
+    why = "stopped early" if config.stop_tolerance else "lowest objective of the last 50"
+    return f"{taken} of {config.steps}: {why}"
 
 
 def training_table(training: Training, *, private: bool) -> Table:
