@@ -1,7 +1,9 @@
 """Many clients in one process: the numbers are those of one after the other."""
 
-import _thread
 import dataclasses
+import itertools
+import os
+import signal
 import threading
 
 import jax
@@ -151,15 +153,32 @@ def test_threads_compute_in_the_precision_of_the_caller(double, sizes):
     assert {one.history.objective.dtype.itemsize for one in found} == {8 if double else 4}
 
 
-def test_an_interruption_ends_all_batches():
-    config = sf.DistillConfig(n_synthetic=24, steps=200_000)  # half a minute and more
-    timer = threading.Timer(1.0, _thread.interrupt_main)
-    timer.start()
-    taken = []
+@pytest.fixture
+def _ctrl_c_counts():
+    """Also where the tests run in the background of a shell, which then ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_ctrl_c_counts")
+def test_an_interruption_ends_all_batches(monkeypatch):
+    steps = 200_000  # half a minute and more
+    numbers, taken, advance = itertools.count(), [], outer.advance
+
+    def counted(problem, state, config):
+        if next(numbers) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+        return advance(problem, state, config)
+
+    monkeypatch.setattr(outer, "advance", counted)
     with pytest.raises(KeyboardInterrupt):
         sf.distill_clients(
-            clients(100, 100, 80), SCHEMA, config, progress=lambda *_: taken.append(1)
+            clients(100, 100, 80),
+            SCHEMA,
+            sf.DistillConfig(n_synthetic=24, steps=steps),
+            progress=lambda *_: taken.append(1),
         )
-    timer.join()
     assert not taken
+    assert next(numbers) < steps / outer.CHUNK
     assert threading.active_count() == 1
