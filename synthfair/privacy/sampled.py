@@ -204,13 +204,15 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
         return _first(lambda _: True, exact, epsilon, delta)
     from scipy.optimize import root_scalar
 
-    def excess(log_noise: float) -> float:
-        """Nearly linear, so that the root is found in few steps."""
-        parts = [(sums, math.exp(log_noise)) for sums in kinds]
-        return math.log(max(composed_epsilon(parts, delta), LEAST) / epsilon)
+    def spent(noise: float) -> float:
+        return composed_epsilon([(sums, noise) for sums in kinds], delta)
 
     def enough(noise: float) -> bool:
-        return excess(math.log(noise)) <= 0
+        return spent(noise) <= epsilon
+
+    def excess(log_noise: float) -> float:
+        """Nearly linear, so that the root is found in few steps."""
+        return math.log(max(spent(math.exp(log_noise)), LEAST) / epsilon)
 
     def nearly(noise: float) -> bool:
         return _renyi_holds(kinds, noise, epsilon, delta)
@@ -219,10 +221,10 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
     while not enough(high):
         high = _first(enough, high * 1.1, epsilon, delta)
     low = high / 1.1
-    while enough(low):
-        if low < LEAST_NOISE:  # with a large delta, that few are ever sampled may be enough
-            return low
+    while high > LEAST_NOISE and enough(low):
         low, high = low / 1.1, low
+    if high <= LEAST_NOISE:  # with a large delta, that few are ever sampled may be enough
+        return high
     bracket = (math.log(low), math.log(high))
     root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
     return _first(enough, math.exp(root + TOLERANCE / 2), epsilon, delta, step=1 + TOLERANCE / 4)
