@@ -100,6 +100,8 @@ class SampledSums:
     def noise(self, epsilon: float, delta: float) -> float:
         """The least noise for which epsilon and delta hold, up to a thousandth.
 
+        Nothing below :data:`LEAST_NOISE` is looked for.
+
         Raises:
             InputError: no reasonable noise does.
         """
