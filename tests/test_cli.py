@@ -11,6 +11,8 @@ from conftest import make_schema, make_table
 
 from synthfair.cli import client, main, run, server
 from synthfair.client.history import read_history
+from synthfair.config import DistillConfig
+from synthfair.distill import outer
 
 QUICK = ["--n-synthetic", "24", "--steps", "60"]
 
@@ -84,13 +86,17 @@ def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        (["--steps", "11", "--hold-out", "0"], "of 11: lowest objective of the last 50"),
+        (
+            ["--steps", "11", "--hold-out", "0"],
+            f"of 11: lowest objective of the last {outer.CHUNK}",
+        ),
         (["--steps", "170", "--stop-tolerance", "0.1"], "of 170: stopped early"),
     ],
 )
 def test_a_run_that_ended_before_its_last_step_says_why(folder, capsys, flags, told):
     assert run_client(folder, 0, *flags) == 0
     assert told in capsys.readouterr().out
+    assert f"of the last {outer.CHUNK}," in DistillConfig.model_fields["steps"].description
 
 
 def test_unconverged_inner_problem_is_told_on_exit(folder, capsys):
