@@ -14,7 +14,7 @@ from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, composed, delta_of, epsilon_of, mu_for
 from synthfair.privacy.plan import guarantee, make_plan, require_true
 from synthfair.privacy.statement import RISKS, Guarantee, Mechanism
-from synthfair.release import Header, make_header
+from synthfair.release.format import Header, make_header
 
 budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}
 

@@ -11,7 +11,7 @@ import synthfair as sf
 from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client import Options, distill_file, from_file
 from synthfair.errors import InputError
-from synthfair.intake import read_release
+from synthfair.release.reading import read_release
 
 
 @pytest.fixture

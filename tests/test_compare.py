@@ -18,8 +18,8 @@ from synthfair.compare import (
 )
 from synthfair.config import TrainConfig
 from synthfair.data.partition import partition
+from synthfair.federated import Dealing
 from synthfair.report import outcomes_table, plain_text, read_results, write_report
-from synthfair.train import Dealing
 
 
 @contextmanager

@@ -6,9 +6,9 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.composition import Composition
 from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.rounds import promise_rounds
 from synthfair.privacy.sampled import SampledSums
 from synthfair.privacy.statement import Guarantee, Mechanism
-from synthfair.privacy.training import promise_rounds
 
 POISSON = SampledSums(1000, 50, 20)
 RUN = "0" * 64

@@ -7,7 +7,7 @@ import pytest
 
 from synthfair.cli import main
 from synthfair.measure.collection import make_collection, read_collection
-from synthfair.measure.doubts import doubts
+from synthfair.measure.diagnostics import doubts
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.measure.simulate import draw, population
 from synthfair.measure.tally import collect, tally

@@ -16,10 +16,10 @@ from synthfair.client.held_out import HeldOut
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
-from synthfair.intake import read_release
 from synthfair.privacy.gate import preview
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.statement import UNSEEN
+from synthfair.release.reading import read_release
 
 SCHEMA = make_schema()
 ROWS = encode(make_table(900), SCHEMA)

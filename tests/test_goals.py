@@ -7,6 +7,7 @@ import pytest
 from conftest import needs_data
 
 import synthfair as sf
+from synthfair.config import load_distill_config
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import encode
 from synthfair.distill.problem import make_problem
@@ -49,7 +50,7 @@ def gap_to_optimum(table, schema, config):
 def test_default_configurations_reach_their_goals(name):
     dataset, sensitive, n_clients, accuracy, spd = RUNS[name]
     table, schema = sf.load_dataset(dataset, sensitive)
-    config = sf.load_distill_config(configs_folder() / f"{name}.toml")
+    config = load_distill_config(configs_folder() / f"{name}.toml")
     clients = sf.partition(table, clients=n_clients, seed=0)
     found = [gap_to_optimum(client.train, schema, config) for client in clients]
     assert max(gap for _, gap in found) <= 1e-3

@@ -14,10 +14,10 @@ from test_release import SCHEMA, rewrite, set_column, some_release
 
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.inspection import inspect_release
-from synthfair.intake import read_release
-from synthfair.keys import make_keys, read_signing_key
-from synthfair.release import Release, write_release
+from synthfair.release.format import Release, write_release
+from synthfair.release.inspection import inspect_release
+from synthfair.release.keys import make_keys, read_signing_key
+from synthfair.release.reading import read_release
 
 
 @pytest.fixture
@@ -156,4 +156,7 @@ def test_it_loads_no_jax(folder):
 
 
 def test_pq_metadata_of_a_release_is_the_header_and_the_seal(folder):
-    assert set(pq.read_schema(folder / "r.parquet").metadata) == {b"synthfair", b"synthfair.seal"}
+    assert set(pq.read_schema(folder / "r.parquet").metadata) == {
+        b"synthfair",
+        b"synthfair.release.signature",
+    }

@@ -8,8 +8,8 @@ from conftest import make_schema, make_table
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
+from synthfair.data.real_rows import gather
 from synthfair.distill.problem import make_problem
-from synthfair.distill.real import gather
 from synthfair.errors import InputError
 from synthfair.model import model_inputs
 

@@ -14,9 +14,9 @@ from hypothesis.extra import numpy as hnp
 
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
-from synthfair.intake import read_release, release_reader
 from synthfair.model import LinearModel
-from synthfair.release import Release, make_header, write_release
+from synthfair.release.format import Release, make_header, write_release
+from synthfair.release.reading import read_release, release_reader
 
 SCHEMA = make_schema()
 

@@ -20,7 +20,7 @@ from synthfair.client import history
 from synthfair.client.history import read_history
 from synthfair.compare import plan, run_cell
 from synthfair.config import load_distill_config
-from synthfair.release import disclosures
+from synthfair.release.format import disclosures
 from synthfair.report import read_results, write_report
 from synthfair.report.overview import overviews
 from synthfair.report.page import METRICS, _client_command

@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from test_release import SCHEMA, rewrite, set_column, some_release
 
-from synthfair import seal
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
-from synthfair.intake import read_release
-from synthfair.keys import make_keys, read_keys, read_signing_key
-from synthfair.release import write_release
+from synthfair.release import signature as seal
+from synthfair.release.format import write_release
+from synthfair.release.keys import make_keys, read_keys, read_signing_key
+from synthfair.release.reading import read_release
 from synthfair.server import read_releases
 
 
@@ -39,8 +39,8 @@ def signed(keys, name, path, x=None):
 def reseal(path, **changes):
     """The file with entries of its seal changed, None for none."""
     metadata = dict(pq.read_schema(path).metadata)
-    metadata[b"synthfair.seal"] = json.dumps(
-        json.loads(metadata[b"synthfair.seal"]) | changes
+    metadata[b"synthfair.release.signature"] = json.dumps(
+        json.loads(metadata[b"synthfair.release.signature"]) | changes
     ).encode()
     pq.write_table(pq.read_table(path).replace_schema_metadata(metadata), path)
 
@@ -103,9 +103,12 @@ def test_two_rows_cannot_be_swapped(tmp_path):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda m: m.pop(b"synthfair.seal"), "its seal is missing"),
-        (lambda m: m.update({b"synthfair.seal": b"{}"}), "sha256: missing"),
-        (lambda m: m.update({b"synthfair.seal": b" " * 1001}), "has 1001 bytes; at most 1000"),
+        (lambda m: m.pop(b"synthfair.release.signature"), "its seal is missing"),
+        (lambda m: m.update({b"synthfair.release.signature": b"{}"}), "sha256: missing"),
+        (
+            lambda m: m.update({b"synthfair.release.signature": b" " * 1001}),
+            "has 1001 bytes; at most 1000",
+        ),
         (lambda m: m.update({b"synthfair": b" " * 1_000_001}), "at most 1000000"),
         (lambda m: m.update({b"pandas": b"{}"}), "metadata b'pandas': unknown"),
         (lambda m: m.update({b"synthfair": b"a" * 30_000_000}), "not a readable Parquet file"),
@@ -260,12 +263,12 @@ from pathlib import Path
 from test_release import SCHEMA
 import synthfair as sf
 folder = Path({str(keys)!r})
-sf.read_release(folder / "u.parquet", SCHEMA)
+sf.release.read_release(folder / "u.parquet", SCHEMA)
 for attempt in (
-    lambda: sf.read_release(folder / "a.parquet", SCHEMA),
-    lambda: sf.read_keys([folder]),
-    lambda: sf.read_signing_key(folder / "ada.key"),
-    lambda: sf.make_keys(folder / "new.key"),
+    lambda: sf.release.read_release(folder / "a.parquet", SCHEMA),
+    lambda: sf.release.read_keys([folder]),
+    lambda: sf.release.read_signing_key(folder / "ada.key"),
+    lambda: sf.release.make_keys(folder / "new.key"),
 ):
     try:
         attempt()

@@ -21,8 +21,8 @@ def folder(tmp_path):
     (tmp_path / "schema.json").write_text(make_schema().to_json())
     make_table(seed=9).to_csv(tmp_path / "t.csv", index=False)
     for i, release in enumerate(some_pool(3).values()):
-        sf.make_keys(tmp_path / f"lender_{i}.key")
-        key = sf.read_signing_key(tmp_path / f"lender_{i}.key")
+        sf.release.make_keys(tmp_path / f"lender_{i}.key")
+        key = sf.release.read_signing_key(tmp_path / f"lender_{i}.key")
         sf.write_release(release, tmp_path / f"r{i}.parquet", key=key)
     return tmp_path
 
@@ -97,7 +97,7 @@ def test_the_page_says_how_to_sign_again(folder):
 
 
 def test_an_outlier_is_warned_about(folder, capsys):
-    key = sf.read_signing_key(folder / "lender_2.key")
+    key = sf.release.read_signing_key(folder / "lender_2.key")
     sf.write_release(flipped(some_pool(3)["c0"], 100), folder / "r2.parquet", key=key)
     assert serve(folder, "--keys", str(folder), "--max-influence", "100", "--report") == 0
     said = capsys.readouterr()

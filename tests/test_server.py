@@ -11,7 +11,7 @@ from test_release import some_release
 import synthfair as sf
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
-from synthfair.release import write_release
+from synthfair.release.format import write_release
 from synthfair.server import pool, read_releases, serve
 
 

@@ -13,10 +13,10 @@ from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
+from synthfair.federated import Dealing, TrainFiles, deal, populate, train_rounds, train_table
+from synthfair.federated.from_table import rounds_csv
+from synthfair.federated.population import other_groups
 from synthfair.privacy.ledger import Ledger
-from synthfair.train import Dealing, TrainFiles, deal, populate, train_rounds, train_table
-from synthfair.train.from_table import rounds_csv
-from synthfair.train.population import other_groups
 
 QUICK = TrainConfig(rounds=30, cohort=20, learning_rate=0.5)
 PRIVATE = {"clip": 1.0, "epsilon": 5.0, "delta": 1e-3}
@@ -55,8 +55,8 @@ def test_the_model_file_decides_as_the_model_that_was_trained(tmp_path, method, 
 def test_a_network_in_numpy_is_the_network_in_jax():
     import jax.numpy as jnp
 
-    from synthfair.train.methods import make_plan
-    from synthfair.train.routine import _layers
+    from synthfair.federated.methods import make_plan
+    from synthfair.federated.training import _layers
 
     config = QUICK.model_copy(update={"hidden": (4, 3), "group_input": False})
     people = population(config)
@@ -129,7 +129,7 @@ def test_noise_that_can_be_repeated_promises_nothing(tmp_path):
 )
 def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, rounds, monkeypatch):
     seed = 2**127 + 5
-    monkeypatch.setattr("synthfair.train.routine.secrets.randbits", lambda bits: seed)
+    monkeypatch.setattr("synthfair.federated.training.secrets.randbits", lambda bits: seed)
     whole = run(tmp_path / "whole", config)
 
     def stop(done, total, state):
@@ -142,7 +142,7 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
     assert not there.model.exists()
     kept = next(there.output.glob("*.checkpoint"))
     assert kept.stat().st_mode & 0o077 == 0  # it holds the seed of the noise
-    monkeypatch.setattr("synthfair.train.routine.secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr("synthfair.federated.training.secrets.randbits", lambda bits: 7)
     done = train_table(dealt(), make_schema(), config, there, source="small")
     assert done.training.resumed_at == rounds
     assert done.training.model == whole.training.model

@@ -27,8 +27,8 @@ from synthfair.compare.rounds import Rounds
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
+from synthfair.federated import Dealing
 from synthfair.files import write_text
-from synthfair.train import Dealing
 
 RESULTS = Path(__file__).parent.parent / "results" / "methods"
 

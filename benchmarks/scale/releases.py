@@ -23,7 +23,7 @@ import numpy as np
 import synthfair as sf
 from synthfair.data.schema import Schema
 from synthfair.data.tables import write_csv
-from synthfair.release import Header, make_header
+from synthfair.release.format import Header, make_header
 
 TEST_ROWS = 2000
 """Of the one test table."""

@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import progress_bar, say
     from synthfair.cli.start import start_jax
-    from synthfair.keys import read_signing_key
+    from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 
     _require_room(args)

@@ -83,8 +83,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.compare import Rounds, is_done, plan, run_cell
     from synthfair.data.datasets import load_dataset
     from synthfair.data.partition import partition
+    from synthfair.federated import Dealing
     from synthfair.report import overview_tables, overviews, read_results, write_report
-    from synthfair.train import Dealing
 
     table, schema = load_dataset(args.table, args.sensitive)
     partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work

@@ -32,8 +32,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.data.schema import read_schema
     from synthfair.errors import InputError
-    from synthfair.inspection import inspect_release
-    from synthfair.keys import read_keys
+    from synthfair.release.inspection import inspect_release
+    from synthfair.release.keys import read_keys
     from synthfair.report import inspection_table
 
     found = inspect_release(

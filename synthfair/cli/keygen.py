@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     from synthfair.cli.show import say
-    from synthfair.keys import make_keys
+    from synthfair.release.keys import make_keys
 
     public_path, public = make_keys(args.output, force=args.force)
     say(f"Wrote {args.output} (keep it secret) and {public_path} (hand it to the server).")

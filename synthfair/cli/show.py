@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 if TYPE_CHECKING:
     from synthfair.client.routine import Progress
     from synthfair.distill.judge import Record
-    from synthfair.train.routine import OnRounds
+    from synthfair.federated.training import OnRounds
 
 
 class _Output(Console):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthfair.data.schema import Schema
-    from synthfair.train import Trained, TrainFiles
+    from synthfair.federated import Trained, TrainFiles
 
 HELP = "train in rounds (FedAvg, FPFL, ...), to compare with one upload"
 
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.start import start_jax
 
     start_jax()
-    from synthfair.train import Dealing, TrainFiles, deal, train_table
+    from synthfair.federated import Dealing, TrainFiles, deal, train_table
 
     named = (args.clients, args.rows_per_user, args.each_row, args.user_column)
     dealing = Dealing(2) if not any(one is not None for one in named) else Dealing(*named)

@@ -30,16 +30,16 @@ from synthfair.client.routine import (
 )
 from synthfair.config import HOLD_OUT, DistillConfig
 from synthfair.data.encode import Encoded, encode_chunks
+from synthfair.data.real_rows import RealRows, gather
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
-from synthfair.distill.real import RealRows, gather
 from synthfair.errors import InputError, refusal
 from synthfair.files import require_distinct, require_free
 from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.privacy.statement import UNSEEN, Guarantee
-from synthfair.release import Release, write_release
+from synthfair.release.format import Release, write_release
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

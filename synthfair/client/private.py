@@ -32,7 +32,7 @@ from synthfair.privacy.objective import PrivateObjective
 from synthfair.privacy.plan import guarantee, make_plan
 from synthfair.privacy.queries import PrivateQueries
 from synthfair.privacy.statement import Guarantee
-from synthfair.release import name_of
+from synthfair.release.format import name_of
 
 MEASURED = (
     "epsilon", "delta", "relation", "private_steps", "clip", "penalty", "notion", "temperature",

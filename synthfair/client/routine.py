@@ -15,20 +15,20 @@ from synthfair.checkpoint import CheckpointFile
 from synthfair.client.private import measure, private_problem, promise
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
+from synthfair.data.real_rows import RealRows, gather
 from synthfair.data.schema import Schema
 from synthfair.distill import outer, tolerance
 from synthfair.distill.checkpoint import Checkpoint, keep, kept
 from synthfair.distill.judge import Record
 from synthfair.distill.outer import OuterState
 from synthfair.distill.problem import Problem, make_problem
-from synthfair.distill.real import RealRows, gather
 from synthfair.distill.tolerance import Search
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
 from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release import MAX_ABSOLUTE, Header, Release, make_header
+from synthfair.release.format import MAX_ABSOLUTE, Header, Release, make_header
 
 if TYPE_CHECKING:
     import pandas as pd

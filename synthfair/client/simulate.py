@@ -32,7 +32,7 @@ from synthfair.distill.start import ROWS_PER_PAIR
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
-from synthfair.release import make_header
+from synthfair.release.format import make_header
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.client.routine import Distillation
-from synthfair.privacy.training import TrainingGuarantee
-from synthfair.train import Cost
+from synthfair.federated import Cost
+from synthfair.privacy.rounds import TrainingGuarantee
 
 
 class Fitted(NamedTuple):

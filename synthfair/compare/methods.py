@@ -22,15 +22,14 @@ from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.federated import engine
+from synthfair.federated import Cost, engine, rows_bytes
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.fedavg import FedAvg, safe_rate
 from synthfair.federated.networks import Linear
 from synthfair.federated.users import Users, make_users
 from synthfair.model import LinearModel, Params
-from synthfair.release import file_bytes
+from synthfair.release.format import file_bytes
 from synthfair.server.routine import pool_and_train
-from synthfair.train import Cost, rows_bytes
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""

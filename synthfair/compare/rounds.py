@@ -12,7 +12,7 @@ from synthfair.compare.fitted import Fitted
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.config.train import Method
 from synthfair.errors import InputError, refusal
-from synthfair.train import Dealing, owners, populate, train_rounds
+from synthfair.federated import Dealing, owners, populate, train_rounds
 
 ROUND_METHODS: tuple[str, ...] = tuple(name for name in get_args(Method) if name != "fedavg")
 """By name. FedAvg is with the methods that have a penalty."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
+from synthfair.data.real_rows import RealRows, beside_features, gather
 from synthfair.distill.implicit import mixed_of
 from synthfair.distill.objective import Objective, PenalizedLoss
-from synthfair.distill.real import RealRows, beside_features, gather
 from synthfair.distill.start import Start, choose_private_start, choose_start
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import (

@@ -34,7 +34,8 @@ def choose_start(
     """Groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
     With balanced labels and the range start nothing is read off the real rows but the number d of
-    features. Every other choice discloses something; see :func:`synthfair.release.disclosures`.
+    features. Every other choice discloses something; see
+    :func:`synthfair.release.format.disclosures`.
 
     Raises:
         InputError: n_synthetic does not split as wanted.

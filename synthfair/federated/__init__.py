@@ -1,1 +1,5 @@
 """Iterative methods, in rounds between a server and its clients."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

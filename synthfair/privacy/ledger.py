@@ -17,8 +17,8 @@ from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.composition import Composition
+from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.privacy.statement import Guarantee, Line
-from synthfair.privacy.training import TrainingGuarantee
 
 ENDING = ".ledger.jsonl"
 """Added to a table's name."""

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from synthfair.config import changed_settings
-from synthfair.inspection import Inspection
-from synthfair.release import Release
+from synthfair.release.format import Release
+from synthfair.release.inspection import Inspection
 from synthfair.report.privacy import statement_lines
 from synthfair.report.results import shown
 

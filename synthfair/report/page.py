@@ -12,9 +12,9 @@ from typing import NamedTuple
 import synthfair
 from synthfair.config import DistillConfig, TrainConfig, changed_settings
 from synthfair.files import require_distinct, require_free, write_text
-from synthfair.keys import PRIVATE, PUBLIC
 from synthfair.measure.estimate import FEW
-from synthfair.release import disclosures
+from synthfair.release.format import disclosures
+from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
 from synthfair.report.privacy import promise_lines, statement_lines

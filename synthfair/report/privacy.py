@@ -10,8 +10,8 @@ from rich.text import Text
 if TYPE_CHECKING:
     from synthfair.privacy.gate import Inference, Preview
     from synthfair.privacy.ledger import Ledger, Spent
+    from synthfair.privacy.rounds import TrainingGuarantee
     from synthfair.privacy.statement import Guarantee, PrivacyStatement
-    from synthfair.privacy.training import TrainingGuarantee
 
 NO_PROOF = "Passing these checks proves nothing: only an epsilon is a guarantee."
 

@@ -18,8 +18,8 @@ from pydantic import (
 from synthfair.client.history import ENDING, History, read_history
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.errors import InputError, reason, refusal
+from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.privacy.statement import PrivacyStatement
-from synthfair.privacy.training import TrainingGuarantee
 
 METRICS = "metrics.json"
 """Name of the file in a run's folder."""

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from synthfair.compare import Outcome
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
+    from synthfair.federated import Training
     from synthfair.report.overview import Effort, Overview
     from synthfair.server import Influences
-    from synthfair.train import Training
     from synthfair.trained import TrainedModel
 
 MOST_RELEASES = 20

@@ -41,7 +41,7 @@ from synthfair.model import (
     regularized_hessian,
     regularized_loss,
 )
-from synthfair.release import Release
+from synthfair.release.format import Release
 from synthfair.server.pooling import foreseen, pool
 from synthfair.trained import TrainedModel
 

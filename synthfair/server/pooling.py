@@ -14,10 +14,10 @@ from synthfair.data.schema import Schema
 from synthfair.distill.inner import InnerSolution, train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
-from synthfair.intake import release_reader
 from synthfair.model import LinearModel
-from synthfair.release import Release, name_of
-from synthfair.seal import Keys
+from synthfair.release.format import Release, name_of
+from synthfair.release.reading import release_reader
+from synthfair.release.signature import Keys
 from synthfair.trained import TrainedModel, input_names
 
 

@@ -12,8 +12,8 @@ from synthfair.config import ServerConfig
 from synthfair.data.schema import read_schema
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
 from synthfair.files import require_distinct, require_free, write_json
-from synthfair.keys import read_keys
-from synthfair.release import Release
+from synthfair.release.format import Release
+from synthfair.release.keys import read_keys
 from synthfair.server.influence import Influences, measure_influence, refuse_influence
 from synthfair.server.pooling import pool_and_train, read_releases, signer
 from synthfair.trained import TrainedModel, write_model

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.measure.aggregate import aggregate_reports
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.doubts import doubts
+    from synthfair.measure.diagnostics import doubts
     from synthfair.measure.estimate import estimate_gaps, require_confidence
     from synthfair.measure.identifiers import SeenIds
     from synthfair.measure.linear import known_shares

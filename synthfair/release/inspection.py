@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason
-from synthfair.intake import read_release
-from synthfair.release import Release
-from synthfair.seal import Keys, Seal, check_seal
+from synthfair.release.format import Release
+from synthfair.release.reading import read_release
+from synthfair.release.signature import Keys, Seal, check_seal
 
 
 class Inspection(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from synthfair.errors import InputError, reason
 from synthfair.files import require_free, whole_file
-from synthfair.seal import require_cryptography
+from synthfair.release.signature import require_cryptography
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

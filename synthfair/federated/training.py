@@ -16,12 +16,12 @@ from synthfair.errors import InputError
 from synthfair.federated import engine
 from synthfair.federated.algorithm import Algorithm, Record
 from synthfair.federated.engine import Progress
+from synthfair.federated.methods import Plan, make_plan
+from synthfair.federated.population import Population
 from synthfair.federated.two_phase import TwoPhase
 from synthfair.federated.users import Users
 from synthfair.model import Params
-from synthfair.privacy.training import TrainingGuarantee
-from synthfair.train.methods import Plan, make_plan
-from synthfair.train.population import Population
+from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.trained import Layer, TrainedModel, input_names
 
 SECRET_BITS = 128
@@ -84,7 +84,7 @@ def train_rounds(
         config: settings.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
-        plan: of :func:`synthfair.train.methods.make_plan`, if there is one already.
+        plan: of :func:`synthfair.federated.methods.make_plan`, if there is one already.
         on_rounds: told how it goes.
         checkpoint: where an interrupted run is kept, and taken up from. It holds the seed of the
             noise: whoever reads it can undo the privacy of the run.

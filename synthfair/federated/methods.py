@@ -16,12 +16,12 @@ from synthfair.federated.fedavg import FedAvg
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
 from synthfair.federated.parity import Parity
+from synthfair.federated.population import Population
 from synthfair.federated.private_fair_sgd import SENSITIVITY
 from synthfair.federated.private_sum import UNPROTECTED, Protection
 from synthfair.federated.two_phase import TEACHER_NOT_COVERED, TwoPhase, two_phase
+from synthfair.privacy.rounds import Summed, TrainingGuarantee, promise_rounds, promise_rows
 from synthfair.privacy.sampled import SampledSums
-from synthfair.privacy.training import Summed, TrainingGuarantee, promise_rounds, promise_rows
-from synthfair.train.population import Population
 
 SURE = 3.0
 """Standard deviations of noise that a count must have, so that a rate is made of it."""

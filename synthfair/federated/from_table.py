@@ -21,13 +21,13 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document
 from synthfair.federated.algorithm import Record
+from synthfair.federated.assignment import Dealing, Dealt
+from synthfair.federated.methods import Plan, make_plan
+from synthfair.federated.population import Population, other_groups, populate
+from synthfair.federated.training import SECRET_BITS, OnRounds, Training, is_begun, train_rounds
 from synthfair.files import require_free, write_json, write_text
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.training import TrainingGuarantee
-from synthfair.train.dealing import Dealing, Dealt
-from synthfair.train.methods import Plan, make_plan
-from synthfair.train.population import Population, other_groups, populate
-from synthfair.train.routine import SECRET_BITS, OnRounds, Training, is_begun, train_rounds
+from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.trained import write_model
 
 

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from synthfair.config import MAX_ROWS
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.plan import require_true
-from synthfair.release import (
+from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
     SEAL_KEY,
@@ -22,7 +22,7 @@ from synthfair.release import (
     Release,
     arrow_schema,
 )
-from synthfair.seal import Keys, Seal, check_seal, content_digest
+from synthfair.release.signature import Keys, Seal, check_seal, content_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,8 +49,8 @@ def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None)
         path: of the file.
         schema: the clients'. Without it the file's own columns are taken, where they are those of
             some release.
-        keys: of the clients, see :func:`synthfair.keys.read_keys`; if not given, anybody's release
-            is read, signed or not.
+        keys: of the clients, see :func:`synthfair.release.keys.read_keys`; if not given, anybody's
+            release is read, signed or not.
 
     Raises:
         InputError: unreadable, not a release of this format, of another schema, with other columns

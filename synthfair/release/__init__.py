@@ -1,4 +1,4 @@
-"""Training in rounds, from a table to a model and its metrics; the users are simulated here."""
+"""The one file that leaves a client: its format, reading, inspection, signature and keys."""
 
 import lazy_loader
 

@@ -16,7 +16,7 @@ from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.statement import Guarantee, Line, PrivacyStatement
-from synthfair.seal import Seal, content_digest, make_seal, rows_digest
+from synthfair.release.signature import Seal, content_digest, make_seal, rows_digest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = "synthfair-release/2"
 
-HEADER_KEY, SEAL_KEY = b"synthfair", b"synthfair.seal"
+HEADER_KEY, SEAL_KEY = b"synthfair", b"synthfair.release.signature"
 """Of the file's metadata."""
 
 MAX_ABSOLUTE = 1e6
@@ -160,8 +160,8 @@ def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None
     Args:
         release: what is written.
         path: of the file.
-        key: that it is signed with, see :func:`synthfair.keys.read_signing_key`; it is not signed
-            if not given.
+        key: that it is signed with, see :func:`synthfair.release.keys.read_signing_key`; it is not
+            signed if not given.
 
     Returns:
         sha256 of the file; the same release and key give the same bytes.

@@ -1,0 +1,7 @@
+from .ledger import Ledger
+from .sampled import SampledSums
+
+__all__ = [
+    "Ledger",
+    "SampledSums",
+]
