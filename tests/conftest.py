@@ -17,9 +17,23 @@ from synthfair.data.datasets import DATA_VARIABLE
 from synthfair.data.schema import Categorical, Numeric, Schema
 
 jax.config.update("jax_enable_x64", True)
+# Most of a test's time is compilation; the code need not be fast. Set SYNTHFAIR_TEST_OPTIMIZED=1 to
+# test what XLA optimises, too.
+if not os.environ.get("SYNTHFAIR_TEST_OPTIMIZED"):
+    jax.config.update("jax_disable_most_optimizations", True)
 
 hypothesis.settings.register_profile("steady", deadline=None)  # a busy machine is not a bug
 hypothesis.settings.load_profile("steady")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--whole", action="store_true", help="Slow statistical tests in full size.")
+
+
+@pytest.fixture
+def size(request):
+    """``size(small, whole)``: how large a slow statistical test is; whole with ``--whole``."""
+    return lambda small, whole: whole if request.config.getoption("--whole") else small
 
 
 @pytest.fixture(autouse=True)
