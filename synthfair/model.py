@@ -16,12 +16,6 @@ Params = Any
 """A pytree of floating-point arrays."""
 
 
-FEW_INPUTS, CACHED = 16, range(2**15, 2**17)
-"""Inputs, and entries of the rows, with which a CPU multiplies a matrix with vectors one by one
-faster than two matrices: those leave its cache in between. At 11 inputs of 8,319 rows 0.16 ms in
-place of 0.30; not faster with more inputs or where the rows are larger than the cache."""
-
-
 class Rows(NamedTuple):
     """Rows as a model and a penalty see them, real or synthetic.
 
@@ -29,7 +23,7 @@ class Rows(NamedTuple):
         a: [N, n] model inputs, see :func:`model_inputs`.
         s: [N] group index, 0 to n_groups - 1.
         y: [N] label, -1 or +1.
-        weight: [N] by which each row counts, or None: all alike.
+        weight: [N] how much each row counts, at least 0; None: all alike.
     """
 
     a: jax.Array
@@ -39,23 +33,28 @@ class Rows(NamedTuple):
 
 
 class Scorer(Protocol):
-    """What a model does with rows, as pure functions over a params pytree.
+    """What a model computes from rows, as pure functions of a params pytree.
 
     A model must be hashable and compare equal to another of the same mathematics (a frozen
     dataclass does), because compiled code is looked up by it.
     """
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
-        """[N] scores; the decision is +1 where the score is positive."""
+        """[N] scores of inputs [N, n]; the decision is +1 where the score is positive."""
         ...
 
-    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
-        """[N] losses, one a row; the caller averages."""
+    def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
+        """[N] losses of scores [N] and labels [N], one a row; the caller averages."""
         ...
 
 
 class Model(Scorer, Protocol):
-    """One that is trained to its optimum: the loss is convex in params, twice differentiable."""
+    """A model that is trained to its optimum: the loss is convex in params, twice differentiable.
+
+    A model may also have ``hessian(params, rows) -> [p, p]``, the Hessian of its mean loss in
+    params raveled to p numbers; without it, the Hessian is found by automatic differentiation,
+    which takes longer.
+    """
 
     def init(self, n_inputs: int) -> Params:
         """First params for inputs a of shape [N, n_inputs]."""
@@ -122,30 +121,54 @@ class LinearModel:
         margin_loss: maps margins [N] to losses [N], each by itself; convex and twice
             differentiable (almost everywhere is enough in practice, as for the squared hinge), with
             finite derivatives at 0, where training starts.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> import synthfair as sf
+        >>> model = sf.LinearModel()
+        >>> scores = model.scores(jnp.array([2.0, -1.0]), jnp.array([[1.0, 1.0], [0.0, 3.0]]))
+        >>> scores.tolist()
+        [1.0, -3.0]
+        >>> model.loss(scores, jnp.array([1.0, -1.0])).round(3).tolist()
+        [0.313, 0.049]
     """
 
     margin_loss: Callable[[jax.Array], jax.Array] = logistic
 
-    def __repr__(self) -> str:
-        """By name: the same in each process."""
-        return f"LinearModel({self.name})"
+    def __init_subclass__(cls) -> None:
+        """Refuses a subclass with other scores and the Hessian of these."""
+        own = vars(cls)
+        if "scores" in own and "hessian" not in own:
+            raise TypeError(
+                f"{cls.__name__} has scores of its own, of which LinearModel's hessian would be"
+                " wrong: give it a hessian too, or hessian = None for automatic differentiation"
+            )
 
     @property
     def name(self) -> str:
-        """For release files: what a server must train to get what the client foresaw."""
+        """For release files: what a server must train to get the model that the client expects."""
         return f"linear, {getattr(self.margin_loss, '__name__', 'custom')} loss"
 
     def init(self, n_inputs: int) -> jax.Array:
-        """Zeros; made without compiling."""
+        """Zeros [n_inputs]; made without compiling."""
         return jax.device_put(np.zeros(n_inputs))
 
     def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
         """[N] a'theta."""
         return params @ a.T
 
-    def loss(self, params: jax.Array, a: jax.Array, y: jax.Array) -> jax.Array:
+    def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
         """[N] losses of the margins."""
-        return self.margin_loss(y * self.scores(params, a))
+        return self.margin_loss(y * scores)
+
+    def hessian(self, params: jax.Array, rows: Rows) -> jax.Array:
+        """A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative."""
+        scores = self.scores(params, rows.a)
+        slope = partial(derivative, partial(self.loss, y=rows.y))
+        weight = derivative(slope, scores)
+        if rows.weight is not None:
+            weight = weight * rows.weight / jnp.mean(rows.weight)
+        return (rows.a.T * weight) @ rows.a / len(rows.y)
 
 
 @partial(jax.jit, static_argnames=("n_groups", "intercept"))
@@ -164,76 +187,44 @@ def model_inputs(x: jax.Array, s: jax.Array, *, n_groups: int, intercept: bool) 
     Returns:
         [N, d + n_groups - 1 (+ 1)].
     """
-    groups = (s == jnp.arange(1, n_groups)[:, None]).astype(x.dtype)
-    ones = jnp.ones((int(intercept), x.shape[0]), x.dtype)
-    return jnp.concatenate([x.T, groups, ones]).T
+    groups = (s[:, None] == jnp.arange(1, n_groups)).astype(x.dtype)
+    ones = jnp.ones((len(x), int(intercept)), x.dtype)
+    return jnp.concatenate([x, groups, ones], axis=1)
 
 
 def squared_norm(tree: Any) -> jax.Array:
     """Sum of squares over all leaves of a pytree."""
-    return sum(map(_sum_of_squares, jax.tree.leaves(tree)), start=jnp.zeros(()))
+    return sum((jnp.sum(leaf**2) for leaf in jax.tree.leaves(tree)), start=jnp.zeros(()))
 
 
-def _sum_of_squares(leaf: jax.Array) -> jax.Array:
-    """Of a matrix down each column first, then over the columns.
-
-    Without a barrier XLA makes one sum of the two, and adds one number after the other.
-    """
-    squares = leaf * leaf
-    if leaf.ndim < 2:
-        return jnp.sum(squares)
-    columns = jnp.sum(squares.reshape(-1, leaf.shape[-1]), axis=0)
-    return jnp.sum(jax.lax.optimization_barrier(columns))
+def mean_loss(model: Scorer, scores: jax.Array, rows: Rows) -> jax.Array:
+    """Mean of the losses of scores [N], each row counting by its weight."""
+    return jnp.average(model.loss(scores, rows.y), weights=rows.weight)
 
 
 def regularized_loss(
-    model: Scorer,
-    params: Params,
-    rows: Rows,
-    lambda_theta: jax.Array | float,
-    weights: jax.Array | float = 1.0,
+    model: Scorer, params: Params, rows: Rows, lambda_theta: jax.Array | float
 ) -> jax.Array:
     """Mean loss + lambda_theta / (2 n^2) ||params||^2, Wu et al. (2024) eq. (11).
 
     n is the number of inputs, the intercept counted. The intercept is regularised like the rest,
-    which keeps the problem strictly convex. Rows may have weights [N], of mean 1.
+    which keeps the problem strictly convex.
     """
-    n_inputs = rows.a.shape[1]
-    ridge = lambda_theta / (2 * n_inputs**2) * squared_norm(params)
-    return jnp.mean(weights * model.loss(params, rows.a, rows.y)) + ridge
+    ridge = lambda_theta / (2 * rows.a.shape[1] ** 2) * squared_norm(params)
+    return mean_loss(model, model.scores(params, rows.a), rows) + ridge
 
 
 def regularized_hessian(
-    model: Model,
-    params: Params,
-    rows: Rows,
-    lambda_theta: jax.Array | float,
-    weights: jax.Array | float = 1.0,
+    model: Model, params: Params, rows: Rows, lambda_theta: jax.Array | float
 ) -> jax.Array:
-    """Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers.
-
-    Of a linear model it is A' diag(l''(m)) A / N + lambda_theta / n^2 I with margins m, as y^2 = 1
-    (or a = 0): one matrix product, where automatic differentiation would make p of vectors.
-    """
+    """Hessian [p, p] of :func:`regularized_loss` in params, raveled to p numbers."""
     flat, unravel = ravel_pytree(params)
-    if type(model) is not LinearModel:
-        loss = lambda t: regularized_loss(  # noqa: E731
-            model, unravel(t), rows, lambda_theta, weights
-        )
+    own = getattr(model, "hessian", None)
+    if own is None:
+        loss = lambda theta: regularized_loss(model, unravel(theta), rows, lambda_theta)  # noqa: E731
         return jax.hessian(loss)(flat)
-    n_rows, n_inputs = rows.a.shape
-    margin = rows.y * model.scores(params, rows.a)
-    curvature = weights * derivative(partial(derivative, model.margin_loss), margin)
-    product = _weighted_gram(rows.a.T, curvature) / n_rows
-    return product + lambda_theta / n_inputs**2 * jnp.eye(n_inputs, dtype=product.dtype)
-
-
-def _weighted_gram(columns: jax.Array, weights: jax.Array) -> jax.Array:
-    """sum_i w_i a_i a_i' [n, n] of columns a_i [n], [n, N] in all, with weights [N]."""
-    cached = len(columns) <= FEW_INPUTS and columns.size in CACHED
-    if cached and jax.default_backend() == "cpu":
-        return jax.lax.map(lambda row: columns @ (row * weights), columns)
-    return (columns * weights) @ columns.T
+    ridge = lambda_theta / rows.a.shape[1] ** 2
+    return own(params, rows) + ridge * jnp.eye(len(flat), dtype=flat.dtype)
 
 
 def derivative(function: Callable[[jax.Array], jax.Array], at: jax.Array) -> jax.Array:

@@ -16,9 +16,9 @@ ALIGNMENT = 64
 
 
 class RealRows(NamedTuple):
-    """Encoded rows with the columns that a model sees beside the features; not to be written to.
+    """Encoded rows with the model inputs that are no features; not to be written to.
 
-    They lie column by column: on a CPU, products of long columns are faster.
+    They lie column by column, an input a line: on a CPU, products with long lines are faster.
 
     Attributes:
         columns: [n, N] of model inputs, as :func:`synthfair.model.model_inputs` has them.
@@ -51,7 +51,7 @@ def gather(
     source: str = "table",
     leave_out: Callable[[Encoded], np.ndarray] | None = None,
 ) -> RealRows:
-    """Puts parts of a table one below the other; each may be forgotten before the next is made.
+    """Puts parts of a table one below the other; each may be deleted before the next is made.
 
     Args:
         parts: at least one, of n_rows rows in all.
@@ -73,31 +73,25 @@ def gather(
         if read > n_rows:
             break
         if leave_out:
-            part = _without(part, leave_out(part))  # noqa: PLW2901
+            keep = ~leave_out(part)
+            part = Encoded(*(field[keep] for field in part))  # noqa: PLW2901
         begin, end = end, end + len(part.y)
         columns[:d, begin:end] = part.x.T
-        columns[d:, begin:end] = beside_features(part.s, n_groups=n_groups, intercept=intercept)
+        columns[d:, begin:end] = other_inputs(part.s, n_groups=n_groups, intercept=intercept)
         s[begin:end], y[begin:end] = part.s, part.y
     if read != n_rows:
         found = read if read < n_rows else "more"
         raise InputError(f"{source}: {n_rows} rows counted, {found} read: did the file change?")
     columns, s, y = _shortened(columns, end), s[:end], y[:end]
-    for part in (columns, s, y):
-        part.flags.writeable = False  # JAX computes with this very memory
+    for array in (columns, s, y):
+        array.flags.writeable = False  # JAX computes with this very memory
     return RealRows(columns, s, y, len(columns) - n_groups + 1 - int(intercept))
 
 
-def beside_features(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
-    """The columns [n - d, N] that a model sees beside the features, of groups s [N].
-
-    As :func:`synthfair.model.model_inputs` has them: indicators of groups, and ones.
-    """
+def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
+    """The model inputs [n - d, N] that are no features: indicators of groups s [N], and ones."""
     groups = s == np.arange(1, n_groups)[:, None]
     return np.concatenate([groups, np.ones((int(intercept), len(s)))])
-
-
-def _without(part: Encoded, apart: np.ndarray) -> Encoded:
-    return Encoded(*(field[~apart] for field in part))
 
 
 def _shortened(columns: np.ndarray, rows: int) -> np.ndarray:

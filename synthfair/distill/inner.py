@@ -1,23 +1,43 @@
-"""theta(x): trains a model to stationarity, and says how near it came."""
+"""theta(x): trains a model to stationarity, and says how near it came.
+
+Three solvers of one contract (:class:`InnerSolver`): L-BFGS, Newton's method, and jaxopt's L-BFGS
+as a reference. The hypergradient is only as exact as their solution.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
-from synthfair.distill.implicit import InnerObjective
-from synthfair.distill.lbfgs import Minimise, lbfgs
+from synthfair.distill.linear import LinearSolver, Matrix
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
 
+MEMORY = 10
+"""Steps from which L-BFGS knows the curvature."""
+
+SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9
+"""Constants c1, c2 of the Wolfe conditions, Nocedal and Wright (2006) eq. (3.6)."""
+
+MOST_TRIALS = 40
+"""Step lengths that a line search tries; then it has failed."""
+
+FORCING = 1e-3
+"""Relative residual of the linear systems of Newton's method, where they are solved by iteration."""
+
 ATTEMPTS = 20
 """At training with a penalty: each begins where the line search of the one before failed."""
+
+Function = Callable[[Params, Any], jax.Array]
+"""f(theta, data) -> scalar, twice differentiable and strictly convex in theta."""
 
 
 class InnerSolution(NamedTuple):
@@ -39,6 +59,39 @@ class InnerSolution(NamedTuple):
     line_search_failed: jax.Array
 
 
+class InnerSolver(Protocol):
+    """Minimises f(theta, data) over theta, from a start."""
+
+    def __call__(
+        self,
+        fun: Function,
+        start: Params,
+        data: Any,
+        *,
+        factor: jax.Array | None = None,
+        linear: LinearSolver,
+        hessian: Matrix | None = None,
+        tolerance: jax.Array | float,
+        max_iterations: jax.Array | int,
+    ) -> InnerSolution:
+        """The solution.
+
+        Args:
+            fun: f(theta, data).
+            start: first theta; warm starts save most of the work.
+            data: passed through to f.
+            factor: Cholesky factor L [p, p] of a Hessian near the solution, or None.
+            linear: solver of Newton's systems.
+            hessian: H(theta, data) [p, p], where there is a better way than automatic
+                differentiation.
+            tolerance: stop where sqrt(g' M^-1 g) is at most this, g being the gradient and M the
+                Hessian (Newton's decrement) or L L' near it, which bounds the error of theta in the
+                metric that f itself sets; without a factor, M = I.
+            max_iterations: at most so many.
+        """
+        ...
+
+
 def default_tolerance() -> float:
     """1e-8 in float64, which keeps hypergradients exact to about 1e-6; 1e-5 in float32.
 
@@ -47,53 +100,45 @@ def default_tolerance() -> float:
     return 1e-8 if jax.dtypes.canonicalize_dtype(float) == jnp.float64 else 1e-5
 
 
-def inverse_transpose(factor: jax.Array) -> jax.Array:
-    """L^-T of a lower triangular L [p, p]."""
-    return solve_triangular(factor.T, jnp.eye(len(factor), dtype=factor.dtype), lower=False)
+class _Iterate(NamedTuple):
+    """Where L-BFGS is: phi [p], the gradient there, iterations, and whether no step was found."""
+
+    phi: jax.Array
+    gradient: jax.Array
+    iterations: jax.Array
+    failed: jax.Array
 
 
-def solve(
-    fun: InnerObjective,
+def lbfgs(
+    fun: Function,
     start: Params,
     data: Any,
     *,
     factor: jax.Array | None = None,
+    linear: LinearSolver | None = None,  # noqa: ARG001 - Newton's
+    hessian: Matrix | None = None,  # noqa: ARG001 - Newton's
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
     convex: bool = True,
-    minimise: Minimise | None = None,
+    minimise: Callable[..., _Iterate] | None = None,
 ) -> InnerSolution:
-    """Minimises f(theta, x) over theta by L-BFGS with a Wolfe line search.
+    """L-BFGS, Nocedal and Wright (2006) algorithm 7.5, with optax's direction. See InnerSolver.
 
     With L the Cholesky factor of a Hessian near the solution, the search runs over phi in
     theta = start + L^-T phi, where the Hessian is close to the identity, so that L-BFGS needs
-    about as many steps as Newton's method.
-
-    Args:
-        fun: f(theta, x).
-        start: first theta; warm starts save most of the work.
-        data: x, passed through to f.
-        factor: L, lower triangular [p, p], or None to search over theta itself.
-        tolerance: stop when the Euclidean norm of the gradient in phi is at most this. In phi it
-            is the Newton decrement sqrt(g' H^-1 g), which bounds the error of theta in the metric
-            that the loss itself sets. See :func:`default_tolerance`.
-        max_iterations: at most so many L-BFGS iterations.
-        convex: whether f is, in theta; then most steps need no value of f, the gradient will do.
-        minimise: :func:`lbfgs` if not given.
+    about as many steps as Newton's method. Where f is convex, most steps need no value of f.
     """
     theta, unravel = ravel_pytree(start)
-
-    scale = None if factor is None else inverse_transpose(factor)
+    scale = None if factor is None else _inverse_transpose(factor)
 
     def place(phi: jax.Array) -> jax.Array:
         return theta + (phi if scale is None else scale @ phi)
 
-    last = (minimise or lbfgs)(
+    last = (minimise or partial(_lbfgs, convex=convex))(
         lambda phi: fun(unravel(place(phi)), data),
         jnp.zeros_like(theta),
         tolerance=tolerance,
         max_iterations=max_iterations,
-        convex=convex,
     )
     gradient = last.gradient if factor is None else factor @ last.gradient  # in phi it is L^-1 that
     return InnerSolution(
@@ -103,6 +148,196 @@ def solve(
         converged=jnp.linalg.norm(last.gradient) <= tolerance,
         line_search_failed=last.failed,
     )
+
+
+def _inverse_transpose(factor: jax.Array) -> jax.Array:
+    """L^-T of a lower triangular L [p, p]."""
+    return solve_triangular(factor.T, jnp.eye(len(factor), dtype=factor.dtype), lower=False)
+
+
+def _lbfgs(
+    fun: Callable[[jax.Array], jax.Array],
+    phi: jax.Array,
+    *,
+    tolerance: jax.Array | float,
+    max_iterations: jax.Array | int,
+    convex: bool,
+) -> _Iterate:
+    direction = optax.scale_by_lbfgs(MEMORY)
+
+    def unfinished(carry: tuple[_Iterate, Any]) -> jax.Array:
+        at, _ = carry
+        missed = jnp.linalg.norm(at.gradient) > tolerance  # not-a-number ends it, too
+        return missed & (at.iterations < max_iterations) & ~at.failed
+
+    def update(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
+        at, memory = carry
+        uphill, memory = direction.update(at.gradient, memory, at.phi)
+        return _line_search(fun, at, -uphill, convex=convex), memory  # pyright: ignore
+
+    first = _Iterate(phi, jax.grad(fun)(phi), jnp.zeros((), int), jnp.zeros((), bool))
+    return jax.lax.while_loop(unfinished, update, (first, direction.init(phi)))[0]
+
+
+class _Trial(NamedTuple):
+    """A step length between ``low``, from where f still falls steeply, and ``high``, too far."""
+
+    length: jax.Array
+    low: jax.Array
+    high: jax.Array
+    gradient: jax.Array
+    good: jax.Array
+    trials: jax.Array
+
+
+def _line_search(
+    fun: Callable[[jax.Array], jax.Array], at: _Iterate, step: jax.Array, *, convex: bool
+) -> _Iterate:
+    """A step length that satisfies the Wolfe conditions, Nocedal and Wright (2006) eq. (3.6).
+
+    The unit step where it will do, as almost always near the solution; otherwise by doubling and
+    bisection (Lewis and Overton 2013, algorithm 4.6).
+
+    Of a convex function, values, with a logarithm a row, are not needed: it has fallen enough where
+    it still falls along the step; or else the gradient must halve.
+    """
+    slope, steepest = at.gradient @ step, CURVATURE * (at.gradient @ step)
+    value = 0.0 if convex else fun(at.phi)
+    rounding = 10 * jnp.finfo(step.dtype).eps * jnp.abs(value)
+
+    def falls_at(length: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Whether f falls enough over a step of this length, and the gradient there."""
+        if convex:
+            new = jax.grad(fun)(at.phi + length * step)
+            halves = jnp.linalg.norm(new) <= jnp.linalg.norm(at.gradient) / 2
+            return (new @ step <= SUFFICIENT_DECREASE * slope) | halves, new
+        new_value, new = jax.value_and_grad(fun)(at.phi + length * step)
+        return new_value <= value + SUFFICIENT_DECREASE * length * slope + rounding, new
+
+    def attempt(before: _Trial) -> _Trial:
+        falls, new = falls_at(before.length)
+        steep = new @ step < steepest
+        low = jnp.where(falls & steep, before.length, before.low)
+        high = jnp.where(falls, before.high, before.length)
+        good = falls & ~steep
+        following = jnp.where(jnp.isinf(high), 2 * low, (low + high) / 2)
+        length = jnp.where(good, before.length, following)
+        return _Trial(length, low, high, new, good, before.trials + 1)
+
+    def unfinished(trial: _Trial) -> jax.Array:
+        return ~trial.good & (trial.trials < MOST_TRIALS)
+
+    zero, no = jnp.zeros_like(slope), jnp.zeros((), bool)
+    first = _Trial(zero + 1, zero, zero + jnp.inf, at.gradient, no, jnp.zeros((), int))
+    last = jax.lax.while_loop(unfinished, attempt, first)
+    return _Iterate(
+        jnp.where(last.good, at.phi + last.length * step, at.phi),
+        jnp.where(last.good, last.gradient, at.gradient),
+        at.iterations + 1,
+        ~last.good,
+    )
+
+
+def jaxopt_lbfgs(*args: Any, **settings: Any) -> InnerSolution:
+    """Jaxopt's L-BFGS with a zoom line search: the reference that ours is compared with.
+
+    The one place that knows jaxopt, which is no longer maintained; imported where it is asked for.
+    """
+
+    def minimise(
+        fun: Callable[[jax.Array], jax.Array],
+        phi: jax.Array,
+        *,
+        tolerance: jax.Array | float,
+        max_iterations: jax.Array | int,
+    ) -> _Iterate:
+        with warnings.catch_warnings():  # it announces on import that it is no longer maintained
+            warnings.simplefilter("ignore", DeprecationWarning)
+            import jaxopt
+        solver = jaxopt.LBFGS(
+            fun,
+            maxiter=max_iterations,  # type: ignore[arg-type]  # traced is fine, here
+            tol=tolerance,  # type: ignore[arg-type]  # and here
+            linesearch="zoom",
+            unroll=False,  # of the line search; "auto" would run all its iterations, as no-ops
+            implicit_diff=False,
+        )
+        reached, state = solver.run(phi)
+        failed = state.failed_linesearch & (jnp.linalg.norm(state.grad) > tolerance)
+        return _Iterate(reached, state.grad, state.iter_num, failed)
+
+    return lbfgs(*args, minimise=minimise, **settings)
+
+
+class _NewtonIterate(NamedTuple):
+    """Where Newton's method is, and its decrement where it last stepped from."""
+
+    theta: jax.Array
+    decrement: jax.Array
+    iterations: jax.Array
+    failed: jax.Array
+
+
+def newton(
+    fun: Function,
+    start: Params,
+    data: Any,
+    *,
+    factor: jax.Array | None = None,  # noqa: ARG001 - its Hessians are its own
+    linear: LinearSolver,
+    hessian: Matrix | None = None,
+    tolerance: jax.Array | float,
+    max_iterations: jax.Array | int,
+) -> InnerSolution:
+    """Newton steps, halved until f falls enough. See InnerSolver.
+
+    Boyd and Vandenberghe, Convex Optimization (2004), algorithm 9.5.
+    """
+    theta, unravel = ravel_pytree(start)
+
+    def flat(theta: jax.Array, data: Any) -> jax.Array:
+        return fun(unravel(theta), data)
+
+    raveled = hessian and (lambda theta, data: hessian(unravel(theta), data))
+
+    def unfinished(at: _NewtonIterate) -> jax.Array:
+        # Not-a-number ends it, too.
+        return (at.decrement > tolerance) & (at.iterations < max_iterations) & ~at.failed
+
+    def step(at: _NewtonIterate) -> _NewtonIterate:
+        value, slope = jax.value_and_grad(flat)(at.theta, data)
+        solution = linear.solve(
+            flat, at.theta, data, slope, linear.init(slope), hessian=raveled, tolerance=FORCING
+        )
+        change = solution.v
+        squared = slope @ change
+        rounding = 10 * jnp.finfo(value.dtype).eps * jnp.abs(value)
+
+        def too_long(length: jax.Array) -> jax.Array:
+            least = SUFFICIENT_DECREASE * length * squared
+            falls = flat(at.theta - length * change, data) <= value - least + rounding
+            return ~falls & (length >= 0.5**MOST_TRIALS)
+
+        length = jax.lax.while_loop(too_long, lambda length: length / 2, jnp.ones_like(value))
+        # Negative only where f is not convex, or the system was not solved: then not-a-number.
+        decrement = jnp.sqrt(jnp.where(solution.converged, squared, jnp.nan))
+        failed = length < 0.5**MOST_TRIALS
+        return _NewtonIterate(at.theta - length * change, decrement, at.iterations + 1, failed)
+
+    unknown = jnp.full((), jnp.inf, theta.dtype)
+    first = _NewtonIterate(theta, unknown, jnp.zeros((), int), jnp.zeros((), bool))
+    last = jax.lax.while_loop(unfinished, step, first)
+    return InnerSolution(
+        params=unravel(last.theta),
+        gradient_norm=jnp.linalg.norm(jax.grad(flat)(last.theta, data)),
+        iterations=last.iterations,
+        converged=(last.decrement <= tolerance) & ~last.failed,
+        line_search_failed=last.failed,
+    )
+
+
+SOLVERS: dict[str, InnerSolver] = {"lbfgs": lbfgs, "newton": newton, "jaxopt": jaxopt_lbfgs}
+"""The inner solvers by name."""
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))
@@ -126,36 +361,32 @@ def train(
         model: what is trained.
         penalty: none if not given.
         rho: its weight, at least 0.
-        tolerance: see :func:`solve`; that of :func:`default_tolerance` if not given.
+        tolerance: see :class:`InnerSolver`; that of :func:`default_tolerance` if not given.
         max_iterations: at most so many L-BFGS iterations; with a penalty, of each attempt.
     """
 
-    def loss(params: Params, rows: Rows) -> jax.Array:
-        return regularized_loss(model, params, rows, lambda_theta)
-
     def fun(params: Params, rows: Rows) -> jax.Array:
-        unfairness = 0.0 if penalty is None else rho * penalty(model, params, rows)
-        return loss(params, rows) + unfairness
-
-    tolerance = default_tolerance() if tolerance is None else tolerance
-    start = model.init(rows.a.shape[1])
+        loss = regularized_loss(model, params, rows, lambda_theta)
+        return loss if penalty is None else loss + rho * penalty(model.scores(params, rows.a), rows)
 
     def attempt(params: Params) -> InnerSolution:
         # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
-        hessian = regularized_hessian(model, params, rows, lambda_theta)
-        factor = jax.lax.linalg.cholesky(hessian)
-        limits = {"tolerance": tolerance, "max_iterations": max_iterations}
-        return solve(fun, params, rows, factor=factor, convex=penalty is None, **limits)
+        factor = jax.lax.linalg.cholesky(regularized_hessian(model, params, rows, lambda_theta))
+        return lbfgs(
+            fun,
+            params,
+            rows,
+            factor=factor,
+            convex=penalty is None,
+            tolerance=default_tolerance() if tolerance is None else tolerance,
+            max_iterations=max_iterations,
+        )
 
+    start = model.init(rows.a.shape[1])
     if penalty is None:
         return attempt(start)
-    return _repeated(attempt, start)
 
-
-def _repeated(attempt: Callable[[Params], InnerSolution], start: Params) -> InnerSolution:
-    """Tries again from where a line search gave up, which a steep penalty makes it do early."""
-    fresh = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(attempt, start))
-
+    # A steep penalty makes a line search give up early: it is tried again from there.
     def unfinished(carry: tuple[jax.Array, InnerSolution]) -> jax.Array:
         tries, solution = carry
         return (tries < ATTEMPTS) & ~solution.converged
@@ -166,5 +397,6 @@ def _repeated(attempt: Callable[[Params], InnerSolution], start: Params) -> Inne
         iterations = before.iterations + solution.iterations
         return tries + 1, solution._replace(iterations=iterations)
 
-    first = (jnp.zeros((), int), fresh._replace(params=start))
+    empty = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(attempt, start))
+    first = (jnp.zeros((), int), empty._replace(params=start))
     return jax.lax.while_loop(unfinished, again, first)[1]

@@ -1,4 +1,4 @@
-"""Two solvers of H v = c, H being the Hessian of the inner problem f(theta, x) in theta.
+"""Two solvers of H v = c, H being the Hessian of a function f(theta, data) in theta.
 
 Cholesky forms H [p, p], which costs some N_s p^2 operations, and factors it, p^3 / 3. Conjugate
 gradients only multiply by H, 4 N_s p operations a time, and start from the last solution: between
@@ -17,7 +17,6 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 from jax.scipy.sparse.linalg import cg
 
-from synthfair.distill.implicit import InnerObjective
 from synthfair.model import Params
 
 LARGE = 200
@@ -25,8 +24,8 @@ LARGE = 200
 
 Name = Literal["cholesky", "conjugate_gradient"]
 
-Hessian = Callable[[Params, Any], jax.Array]
-"""H(theta, x) -> [p, p], theta raveled to p numbers."""
+Matrix = Callable[[Params, Any], jax.Array]
+"""H(theta, data) -> [p, p], theta raveled to p numbers."""
 
 
 class LinearSolution(NamedTuple):
@@ -46,7 +45,7 @@ class LinearSolution(NamedTuple):
 class LinearSolver(Protocol):
     """How H v = c is solved; stateless, what it remembers is handed in and out."""
 
-    def forget(self, c: jax.Array | np.ndarray) -> jax.Array:
+    def init(self, c: jax.Array | np.ndarray) -> jax.Array:
         """The memory before the first solve, of a system with as many unknowns as c [p] has."""
         ...
 
@@ -56,13 +55,13 @@ class LinearSolver(Protocol):
 
     def solve(
         self,
-        fun: InnerObjective,
+        fun: Callable[[Params, Any], jax.Array],
         params: Params,
         data: Any,
         c: jax.Array,
         memory: jax.Array,
         *,
-        hessian: Hessian | None = None,
+        hessian: Matrix | None = None,
         tolerance: jax.Array | float | None = None,
     ) -> LinearSolution:
         """H v = c at (params, data), to a residual of tolerance ||c||.
@@ -72,45 +71,43 @@ class LinearSolver(Protocol):
         ...
 
 
-def hessian_of(fun: InnerObjective, params: Params, data: Any) -> jax.Array:
-    """Hessian [p, p] of f in theta, theta raveled to p numbers, by automatic differentiation."""
-    theta, unravel = ravel_pytree(params)
-    return jax.hessian(lambda t: fun(unravel(t), data))(theta)
-
-
 class Cholesky:
-    """Forms and factors the Hessian, exactly but for rounding. Keeps the factor."""
+    """Forms and factors the Hessian, exactly but for rounding. Its memory is the factor."""
 
-    def forget(self, c: jax.Array | np.ndarray) -> jax.Array:
-        """The factor of the identity."""
+    def init(self, c: jax.Array | np.ndarray) -> jax.Array:
+        """The factor of the identity; made without compiling."""
         return jax.device_put(np.eye(len(c), dtype=c.dtype))
 
     def factor(self, memory: jax.Array) -> jax.Array:
-        """What is kept."""
+        """The memory itself."""
         return memory
 
     def solve(
         self,
-        fun: InnerObjective,
+        fun: Callable[[Params, Any], jax.Array],
         params: Params,
         data: Any,
         c: jax.Array,
         memory: jax.Array,  # noqa: ARG002 - it starts from nothing
         *,
-        hessian: Hessian | None = None,
+        hessian: Matrix | None = None,
         tolerance: jax.Array | float | None = None,  # noqa: ARG002
     ) -> LinearSolution:
         """See :class:`LinearSolver`. Not-a-number where H is not positive definite."""
-        h = hessian(params, data) if hessian else hessian_of(fun, params, data)
+        if hessian:
+            h = hessian(params, data)
+        else:
+            theta, unravel = ravel_pytree(params)
+            h = jax.hessian(lambda t: fun(unravel(t), data))(theta)
         factor = jax.lax.linalg.cholesky(h)
         v = cho_solve((factor, True), c)
         return LinearSolution(v, factor, jnp.isfinite(v).all())
 
 
 class ConjugateGradient:
-    """Multiplies by the Hessian, never forms it. Keeps the last solution."""
+    """Multiplies by the Hessian, never forms it. Its memory is the last solution."""
 
-    def forget(self, c: jax.Array | np.ndarray) -> jax.Array:
+    def init(self, c: jax.Array | np.ndarray) -> jax.Array:
         """Zero."""
         return jax.device_put(np.zeros(c.shape, c.dtype))
 
@@ -120,13 +117,13 @@ class ConjugateGradient:
 
     def solve(
         self,
-        fun: InnerObjective,
+        fun: Callable[[Params, Any], jax.Array],
         params: Params,
         data: Any,
         c: jax.Array,
         memory: jax.Array,
         *,
-        hessian: Hessian | None = None,  # noqa: ARG002 - never formed
+        hessian: Matrix | None = None,  # noqa: ARG002 - never formed
         tolerance: jax.Array | float | None = None,
     ) -> LinearSolution:
         """See :class:`LinearSolver`; at most 10 p products, as in SciPy."""

@@ -8,25 +8,15 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from synthfair.fairness.penalties import (
-    CovariancePenalty,
-    Notion,
-    Penalty,
-    SelectionRatePenalty,
-    decision_gaps,
-    group_covariances,
-)
-from synthfair.model import LinearModel, Model, Params, Rows
-
-OF_SCORES = (CovariancePenalty, SelectionRatePenalty)
-"""Penalties that can be told the scores."""
+from synthfair.fairness.penalties import Notion, Penalty, decision_gaps, group_covariances
+from synthfair.model import Model, Params, Rows, mean_loss
 
 
 class Objective(Protocol):
-    """Anything that judges params; a pytree, so that its arrays are arguments to compiled code."""
+    """A function of params to minimise; a pytree, so that its arrays are inputs of compiled code."""
 
     def __call__(self, params: Params) -> jax.Array:
-        """F(theta), a scalar to be minimised."""
+        """F(theta), a scalar."""
         ...
 
     def covariance(self, params: Params) -> jax.Array:
@@ -34,7 +24,7 @@ class Objective(Protocol):
         ...
 
     def gap(self, params: Params) -> jax.Array:
-        """The largest absolute gap between groups of what is decided."""
+        """The largest absolute gap between the groups' decision rates."""
         ...
 
 
@@ -44,13 +34,13 @@ class PenalizedLoss:
     """F(theta) = mean loss + rho_o penalty, on real rows. Wu et al. (2024) eq. (12), first line.
 
     Attributes:
-        columns: [n, N] of the model inputs of the real rows.
+        columns: [n, N] model inputs of the real rows, an input a line.
         s: [N] their groups.
         y: [N] their labels.
         rho_o: weight of the penalty, at least 0.
         model: what is trained.
-        penalty: a surrogate of unfairness.
-        notion: which rows :meth:`covariance` compares.
+        penalty: a differentiable measure of unfairness.
+        notion: which rows :meth:`covariance` and :meth:`gap` compare.
         n_groups: number of groups.
     """
 
@@ -69,22 +59,16 @@ class PenalizedLoss:
         return Rows(self.columns.T, self.s, self.y)
 
     def __call__(self, params: Params) -> jax.Array:
-        """F(theta)."""
-        rows, model, penalty = self.rows, self.model, self.penalty
-        # Exact types: a subclass may compute otherwise. Loss and penalty ask for the same scores;
-        # the compiler would compute them once, but differentiate them twice.
-        if type(model) is LinearModel and type(penalty) in OF_SCORES:
-            scores = model.scores(params, rows.a)
-            loss = jnp.mean(model.margin_loss(rows.y * scores))
-            return loss + self.rho_o * penalty.of_scores(scores, rows)  # type: ignore[attr-defined]
-        loss = jnp.mean(model.loss(params, rows.a, rows.y))
-        return loss + self.rho_o * penalty(model, params, rows)
+        """F(theta); loss and penalty share one pass over the scores."""
+        rows, scores = self.rows, self._scores(params)
+        return mean_loss(self.model, scores, rows) + self.rho_o * self.penalty(scores, rows)
 
     def covariance(self, params: Params) -> jax.Array:
         """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
-        scores = self.model.scores(params, self.rows.a)
-        gaps = group_covariances(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
-        return gaps.ravel()[jnp.argmax(jnp.abs(gaps))]
+        covariances = group_covariances(
+            self._scores(params), self.rows, notion=self.notion, n_groups=self.n_groups
+        )
+        return covariances.ravel()[jnp.argmax(jnp.abs(covariances))]
 
     def gap(self, params: Params) -> jax.Array:
         """max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g), on the real rows.
@@ -92,6 +76,10 @@ class PenalizedLoss:
         Among the rows that the notion compares, the largest. With statistical parity that is
         |SPD|, eq. (4).
         """
-        scores = self.model.scores(params, self.rows.a)
-        gaps = decision_gaps(scores, self.rows, notion=self.notion, n_groups=self.n_groups)
+        gaps = decision_gaps(
+            self._scores(params), self.rows, notion=self.notion, n_groups=self.n_groups
+        )
         return jnp.nanmax(gaps)
+
+    def _scores(self, params: Params) -> jax.Array:
+        return self.model.scores(params, self.rows.a)

@@ -1,7 +1,7 @@
 """Differentiable surrogates of group fairness, to be added to a loss.
 
-A penalty is called as ``penalty(model, params, rows)`` and returns a scalar; the same one serves
-real and synthetic rows. Users pass any hashable callable of that shape.
+A penalty is called as ``penalty(scores, rows)`` and returns a scalar; the same one serves real,
+synthetic and weighted rows. Users pass any hashable callable of that kind.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import Literal, Protocol
 import jax
 import jax.numpy as jnp
 
-from synthfair.model import Params, Rows, Scorer
+from synthfair.model import Rows
 
 Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
 """Which rows are compared: all; those with y = +1; those of either label, each by itself."""
 
 
 class Penalty(Protocol):
-    """How unfair a model is on some rows; at least 0, differentiable, hashable."""
+    """How unfair scores are on some rows; at least 0, differentiable, hashable."""
 
-    def __call__(self, model: Scorer, params: Params, rows: Rows) -> jax.Array:
-        """The penalty, a scalar. Rows with a weight count by it; weight 0 is as if not there."""
+    def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
+        """The penalty, a scalar, of scores [N]. A row of weight 0 is as if it were not there."""
         ...
 
 
@@ -115,12 +115,8 @@ class CovariancePenalty:
         """For release files."""
         return f"covariance, {self.notion}"
 
-    def __call__(self, model: Scorer, params: Params, rows: Rows) -> jax.Array:
+    def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
         """1/2 sum of C_g^2 over strata and groups."""
-        return self.of_scores(model.scores(params, rows.a), rows)
-
-    def of_scores(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """The same, of scores [N] that are known."""
         gaps = group_covariances(scores, rows, notion=self.notion, n_groups=self.n_groups)
         return 0.5 * jnp.sum(gaps**2)
 
@@ -146,12 +142,8 @@ class SelectionRatePenalty:
         """For release files."""
         return f"selection rate at temperature {self.temperature:g}, {self.notion}"
 
-    def __call__(self, model: Scorer, params: Params, rows: Rows) -> jax.Array:
+    def __call__(self, scores: jax.Array, rows: Rows) -> jax.Array:
         """1/2 sum of gap_g^2 over strata and groups."""
-        return self.of_scores(model.scores(params, rows.a), rows)
-
-    def of_scores(self, scores: jax.Array, rows: Rows) -> jax.Array:
-        """The same, of scores [N] that are known."""
         gaps = selection_rate_gaps(
             scores,
             rows,

@@ -16,10 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config import DistillConfig
-from synthfair.distill import outer
-from synthfair.distill.judge import Record
-from synthfair.distill.outer import OuterState
+from synthfair.distill import optimize
+from synthfair.distill.hypergradient import StepRecord
+from synthfair.distill.optimize import CHUNK, Best, Method, OuterState
 from synthfair.distill.problem import Problem
 
 FIRST, FACTOR = 1.0, 10.0
@@ -36,33 +35,27 @@ MOST_TRIED = 60
 
 
 class Search(NamedTuple):
-    """A search for rho_o; a pytree, so that it can be kept and gone on with.
+    """A search for rho_o; a pytree, so that it can be saved and continued.
 
     Attributes:
         outer: of the chunk now.
         weights: [MOST_TRIED] tried so far, in that order; not-a-number beyond.
         gaps: [MOST_TRIED] that they reached.
-        best_x: [d, N_s] synthetic rows of the smallest weight that suffices, or else of the
-            smallest gap.
-        best_rho_o: their weight.
-        finished: whether those were judged once more, as the last thing.
+        best: of the smallest weight that suffices, or else of the smallest gap.
+        best_rho_o: that weight.
+        finished: whether the search is over.
     """
 
     outer: OuterState
     weights: jax.Array
     gaps: jax.Array
-    best_x: jax.Array
+    best: Best
     best_rho_o: jax.Array
     finished: jax.Array
 
     @property
-    def x(self) -> jax.Array:
-        """The synthetic rows now."""
-        return self.outer.x
-
-    @property
     def step(self) -> jax.Array:
-        """Number of steps taken."""
+        """Number of x evaluated."""
         return self.outer.step
 
     @property
@@ -101,49 +94,49 @@ def _between(low: float | None, high: float) -> float | None:
     return float(np.sqrt(low * high)) if high > low * PRECISION else None
 
 
-def init(problem: Problem, x: jax.Array, config: DistillConfig) -> Search:
-    """A search from features x [d, N_s]."""
-    state = outer.init(problem, x, config, steps=outer.CHUNK - 1)
-    nothing = jnp.full(MOST_TRIED, jnp.nan, x.dtype)
-    return Search(state, nothing, nothing, x, jnp.asarray(FIRST, x.dtype), jnp.zeros((), bool))
+def init(problem: Problem, method: Method) -> Search:
+    """A search from the problem's first x."""
+    state, dtype = optimize.init(problem, method, steps=CHUNK - 1), problem.start.dtype
+    nothing = jnp.full(MOST_TRIED, jnp.nan, dtype)
+    return Search(
+        state, nothing, nothing, state.best, jnp.asarray(FIRST, dtype), jnp.zeros((), bool)
+    )
 
 
-def run(problem: Problem, search: Search, config: DistillConfig) -> Iterator[tuple[Search, Record]]:
-    """Searches until it is over or the steps are spent; then judges what it found once more.
+def run(
+    problem: Problem, search: Search, method: Method, *, max_gap: float, steps: int
+) -> Iterator[tuple[Search, StepRecord]]:
+    """Searches until it is over or the steps are spent.
 
     Args:
         problem: with a :class:`~synthfair.distill.objective.PenalizedLoss` as objective.
         search: from :func:`init`, or one that an earlier run yielded.
-        config: with ``max_gap``; its ``steps`` bound all weights together, but one chunk is run.
+        method: optimizer and solvers.
+        max_gap: the gap wanted, 0 to 1.
+        steps: bound of all weights together, but one chunk is run.
 
     Yields:
-        The search after a chunk, and the records of the chunk, as :func:`outer.run` does. The last
-        record is that of the synthetic rows to release.
+        The search after a chunk, and the records of the chunk, as :func:`optimize.run` does.
     """
-    if bool(search.finished):
-        return
-    wanted = config.max_gap or 0.0
-    while (weight := next_weight(search.tried, wanted)) is not None and (
-        not search.tried or int(search.step) + outer.CHUNK <= config.steps
-    ):
-        state, records = outer.advance(_with_weight(problem, weight), search.outer, config)
-        search = _learn(search._replace(outer=state), weight, float(records.gap[-1]), wanted)
-        search = search._replace(outer=outer.restart(state, outer.CHUNK, config))
+    while not bool(search.finished):
+        weight = next_weight(search.tried, max_gap) or FIRST
+        state, records = optimize.advance(_with_weight(problem, weight), search.outer, method)
+        search = _learn(search, state.best, weight, max_gap)
+        over = next_weight(search.tried, max_gap) is None or int(state.step) + CHUNK > steps
+        after = optimize.restart(state, method, steps=CHUNK - 1)
+        search = search._replace(outer=after, finished=jnp.asarray(over))
         yield search, records
-    last = outer.restart(search.outer._replace(x=search.best_x), 1, config)
-    state, records = outer.advance(_with_weight(problem, search.best_rho_o), last, config)
-    yield search._replace(outer=state, finished=jnp.ones((), bool)), records
 
 
-def _with_weight(problem: Problem, rho_o: jax.Array | float) -> Problem:
-    rho_o = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
-    objective = dataclasses.replace(problem.objective, rho_o=rho_o)  # type: ignore[type-var]
+def _with_weight(problem: Problem, rho_o: float) -> Problem:
+    weight = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
+    objective = dataclasses.replace(problem.objective, rho_o=weight)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)
 
 
-def _learn(search: Search, weight: float, gap: float, wanted: float) -> Search:
-    """Notes what a weight has reached, and its rows if they are the best."""
-    before, i = search.tried, len(search.tried)
+def _learn(search: Search, reached: Best, weight: float, wanted: float) -> Search:
+    """The search with what a weight has reached, and its rows if they are the best."""
+    before, i, gap = search.tried, len(search.tried), float(reached.record.gap)
     search = search._replace(
         weights=search.weights.at[i].set(weight), gaps=search.gaps.at[i].set(gap)
     )
@@ -154,4 +147,4 @@ def _learn(search: Search, weight: float, gap: float, wanted: float) -> Search:
         best = not enough and gap < min(before.values(), default=np.inf)
     if not best:
         return search
-    return search._replace(best_x=search.x, best_rho_o=jnp.asarray(weight, search.x.dtype))
+    return search._replace(best=reached, best_rho_o=jnp.asarray(weight, search.best_rho_o.dtype))

@@ -1,0 +1,296 @@
+"""The outer loop over the synthetic features: init, step, run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from synthfair.config import DistillConfig
+from synthfair.distill import inner, linear
+from synthfair.distill.gauss_newton import GaussNewton
+from synthfair.distill.hypergradient import Point, Solvers, StepRecord, empty_record, evaluate
+from synthfair.distill.problem import Problem
+from synthfair.model import Params
+
+CHUNK = 50
+"""Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to
+interrupt."""
+
+LARGEST = 1e18
+"""Of an entry of Adam's gradient, in size: its square must be a number in single precision."""
+
+_COMPILING = threading.Lock()
+"""Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
+clients of one shape the first compiles, and all run."""
+
+Stackable = TypeVar("Stackable", Problem, "OuterState")
+_Count = TypeVar("_Count", int, jax.Array)
+
+
+class Optimizer(Protocol):
+    """What moves x; hashable, as it is chosen when compiling."""
+
+    def init(self, point: Point) -> Any:
+        """The optimizer's state before the first step from a point."""
+        ...
+
+    def step(self, problem: Problem, point: Point, state: Any) -> tuple[jax.Array, Any]:
+        """The next x [d, N_s], and the state there."""
+        ...
+
+
+@dataclass(frozen=True)
+class GradientDescent:
+    """Any optimizer of optax, along the hypergradient.
+
+    Attributes:
+        transformation: such as ``optax.adam(0.01)``.
+    """
+
+    transformation: optax.GradientTransformation
+
+    def init(self, point: Point) -> Any:
+        """Optax's state."""
+        return self.transformation.init(point.x)
+
+    def step(self, problem: Problem, point: Point, state: Any) -> tuple[jax.Array, Any]:  # noqa: ARG002
+        """Adds optax's update."""
+        updates, state = self.transformation.update(point.gradient, state, point.x)
+        return optax.apply_updates(point.x, updates), state  # pyright: ignore
+
+
+@cache
+def adam(learning_rate: float) -> GradientDescent:
+    """Adam as Wu et al. (2024) use it, Kingma and Ba (2015), algorithm 1, in single precision.
+
+    The moments only say how far a step goes, and take half of the memory so. The gradient's entries
+    are clipped at :data:`LARGEST`. x, theta and P have the precision that they have.
+    """
+    adam = optax.adam(learning_rate)
+
+    def init(x: optax.Params) -> optax.OptState:
+        return adam.init(jax.tree.map(lambda leaf: leaf.astype(np.float32), x))
+
+    def update(
+        gradient: optax.Updates,
+        state: optax.OptState,
+        x: optax.Params | None = None,  # noqa: ARG001 - optax's signature
+    ) -> tuple[optax.Updates, optax.OptState]:
+        short = jax.tree.map(lambda g: jnp.clip(g, -LARGEST, LARGEST).astype(np.float32), gradient)
+        return adam.update(short, state)
+
+    return GradientDescent(optax.GradientTransformation(init, update))
+
+
+class Best(NamedTuple):
+    """The x of least P(x) so far, theta(x), and what was found there."""
+
+    x: jax.Array
+    params: Params
+    record: StepRecord
+
+
+class OuterState(NamedTuple):
+    """All that a step needs; saving it and going on gives the same numbers as never stopping.
+
+    Attributes:
+        x: [d, N_s] synthetic features, the next to evaluate.
+        params: theta near x, where the next inner solve starts.
+        curvature: what the linear solver remembers of the inner Hessian there.
+        optimizer: the optimizer's own.
+        best: where P was least, among x whose inner problem converged.
+        step: number of x evaluated.
+        last: the step that is the last; smaller once a run ends before its time.
+    """
+
+    x: jax.Array
+    params: Params
+    curvature: jax.Array
+    optimizer: Any
+    best: Best
+    step: jax.Array
+    last: jax.Array
+
+
+@dataclass(frozen=True)
+class Method:
+    """By what a problem is solved.
+
+    Attributes:
+        optimizer: of x.
+        solvers: of the inner problem.
+    """
+
+    optimizer: Optimizer
+    solvers: Solvers
+
+
+def make_method(
+    config: DistillConfig,
+    *,
+    n_params: int,
+    optimizer: optax.GradientTransformation | None = None,
+) -> Method:
+    """What the settings name, for so many params; another optimizer of x, if given."""
+    solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
+    training = config.inner_solver
+    if training == "auto":
+        # L-BFGS learns the curvature from a factor, or, with few params, in some tens of steps.
+        training = "lbfgs" if n_params < linear.LARGE else "newton"
+    tolerance = config.inner_tolerance or inner.default_tolerance()
+    solvers = Solvers(training, solver, tolerance, config.inner_max_iterations)
+    if optimizer is not None:
+        return Method(GradientDescent(optimizer), solvers)
+    gauss_newton = config.optimizer == "gauss_newton"
+    return Method(GaussNewton() if gauss_newton else adam(config.learning_rate), solvers)
+
+
+def init(problem: Problem, method: Method, *, steps: int) -> OuterState:
+    """State before the first of some steps, at least 1."""
+    x = problem.start
+    params = problem.model.init(len(x) + len(problem.others))
+    n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
+    curvature = linear.SOLVERS[method.solvers.linear].init(np.zeros(n_params, x.dtype))
+    return _state(x, params, curvature, method, first=0, last=steps)
+
+
+def restart(state: OuterState, method: Method, *, steps: int) -> OuterState:
+    """Goes on from the best x for so many steps, where P has become another."""
+    x, params, _ = state.best
+    first = int(state.step)
+    return _state(x, params, state.curvature, method, first=first, last=first + steps)
+
+
+def _state(
+    x: jax.Array, params: Params, curvature: jax.Array, method: Method, *, first: int, last: int
+) -> OuterState:
+    # NumPy's arrays are put on the device without compiling.
+    record = empty_record(x.dtype)
+    point = Point(x, params, curvature, np.zeros(x.shape, x.dtype), record)
+    memory, counts = method.optimizer.init(point), (np.asarray(first), np.asarray(last))
+    return jax.device_put(
+        OuterState(x, params, curvature, memory, Best(x, params, record), *counts)
+    )
+
+
+def step(
+    problem: Problem, state: OuterState, solvers: Solvers, *, optimizer: Optimizer
+) -> tuple[OuterState, StepRecord]:
+    """Evaluates x, and moves it."""
+    point = evaluate(problem, state.x, state.params, state.curvature, solvers)
+    x, memory = optimizer.step(problem, point, state.optimizer)
+    found, so_far = point.record, state.best.record
+    lower = found.objective < so_far.objective
+    # A theta that is not the inner optimum may look good, and a server would not find it.
+    now, then = found.inner_converged, so_far.inner_converged
+    better = ((now & ~then) | ((now == then) & lower)) & (state.step <= state.last)
+    here = Best(point.x, point.params, point.record)
+    best = jax.tree.map(partial(jnp.where, better), here, state.best)
+    after = OuterState(x, point.params, point.curvature, memory, best, state.step + 1, state.last)
+    return after, point.record
+
+
+@partial(jax.jit, static_argnames="optimizer")
+def _chunk(
+    problem: Problem, state: OuterState, solvers: Solvers, *, optimizer: Optimizer
+) -> tuple[OuterState, StepRecord]:
+    """The steps of the next chunk and their records, and blank records up to CHUNK.
+
+    Of one problem, or of a batch: then all of the state, and the arrays of the problem, have a
+    first axis more, and the steps go on until the last of them is done.
+    """
+
+    def take(problem: Problem, state: OuterState) -> tuple[OuterState, StepRecord]:
+        return step(problem, state, solvers, optimizer=optimizer)
+
+    if state.step.ndim:
+        shared = jax.tree.map(lambda leaf: 0 if jnp.ndim(leaf) else None, problem)
+        take = jax.vmap(take, in_axes=(shared, 0))
+
+    def one(i: jax.Array, carry: tuple[OuterState, StepRecord]) -> tuple[OuterState, StepRecord]:
+        state, records = carry
+        state, record = take(problem, state)
+        return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
+
+    blank = jax.tree.map(
+        lambda field: jnp.zeros((CHUNK, *state.step.shape), field.dtype),
+        empty_record(state.x.dtype),
+    )
+    steps = _next_chunk(jnp.max(state.last - state.step) + 1)
+    return jax.lax.fori_loop(0, steps, one, (state, blank))
+
+
+def _steps_left(state: OuterState) -> int:
+    """Of the problem of a batch that needs most, the last evaluation counted."""
+    return int(np.max(np.asarray(state.last) - np.asarray(state.step))) + 1
+
+
+def _next_chunk(left: _Count) -> _Count:
+    """How many steps to take of those left: so many that whole chunks are left."""
+    return (left > 0) * ((left - 1) % CHUNK + 1)
+
+
+def advance(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
+    """One compiled chunk of steps, or the fewer after which whole chunks are left.
+
+    Returns:
+        The state after it, and the records [up to CHUNK] of its steps, as NumPy arrays; of a batch
+        [up to CHUNK, B].
+    """
+    taken = _next_chunk(_steps_left(state))
+    with _COMPILING:
+        state, records = _chunk(problem, state, method.solvers, optimizer=method.optimizer)
+    return state, StepRecord(*(np.asarray(field)[:taken] for field in records))
+
+
+def run(
+    problem: Problem, state: OuterState, method: Method, *, stop_tolerance: float = 0.0
+) -> Iterator[tuple[OuterState, StepRecord]]:
+    """Optimises in compiled chunks, so that a caller may show, save or interrupt between them.
+
+    Args:
+        problem: what is minimised; or a batch, from :func:`stack`.
+        state: from :func:`init`, or one that an earlier run yielded; or stacked.
+        method: optimizer and solvers.
+        stop_tolerance: ends the run once a whole chunk lowers P(x) by less than this, relatively;
+            0 never does.
+
+    Yields:
+        As :func:`advance` returns. There is one more record than steps, as the x after the last
+        step is evaluated, too.
+    """
+    while _steps_left(state) > 0:
+        state, records = advance(problem, state, method)
+        if stop_tolerance and len(records.objective) == CHUNK:
+            first, latest = records.objective[0], records.objective[-1]
+            enough = first - latest < stop_tolerance * np.abs(first)
+            last = jnp.where(enough, jnp.minimum(state.last, state.step - 1), state.last)
+            state = state._replace(last=last)
+        yield state, records
+
+
+def stack(parts: Sequence[Stackable]) -> Stackable:
+    """Problems, or states, of the same shapes as a batch of them.
+
+    Numbers that stand in a problem itself, such as rho_o, must be the same in all, and stay.
+
+    Raises:
+        ValueError: shapes, models, penalties or numbers differ.
+    """
+
+    def stacked(*leaves: Any) -> Any:
+        if isinstance(leaves[0], jax.Array):
+            return jnp.stack(leaves)
+        if any(leaf != leaves[0] for leaf in leaves):
+            raise ValueError(f"a batch needs the same number in all of it, not {leaves}")
+        return leaves[0]
+
+    return jax.tree.map(stacked, parts[0], *parts[1:])
