@@ -193,7 +193,7 @@ def step(
     now, then = found.inner_converged, so_far.inner_converged
     better = ((now & ~then) | ((now == then) & lower)) & (state.step <= state.last)
     here = Best(point.x, point.params, point.record)
-    best = jax.tree.map(partial(jnp.where, better), here, state.best)
+    best = jax.lax.cond(better, lambda: here, lambda: state.best)
     after = OuterState(x, point.params, point.curvature, memory, best, state.step + 1, state.last)
     return after, point.record
 
