@@ -1,0 +1,159 @@
+"""README, docs/ and CONTRIBUTING: their Python runs, their commands, links and names exist."""
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from itertools import takewhile
+
+import jax
+import pytest
+
+import synthfair as sf
+from synthfair.cli import COMMANDS, main
+from synthfair.data.datasets import configs_folder
+from synthfair.data.schema import parse_schema
+
+ROOT = configs_folder().parent
+README = ROOT / "README.md"
+DOCS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [README, *DOCS, ROOT / "CONTRIBUTING.md"]
+TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def blocks(page, language):
+    """The fenced blocks of a language: ``python`` is run here, ``py`` only shown."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT[page], re.DOTALL | re.MULTILINE)
+
+
+def prose(page):
+    return re.sub(r"^```.*?^```$", "", TEXT[page], flags=re.DOTALL | re.MULTILINE)
+
+
+def commands(page):
+    """Arguments of each ``python -m synthfair ...`` in the blocks of commands."""
+    for block in blocks(page, "console"):
+        lines = re.sub(r"\\\n\s*", "", block).splitlines()
+        for part in (part for line in lines for part in line.removeprefix("$ ").split(" && ")):
+            words = list(takewhile(lambda word: word not in "<>|", shlex.split(part)))
+            if words[:2] == ["python", "-m"] and words[2].split(".")[0] == "synthfair":
+                yield words[2].split(".")[1:] + words[3:]
+
+
+def anchors(page):
+    """GitHub's names of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
+
+
+def numbers(text):
+    return [float(number) for number in re.findall(r"-?\d\.\d+", text)]
+
+
+def run_blocks(page):
+    """Runs a page from its first block to its last, in JAX's own precision, single."""
+    names = {"__name__": "page"}
+    with jax.enable_x64(False):
+        for code in blocks(page, "python"):
+            exec(compile(code, page.name, "exec"), names)
+
+
+def test_python_of_the_readme_prints_what_it_says():
+    """In a process of its own, as a reader would run it."""
+    (code,) = blocks(README, "python")
+    (claimed,) = re.findall(r"It prints `(.*?)`", TEXT[README])
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    expected = pytest.approx(numbers(claimed), abs=0.011)  # a few rows of 399 may turn
+    assert numbers(run.stdout) == expected
+
+
+def test_python_of_the_library_page_runs(capsys):
+    run_blocks(ROOT / "docs" / "python.md")
+    assert numbers(capsys.readouterr().out)[0] == pytest.approx(0.92, abs=0.03)
+
+
+def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):
+    """The true gap is -0.4, its standard error about 0.1: 6 of them are no chance."""
+    monkeypatch.chdir(tmp_path)
+    run_blocks(ROOT / "docs" / "gaps.md")
+    low, high = numbers(capsys.readouterr().out)
+    assert high - low < 0.5
+    assert low < 0.2
+    assert high > -1.0
+
+
+def test_all_python_that_is_to_run_is_run():
+    pages = {page.name for page in PAGES if blocks(page, "python")}
+    assert pages == {"README.md", "python.md", "gaps.md"}
+
+
+@each_page
+def test_python_that_is_only_shown_is_python(page):
+    for code in blocks(page, "py"):
+        compile(code, page.name, "exec")
+
+
+@each_page
+def test_commands_parse(page, monkeypatch):
+    class ParsedError(Exception):
+        """Instead of a run."""
+
+    parse = argparse.ArgumentParser.parse_args
+
+    def only_parse(parser, argv):
+        raise ParsedError(parse(parser, argv))
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", only_parse)
+    for arguments in commands(page):
+        with pytest.raises(ParsedError):
+            main(arguments)
+
+
+def test_flags_in_the_text_exist(capsys):
+    gap = [["gap", step] for step in ("plan", "perturb", "aggregate", "simulate")]
+    for command in [*([name] for name in COMMANDS), *gap]:
+        with pytest.raises(SystemExit):
+            main([*command, "-h"])
+    known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--help"}
+    code = [span for page in (README, *DOCS) for span in re.findall(r"`([^`]+)`", prose(page))]
+    assert {flag for span in code for flag in re.findall(r"--[a-z-]+", span)} <= known
+
+
+@each_page
+def test_names_of_the_library_exist(page):
+    for name in set(re.findall(r"\bsf((?:\.\w+)+)", TEXT[page])):
+        found = sf
+        for part in name[1:].split("."):
+            found = getattr(found, part)
+
+
+@each_page
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", prose(page)):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+@each_page
+def test_files_and_modules_that_are_named_exist(page):
+    for path in re.findall(r"\b(?:configs|tests|synthfair)/[\w/]*\w(?:\.\w+)?", TEXT[page]):
+        assert (ROOT / path).exists(), path
+    for name in re.findall(r"python -m (benchmarks[\w.]*|tests[\w.]*)", TEXT[page]):
+        module = ROOT / name.rstrip(".").replace(".", "/")
+        assert module.is_dir() or module.with_suffix(".py").exists(), name
+
+
+def test_the_example_of_a_schema_is_one():
+    (text,) = blocks(ROOT / "docs" / "own-table.md", "json")
+    assert parse_schema(text, source="the example").groups == ("female", "male")
+
+
+def test_the_readme_is_short_and_has_two_command_lines():
+    """.ci/run runs the lines that start with a dollar."""
+    lines = TEXT[README].splitlines()
+    assert len(lines) <= 150
+    assert sum(line.startswith("$ ") for line in lines) == 2
