@@ -38,11 +38,8 @@ def require_distinct(output: Path, *inputs: Path) -> None:
     for path in inputs:
         # Links are only resolved for files that do not exist, as that takes ten times longer.
         # Path.exists would raise where a folder may not be searched.
-        if os.path.exists(path):  # noqa: PTH110
-            same = exists and output.samefile(path)
-        else:
-            same = path.resolve() == place
-        if same:
+        there = os.path.exists(path)  # noqa: PTH110
+        if (exists and output.samefile(path)) if there else path.resolve() == place:
             raise InputError(f"{output}: is named twice; choose another name for the output")
 
 
