@@ -1,6 +1,7 @@
 """The page shows the numbers of metrics.json, needs no network, and believes nothing it reads."""
 
 import argparse
+import base64
 import html
 import json
 import re
@@ -173,6 +174,18 @@ def test_disclosures_and_private_curves_are_reported(page, runs):
     assert text.count("not to be published") == len(singles)
 
 
+def test_every_picture_is_a_plot_with_a_title(page, runs):
+    images = re.findall(
+        r'<img src="data:image/svg.xml;base64,(.*?)" alt="(.+?)">', page.read_text()
+    )
+    assert (
+        len(images) == 1 + len(runs) + 2
+    )  # frontier, groups, and convergence of what was distilled
+    for picture, _ in images:
+        assert ElementTree.fromstring(base64.b64decode(picture)).tag.endswith("svg")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
     reason="needs chromium and chromium-driver",
