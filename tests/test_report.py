@@ -28,7 +28,7 @@ from synthfair.files import write_json
 from synthfair.release.format import disclosures
 from synthfair.report import read_results, write_report
 from synthfair.report.overview import overviews
-from synthfair.report.page import METRICS, client_command
+from synthfair.report.page import TITLES, client_command
 from synthfair.run_files import Cost, Influence
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
@@ -90,7 +90,7 @@ def expected_cells(runs):
     for folder in runs:
         metrics = json.loads((folder / "metrics.json").read_text())
         for name, part in {"all clients": metrics, **metrics["per_client"]}.items():
-            for key in METRICS:
+            for key in TITLES:
                 value, low, high = (shown(part[key][k]) for k in ("value", "low", "high"))
                 yield key, name, f"{value} [{low}, {high}]"
 

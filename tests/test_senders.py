@@ -11,7 +11,7 @@ from test_influence import flipped, some_pool
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.report import influence_table, plain_text, read_results, write_report
-from synthfair.report.tables import MOST_RELEASES, outlier_warning
+from synthfair.report.terminal import MOST_RELEASES, outlier_warning
 from synthfair.server import Influence, Influences
 
 

@@ -16,7 +16,7 @@ from synthfair.run_files import MetricsFile
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
-GAPS = {
+METRIC_OF = {
     "statistical_parity": "spd",
     "equal_opportunity": "equal_opportunity_difference",
     "equalized_odds": "equalized_odds_difference",
@@ -104,7 +104,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        gap = GAPS[result.settings["notion"][0]]
+        gap = METRIC_OF[result.settings["notion"][0]]
         groups.setdefault((result.metrics.schema_hash, gap), []).append(result)
     return [Overview(*key, _summaries(group, key[1])) for key, group in groups.items()]
 

@@ -19,17 +19,17 @@ from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
 from synthfair.report.privacy import statement_lines, training_lines
 from synthfair.report.results import Result, inputs_of
-from synthfair.report.tables import effort
+from synthfair.report.terminal import effort
 from synthfair.run_files import MetricsFile, Part, PublicTable, RoundSettings
 
-METRICS = {
+TITLES = {
     "accuracy": "accuracy",
     "spd": "SPD",
     "equal_opportunity_difference": "equal opportunity difference",
     "equalized_odds_difference": "equalized odds difference",
     "covariance": "covariance",
 }
-_GAP_NAMES = METRICS | {ACCURACY_GAP: "accuracy difference"}
+_GAP_NAMES = TITLES | {ACCURACY_GAP: "accuracy difference"}
 
 
 class Picture(NamedTuple):
@@ -231,7 +231,7 @@ def _render(
     )
     environment.filters |= {"shown": _shown, "words": _words, "effort": effort}
     return environment.get_template("report.html.j2").render(
-        metrics=METRICS,
+        metrics=TITLES,
         gap_names=_GAP_NAMES,
         few=FEW,
         results=results,

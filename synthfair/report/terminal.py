@@ -1,4 +1,4 @@
-"""Results as tables on a terminal."""
+"""Results as tables and warnings on a terminal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_RELEASES = 20
 """Releases whose influence is shown; metrics.json has all."""
 
-_TITLES = {
+_SHORT_TITLES = {
     "accuracy": "accuracy",
     "spd": "SPD",
     "equal_opportunity_difference": "equal opportunity",
@@ -40,9 +40,9 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     """Metrics with intervals over all test rows, then their values for each client."""
     overall = _table("all test rows", "value", "95 % interval")
     for name, metric in evaluation.overall.items():
-        overall.add_row(_TITLES[name], _value(metric), _bounds(metric))
+        overall.add_row(_SHORT_TITLES[name], _value(metric), _bounds(metric))
     overall.caption = f"{evaluation.n_test} rows; bootstrap intervals"
-    clients = _table("test rows of", *(_TITLES[name] for name in evaluation.overall))
+    clients = _table("test rows of", *(_SHORT_TITLES[name] for name in evaluation.overall))
     for client, part in evaluation.per_client.items():
         clients.add_row(Text(client), *map(_value, part.values()))
     return Group(overall, clients)
@@ -94,7 +94,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 def overview_tables(overview: Overview) -> Group:
     """Means over seeds of accuracy and gap of several methods, and what they cost."""
-    table = _table("method", "penalty", "runs", "accuracy", _TITLES[overview.gap])
+    table = _table("method", "penalty", "runs", "accuracy", _SHORT_TITLES[overview.gap])
     costs = _table("method", "penalty", "rounds", "sent", "seconds", "epsilon")
     for s in overview.summaries:
         method = Text(s.method + ("" if s.converged else ", NOT CONVERGED"))
