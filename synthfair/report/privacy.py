@@ -1,4 +1,4 @@
-"""What a release guarantees, what was found in it, and what releases have cost, in words."""
+"""What a release promises, what was found in it, and what releases have cost, in words."""
 
 from __future__ import annotations
 
@@ -44,23 +44,23 @@ def _guarantee_lines(guarantee: Guarantee) -> list[tuple[str, str]]:
     ]
 
 
-def training_lines(guarantee: TrainingGuarantee) -> tuple[str, ...]:
-    """What a training in rounds guarantees, in full."""
+def promise_lines(promise: TrainingGuarantee) -> tuple[str, ...]:
+    """What a training in rounds promises, in full."""
     neighbours = {
         "add_or_remove": "populations with one more or less",
         "replace": "populations with another in place of one",
-    }[guarantee.relation]
-    budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
+    }[promise.relation]
+    budget = f"epsilon = {promise.epsilon:g}, delta = {promise.delta:g}"
     return (
-        f"privacy: ({budget})-differential privacy of {guarantee.unit}; {neighbours}",
-        *([f"on the condition: {guarantee.condition}"] if guarantee.condition else []),
+        f"privacy: ({budget})-differential privacy of {promise.unit}; {neighbours}",
+        *([f"on the condition: {promise.condition}"] if promise.condition else []),
         *(
             f"mechanism: sums of {m.name}, {m.times} times over samples of {m.sample} of"
             f" {m.population}, {m.sampling}; each clipped to {m.clip:.4g}, noise {m.noise:.4g}"
-            for m in guarantee.mechanisms
+            for m in promise.mechanisms
         ),
-        f"accountant: {guarantee.accountant}",
-        *(f"not covered: {line}" for line in guarantee.not_covered),
+        f"accountant: {promise.accountant}",
+        *(f"not covered: {line}" for line in promise.not_covered),
     )
 
 
