@@ -16,13 +16,13 @@ class InputError(ValueError):
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what an error of a library says."""
+    """The first line of the message of a library's error."""
     said = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return said.splitlines()[0]
 
 
 def refusal(source: str, error: ValidationError) -> InputError:
-    """The same complaint, one line for each offending key."""
+    """An error of pydantic as one of ours, one line for each offending key."""
     lines = []
     for problem in error.errors(include_url=False):
         key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"

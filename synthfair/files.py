@@ -29,25 +29,24 @@ def require_free(*paths: Path, force: bool) -> None:
 
 
 def require_distinct(output: Path, *inputs: Path) -> None:
-    """Refuses to write over what is read, or written elsewise, even where overwriting is forced.
+    """Refuses an output that is also an input or another output, even where overwriting is forced.
 
     Raises:
-        InputError: the output is one of the others, whether or not it exists yet.
+        InputError: it is one of the others, whether or not it exists yet.
     """
-    there, place = output.exists(), output.resolve()
+    exists, place = output.exists(), output.resolve()
     for path in inputs:
-        # Only names of what does not exist must be resolved, and that takes ten times longer.
+        # Links are only resolved for files that do not exist, as that takes ten times longer.
         # Path.exists would raise where a folder may not be searched.
-        exists = os.path.exists(path)  # noqa: PTH110
-        same = (there and output.samefile(path)) if exists else path.resolve() == place
-        if same:
+        there = os.path.exists(path)  # noqa: PTH110
+        if (exists and output.samefile(path)) if there else path.resolve() == place:
             raise InputError(f"{output}: is named twice; choose another name for the output")
 
 
 def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # Asking os.access is not enough: it says yes to root, and on read-only file systems.
+        # os.access is not enough: it allows everything to root, and on read-only file systems.
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
@@ -56,12 +55,11 @@ def _make_folder(folder: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
-    """Yields a temporary name beside ``path``; renames it to ``path`` if the block succeeds.
+    """Yields a temporary name next to ``path``; renames it to ``path`` if the block succeeds.
 
-    The file has those bits of ``mode`` that the user's umask allows; until then only its owner may
-    read it.
-
-    On any exception, Ctrl-C included, the temporary file is removed and ``path`` is as it was.
+    The file then has those bits of ``mode`` that the user's umask allows; before, only its owner
+    may read it. On any exception, Ctrl-C included, the temporary file is removed and ``path`` is as
+    it was.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
@@ -86,6 +84,6 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
     """Writes a document as JSON, whole or not at all.
 
     Raises:
-        ValueError: it holds not-a-number or infinity, which JSON has no word for.
+        ValueError: it holds not-a-number or infinity, which JSON cannot express.
     """
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")

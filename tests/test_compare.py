@@ -184,7 +184,7 @@ class TestRounds:
         )
         result = read_results([cell.folder])[0]
         assert result.epsilon == 8.0
-        assert result.metrics.promise.unit == "one user, with all its rows"
+        assert result.metrics.guarantee.unit == "one user, with all its rows"
         page = tmp_path / "report.html"
         write_report([result], page)
         assert "differential privacy of one user" in page.read_text()

@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pandas as pd
+import platformdirs
 import pytest
 from conftest import needs_data
 
@@ -30,39 +31,61 @@ from synthfair.errors import InputError
 CONTENT = b"a,b\n1,2\n"
 
 
-@pytest.fixture
-def served(tmp_path, monkeypatch):
-    """A source whose url is a local server, and an empty cache."""
-    (tmp_path / "www").mkdir()
-    (tmp_path / "www" / "table.csv").write_bytes(CONTENT)
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args):
+        pass
 
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *args):
-            pass
 
-    handler = functools.partial(Quiet, directory=tmp_path / "www")
-    monkeypatch.delenv(DATA_VARIABLE, raising=False)
-    monkeypatch.setattr(datasets, "_cache", lambda: tmp_path / "cache")
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """The folder and the address of a server on this machine."""
+    folder = tmp_path_factory.mktemp("www")
+    handler = functools.partial(Quiet, directory=folder)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/table.csv"
-        yield Source("table.csv", hashlib.sha256(CONTENT).hexdigest(), url)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
 
-def test_download_is_checked_and_cached(served, tmp_path):
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """An empty cache, and no folder that is searched before it."""
+    monkeypatch.delenv(DATA_VARIABLE, raising=False)
+    folder = tmp_path / "cache"
+    monkeypatch.setattr(platformdirs, "user_cache_dir", lambda *_, **__: str(folder))
+    return folder
+
+
+@pytest.fixture
+def put(server, cache):
+    """Puts a file onto the server; a source for it."""
+    folder, address = server
+
+    def put(name, content):
+        (folder / name).write_bytes(content)
+        return Source(name, hashlib.sha256(content).hexdigest(), f"{address}/{name}")
+
+    return put
+
+
+@pytest.fixture
+def served(put):
+    return put("table.csv", CONTENT)
+
+
+def test_download_is_checked_and_cached(served, server, cache):
     path = find_file(served)
     assert path.read_bytes() == CONTENT
-    assert path.parent == tmp_path / "cache"
-    (tmp_path / "www" / "table.csv").unlink()
+    assert path.parent == cache
+    (server[0] / "table.csv").unlink()
     assert find_file(served) == path  # the cache serves it now
 
 
-def test_wrong_checksum_is_refused_and_nothing_kept(served, tmp_path):
+def test_a_wrong_checksum_is_refused_and_nothing_stored(served, cache):
     wrong = Source("table.csv", "0" * 64, served.url)
     with pytest.raises(InputError, match="table.csv"):
         find_file(wrong)
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert list(cache.iterdir()) == []
 
 
 def test_failed_download_says_what_to_do(served):
@@ -71,40 +94,34 @@ def test_failed_download_says_what_to_do(served):
         find_file(gone)
 
 
-def test_every_file_of_a_table_is_downloaded(served, tmp_path, monkeypatch):
+def test_every_file_of_a_table_is_downloaded(put, cache, monkeypatch):
     texts = {
         "train": "39, Private, 1, 11th, 7, Divorced, ?, Wife, Black, Male, 0, 0, 40, Cuba, <=50K\n",
         "test": "|1x3\n25, ?, 1, 9th, 5, Widowed, Sales, Wife, White, Female, 0, 0, 4, ?, >50K.\n\n",
     }
-    sources = [_serve(served, tmp_path, name, text.encode()) for name, text in texts.items()]
-    monkeypatch.setitem(SOURCES, "adult", tuple(sources))
+    sources = tuple(put(name, text.encode()) for name, text in texts.items())
+    monkeypatch.setitem(SOURCES, "adult", sources)
     table, schema = load_dataset("adult")
     assert list(encode(table, schema).y) == [-1, 1]
     assert list(table["workclass"].isna()) == [False, True]
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"train", "test"}
-
-
-def _serve(served, tmp_path, name, content):
-    (tmp_path / "www" / name).write_bytes(content)
-    url = served.url.replace("table.csv", name)
-    return Source(name, hashlib.sha256(content).hexdigest(), url)
+    assert {path.name for path in cache.iterdir()} == {"train", "test"}
 
 
 @pytest.fixture
-def zipped(served, tmp_path):
+def zipped(served, server):
     """A source whose url is that of an archive with the file under another name."""
-    with zipfile.ZipFile(tmp_path / "www" / "all.zip", "w") as archive:
+    with zipfile.ZipFile(server[0] / "all.zip", "w") as archive:
         archive.writestr("inside.csv", CONTENT)
         archive.writestr("other.csv", "x")
     url = served.url.replace("table.csv", "all.zip")
     return dataclasses.replace(served, url=url, member="inside.csv")
 
 
-def test_a_file_is_taken_out_of_an_archive(zipped, tmp_path):
+def test_a_file_is_taken_out_of_an_archive(zipped, server, cache):
     path = find_file(zipped)
     assert path.read_bytes() == CONTENT
-    assert list((tmp_path / "cache").iterdir()) == [path] == [tmp_path / "cache" / "table.csv"]
-    (tmp_path / "www" / "all.zip").unlink()
+    assert list(cache.iterdir()) == [path] == [cache / "table.csv"]
+    (server[0] / "all.zip").unlink()
     assert find_file(zipped) == path
 
 
@@ -117,12 +134,12 @@ def test_a_file_is_taken_out_of_an_archive(zipped, tmp_path):
         ({"url": "gone.zip"}, f"table.csv: .*Put inside.csv, renamed table.csv, .*{DATA_VARIABLE}"),
     ],
 )
-def test_of_a_wrong_archive_nothing_is_kept(zipped, tmp_path, change, complaint):
+def test_of_a_wrong_archive_nothing_is_stored(zipped, cache, change, complaint):
     if "url" in change:
         change = {"url": zipped.url.replace("all.zip", change["url"])}
     with pytest.raises(InputError, match=complaint):
         find_file(dataclasses.replace(zipped, **change))
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert list(cache.iterdir()) == []
 
 
 def test_a_file_without_an_address_must_be_at_hand(served):
@@ -157,10 +174,22 @@ def test_loanapp_has_missing_values_and_no_column_that_restates_the_decision():
 ROWS = {"law_school": 20_798, "dutch": 60_420, "adult": 48_842, "bank": 45_211}
 
 
+@pytest.fixture(scope="module")
+def adult():
+    return load_dataset("adult")
+
+
+@pytest.fixture(scope="module")
+def bank():
+    return load_dataset("bank")
+
+
 @needs_data
 @pytest.mark.parametrize("name", ROWS)
-def test_public_tables_fit_their_schemas(name):
-    table, schema = load_dataset(name)
+def test_public_tables_fit_their_schemas(name, request):
+    table, schema = (
+        request.getfixturevalue(name) if name in ("adult", "bank") else load_dataset(name)
+    )
     encoded = encode(table, schema)
     assert len(encoded.y) == ROWS[name]
     assert np.isfinite(encoded.x).all()
@@ -169,10 +198,10 @@ def test_public_tables_fit_their_schemas(name):
 
 
 @needs_data
-def test_adult_has_the_published_parts_and_rates():
+def test_adult_has_the_published_parts_and_rates(adult):
     train, test, schema = published_split("adult")
     assert (len(train), len(test)) == (32_561, 16_281)
-    both, _ = load_dataset("adult")
+    both, _ = adult
     pd.testing.assert_frame_equal(both, pd.concat([train, test], ignore_index=True))
     assert schema.groups == ("Female", "Male")
     rates = both["income"].eq(">50K").groupby(both["sex"]).mean()
@@ -182,8 +211,8 @@ def test_adult_has_the_published_parts_and_rates():
 
 
 @needs_data
-def test_adult_misses_values_in_three_columns_and_keeps_equal_rows():
-    table, schema = load_dataset("adult")
+def test_adult_misses_values_in_three_columns_and_has_equal_rows(adult):
+    table, schema = adult
     complete = table.dropna()
     assert len(complete) == 45_222  # adult.names
     assert (complete["income"] == ">50K").mean() == pytest.approx(0.2478, abs=5e-5)  # the same
@@ -195,18 +224,17 @@ def test_adult_misses_values_in_three_columns_and_keeps_equal_rows():
 
 
 @needs_data
-def test_adult_has_thirteen_features_and_race_as_another_sensitive_attribute():
-    table, schema = load_dataset("adult", "race")
-    assert len(dataset_schema("adult").features) == 13
+def test_adult_has_thirteen_features_and_race_as_another_sensitive_attribute(adult):
+    table, schema = adult[0], dataset_schema("adult", "race")
+    assert len(adult[1].features) == 13
     sizes = np.bincount(encode(table, schema).s)
     assert dict(zip(schema.groups, sizes, strict=True)) == table["race"].value_counts().to_dict()
 
 
 @needs_data
-def test_few_values_of_adult_and_bank_are_clipped():
+def test_few_values_of_adult_and_bank_are_clipped(adult, bank):
     shares = {}
-    for name in ("adult", "bank"):
-        table, schema = load_dataset(name)
+    for table, schema in (adult, bank):
         for column, kind in schema.columns.items():
             if getattr(kind, "out_of_range", "refuse") == "clip":
                 outside = ~table[column].between(kind.lower, kind.upper)
@@ -216,17 +244,17 @@ def test_few_values_of_adult_and_bank_are_clipped():
 
 
 @needs_data
-def test_client_files_of_adult_read_back_as_they_were(tmp_path):
-    table, schema = load_dataset("adult")
-    clients = partition(table, clients=2, seed=0)
+def test_client_files_of_adult_read_back_as_they_were(tmp_path, adult):
+    table, schema = adult
+    clients = partition(table.iloc[:2000], clients=2, seed=0)
     write_clients(clients, schema, tmp_path)
     back = encode(read_table(tmp_path / "client_1_test.csv", schema), schema)
     np.testing.assert_array_equal(back.x, encode(clients[1].test, schema).x)
 
 
 @needs_data
-def test_bank_has_two_groups_by_age_and_no_age():
-    table, schema = load_dataset("bank")
+def test_bank_has_two_groups_by_age_and_no_age(bank):
+    table, schema = bank
     assert (table["y"] == "yes").mean() == pytest.approx(0.117, abs=5e-4)
     assert schema.groups == ("no", "yes")
     assert "age" not in table.columns

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.pandas import column, data_frames, range_indexes
 
@@ -22,6 +22,7 @@ VALID = data_frames(
 )
 
 
+@settings(max_examples=25)
 @given(VALID)
 def test_decoding_undoes_encoding(table):
     back = decode(encode(table, SCHEMA), SCHEMA)
@@ -34,6 +35,7 @@ def test_decoding_undoes_encoding(table):
         assert [None if pd.isna(value) else value for value in back[name]] == wanted
 
 
+@settings(max_examples=25)
 @given(VALID)
 def test_encoding_lies_in_the_unit_cube(table):
     x, s, y = encode(table, SCHEMA)

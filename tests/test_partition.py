@@ -32,8 +32,8 @@ def test_the_seed_decides():
 
 
 @pytest.mark.parametrize("settings", [{"clients": 0}, {"clients": 30}, {"test_fraction": 1.0}, {"test_fraction": 0.0}, {"test_fraction": float("nan")}, {"seed": -1}])  # fmt: skip
-def test_impossible_cuts(settings):
-    with pytest.raises(InputError, match="cannot be cut|must be at least 0"):
+def test_impossible_splits(settings):
+    with pytest.raises(InputError, match="cannot be split|must be at least 0"):
         partition(pd.DataFrame({"i": range(50)}), **({"clients": 2, "seed": 0} | settings))
 
 

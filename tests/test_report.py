@@ -1,6 +1,7 @@
 """The page shows the numbers of metrics.json, needs no network, and believes nothing it reads."""
 
 import argparse
+import base64
 import html
 import json
 import re
@@ -10,6 +11,7 @@ import statistics
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from conftest import make_schema, make_table
 
@@ -18,28 +20,63 @@ from synthfair.cli import client, main
 from synthfair.cli.options import config_flags
 from synthfair.client import history
 from synthfair.client.history import read_history
-from synthfair.compare import plan, run_cell
 from synthfair.config import load_distill_config
+from synthfair.data.datasets import dataset_schema
+from synthfair.evaluation import evaluate_scores, evaluation_document
+from synthfair.fairness.metrics import Rates, Scored
+from synthfair.files import write_json
 from synthfair.release.format import disclosures
 from synthfair.report import read_results, write_report
 from synthfair.report.overview import overviews
-from synthfair.report.page import METRICS, _client_command
+from synthfair.report.page import TITLES, client_command
+from synthfair.run_files import Cost, Influence
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
+
+HISTORY = "objective,covariance,gap,gradient_norm\n0.7,0.1,0.3,1e-9\n0.6,0.05,0.2,1e-9\n"
+
+
+def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
+    """A run's folder as ``compare`` writes it: scores are random, nothing is trained."""
+    rng, report = np.random.default_rng([seed, int(rho_o)]), sf.ServerConfig(resamples=20)
+    scored = {
+        f"client_{i}": Scored(
+            rng.choice([-1.0, 1.0], 60), rng.normal(size=60), rng.integers(2, size=60)
+        )
+        for i in range(2)
+    }
+    config = CONFIG.model_copy(update={"rho_o": rho_o, "seed": seed}).model_dump(mode="json")
+    document = {
+        **evaluation_document(evaluate_scores(scored, report), make_schema(), report),
+        "seed": seed,
+        "method": method,
+        "table": {"name": "small", "sensitive": "town", "clients": 2},
+        "config": {"client_0": config, "client_1": config},
+        "cost": Cost(2, 1, 5000)._asdict(),
+        "converged": True,
+        "seconds": 1.5 + seed,
+    }
+    folder.mkdir()
+    write_json(folder / "metrics.json", document)
+    if method == "single_shot":
+        (folder / "client_0.history.csv").write_text(HISTORY)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
+    """Two methods, the second at another weight, with two seeds each."""
     folder = tmp_path_factory.mktemp("runs")
-    cells = plan(["single_shot", "central"], [0.0, 10.0], 2, folder)
-    for cell in cells:
-        run_cell(cell, make_table(n=300), make_schema(), CONFIG, name="small", clients=2)
-    return [cell.folder for cell in cells]
+    return [
+        write_run(folder / f"{method}-seed_{seed}", method=method, rho_o=rho_o, seed=seed)
+        for seed in range(2)
+        for method, rho_o in (("single_shot", 0.0), ("central", 10.0))
+    ]
 
 
-@pytest.fixture
-def page(runs, tmp_path):
-    path = tmp_path / "report.html"
+@pytest.fixture(scope="module")
+def page(runs, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
     write_report(read_results(runs), path)
     return path
 
@@ -53,7 +90,7 @@ def expected_cells(runs):
     for folder in runs:
         metrics = json.loads((folder / "metrics.json").read_text())
         for name, part in {"all clients": metrics, **metrics["per_client"]}.items():
-            for key in METRICS:
+            for key in TITLES:
                 value, low, high = (shown(part[key][k]) for k in ("value", "low", "high"))
                 yield key, name, f"{value} [{low}, {high}]"
 
@@ -109,8 +146,8 @@ def test_the_numbers_are_those_of_metrics_json(page, runs):
 def test_the_overview_is_mean_and_standard_deviation(page, runs):
     found = {(row[0], row[3]): row[1:] for row in Tables(page.read_text()).overview}
     for folders, row in (
-        ([runs[0], runs[4]], ("single-shot", "rho_o = 0")),
-        ([runs[3], runs[7]], ("central", "rho_o = 10")),
+        (runs[::2], ("single-shot", "rho_o = 0")),
+        (runs[1::2], ("central", "rho_o = 10")),
     ):
         metrics = [json.loads((folder / "metrics.json").read_text()) for folder in folders]
         accuracy, spd = ([m[key]["value"] for m in metrics] for key in ("accuracy", "spd"))
@@ -118,7 +155,7 @@ def test_the_overview_is_mean_and_standard_deviation(page, runs):
         assert (*found[row][:3], *found[row][-2:]) == (*means, row[1], "yes", "2")
         costs = [(m["cost"]["rounds"], m["seconds"]) for m in metrics]
         assert found[row][3] == str(costs[0][0]) == "1"
-        assert found[row][5] == f"{statistics.mean(c[1] for c in costs):.1f}"
+        assert found[row][4:6] == ("5 kB", f"{statistics.mean(c[1] for c in costs):.1f}")
         assert found[row][6] == "none"
 
 
@@ -129,7 +166,7 @@ def test_what_did_not_converge_is_said(runs, tmp_path):
     assert "did not converge" in text
 
 
-def test_disclosures_and_private_curves_are_told(page, runs):
+def test_disclosures_and_private_curves_are_reported(page, runs):
     text = html.unescape(page.read_text())
     singles = [run for run in runs if run.name.startswith("single")]
     for line in disclosures(CONFIG):
@@ -137,6 +174,18 @@ def test_disclosures_and_private_curves_are_told(page, runs):
     assert text.count("not to be published") == len(singles)
 
 
+def test_every_picture_is_a_plot_with_a_title(page, runs):
+    images = re.findall(
+        r'<img src="data:image/svg.xml;base64,(.*?)" alt="(.+?)">', page.read_text()
+    )
+    assert (
+        len(images) == 1 + len(runs) + 2
+    )  # frontier, groups, and convergence of what was distilled
+    for picture, _ in images:
+        assert ElementTree.fromstring(base64.b64decode(picture)).tag.endswith("svg")
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (shutil.which("chromium") and shutil.which("chromedriver")),
     reason="needs chromium and chromium-driver",
@@ -184,19 +233,20 @@ def test_it_needs_no_network(page):
 def test_plots_are_files_too_and_the_same_each_time(page, runs, tmp_path):
     plots = {path.name: path.read_bytes() for path in (page.parent / "report_plots").iterdir()}
     assert "frontier.svg" in plots
-    assert "single_shot-rho_0-seed_0-convergence.svg" in plots
-    again = tmp_path / "again" / "report.html"
-    write_report(read_results(runs), again)
-    assert plots == {
-        path.name: path.read_bytes() for path in (again.parent / "report_plots").iterdir()
-    }
+    again = tmp_path / "report.html"
+    write_report(read_results(runs[:1]), again)
+    names = ("single_shot-seed_0-groups.svg", "single_shot-seed_0-convergence.svg")
+    for name in names:
+        assert (tmp_path / "report_plots" / name).read_bytes() == plots[name]
 
 
-def test_an_existing_page_needs_force(page, runs):
-    results = read_results(runs[:1])
+def test_an_existing_page_needs_force(runs, tmp_path):
+    results, page = read_results(runs[1:2]), tmp_path / "r.html"
+    page.write_text("mine")
     with pytest.raises(sf.InputError, match="exists"):
         write_report(results, page)
     write_report(results, page, force=True)
+    assert "mine" not in page.read_text()
 
 
 def edited(runs, folder, **changes):
@@ -206,6 +256,10 @@ def edited(runs, folder, **changes):
     return folder
 
 
+RATES = dict.fromkeys(Rates._fields[1:], 0.5) | {"n": 3}
+MOVED = dict.fromkeys(Influence._fields, 0.5) | {"converged": True, "outlier": False}
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
@@ -213,9 +267,32 @@ def edited(runs, folder, **changes):
         ({"n_test": 0}, "n_test"),
         ({"surprise": 1}, "surprise: unknown key"),
         ({"by_group": {"x=0": {"n": -1}}}, "by_group"),
-        ({"spd": {"value": "high", "low": 0, "high": 0}}, "spd.value"),
-        ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd.value"),
-        ({"covariance": {"value": 1e300, "low": 0, "high": 0}}, "covariance.value"),
+        (
+            {"by_group": {"x=0": RATES | {"n": -1}}},
+            "by_group.x=0: n must be from 0 to 9.*, and is -1",
+        ),
+        ({"by_group": {"x=0": RATES | {"error_rate": 2}}}, "by_group.x=0: error_rate must be"),
+        ({"spd": {"value": "high", "low": 0, "high": 0}}, "spd.value: .*number"),
+        ({"spd": {"value": 0, "low": 0}}, "spd.high: missing"),
+        ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd: value must be from -1 to 1"),
+        ({"accuracy": {"value": -0.5, "low": 0, "high": 0}}, "accuracy: value must be from 0 to 1"),
+        ({"covariance": {"value": 1e300, "low": 0, "high": 0}}, "covariance: value must be"),
+        ({"covariance": {"value": float("inf"), "low": 0, "high": 0}}, "covariance: value must be"),
+        ({"cost": {"users": 2, "rounds": -1, "bytes_sent": 1}}, "cost: rounds must be"),
+        ({"cost": {"users": 2, "rounds": None, "bytes_sent": 1}}, "cost.rounds"),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"spd": 3}}}},
+            "influence: spd must be",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": {}}}},
+            "influence.releases.a.theta: missing",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a\x1b": MOVED}}},
+            "influence: must be printable",
+        ),
+        ({"promise": {"epsilon": 1}}, "promise.delta: missing"),
         ({"by_group": {}}, "by_group"),
         ({"config": {}}, "config"),
         ({"per_client": {}}, "per_client"),
@@ -318,24 +395,34 @@ def test_runs_of_one_name_keep_their_plots_apart(runs, tmp_path):
     assert len({result.name for result in read_results(twins)}) == 2
 
 
-def test_the_commands_run_it_again(runs, tmp_path, capsys):
-    """Those shown for a server's run, typed in again, give the same numbers."""
-    first, again = tmp_path / "first", tmp_path / "again"
-    for folder in (first, again):
-        folder.mkdir()
-        (folder / "schema.json").write_text(make_schema().model_dump_json())
-        for i in range(2):
-            make_table(seed=i).to_csv(folder / f"a b{i}_train.csv", index=False)
-            make_table(seed=9 + i).to_csv(folder / f"a b{i}_test.csv", index=False)
-    releases = [str(first / f"a b{i}.parquet") for i in range(2)]
+def lenders(folder):
+    """Writes the tables of two clients and their schema."""
+    (folder / "schema.json").write_text(make_schema().model_dump_json())
     for i in range(2):
-        argv = ["--data", str(first / f"a b{i}_train.csv"), "--output", releases[i]]
-        argv += ["--schema", str(first / "schema.json"), "--steps", "20", "--no-intercept"]
-        assert main(["client", *argv]) == 0
-    argv = [*releases, "--schema", str(first / "schema.json"), "--seed", "3", "--resamples", "20"]
-    argv += ["--test", *(str(first / f"a b{i}_test.csv") for i in range(2))]
-    assert main(["server", *argv, "--output", str(first / "server"), "--report"]) == 0
-    text = html.unescape((first / "server" / "report.html").read_text())
+        make_table(seed=i).to_csv(folder / f"a b{i}_train.csv", index=False)
+        make_table(seed=9 + i).to_csv(folder / f"a b{i}_test.csv", index=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """The folder of two clients and a server that have run."""
+    folder = lenders(tmp_path_factory.mktemp("served"))
+    schema = ["--schema", str(folder / "schema.json")]
+    releases = [str(folder / f"a b{i}.parquet") for i in range(2)]
+    for i in range(2):
+        argv = ["--data", str(folder / f"a b{i}_train.csv"), "--output", releases[i], *schema]
+        assert main(["client", *argv, "--steps", "20", "--no-intercept"]) == 0
+    tests = [str(folder / f"a b{i}_test.csv") for i in range(2)]
+    argv = [*releases, *schema, "--seed", "3", "--resamples", "20", "--test", *tests]
+    assert main(["server", *argv, "--output", str(folder / "server"), "--report"]) == 0
+    return folder
+
+
+def test_the_commands_run_it_again(served, tmp_path):
+    """Those shown for a server's run, typed in again, give the same numbers."""
+    again = lenders(tmp_path)
+    text = html.unescape((served / "server" / "report.html").read_text())
     commands = re.search(r"<pre>(.*)</pre>", text, re.DOTALL).group(1).splitlines()
     assert len(commands) == 3
     for command in commands:
@@ -343,7 +430,7 @@ def test_the_commands_run_it_again(runs, tmp_path, capsys):
         paths = [str(again / w) if w.endswith((".csv", ".parquet", ".json", "server")) else w
                  for w in words[1:]]  # fmt: skip
         assert main([words[0].removeprefix("synthfair."), *paths]) == 0
-    old, new = ((f / "server" / "metrics.json").read_bytes() for f in (first, again))
+    old, new = ((f / "server" / "metrics.json").read_bytes() for f in (served, again))
     assert old == new
 
 
@@ -358,12 +445,9 @@ def test_what_is_shown_of_a_comparison_is_its_own_command(runs, tmp_path):
     assert "--optimizer gauss_newton" in text
 
 
-def test_a_report_is_refused_before_the_server_writes_anything(tmp_path, release, capsys):
-    sf.write_release(release, tmp_path / "r.parquet")
-    (tmp_path / "schema.json").write_text(make_schema().model_dump_json())
-    make_table(seed=9).to_csv(tmp_path / "t.csv", index=False)
-    argv = ["server", str(tmp_path / "r.parquet"), "--schema", str(tmp_path / "schema.json")]
-    argv += ["--test", str(tmp_path / "t.csv"), "--report", "--resamples", "5"]
+def test_a_report_is_refused_before_the_server_writes_anything(tmp_path, served):
+    argv = ["server", str(served / "a b0.parquet"), "--schema", str(served / "schema.json")]
+    argv += ["--test", str(served / "a b0_test.csv"), "--report", "--resamples", "5"]
     for file in ("report_plots/out-groups.svg", "a.history.csv"):
         output = tmp_path / file[0] / "out"
         (output / file).parent.mkdir(parents=True)
@@ -380,7 +464,7 @@ def test_commands_name_all_that_differs_from_the_defaults():
         {"intercept": False, "labels": "copy", "inner_tolerance": 1e-9},
     ):
         config = sf.DistillConfig.model_validate(settings)
-        words = shlex.split(_client_command("a b", config))
+        words = shlex.split(client_command("a b", config))
         parser = argparse.ArgumentParser()
         client.add_arguments(parser)
         again = load_distill_config(
@@ -426,16 +510,21 @@ def test_histories_that_never_end_are_refused(tmp_path, monkeypatch):
 
 
 def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
-    argv = ["compare", "loanapp", "--methods", "local", "--weights", "0", "--seeds", "1"]
+    """The first of two runs is there already; only the second is computed."""
+    argv = ["compare", "loanapp", "--methods", "local", "--weights", "0", "10", "--seeds", "1"]
     argv += ["--output", str(tmp_path)]
-    assert main(argv) == 0
-    first = (tmp_path / "local-rho_0-seed_0" / "metrics.json").stat().st_mtime_ns
-    argv[argv.index("--weights") + 1 : argv.index("--seeds")] = ["0", "10"]
+    config = sf.DistillConfig(rho_o=0).model_dump(mode="json")
+    done = write_run(tmp_path / "local-rho_0-seed_0", method="local") / "metrics.json"
+    there = json.loads(done.read_text()) | {
+        "config": {"client_0": config, "client_1": config},
+        "schema_hash": dataset_schema("loanapp").hash,
+    }
+    done.write_text(json.dumps(there))
     assert main(argv) == 0
     said = capsys.readouterr().out
     assert "Wrote 2 runs" in said
     assert "rho_o = 10" in said
-    assert (tmp_path / "local-rho_0-seed_0" / "metrics.json").stat().st_mtime_ns == first
+    assert json.loads(done.read_text()) == there
     assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
     assert main([*argv, "--lambda-theta", "0.5"]) == 2
     assert "other settings" in capsys.readouterr().err

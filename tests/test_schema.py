@@ -25,8 +25,23 @@ def test_json_round_trip_keeps_everything(schema, tmp_path):
     assert read_schema(path).hash == schema.hash
 
 
-def test_hash_changes_with_any_bound(schema):
-    assert parse_schema(column("income", upper=101), source="x").hash != schema.hash
+def test_the_hash_changes_with_every_field(schema):
+    town = json.loads(schema.to_json())["columns"]["town"]
+    others = [
+        *(edited(**{key: "other"}) for key in ("name", "description")),
+        *(edited(positive="no"), edited(label="town", sensitive="paid", positive="a")),
+        *(edited(ignored=["note"]), edited(missing_values=["?"])),
+        *(
+            column("income", **c)
+            for c in ({"upper": 101}, {"lower": -1}, {"out_of_range": "refuse"})
+        ),
+        *(column("home", missing="refuse"), column("home", categories=["rent", "own", "other"])),
+        edited(columns=json.loads(schema.to_json())["columns"] | {"more": town}),
+    ]
+    hashes = {parse_schema(text, source="x").hash for text in others}
+    assert len(hashes | {schema.hash}) == len(others) + 1
+    other = dataset_schema("law_school")
+    assert other.with_sensitive("male").hash != other.hash
 
 
 def test_encoded_names(schema):

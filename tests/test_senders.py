@@ -11,7 +11,7 @@ from test_influence import flipped, some_pool
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.report import influence_table, plain_text, read_results, write_report
-from synthfair.report.tables import MOST_RELEASES, outlier_warning
+from synthfair.report.terminal import MOST_RELEASES, outlier_warning
 from synthfair.server import Influence, Influences
 
 
@@ -122,7 +122,7 @@ def test_of_many_the_furthest_are_shown():
     ("changes", "complaint"),
     [
         ({"influence": {"outliers_above": None}}, "influence.releases: missing"),
-        ({"influence": {"outliers_above": 1e300, "releases": {}}}, "influence.outliers_above"),
+        ({"influence": {"outliers_above": 1e300, "releases": {}}}, "influence: outliers_above"),
         ({"signed_by": {"r0": "\x1b[2J"}}, "signed_by"),
         ({"max_influence": "much"}, "max_influence"),
     ],

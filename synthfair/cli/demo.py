@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "see it all run on a real table: two lenders, one server"
+HELP = "run everything on a real table: two lenders, one server"
 
 DESCRIPTION = """\
 Two lenders distil their mortgage applications (table loanapp: 1,989 applications in
-Boston; label: approved; sensitive attribute: white), a server trains once, and a table
+Boston; label: approved; sensitive attribute: white), and a server trains once. A table
 compares that with central training on the real rows, with and without the penalty.
 
   python -m synthfair demo --output synthfair-demo

@@ -1,4 +1,4 @@
-"""Flags made from a configuration's keys, so that neither can forget the other."""
+"""Flags made from the keys of a configuration, so that each key has one."""
 
 from __future__ import annotations
 

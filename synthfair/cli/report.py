@@ -9,9 +9,9 @@ HELP = "show one run or several as one HTML page with plots"
 
 DESCRIPTION = """\
 Write one self-contained HTML page, which opens without a network, and its plots as
-files. A run is a folder with the metrics.json that the server (or compare) wrote; each
-*.history.csv in it (from client --history) gives a convergence curve; such a page is
-for use in house, as the curves were computed from real rows without noise.
+files. A run is a folder with the metrics.json that the server (or compare, or train)
+wrote. Each *.history.csv in it (from client --history) gives a convergence curve; do not
+publish such a page: the curves were computed from real rows, without noise.
 
   python -m synthfair report DIR/server --output report.html
 """
@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         default=Path("report.html"),
-        help="The page to write; plots go into a folder beside it. Default: report.html.",
+        help="The page to write; plots go into a folder next to it. Default: report.html.",
     )
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
 
@@ -35,4 +35,4 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.report import read_results, write_report
 
     files = write_report(read_results(args.runs), args.output, force=args.force)
-    say(f"Wrote {args.output} and {len(files) - 1} plots beside it.")
+    say(f"Wrote {args.output} and {len(files) - 1} plots next to it.")

@@ -48,14 +48,14 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 @contextmanager
 def round_bar() -> Iterator[OnRounds]:
-    """Shows the round, and in words how it goes."""
+    """Shows the round, and a few words about its state."""
     with _bar("training") as update:
         yield update
 
 
 @contextmanager
 def _bar(title: str) -> Iterator[OnRounds]:
-    """Yields what is told how many of how many are done, and a few words; it minds Ctrl-C."""
+    """Yields a function of done, total and a few words, which shows them and handles Ctrl-C."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -82,8 +82,8 @@ def _bar(title: str) -> Iterator[OnRounds]:
 def deferred_interrupt() -> Iterator[Callable[[], None]]:
     """Yields a function that raises KeyboardInterrupt if Ctrl-C was pressed since the start.
 
-    Between, Ctrl-C only leaves a note: XLA cannot be stopped while it compiles. Pressed again, it
-    ends the process at once.
+    Until that is called, Ctrl-C is only noted, as XLA cannot be stopped while it compiles. Pressed
+    again, it ends the process at once.
     """
     pressed = False
 

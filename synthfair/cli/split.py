@@ -1,14 +1,14 @@
-"""``python -m synthfair split``: cuts a named public table into client files."""
+"""``python -m synthfair split``: splits a named public table into client files."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "cut a named public table into client files, for simulation"
+HELP = "split a named public table into client files, for simulation"
 
 DESCRIPTION = """\
-Cut a named public table into train and test files for some clients, with the schema.
+Split a named public table into train and test files for some clients, with the schema.
 
   python -m synthfair split law_school --sensitive race --clients 2 --seed 0 --output DIR
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--test-fraction",
         type=float,
         default=0.2,
-        help="Share of each client's rows kept for testing. Default: 0.2.",
+        help="Share of each client's rows that are test rows. Default: 0.2.",
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")

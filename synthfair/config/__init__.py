@@ -1,24 +1,29 @@
-"""One frozen, validated model a stage."""
+"""Settings: one frozen, validated model for each stage, and the notions they share."""
 
-from synthfair.config.changed import changed_settings
 from synthfair.config.distill import HOLD_OUT, MAX_ROWS, DistillConfig
 from synthfair.config.loading import (
+    changed_settings,
     load_distill_config,
     load_server_config,
     load_train_config,
     require_read,
 )
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.config.notions import Notion, Relation
+from synthfair.config.rules import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.config.server import ServerConfig
 from synthfair.config.train import TrainConfig
 
 __all__ = [
+    "FROZEN",
     "HOLD_OUT",
     "LARGEST_EPSILON",
     "LEAST_DELTA",
     "LEAST_EPSILON",
     "MAX_ROWS",
+    "STRICT",
     "DistillConfig",
+    "Notion",
+    "Relation",
     "ServerConfig",
     "TrainConfig",
     "changed_settings",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from synthfair.config.notions import Notion, Relation
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
 MAX_ROWS = 10_000_000
@@ -37,7 +38,7 @@ class DistillConfig(BaseModel):
     rho_s: float = Field(
         default=0.0, ge=0, description="Weight of the fairness penalty on synthetic rows."
     )
-    notion: Literal["statistical_parity", "equal_opportunity", "equalized_odds"] = Field(
+    notion: Notion = Field(
         default="statistical_parity",
         description="Rows in which groups are compared: all, those with the positive label, those"
         " of each label.",
@@ -134,7 +135,7 @@ class DistillConfig(BaseModel):
         description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
         " published: choose it without counting the rows.",
     )
-    relation: Literal["add_or_remove", "replace"] = Field(
+    relation: Relation = Field(
         default="add_or_remove",
         description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
         " the number of rows is protected, too; or with another row in place of one, which takes"

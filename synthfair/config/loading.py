@@ -1,4 +1,4 @@
-"""Settings from TOML files and flags; an unknown key is an error."""
+"""Settings from TOML files and flags, where an unknown key is an error; and what to type again."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
-    settings = {} if path is None else _read_toml(path)
-    source = "settings" if path is None else str(path)
-    return _validated(DistillConfig, settings, overrides, source)
+    return _load(DistillConfig, path, overrides)
 
 
 def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig:
-    """The same for an iterative method. Raises as above."""
-    settings = {} if path is None else _read_toml(path)
-    source = "settings" if path is None else str(path)
-    return _validated(TrainConfig, settings, overrides, source)
+    """The same for a method that trains in rounds. Raises as above."""
+    return _load(TrainConfig, path, overrides)
+
+
+def load_server_config(**overrides: Any) -> ServerConfig:
+    """The defaults with overrides that are not None on top. Raises as above."""
+    return _load(ServerConfig, None, overrides)
 
 
 def require_read(config: TrainConfig, methods: Sequence[str]) -> None:
@@ -42,14 +43,19 @@ def require_read(config: TrainConfig, methods: Sequence[str]) -> None:
         raise InputError(f"{names}: not read by {' or '.join(methods)}")
 
 
-def load_server_config(**overrides: Any) -> ServerConfig:
-    """The defaults with overrides that are not None on top. Raises as above."""
-    return _validated(ServerConfig, {}, overrides, "settings")
+def changed_settings(config: DistillConfig | TrainConfig) -> dict[str, Any]:
+    """The settings that differ from the defaults of that method, wanted gap and epsilon."""
+    if isinstance(config, TrainConfig):
+        default = TrainConfig(method=config.method).model_dump() | {"method": TrainConfig().method}
+        read = {k: v for k, v in config.model_dump().items() if config.reads(k)}
+        return {k: v for k, v in read.items() if v != default[k]}
+    asked = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
+    default = DistillConfig(**asked).model_dump() | dict.fromkeys(asked)
+    return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
-def _validated(
-    kind: type[_Config], settings: dict[str, Any], overrides: dict[str, Any], source: str
-) -> _Config:
+def _load(kind: type[_Config], path: Path | None, overrides: dict[str, Any]) -> _Config:
+    settings = {} if path is None else _read_toml(path)
     given = {key: value for key, value in overrides.items() if value is not None}
     try:
         return kind.model_validate(settings | given)
@@ -57,7 +63,8 @@ def _validated(
         from_flags = all(
             problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors()
         )
-        raise refusal("flags" if from_flags else source, error) from error
+        source = "flags" if from_flags else "settings" if path is None else str(path)
+        raise refusal(source, error) from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -1,10 +1,14 @@
-"""Rules that all settings keep: strictness, and ranges of epsilon, delta and seed."""
+"""Rules for all settings: strictness, and the ranges of epsilon, delta and seed."""
 
 from __future__ import annotations
 
 from pydantic import ConfigDict, Field
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+"""Of settings: no other keys, and no value of another type, such as "10" for 10."""
+
+FROZEN = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+"""Of what is read from JSON files: the same without strict types."""
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""

@@ -8,7 +8,16 @@ from synthfair.config.rules import STRICT, Seed
 
 
 class ServerConfig(BaseModel):
-    """Settings of the server. The model's settings come with the releases."""
+    """Settings of the server. The model's settings come with the releases.
+
+    Raises:
+        ValueError: a value out of range, or an unknown key.
+
+    Example:
+        >>> import synthfair as sf
+        >>> sf.ServerConfig(resamples=200, seed=1)
+        ServerConfig(resamples=200, max_influence=1.0, seed=1)
+    """
 
     model_config = STRICT
 
@@ -18,8 +27,8 @@ class ServerConfig(BaseModel):
     max_influence: float = Field(
         default=1.0,
         gt=0,
-        description="Most that one release may move the scores of the pooled model, relative to"
-        " the scores without it (root mean squares): a server refuses a pool in which one moves"
-        " them further. 2 turns every decision around.",
+        description="Largest change of the pooled model's scores that one release may cause,"
+        " relative to the scores without it (root mean squares); a pool in which one causes more"
+        " is refused. A change of 2 reverses every decision.",
     )
     seed: int = Seed

@@ -1,1 +1,1 @@
-"""Tables: public schemas, encoding, named data sets, and cutting a table into clients."""
+"""Tables: public schemas, encoding, named data sets, and a table's partition into clients."""

@@ -1,4 +1,4 @@
-"""Named public tables, each with its schema, its source files and their sha256."""
+"""Named public tables: their schemas, where their files come from, and their sha256."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ import os
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.data.schema import Schema, parse_schema
 from synthfair.data.tables import read_table
-from synthfair.data.uci import read_adult, read_bank
 from synthfair.errors import InputError, reason
 
 if TYPE_CHECKING:
@@ -87,33 +85,53 @@ SOURCES: dict[str, tuple[Source, ...]] = {
 PUBLISHED_SPLITS = ("adult",)
 """The tables whose two files are a training and a test part."""
 
-_READERS: dict[str, Callable[[Path, Schema], pd.DataFrame]] = {
-    "adult": read_adult,
-    "bank": read_bank,
-}
-
-
-def dataset_schema(name: str, sensitive: str | None = None) -> Schema:
-    """The reviewed schema of a named table, with a chosen sensitive attribute.
-
-    Raises:
-        InputError: unknown table, or a sensitive attribute that it does not allow.
-    """
-    _check_name(name)
-    path = configs_folder() / "schemas" / f"{name}.json"
-    schema = parse_schema(path.read_bytes(), source=str(path))
-    return schema if sensitive is None else schema.with_sensitive(sensitive)
+ADULT_COLUMNS = (
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education_num",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital_gain",
+    "capital_loss",
+    "hours_per_week",
+    "native_country",
+    "income",
+)
+"""In the order of adult.names: the files have no header."""
 
 
 def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame, Schema]:
     """A named public table, with only the columns that its schema uses, and that schema.
 
+    The files come from the folder that the environment variable SYNTHFAIR_DATA names, else from
+    the user's cache, else from their public address; their sha256 is checked each time.
+
+    Args:
+        name: loanapp, law_school, dutch, adult or bank.
+        sensitive: the sensitive attribute; the schema's own if not given.
+
+    Returns:
+        The rows, and the schema with that sensitive attribute.
+
     Raises:
-        InputError: unknown table or sensitive attribute, a file with a wrong checksum, or a table
+        InputError: unknown table or sensitive attribute, a file with a wrong sha256, or a table
             that is neither at hand nor to be downloaded.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> table.shape, schema.label, schema.sensitive
+        ((1989, 31), 'approve', 'white')
     """
+    import pandas as pd
+
     schema = dataset_schema(name, sensitive)
-    return _joined(_parts(name, schema)), schema
+    return pd.concat(_read_parts(name, schema), ignore_index=True), schema
 
 
 def published_split(
@@ -124,127 +142,43 @@ def published_split(
     :func:`load_dataset` gives the same rows, those for training first.
 
     Raises:
-        InputError: the table was not published so, or as :func:`load_dataset`.
+        InputError: the table was not published in two parts, or as :func:`load_dataset`.
     """
-    _check_name(name)
+    schema = dataset_schema(name, sensitive)
     if name not in PUBLISHED_SPLITS:
         raise InputError(
             f"table {name!r}: has no published split; of the tables, {', '.join(PUBLISHED_SPLITS)}"
-            " has one. partition() cuts any table"
+            " has one. partition() splits any table"
         )
-    schema = dataset_schema(name, sensitive)
-    train, test = _parts(name, schema)
+    train, test = _read_parts(name, schema)
     return train, test, schema
 
 
-def _parts(name: str, schema: Schema) -> list[pd.DataFrame]:
-    """The rows of each of a table's files, with only the columns that the schema uses."""
-    read = _READERS.get(name, read_table)
-    parts = [read(find_file(source), schema) for source in SOURCES[name]] or [_loanapp()]
-    return [part[list(schema.columns)] for part in parts]
+def dataset_schema(name: str, sensitive: str | None = None) -> Schema:
+    """The reviewed schema of a named table, with a chosen sensitive attribute.
 
-
-def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.concat(parts, ignore_index=True)
+    Raises:
+        InputError: unknown table, or a sensitive attribute that it does not allow.
+    """
+    if name not in SOURCES:
+        raise InputError(f"table {name!r}: must be one of {', '.join(SOURCES)}")
+    path = configs_folder() / "schemas" / f"{name}.json"
+    schema = parse_schema(path.read_bytes(), source=str(path))
+    return schema if sensitive is None else schema.with_sensitive(sensitive)
 
 
 def configs_folder() -> Path:
-    """The project's configs: beside the package in a checkout, inside it once installed."""
+    """The project's configs: next to the package in a checkout, inside it once installed."""
     package = Path(__file__).resolve().parent.parent
-    beside = package.parent / "configs"
-    return beside if (package.parent / "pyproject.toml").exists() else package / "configs"
+    checkout = package.parent
+    return (checkout if (checkout / "pyproject.toml").exists() else package) / "configs"
 
 
-def find_file(source: Source) -> Path:
-    """A source's file: from the folder named by SYNTHFAIR_DATA, the user's cache, or its url.
-
-    Raises:
-        InputError: its sha256 is not the one on record, in which case nothing downloaded is kept;
-            or it cannot be had.
-    """
-    for folder in _folders():
-        path = folder / source.file
-        if path.exists():
-            return _verified(path, source)
-    return _download(source, _cache())
-
-
-def _folders() -> list[Path]:
-    named = os.environ.get(DATA_VARIABLE)
-    return ([Path(named)] if named else []) + [_cache()]
-
-
-def _cache() -> Path:
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("synthfair", appauthor=False))
-
-
-def _verified(path: Path, source: Source) -> Path:
-    found = _sha256(path)
-    if found != source.sha256:
-        raise InputError(f"{path}: sha256 is {found}, must be {source.sha256}; remove the file")
-    return path
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _download(source: Source, folder: Path) -> Path:
-    if not source.url:
-        raise _not_at_hand(source, "it has no public address")
-    get = _get_member if source.member else _get_file
-    try:
-        return get(source, folder)
-    except OSError as error:  # requests' exceptions are OSErrors too
-        why = f"the download from {source.url} failed ({type(error).__name__})"
-        raise _not_at_hand(source, why) from error
-
-
-def _get_file(source: Source, folder: Path) -> Path:
-    import pooch
-
-    try:
-        return Path(pooch.retrieve(source.url, f"sha256:{source.sha256}", source.file, folder))
-    except ValueError as error:  # pooch's word for a wrong checksum; it keeps nothing
-        raise InputError(f"{source.url}: {error}") from error
-
-
-def _get_member(source: Source, folder: Path) -> Path:
-    """Takes the file out of its archive. Only the file is checked: archives get packed anew."""
-    import pooch
-
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as passing:
-        archive = pooch.retrieve(source.url, None, "archive.zip", passing)
-        path = _extracted(Path(archive), source)
-        found = _sha256(path)
-        if found != source.sha256:
-            raise InputError(
-                f"{source.url}: sha256 of {source.member} is {found}, must be {source.sha256}"
-            )
-        return path.replace(folder / source.file)
-
-
-def _extracted(archive: Path, source: Source) -> Path:
-    try:
-        with zipfile.ZipFile(archive) as members:
-            return Path(members.extract(source.member, archive.parent))
-    except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
-        raise InputError(
-            f"{source.url}: must be a zip archive with {source.member}: {reason(error)}"
-        ) from error
-
-
-def _not_at_hand(source: Source, why: str) -> InputError:
-    file = f"{source.member}, renamed {source.file}," if source.member else "the file"
-    return InputError(
-        f"{source.file}: not in {', '.join(map(str, _folders()))}, and {why}. Put {file} into a"
-        f" folder and name that folder in {DATA_VARIABLE}"
-    )
+def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
+    """The rows of each of a table's files, with only the columns that the schema uses."""
+    read = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
+    parts = [read(find_file(source), schema) for source in SOURCES[name]] or [_loanapp()]
+    return [part[list(schema.columns)] for part in parts]
 
 
 def _loanapp() -> pd.DataFrame:
@@ -256,6 +190,96 @@ def _loanapp() -> pd.DataFrame:
     return table
 
 
-def _check_name(name: str) -> None:
-    if name not in SOURCES:
-        raise InputError(f"table {name!r}: must be one of {', '.join(SOURCES)}")
+def read_adult(path: Path, schema: Schema) -> pd.DataFrame:
+    """A table from adult.data or adult.test of the UCI repository.
+
+    The latter begins with a comment and ends its labels in a full stop; both put a blank after
+    each comma. ``schema.missing_values`` become missing.
+    """
+    import pandas as pd
+
+    table = pd.read_csv(
+        path,
+        names=list(ADULT_COLUMNS),
+        comment="|",
+        skipinitialspace=True,
+        na_values=list(schema.missing_values),
+        keep_default_na=False,
+    )
+    return table.assign(income=table["income"].str.removesuffix("."))
+
+
+def read_bank(path: Path, schema: Schema) -> pd.DataFrame:
+    """A table from bank-full.csv of the UCI repository; its sensitive attribute is made of the age.
+
+    The column ``age_25_to_60`` takes the place of ``age``: "yes" from 25 to 60, both included, as
+    in Padala et al. (2021), else "no".
+    """
+    import pandas as pd
+
+    table = pd.read_csv(path, sep=";", na_values=list(schema.missing_values), keep_default_na=False)
+    within = table.pop("age").between(25, 60)
+    return table.assign(age_25_to_60=within.map({True: "yes", False: "no"}))
+
+
+def find_file(source: Source) -> Path:
+    """A source's file: from the folder named by SYNTHFAIR_DATA, the user's cache, or its address.
+
+    Raises:
+        InputError: its sha256 is not the one on record, in which case no download is stored; or the
+            file cannot be had.
+    """
+    import platformdirs
+
+    cache = Path(platformdirs.user_cache_dir("synthfair", appauthor=False))
+    named = os.environ.get(DATA_VARIABLE)
+    folders = [Path(named), cache] if named else [cache]
+    for folder in folders:
+        path = folder / source.file
+        if path.exists():
+            if (found := _sha256(path)) != source.sha256:
+                raise InputError(
+                    f"{path}: sha256 is {found}, must be {source.sha256}; remove the file"
+                )
+            return path
+    why = "it has no public address"
+    if source.url:
+        try:
+            return _download(source, cache)
+        except OSError as error:  # requests' exceptions are OSErrors too
+            why = f"the download from {source.url} failed ({type(error).__name__})"
+    file = f"{source.member}, renamed {source.file}," if source.member else "the file"
+    raise InputError(
+        f"{source.file}: not in {', '.join(map(str, folders))}, and {why}. Put {file} into a"
+        f" folder and name that folder in {DATA_VARIABLE}"
+    )
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _download(source: Source, folder: Path) -> Path:
+    """Only the file itself is checked: archives get packed anew."""
+    import pooch
+
+    if not source.member:
+        try:
+            return Path(pooch.retrieve(source.url, f"sha256:{source.sha256}", source.file, folder))
+        except ValueError as error:  # of a wrong sha256; pooch then stores nothing
+            raise InputError(f"{source.url}: {error}") from error
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        archive = Path(pooch.retrieve(source.url, None, "archive.zip", temporary))
+        try:
+            with zipfile.ZipFile(archive) as members:
+                path = Path(members.extract(source.member, archive.parent))
+        except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
+            raise InputError(
+                f"{source.url}: must be a zip archive with {source.member}: {reason(error)}"
+            ) from error
+        if (found := _sha256(path)) != source.sha256:
+            raise InputError(
+                f"{source.url}: sha256 of {source.member} is {found}, must be {source.sha256}"
+            )
+        return path.replace(folder / source.file)

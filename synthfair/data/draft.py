@@ -26,8 +26,8 @@ def draft_schema(
 ) -> str:
     """A draft as JSON text, from column names and types.
 
-    Numbers get empty bounds; only categories, and whether values are missing, are read off the
-    rows, and the draft names every key that was.
+    Bounds of numbers stay empty. Only categories, and whether values are missing, are read off the
+    rows; the draft lists every key that was.
 
     Args:
         table: with column types as read.
@@ -47,10 +47,9 @@ def draft_schema(
         raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
     columns, read_off, to_complete = {}, [], []
     for column in table.columns:
-        forced = column in (label, sensitive)
-        entry = _draft_column(table[column], categorical=forced)
+        entry = _draft_column(table[column], categorical=column in (label, sensitive))
         columns[column] = entry
-        read_off += [f"columns.{column}.{k}" for k, v in entry.items() if k in _READ and v]
+        read_off += [f"columns.{column}.{k}" for k in ("categories", "missing") if entry.get(k)]
         to_complete += [f"columns.{column}.{k}" for k, v in entry.items() if v is None]
     document = {
         "name": name,
@@ -60,16 +59,9 @@ def draft_schema(
         "sensitive": sensitive,
         "columns": columns,
     }
-    to_complete += [key for key in ("description", "positive") if not _set(document[key])]
+    to_complete += [key for key in ("description", "positive") if document[key] in (None, "")]
     draft = {"warning": WARNING, "to_complete": to_complete, "read_off_private_rows": read_off}
     return json.dumps({"draft": draft, **document}, indent=2, default=str) + "\n"
-
-
-_READ = ("categories", "missing")
-
-
-def _set(value: object) -> bool:
-    return value is not None and value != ""
 
 
 def _draft_column(values: pd.Series, *, categorical: bool) -> dict[str, Any]:

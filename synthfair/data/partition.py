@@ -1,4 +1,4 @@
-"""Cuts one table into clients with train and test rows, for simulation."""
+"""Splits one table into clients with training and test rows, for simulation."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ClientTable(NamedTuple):
 def partition(
     table: pd.DataFrame, *, clients: int, seed: int, test_fraction: float = 0.2
 ) -> list[ClientTable]:
-    """Deals the rows out at random: every client's rows are a sample of the whole table.
+    """Assigns rows to clients at random: every client's rows are a sample of the whole table.
 
     Every client has floor((1 - test_fraction) floor(N / clients)) training rows, the same number
-    for all, so that they share compiled code; the rest, dealt out evenly, are its test rows.
+    for all, so that they share compiled code; the rest, assigned evenly, are its test rows.
 
     Args:
         table: N rows.
@@ -38,8 +38,17 @@ def partition(
         seed: at least 0; the same seed gives the same parts.
         test_fraction: above 0 and below 1.
 
+    Returns:
+        The rows of each client; every row of the table is in exactly one part.
+
     Raises:
         InputError: a client would have no training or no test row, or the seed is negative.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> [(len(train), len(test)) for train, test in sf.partition(table, clients=2, seed=0)]
+        [(795, 200), (795, 199)]
     """
     if seed < 0:
         raise InputError(f"seed = {seed}: must be at least 0")
@@ -49,7 +58,7 @@ def partition(
     if n_train < 1 or n_train == per_client:
         raise InputError(
             f"clients = {clients}, test fraction = {test_fraction}: {len(table)} rows cannot be"
-            " cut so that each client has training and test rows"
+            " split so that each client has training and test rows"
         )
     order = np.random.default_rng(seed).permutation(len(table))
     parts = (table.iloc[part] for part in np.array_split(order, clients))

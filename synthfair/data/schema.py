@@ -8,8 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from synthfair.config import STRICT
 from synthfair.errors import InputError, reason, refusal
 
 Value = int | float | str
@@ -18,8 +19,6 @@ Value = int | float | str
 MISSING_VALUES = ("", "NA", "NaN")
 """Texts that stand for a missing value where a schema does not say."""
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
 
 class Numeric(BaseModel):
     """A column of numbers, scaled to (value - lower) / (upper - lower).
@@ -27,7 +26,7 @@ class Numeric(BaseModel):
     A missing value, where allowed, is encoded as 0 with a 1 in a column of its own.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
 
     kind: Literal["numeric"] = "numeric"
     lower: float
@@ -49,7 +48,7 @@ class Categorical(BaseModel):
     Of two categories only the second gets a column: the first is where that is 0.
     """
 
-    model_config = _STRICT
+    model_config = STRICT
 
     kind: Literal["categorical"] = "categorical"
     categories: tuple[Value, ...] = Field(min_length=2, strict=False)
@@ -82,9 +81,31 @@ class Schema(BaseModel):
         columns: by name. All but the label and the sensitive attribute are features, in this order.
         ignored: columns that a table may have and that are not used.
         missing_values: texts that stand for a missing value in a CSV file.
+
+    Raises:
+        ValueError: the parts do not fit together; the message says which.
+
+    Example:
+        >>> from synthfair.data.schema import Categorical, Numeric, Schema
+        >>> schema = Schema(
+        ...     name="loans",
+        ...     label="paid",
+        ...     positive="yes",
+        ...     sensitive="town",
+        ...     columns={
+        ...         "income": Numeric(lower=0.0, upper=100.0, out_of_range="clip"),
+        ...         "home": Categorical(categories=("own", "rent"), missing="category"),
+        ...         "town": Categorical(categories=("a", "b")),
+        ...         "paid": Categorical(categories=("no", "yes")),
+        ...     },
+        ... )
+        >>> schema.encoded_names
+        ('income', 'home=rent', 'home is missing')
+        >>> schema.groups
+        ('a', 'b')
     """
 
-    model_config = _STRICT
+    model_config = STRICT
 
     name: str
     description: str = ""
@@ -111,22 +132,21 @@ class Schema(BaseModel):
                 f" {self.positive!r}; it has {list(self.label_values)}"
             )
         if not self.features:
-            raise ValueError("columns holds no feature beside label and sensitive")
-        both = set(self.columns) & set(self.ignored)
-        if both:
-            raise ValueError(f"columns also ignored: {sorted(both)}")
-        self._check_names()
-        for name, column in self.columns.items():
-            words = set(self.missing_values) & set(getattr(column, "categories", ()))
-            if words:
-                raise ValueError(f"column {name!r}: {sorted(words)} are also missing_values")
+            raise ValueError("columns holds no feature other than label and sensitive")
         return self
 
-    def _check_names(self) -> None:
+    @model_validator(mode="after")
+    def _names_fit(self) -> Schema:
+        if both := set(self.columns) & set(self.ignored):
+            raise ValueError(f"columns also ignored: {sorted(both)}")
         names = [*self.encoded_names, "s", "y"]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"encoded column names clash: {repeated}; rename a column")
+        for name, column in self.columns.items():
+            categories = getattr(column, "categories", ())
+            if words := set(self.missing_values) & set(categories):
+                raise ValueError(f"column {name!r}: {sorted(words)} are also missing_values")
+        return self
 
     @property
     def features(self) -> dict[str, Numeric | Categorical]:
@@ -232,8 +252,19 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_schema(path: Path) -> Schema:
     """A reviewed schema from a JSON file.
 
+    Args:
+        path: of the file, such as ``synthfair schema`` drafts and a person completes.
+
     Raises:
-        InputError: unreadable, not a schema, or still a draft.
+        InputError: unreadable, not a schema, or still a draft; the message names the file, the key,
+            the value and what is allowed.
+
+    Example:
+        >>> import synthfair as sf
+        >>> from synthfair.data.datasets import configs_folder
+        >>> schema = sf.read_schema(configs_folder() / "schemas" / "adult.json")
+        >>> schema.label, schema.positive, schema.groups
+        ('income', '>50K', ('Female', 'Male'))
     """
     try:
         text = path.read_bytes()

@@ -21,18 +21,37 @@ if TYPE_CHECKING:
 
 
 CHUNK_ROWS = 2**13
-"""Rows that are handed on together: few enough to be small beside the table, and enough that
-encoding them costs little more than that of all at once."""
+"""Rows that are encoded together: few enough to be small compared to the table, and enough that
+encoding them costs little more than encoding all at once."""
 
 
 def read_table(path: Path, schema: Schema) -> pd.DataFrame:
-    """A table from a CSV or Parquet file, told apart by their first bytes.
+    """A table from a CSV or Parquet file, which are distinguished by their first bytes.
 
-    CSV fields of the schema's columns are kept as text, so that encoding judges each as it was
+    CSV fields of the schema's columns stay text, so that :func:`encode` checks each as it was
     written; texts in ``schema.missing_values`` become missing.
+
+    Args:
+        path: of the file.
+        schema: its columns stay text, its ``missing_values`` become missing.
+
+    Returns:
+        All columns of the file; :func:`encode` refuses those that the schema does not know.
 
     Raises:
         InputError: unreadable, ragged, or a column name repeated.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "loans.csv"
+        ...     table.head(3).to_csv(path, index=False)
+        ...     back = sf.read_table(path, schema)
+        >>> back["loanamt"].tolist()
+        ['89', '128', '128']
     """
     return _read(path, _text(list(schema.columns), schema.missing_values))
 
@@ -41,7 +60,7 @@ def read_raw_table(path: Path) -> pd.DataFrame:
     """The same without a schema: column types are guessed. Raises as :func:`read_table`."""
     from pyarrow import csv
 
-    # Without words for true and false, such columns stay the text that a schema must list.
+    # Without words for true and false, columns of them stay text, which a schema can list.
     return _read(
         path,
         csv.ConvertOptions(
@@ -118,14 +137,17 @@ def _parquet(file: IO[bytes]) -> ParquetFile:
 
 
 def _used(names: Sequence[str], schema: Schema) -> list[str]:
-    """The columns but for those that the schema ignores; encoding refuses any other unknown one."""
+    """The columns that the schema does not ignore; encoding refuses those it does not know."""
     return [name for name in names if name not in schema.ignored]
 
 
 def _stream(
     path: Path, options: Callable[[list[str]], csv.ConvertOptions]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of a CSV file, its columns converted as wanted: guessed types may fail rows later."""
+    """Batches of a CSV file, converted as ``options`` says of its columns' names.
+
+    Types are never guessed here: a guess from the first block may fail in a later one.
+    """
     from pyarrow import csv
 
     with csv.open_csv(path, parse_options=_parsing()) as first:
@@ -137,7 +159,7 @@ def _stream(
 
 
 def _bytes(name: str) -> csv.ConvertOptions:
-    """One column alone, whatever it holds."""
+    """Reads one column alone, whatever it holds."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -153,7 +175,7 @@ def _parsing() -> csv.ParseOptions:
 def _text(
     names: Sequence[str], missing_values: Sequence[str], *, alone: bool = False
 ) -> csv.ConvertOptions:
-    """Columns that are kept as text, alone or beside others, whose types are guessed."""
+    """Reads these columns as text, alone or with all others, whose types are guessed."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -185,7 +207,7 @@ def _refuse_repeated(names: Sequence[str]) -> None:
 
 @contextmanager
 def _understood(path: Path) -> Iterator[None]:
-    """Says of which file a problem is."""
+    """Turns errors of the libraries into one that names the file."""
     import pyarrow as pa
 
     try:

@@ -7,15 +7,13 @@ synthetic and weighted rows. Users pass any hashable callable of that kind.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
 
+from synthfair.config import Notion
 from synthfair.model import Rows
-
-Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
-"""Which rows are compared: all; those with y = +1; those of either label, each by itself."""
 
 
 class Penalty(Protocol):

@@ -22,6 +22,7 @@ from synthfair.federated.two_phase import TwoPhase
 from synthfair.federated.users import Users
 from synthfair.model import Params
 from synthfair.privacy.rounds import TrainingGuarantee
+from synthfair.run_files import Cost
 from synthfair.trained import Layer, TrainedModel, input_names
 
 SECRET_BITS = 128
@@ -29,20 +30,6 @@ SECRET_BITS = 128
 
 OnRounds = Callable[[int, int, str], None]
 """Told after each chunk: rounds done, rounds in all, and in words how it goes."""
-
-
-class Cost(NamedTuple):
-    """What users and network had to do.
-
-    Attributes:
-        users: that there are.
-        rounds: in which a cohort took part.
-        bytes_sent: by all users together, as plain numbers; what comes back is not counted.
-    """
-
-    users: int
-    rounds: int
-    bytes_sent: int
 
 
 class Training(NamedTuple):

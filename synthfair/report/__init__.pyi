@@ -3,7 +3,7 @@ from .overview import overviews
 from .page import files_of_one, write_report
 from .privacy import ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
-from .tables import (
+from .terminal import (
     distillation_table,
     evaluation_tables,
     gap_warning,

@@ -1,4 +1,4 @@
-"""Several runs side by side: means over seeds of those that differ in nothing else."""
+"""Several runs compared: means over the seeds of runs that differ in nothing else."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import numpy as np
 from synthfair.config.train import is_read
 from synthfair.errors import InputError
 from synthfair.report.plots import Point
-from synthfair.report.results import Metrics, Result
+from synthfair.report.results import Result
+from synthfair.run_files import MetricsFile
 
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
-GAPS = {
+METRIC_OF = {
     "statistical_parity": "spd",
     "equal_opportunity": "equal_opportunity_difference",
     "equalized_odds": "equalized_odds_difference",
     "accuracy_parity": ACCURACY_GAP,
 }
-"""The metric that tells how well a notion of fairness is met."""
+"""The metric by which a notion of fairness is measured."""
 
 _WEIGHT = ("rho_o", "max_gap", "alpha")
 
 
 class Effort(NamedTuple):
-    """Means over runs; not-a-number where no run tells.
+    """Means over runs; not-a-number where no run reports them.
 
     Attributes:
         rounds: between clients and server.
@@ -51,9 +52,9 @@ class Summary(NamedTuple):
         gap: mean, signed.
         accuracy_spread: standard deviation over runs; 0 for a single one.
         gap_spread: the same.
-        converged: whether all did, as far as their metrics.json tells.
+        converged: whether all did, as far as their metrics.json says.
         cost: rounds, bytes sent and seconds, means where they are known.
-        epsilon: the largest promised, if all promise one.
+        epsilon: the largest guaranteed, if all runs guarantee one.
     """
 
     method: str
@@ -103,7 +104,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
     """
     groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
-        gap = GAPS[result.settings["notion"][0]]
+        gap = METRIC_OF[result.settings["notion"][0]]
         groups.setdefault((result.metrics.schema_hash, gap), []).append(result)
     return [Overview(*key, _summaries(group, key[1])) for key, group in groups.items()]
 
@@ -148,14 +149,15 @@ def _differing(results: Sequence[Result]) -> list[str]:
 
 def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summary:
     metrics, settings = [run.metrics for run in runs], runs[0].settings
-    values = np.array([(_number(m.accuracy.value), _gap(m, gap)) for m in metrics])
+    epsilons = [run.epsilon for run in runs if run.epsilon is not None]
+    values = np.array([(m.accuracy.value, _gap(m, gap)) for m in metrics])
     mean = values.mean(axis=0)
     spread = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(2)
     method = metrics[0].method.replace("_", "-")
-    told = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
+    own = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
     clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
     return Summary(
-        method="; ".join([method, *clients, *told]),
+        method="; ".join([method, *clients, *own]),
         weight=_weight(settings),
         runs=tuple(run.name for run in runs),
         accuracy=float(mean[0]),
@@ -164,28 +166,22 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
         gap_spread=float(spread[1]),
         converged=all(m.converged is not False for m in metrics),
         cost=_effort(metrics),
-        epsilon=_epsilon(runs),
+        epsilon=max(epsilons) if len(epsilons) == len(runs) else None,
     )
 
 
-def _gap(metrics: Metrics, name: str) -> float:
+def _gap(metrics: MetricsFile, name: str) -> float:
     if name != ACCURACY_GAP:
-        return _number(getattr(metrics, name).value)
-    errors = [_number(rates.error_rate) for rates in metrics.by_group.values()]
-    return max(errors) - min(errors)
+        return getattr(metrics, name).value
+    errors = [rates.error_rate for rates in metrics.by_group.values()]
+    return float(np.max(errors) - np.min(errors))  # not-a-number where one is
 
 
-def _effort(metrics: Sequence[Metrics]) -> Effort:
+def _effort(metrics: Sequence[MetricsFile]) -> Effort:
     costs = [m.cost for m in metrics if m.cost]
     seconds = [m.seconds for m in metrics if m.seconds is not None]
     columns = ([cost.rounds for cost in costs], [cost.bytes_sent for cost in costs], seconds)
     return Effort(*(float(np.mean(column)) if column else np.nan for column in columns))
-
-
-def _epsilon(runs: Sequence[Result]) -> float | None:
-    promised = [run.epsilon for run in runs]
-    known = [epsilon for epsilon in promised if epsilon is not None]
-    return max(known) if len(known) == len(promised) else None
 
 
 def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
@@ -203,7 +199,3 @@ def _words(values: tuple[object, ...]) -> str:
         return "several"
     value = next(iter(values))
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else value

@@ -18,17 +18,18 @@ from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
 from synthfair.report.privacy import promise_lines, statement_lines
-from synthfair.report.results import Metrics, Part, Result, RoundSettings, Split, inputs_of
-from synthfair.report.tables import effort
+from synthfair.report.results import Result, inputs_of
+from synthfair.report.terminal import effort
+from synthfair.run_files import MetricsFile, Part, PublicTable, RoundSettings
 
-METRICS = {
+TITLES = {
     "accuracy": "accuracy",
     "spd": "SPD",
     "equal_opportunity_difference": "equal opportunity difference",
     "equalized_odds_difference": "equalized odds difference",
     "covariance": "covariance",
 }
-_GAP_NAMES = METRICS | {ACCURACY_GAP: "accuracy difference"}
+_GAP_NAMES = TITLES | {ACCURACY_GAP: "accuracy difference"}
 
 
 class Picture(NamedTuple):
@@ -51,16 +52,16 @@ class Picture(NamedTuple):
 
 
 class Section(NamedTuple):
-    """All that is shown of one run."""
+    """All that is shown of one run: plots, what it says of privacy, and how to run it again."""
 
     result: Result
     pictures: list[Picture]
-    disclosures: dict[str, tuple[str, ...]]
+    statements: dict[str, tuple[str, ...]]
     commands: list[str]
 
 
 def write_report(results: Sequence[Result], path: Path, *, force: bool = False) -> list[Path]:
-    """Writes the page, and its plots as files into a folder beside it, PAGE_plots.
+    """Writes the page, and its plots as files into the folder PAGE_plots next to it.
 
     Args:
         results: at least one.
@@ -74,6 +75,8 @@ def write_report(results: Sequence[Result], path: Path, *, force: bool = False) 
         InputError: a file exists and force is false, or the folder cannot be written to; two runs
             differ in nothing.
     """
+    for result in results:
+        require_distinct(path, *inputs_of(result.folder))
     groups = overviews(results)
     compared = [(group, _frontier(group, i)) for i, group in enumerate(groups)]
     sections = [_section(result) for result in results]
@@ -81,8 +84,6 @@ def write_report(results: Sequence[Result], path: Path, *, force: bool = False) 
     if len(results) > 1:
         pictures += [picture for _, picture in compared]
     files = {_plot_file(path, picture.name): picture.svg for picture in pictures}
-    for result in results:
-        require_distinct(path, *inputs_of(result.folder))
     require_free(path, *files, force=force)
     for file, svg in files.items():
         write_text(file, svg)
@@ -119,13 +120,13 @@ def _section(result: Result) -> Section:
             title += "; each 50 steps have a rho_o of their own, which the objective contains"
         svg = plots.convergence(result.histories)
         pictures.append(Picture(f"{result.name}-convergence", title, svg))
-    return Section(result, pictures, _told(result.metrics), _commands(result.metrics))
+    return Section(result, pictures, _statements(result.metrics), _commands(result.metrics))
 
 
-def _told(metrics: Metrics) -> dict[str, tuple[str, ...]]:
-    """What each release says of privacy; where there were none to be read, what they would say."""
-    if metrics.promise:
-        return {"all users": promise_lines(metrics.promise)}
+def _statements(metrics: MetricsFile) -> dict[str, tuple[str, ...]]:
+    """What each release says of privacy; where metrics.json has no statements, what they would."""
+    if metrics.guarantee:
+        return {"all users": promise_lines(metrics.guarantee)}
     if metrics.privacy:
         return {
             client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))
@@ -135,8 +136,8 @@ def _told(metrics: Metrics) -> dict[str, tuple[str, ...]]:
     return {client: disclosures(config) for client, config in configs.items()}
 
 
-def _commands(metrics: Metrics) -> list[str]:
-    """What to type to run it again. The server does not know what clients call their tables."""
+def _commands(metrics: MetricsFile) -> list[str]:
+    """What to type to run it again. The server does not know the names of clients' tables."""
     if metrics.table:
         return [_compare_command(metrics, metrics.table)]
     if metrics.train:
@@ -144,7 +145,7 @@ def _commands(metrics: Metrics) -> list[str]:
     names = {client: _stem(client) for client in metrics.config}
     signed = {client: f"{name}{PRIVATE}" for client, name in metrics.signed_by.items()}
     clients = [
-        _client_command(names[client], config, signed.get(client))
+        client_command(names[client], config, signed.get(client))
         for client, config in metrics.config.items()
     ]
     words = ["python", "-m", "synthfair.server", *(f"{name}.parquet" for name in names.values())]
@@ -159,31 +160,31 @@ def _commands(metrics: Metrics) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """A client's name; where names repeated, the server has used whole paths in their place."""
+    """A client's name; where names repeated, the server has used whole paths instead."""
     return name.removesuffix(".parquet").removesuffix(".csv")
 
 
-def _compare_command(metrics: Metrics, table: Split) -> str:
+def _compare_command(metrics: MetricsFile, table: PublicTable) -> str:
     config = next(iter(metrics.config.values()))
     words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
     words += ["--clients", str(table.clients), "--methods", metrics.method]
     words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
     if metrics.train:  # its settings stand in metrics.json
         words += ["--train-config", "train.toml"]
-        words += _dealing(metrics.train)
+        words += _user_flags(metrics.train)
     words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
     return shlex.join(words)
 
 
 def _train_command(train: RoundSettings) -> str:
-    """What its table is called is known only where it ran."""
+    """The name of its table is known only where it ran."""
     words = ["python", "-m", "synthfair", "train", "table.csv", "--schema", "schema.json"]
-    words += _dealing(train)
+    words += _user_flags(train)
     config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
     return shlex.join([*words, "--output", "trained", *_flags(config)])
 
 
-def _dealing(train: RoundSettings) -> list[str]:
+def _user_flags(train: RoundSettings) -> list[str]:
     """How rows became users, as flags."""
     words = ["--each-row"] if train.each_row else []
     for key in ("clients", "rows_per_user", "user_column"):
@@ -192,7 +193,8 @@ def _dealing(train: RoundSettings) -> list[str]:
     return words
 
 
-def _client_command(client: str, config: DistillConfig, key: str | None = None) -> str:
+def client_command(client: str, config: DistillConfig, key: str | None = None) -> str:
+    """What a client types to distil with these settings."""
     words = ["python", "-m", "synthfair.client", "--data", f"{client}_train.csv"]
     words += ["--schema", "schema.json", "--output", f"{client}.parquet", *_flags(config)]
     return shlex.join([*words, *(["--sign", key] if key else [])])
@@ -229,7 +231,7 @@ def _render(
     )
     environment.filters |= {"shown": _shown, "words": _words, "effort": effort}
     return environment.get_template("report.html.j2").render(
-        metrics=METRICS,
+        metrics=TITLES,
         gap_names=_GAP_NAMES,
         few=FEW,
         results=results,
@@ -241,7 +243,7 @@ def _render(
     )
 
 
-def _parts(metrics: Metrics) -> list[tuple[str, Part]]:
+def _parts(metrics: MetricsFile) -> list[tuple[str, Part]]:
     return [("all clients", metrics), *metrics.per_client.items()]
 
 

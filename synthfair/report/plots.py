@@ -1,16 +1,18 @@
-"""Plots as SVG text. Colours of Okabe and Ito, told apart by markers and dashes, too."""
+"""Plots as SVG text. Colours of Okabe and Ito; markers and dashes differ, too."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from synthfair.report.results import History, Rates
+    from synthfair.client.history import History
+    from synthfair.fairness.metrics import Rates
 
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 _MARKERS = "osD^vPX*"
@@ -70,7 +72,7 @@ def convergence(histories: Mapping[str, History]) -> str:
 
 
 def group_rates(rates: Mapping[str, Rates]) -> str:
-    """Selection and error rates by group, as bars side by side."""
+    """Selection and error rates by group, as bars."""
     figure, (axes,) = _figure(1)
     shown = {
         "selection_rate": "selected",
@@ -84,7 +86,7 @@ def group_rates(rates: Mapping[str, Rates]) -> str:
         places = [x + i * width for x in range(len(shown))]
         axes.bar(
             places,
-            [0.0 if height is None else height for height in heights],
+            [0.0 if isnan(height) else height for height in heights],
             width,
             label=_plain(group),
             edgecolor="white",
@@ -92,7 +94,7 @@ def group_rates(rates: Mapping[str, Rates]) -> str:
             hatch=_cycle(_HATCHES, i),
         )
         for place, height in zip(places, heights, strict=True):
-            if height is None:
+            if isnan(height):
                 axes.text(place, 0.01, "undefined", rotation=90, ha="center", fontsize=7)
     axes.set_xticks([x + 0.4 - width / 2 for x in range(len(shown))], list(shown.values()))
     axes.set(ylabel="rate", ylim=(0, 1))

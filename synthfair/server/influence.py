@@ -18,7 +18,7 @@ blamed for what another's rows hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,6 +42,7 @@ from synthfair.model import (
     regularized_loss,
 )
 from synthfair.release.format import Release
+from synthfair.run_files import Influence, Influences
 from synthfair.server.pooling import foreseen, pool
 from synthfair.trained import TrainedModel
 
@@ -67,51 +68,6 @@ FEWEST_JUDGED = 3
 
 BLOCK = 4_000_000
 """Scores of test rows that are held at a time."""
-
-
-class Influence(NamedTuple):
-    """How far one release moves the model.
-
-    Attributes:
-        theta: ||theta - theta_without||, the Euclidean norm.
-        scores: root mean square change of the scores (logits, with the logistic loss) over the
-            pooled rows, each release counting alike.
-        relative: the same over the root mean square of the scores without the release: 0 where it
-            changes nothing, 2 where it turns every decision around. What a server caps, as models
-            differ in how large their scores are.
-        accuracy: on the test rows: with the release minus without it.
-        spd: the same; not-a-number where a group has no row.
-        converged: whether theta_without is the optimum without the release; else it is Newton's
-            first step towards it.
-        outlier: whether ``scores`` lies far above the other releases', see :func:`outlier_bound`.
-    """
-
-    theta: float
-    scores: float
-    relative: float
-    accuracy: float
-    spd: float
-    converged: bool
-    outlier: bool
-
-
-class Influences(NamedTuple):
-    """The influence of every release of a pool.
-
-    Attributes:
-        releases: by name; empty for a pool of one, which nothing can be compared with.
-        outliers_above: change of scores above which a release is an outlier; not-a-number for
-            fewer than three releases.
-    """
-
-    releases: dict[str, Influence]
-    outliers_above: float
-
-    def renamed(self, names: Sequence[str]) -> Influences:
-        """The same under other names, in the same order; a pool of one has none to be named."""
-        if not self.releases:
-            return self
-        return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
 
 
 def measure_influence(

@@ -1,4 +1,4 @@
-"""Results as tables on a terminal."""
+"""Results as tables and warnings on a terminal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from synthfair.fairness.metrics import Metric
     from synthfair.federated import Training
     from synthfair.report.overview import Effort, Overview
-    from synthfair.server import Influences
+    from synthfair.run_files import Influences
     from synthfair.trained import TrainedModel
 
 MOST_RELEASES = 20
 """Releases whose influence is shown; metrics.json has all."""
 
-_TITLES = {
+_SHORT_TITLES = {
     "accuracy": "accuracy",
     "spd": "SPD",
     "equal_opportunity_difference": "equal opportunity",
@@ -40,9 +40,9 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     """Metrics with intervals over all test rows, then their values for each client."""
     overall = _table("all test rows", "value", "95 % interval")
     for name, metric in evaluation.overall.items():
-        overall.add_row(_TITLES[name], _value(metric), _bounds(metric))
+        overall.add_row(_SHORT_TITLES[name], _value(metric), _bounds(metric))
     overall.caption = f"{evaluation.n_test} rows; bootstrap intervals"
-    clients = _table("test rows of", *(_TITLES[name] for name in evaluation.overall))
+    clients = _table("test rows of", *(_SHORT_TITLES[name] for name in evaluation.overall))
     for client, part in evaluation.per_client.items():
         clients.add_row(Text(client), *map(_value, part.values()))
     return Group(overall, clients)
@@ -55,9 +55,9 @@ def influence_table(influences: Influences) -> Table:
     for name, moved in ranked[:MOST_RELEASES]:
         numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}", f"{moved.theta:.3g}"
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
-        said = [] if moved.converged else ["first step only"]
-        said += ["OUTLIER"] if moved.outlier else []
-        table.add_row(Text(name), *numbers, f"{moved.accuracy:+.4f}", spd, ", ".join(said))
+        marks = [] if moved.converged else ["first step only"]
+        marks += ["OUTLIER"] if moved.outlier else []
+        table.add_row(Text(name), *numbers, f"{moved.accuracy:+.4f}", spd, ", ".join(marks))
     table.caption = (
         "How far each release moves the model; scores in logits, root mean square, and relative to"
         " those without it."
@@ -94,7 +94,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 def overview_tables(overview: Overview) -> Group:
     """Means over seeds of accuracy and gap of several methods, and what they cost."""
-    table = _table("method", "penalty", "runs", "accuracy", _TITLES[overview.gap])
+    table = _table("method", "penalty", "runs", "accuracy", _SHORT_TITLES[overview.gap])
     costs = _table("method", "penalty", "rounds", "sent", "seconds", "epsilon")
     for s in overview.summaries:
         method = Text(s.method + ("" if s.converged else ", NOT CONVERGED"))
@@ -131,6 +131,30 @@ def _mean(mean: float, spread: float, *, several: bool) -> str:
     return f"{mean:.3f} ± {spread:.3f}" if several else f"{mean:.3f}"
 
 
+def training_table(training: Training, *, private: bool) -> Table:
+    """What a training cost, and what it guarantees."""
+    cost, guarantee = training.cost, training.guarantee
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("users", f"{cost.users:,}")
+    table.add_row("rounds", f"{cost.rounds:,}")
+    table.add_row("sent", f"{cost.bytes_sent:,} bytes by all users together")
+    if guarantee is None or not private:
+        table.add_row("privacy", "none: no epsilon is guaranteed")
+        return table
+    mechanism = guarantee.mechanisms[0]
+    table.add_row(
+        "privacy",
+        f"epsilon = {guarantee.epsilon:g} at delta = {guarantee.delta:g} for {guarantee.unit}, to"
+        f" {guarantee.relation.replace('_', ' ')} one; noise {mechanism.noise:.3g} on sums of"
+        f" reports of norm at most {mechanism.clip:g}",
+    )
+    if guarantee.condition:
+        table.add_row("", guarantee.condition)
+    return table
+
+
 def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     """What a client has computed and written."""
     history, release = distillation.history, distillation.release
@@ -157,30 +181,6 @@ def _steps(distillation: Distillation) -> str:
         return f"{taken}"
     why = "stopped early" if config.stop_tolerance else "lowest objective of the last 50"
     return f"{taken} of {config.steps}: {why}"
-
-
-def training_table(training: Training, *, private: bool) -> Table:
-    """What a training cost, and what it promises."""
-    cost, promise = training.cost, training.guarantee
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("users", f"{cost.users:,}")
-    table.add_row("rounds", f"{cost.rounds:,}")
-    table.add_row("sent", f"{cost.bytes_sent:,} bytes by all users together")
-    if promise is None or not private:
-        table.add_row("privacy", "nothing is promised")
-        return table
-    mechanism = promise.mechanisms[0]
-    table.add_row(
-        "privacy",
-        f"epsilon = {promise.epsilon:g} at delta = {promise.delta:g} for {promise.unit}, to"
-        f" {promise.relation.replace('_', ' ')} one; noise {mechanism.noise:.3g} on sums of"
-        f" reports of norm at most {mechanism.clip:g}",
-    )
-    if promise.condition:
-        table.add_row("", promise.condition)
-    return table
 
 
 def _gap(distillation: Distillation) -> str:

@@ -1,0 +1,256 @@
+"""What a run leaves for a report: metrics.json and gaps.json, hostile until validated.
+
+The named tuples are those with which the rooms compute, so that each type is there once. Files hold
+null where they hold not-a-number: undefined.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from synthfair.config import FROZEN, DistillConfig, TrainConfig
+from synthfair.errors import InputError, reason, refusal
+from synthfair.fairness.metrics import Metric, Rates
+from synthfair.privacy.rounds import TrainingGuarantee
+from synthfair.privacy.statement import PrivacyStatement
+
+MAX_BYTES = 100_000_000
+"""Of a file that is read; a metrics.json of a thousand clients is a hundredth of it."""
+
+_File = TypeVar("_File", bound=BaseModel)
+
+
+class Cost(NamedTuple):
+    """What users and network had to do.
+
+    Attributes:
+        users: that there are.
+        rounds: in which a cohort took part.
+        bytes_sent: by all users together, as plain numbers; what comes back is not counted.
+    """
+
+    users: int
+    rounds: int
+    bytes_sent: int
+
+
+class Influence(NamedTuple):
+    """How far one release moves the model.
+
+    Attributes:
+        theta: ||theta - theta_without||, the Euclidean norm.
+        scores: root mean square change of the scores (logits, with the logistic loss) over the
+            pooled rows, each release counting alike.
+        relative: the same over the root mean square of the scores without the release: 0 where it
+            changes nothing, 2 where it reverses every decision. What a server caps, as models
+            differ in how large their scores are.
+        accuracy: on the test rows: with the release minus without it.
+        spd: the same; not-a-number where a group has no row.
+        converged: whether theta_without is the optimum without the release; else it is Newton's
+            first step towards it.
+        outlier: whether ``scores`` lies far above the other releases', see
+            :func:`synthfair.server.influence.outlier_bound`.
+    """
+
+    theta: float
+    scores: float
+    relative: float
+    accuracy: float
+    spd: float
+    converged: bool
+    outlier: bool
+
+
+class Influences(NamedTuple):
+    """The influence of every release of a pool.
+
+    Attributes:
+        releases: by name; empty for a pool of one, which nothing can be compared with.
+        outliers_above: change of scores above which a release is an outlier; not-a-number for
+            fewer than three releases.
+    """
+
+    releases: dict[str, Influence]
+    outliers_above: float
+
+    def renamed(self, names: Sequence[str]) -> Influences:
+        """The same under other names, in the same order; a pool of one has none to be named."""
+        if not self.releases:
+            return self
+        return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be printable, on one line")
+    return text
+
+
+_Line = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
+_Difference = Annotated[float, Field(ge=-1, le=1)]
+_Number = Annotated[float, Field(ge=-1e12, le=1e12)]
+
+
+def _nulls_as_nan(found: Any) -> Any:
+    if isinstance(found, dict):
+        return {key: _nulls_as_nan(value) for key, value in found.items()}
+    return math.nan if found is None else found
+
+
+def _numbers(found: Any) -> Iterator[tuple[str, float]]:
+    """All numbers of a named tuple and of those in it, by field; their names must be printable."""
+    for name, value in found._asdict().items():
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                _printable(key)
+                yield from _numbers(inner)
+        else:
+            yield name, value
+
+
+def _within(low: float, high: float, **others: tuple[float, float]) -> tuple[Any, Any]:
+    """For a named tuple: its numbers lie in a range, some fields' in others; or are undefined."""
+
+    def check(found: Any) -> Any:
+        for name, value in _numbers(found):
+            least, most = others.get(name, (low, high))
+            if not (least <= value <= most or math.isnan(value)):
+                raise ValueError(f"{name} must be from {least:g} to {most:g}, and is {value:g}")
+        return found
+
+    return BeforeValidator(_nulls_as_nan), AfterValidator(check)
+
+
+_COUNTS = (0, 2**53)
+_Share = Annotated[Metric, *_within(0, 1)]
+_Gap = Annotated[Metric, *_within(-1, 1)]
+_Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
+_Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
+_Cost = Annotated[Cost, *_within(*_COUNTS)]
+_Influences = Annotated[
+    Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
+]
+
+
+class Part(BaseModel):
+    """The metrics of some test rows."""
+
+    model_config = FROZEN | {"allow_inf_nan": True}  # ranges exclude infinity
+
+    accuracy: _Share
+    spd: _Gap
+    equal_opportunity_difference: _Gap
+    equalized_odds_difference: _Share
+    covariance: _Covariance
+
+
+class PublicTable(BaseModel):
+    """From which named table ``compare`` made its clients."""
+
+    model_config = FROZEN
+
+    name: _Line
+    sensitive: _Line
+    clients: int = Field(ge=1, lt=2**31)
+
+
+class RoundSettings(TrainConfig):
+    """Settings of a method in rounds, and how rows were assigned to users."""
+
+    clients: int | None = None
+    rows_per_user: float | None = None
+    each_row: bool | None = None
+    user_column: _Line | None = None
+
+
+class MetricsFile(Part):
+    """A metrics.json, as a server, ``compare`` or ``train`` writes it."""
+
+    per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
+    by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
+    n_test: Annotated[_Count, Field(ge=1)]
+    n_synthetic: _Count | None = None
+    config: dict[_Line, DistillConfig] = Field(max_length=100_000)
+    train: RoundSettings | None = None
+    privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
+    guarantee: TrainingGuarantee | None = Field(None, alias="promise")
+    cost: _Cost | None = None
+    method: _Line = "single_shot"
+    table: PublicTable | None = None
+    signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
+    influence: _Influences | None = None
+    max_influence: _Number | None = None
+    converged: bool | None
+    seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
+    version: _Line
+    packages: dict[_Line, _Line] = Field(max_length=100)
+    resamples: _Count
+    seed: _Count
+
+    @model_validator(mode="after")
+    def _has_settings(self) -> MetricsFile:
+        if not self.config and self.train is None:
+            raise ValueError("config: must be there, unless train is")
+        return self
+
+
+class MeasuredGap(BaseModel):
+    """A gap of a rate between two groups, measured over devices that do not reveal their group."""
+
+    model_config = FROZEN
+
+    rate: Literal["true_positive_rate", "false_positive_rate"]
+    first: _Line
+    second: _Line
+    value: _Number | None
+    low: _Difference
+    high: _Difference
+    magnitude: _Number | None
+    chebyshev: _Number | None
+    true: _Difference | None
+    pooled: _Difference | None
+
+
+class GapsFile(BaseModel):
+    """A gaps.json, as ``gap simulate --model`` writes it."""
+
+    model_config = FROZEN
+
+    format: Literal["synthfair-gaps/1"]
+    devices: _Count
+    epsilon: Annotated[float, Field(gt=0, le=1e4)]
+    mechanism: Literal["randomized", "laplace"]
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    seed: _Count
+    few: list[_Line] = Field([], max_length=10_000)
+    gaps: list[MeasuredGap] = Field(min_length=1, max_length=100_000)
+
+
+def read_run_file(path: Path, kind: type[_File]) -> _File:
+    """Reads a metrics.json or gaps.json.
+
+    Raises:
+        InputError: unreadable, too large, or not of that kind; the message names key and value.
+    """
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
