@@ -1,4 +1,4 @@
-"""Keeps an interrupted run, so that it can go on as if never stopped. Stays where it ran."""
+"""Saves an interrupted run, so that it can go on as if never stopped. Stays where it ran."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Saved(NamedTuple):
 
 @dataclass(frozen=True)
 class CheckpointFile:
-    """Where a checkpoint is kept.
+    """Where a checkpoint is saved.
 
     Attributes:
         path: of the file.
@@ -39,7 +39,7 @@ class CheckpointFile:
     fingerprint: str
 
     @classmethod
-    def beside(cls, output: Path, fingerprint: str) -> CheckpointFile:
+    def next_to(cls, output: Path, fingerprint: str) -> CheckpointFile:
         """Named after an output and the run, so that it is never another file."""
         return cls(output.with_name(f"{output.name}.{fingerprint[:16]}.checkpoint"), fingerprint)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
@@ -29,7 +28,7 @@ from synthfair.cli import (
 )
 from synthfair.errors import InputError, reason
 
-__all__ = ["as_process", "client", "main", "run", "script", "server"]
+__all__ = ["client", "main", "run", "script", "server"]
 
 COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
@@ -62,23 +61,7 @@ the way of the data:
 
 def script() -> NoReturn:
     """The installed command ``synthfair``, and ``python -m synthfair``."""
-    as_process(main)
-
-
-def as_process(command: Callable[[], int]) -> NoReturn:
-    """Runs a command as the whole of a process, from its start to its end.
-
-    That allows some shortcuts. Imports and tracing make many objects and little garbage, so it is
-    collected less often (0.4 s). BLAS gets one thread: the systems solved here are small, and
-    handing them to threads costs a hundred times more than solving them wherever another process
-    is busy. And the process ends at once (0.4 s), because an orderly exit takes JAX apart piece by
-    piece, or crashes where a thread still compiles.
-    """
-    gc.set_threshold(50_000)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    code = command()
-    _flush()
-    os._exit(code)
+    sys.exit(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

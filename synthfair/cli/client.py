@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> None:
 
     _require_room(args)
     key = read_signing_key(args.sign) if args.sign else None
-    start_jax(table=args.data)
+    start_jax()
     from synthfair.client import Options, RefusedReleaseError, distill_file
     from synthfair.client.history import write_history
 
@@ -141,7 +141,7 @@ def _tell(distillation: Distillation, receipt: Receipt, *, signed: Path | None) 
     )
 
     if distillation.resumed_at:
-        say(f"Taken up at step {distillation.resumed_at} of an interrupted run.")
+        say(f"Continued at step {distillation.resumed_at} of an interrupted run.")
     say(distillation_table(distillation, receipt))
     say(preview_table(receipt.preview))
     if signed:

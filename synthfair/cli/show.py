@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
-    from synthfair.client.routine import Progress
-    from synthfair.distill.judge import Record
+    from synthfair.client.distillation import Progress
+    from synthfair.distill.hypergradient import StepRecord
     from synthfair.federated.training import OnRounds
 
 
@@ -36,7 +35,7 @@ def progress_bar(title: str) -> Iterator[Progress]:
     """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns."""
     with _bar(title) as update:
 
-        def show(records: Record, step: int, steps: int) -> None:
+        def show(records: StepRecord, step: int, steps: int) -> None:
             state = (
                 f"objective {records.objective[-1]:.4f} cov {records.covariance[-1]:+.4f}"
                 f" grad {records.gradient_norm[-1]:.0e}"
@@ -83,15 +82,14 @@ def deferred_interrupt() -> Iterator[Callable[[], None]]:
     """Yields a function that raises KeyboardInterrupt if Ctrl-C was pressed since the start.
 
     Until that is called, Ctrl-C is only noted, as XLA cannot be stopped while it compiles. Pressed
-    again, it ends the process at once.
+    again, it ends the process as the system does.
     """
     pressed = False
 
     def note(_signal: int, _frame: object) -> None:
         nonlocal pressed
-        if pressed:
-            os._exit(130)
         pressed = True
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     def interrupt() -> None:
         if pressed:

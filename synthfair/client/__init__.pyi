@@ -1,5 +1,6 @@
+from .distillation import Distillation, distill_table
 from .from_file import Options, Receipt, RefusedReleaseError, distill_file
-from .routine import Distillation, check_rows, distill_table
+from .prepare import check_rows
 from .simulate import distill_clients
 
 __all__ = [

@@ -1,8 +1,8 @@
 """``python -m synthfair.client``."""
 
-from functools import partial
+import sys
 
-from synthfair.cli import as_process, client, run
+from synthfair.cli import client, run
 
 if __name__ == "__main__":
-    as_process(partial(run, client, prog="python -m synthfair.client"))
+    sys.exit(run(client, prog="python -m synthfair.client"))

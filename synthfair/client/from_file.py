@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
-from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
+from synthfair.client.distillation import Distillation, Progress, distill_prepared
 from synthfair.client.held_out import HeldOut
-from synthfair.client.private import (
-    FitFile,
-    measure,
-    measured_settings,
-    promise,
+from synthfair.client.prepare import (
+    Prepared,
+    fingerprint,
+    prepare_plain,
+    prepare_private,
     require_feasible,
 )
-from synthfair.client.routine import (
-    Distillation,
-    Progress,
-    Run,
-    distill_fit,
-    distill_rows,
-    fingerprint,
-)
+from synthfair.client.private import FitFile, guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.real_rows import RealRows, gather
@@ -35,16 +26,14 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
 from synthfair.errors import InputError, refusal
 from synthfair.files import require_distinct, require_free
-from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
+from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.statement import UNSEEN, Guarantee
 from synthfair.release.format import Release, write_release
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from synthfair.distill.judge import Record
     from synthfair.privacy.gate import Preview
 
 
@@ -68,7 +57,7 @@ class Receipt(NamedTuple):
         path: the release file.
         size: in bytes.
         sha256: of the file.
-        preview: what was found in it, beside the real rows. Private.
+        preview: what the checks of it against the real rows found. Private.
     """
 
     path: Path
@@ -78,15 +67,15 @@ class Receipt(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How a release is made, beside its public settings.
+    """How a release is made, other than its public settings.
 
     Attributes:
         force: whether an existing output is overwritten.
         key: that the release is signed with; it is not signed if not given.
         hold_out: share of the rows kept out of the distillation, 0 to 0.5; see :class:`HeldOut`.
         accept_risk: whether a release is written whatever the checks found; it then says so.
-        ledger: where it is booked; beside the table if not given.
-        noise_seed: makes the noise repeatable, for tests; such a release promises nothing.
+        ledger: where it is booked; next to the table if not given.
+        noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
     """
 
     force: bool = False
@@ -106,16 +95,16 @@ def distill_file(
     *,
     progress: Progress | None = None,
 ) -> tuple[Distillation, Receipt]:
-    """Distils a table into a release file. An interrupted run is taken up where it stopped.
+    """Distils a table into a release file. An interrupted run continues where it stopped.
 
     Args:
         data: the private table, CSV or Parquet.
         schema_path: the public schema.
         output: the release, written whole or not at all. While a run is interrupted, a checkpoint
-            lies beside it; that holds private numbers and must not be sent.
+            lies next to it; that holds private numbers and must not be sent.
         config: settings.
         options: see there.
-        progress: see :func:`synthfair.client.routine.distill_table`.
+        progress: see :func:`synthfair.client.distillation.distill_table`.
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
@@ -128,22 +117,25 @@ def distill_file(
     require_distinct(ledger.path, data, schema_path)
     require_free(output, force=options.force)
     schema = read_schema(schema_path)
-    noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
     real, held_out = read_rows(data, schema, config, hold_out=options.hold_out)
-    shown = _loading_checks(progress)
-    run = Run(schema, config, source=str(data), progress=shown, checkpoint=output)
-    if config.epsilon is None:
-        ledger.require_affordable(_booking(output, real, run, None))  # or it ends here
-        distillation, kept = distill_rows(real, **run._asdict()), None
-    else:
-        fit, kept = _measured_once(real, run, ledger, output, noise)
-        distillation = distill_fit(fit, run, secure=noise is system_entropy)
-    found = _preview(distillation, real, held_out, run)
+    ready = _prepare(
+        real,
+        schema,
+        config,
+        ledger,
+        output=output,
+        noise_seed=options.noise_seed,
+        source=str(data),
+    )
+    distillation = distill_prepared(
+        ready.prepared, schema, config, source=str(data), progress=progress, checkpoint=output
+    )
+    found = _preview(distillation, real, held_out, schema)
     release = _require_safe(distillation.release, found, output, accepted=options.accept_risk)
-    if release.header.privacy.guarantee is None:  # else it was booked before it was spent
-        ledger.book(_booking(output, real, run, None))
+    if ready.booking:
+        ledger.book(ready.booking)
     sha256 = write_release(release, output, key=options.key)
-    for file in (distillation.checkpoint, kept and kept.path):
+    for file in (distillation.checkpoint, ready.saved_fit):
         if file:
             file.unlink(missing_ok=True)
     receipt = Receipt(output, output.stat().st_size, sha256, found)
@@ -159,7 +151,7 @@ def read_rows(
         path: CSV or Parquet.
         schema: theirs.
         config: settings.
-        hold_out: share of the rows kept apart; the configuration's seed says which.
+        hold_out: share of the rows held out; the configuration's seed says which.
 
     Returns:
         The rows to distil, and some of those held out.
@@ -181,67 +173,74 @@ def read_rows(
     return real, apart.rows
 
 
-def _booking(output: Path, real: RealRows, run: Run, promised: Guarantee | None) -> Booking:
+class _Ready(NamedTuple):
+    """A problem, and what is still to be done once its release may be written.
+
+    Attributes:
+        prepared: the problem.
+        booking: to be booked then; None where it was booked before the budget was spent.
+        saved_fit: a file that is of no more use then.
+    """
+
+    prepared: Prepared
+    booking: Booking | None
+    saved_fit: Path | None
+
+
+def _prepare(
+    real: RealRows,
+    schema: Schema,
+    config: DistillConfig,
+    ledger: Ledger,
+    *,
+    output: Path,
+    noise_seed: int | None,
+    source: str,
+) -> _Ready:
+    """The problem; what an epsilon buys is booked before it is spent, and saved until the end.
+
+    A saved fit was booked and bought by a run that did not come to its end.
+    """
+    run = fingerprint(real[:3], config.model_dump_json())
+    if config.epsilon is None:
+        booking = _booking(output, run, None)
+        ledger.require_affordable(booking)  # or it ends here
+        return _Ready(prepare_plain(real, schema, config, source=source), booking, None)
+    require_feasible(schema, config)
+    secure = noise_seed is None
+    guarantee = guaranteed(config, schema) if secure else None
+    booking = _booking(output, run, guarantee)
+    measured = fingerprint(real[:3], measured_settings(config, schema, guarantee))
+    file = FitFile.next_to(output, measured)
+    fit = file.load()
+    if fit is None:
+        if secure:
+            ledger.book(booking)
+        noise = system_entropy if noise_seed is None else seeded(noise_seed)
+        fit = measure(real.encoded, schema, config, noise=noise)
+        file.save(fit)
+    prepared = prepare_private(fit, schema, config, secure=secure)
+    return _Ready(prepared, None if secure else booking, file.path)
+
+
+def _booking(output: Path, run: str, guarantee: Guarantee | None) -> Booking:
     try:
-        return Booking(
-            output=output.name,
-            run=fingerprint(real, run.config.model_dump_json()),
-            guarantee=promised,
-        )
+        return Booking(output=output.name, run=run, guarantee=guarantee)
     except ValidationError as error:
         raise refusal(str(output), error) from error
 
 
-def _measured_once(
-    real: RealRows, run: Run, ledger: Ledger, output: Path, noise: RandomBytes
-) -> tuple[PrivateFit, FitFile]:
-    """What the budget buys, booked before it is spent, and kept until the release is written.
-
-    A fit that is kept was booked and bought by a run that did not come to its end.
-    """
-    schema, config = run.schema, run.config
-    require_feasible(schema, config)
-    promised = promise(config, schema) if noise is system_entropy else None
-    booking = _booking(output, real, run, promised)
-    kept = FitFile.beside(output, fingerprint(real, measured_settings(config, schema, promised)))
-    fit = kept.load()
-    if fit is None:
-        if promised:
-            ledger.book(booking)
-        fit = measure(real.encoded, schema, config, noise=noise)
-        kept.save(fit)
-    return fit, kept
-
-
-def _loading_checks(progress: Progress | None) -> Progress:
-    """Loads what checks a release once steps are being made, which leave Python idle.
-
-    Its SciPy takes a tenth of a second to import; sooner, tracing would wait for it.
-    """
-    loading = threading.Thread(target=_load_checks, daemon=True)
-
-    def told(records: Record, step: int, steps: int) -> None:
-        if loading.ident is None:
-            loading.start()
-        if progress:
-            progress(records, step, steps)
-
-    return told
-
-
-def _load_checks() -> None:
-    with suppress(Exception):  # whoever needs them will say why
-        import_module("synthfair.privacy.gate")
-
-
-def _preview(distillation: Distillation, real: RealRows, held_out: Encoded, run: Run) -> Preview:
+def _preview(
+    distillation: Distillation, real: RealRows, held_out: Encoded, schema: Schema
+) -> Preview:
     from synthfair.privacy.gate import preview  # SciPy takes a while, and others come first
 
-    release, theta, config = distillation.release, np.asarray(distillation.theta), run.config
-    how = {"n_groups": len(run.schema.groups), "intercept": config.intercept}
+    release, theta = distillation.release, np.asarray(distillation.theta)
+    config, n_groups = release.header.config, len(schema.groups)
 
     def scores(rows: Encoded) -> np.ndarray:
-        return theta @ gather([rows], len(rows.y), **how).columns
+        gathered = gather([rows], len(rows.y), n_groups=n_groups, intercept=config.intercept)
+        return theta @ gathered.columns
 
     synthetic = Encoded(release.x, release.s, release.y)
     return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)
@@ -250,7 +249,7 @@ def _preview(distillation: Distillation, real: RealRows, held_out: Encoded, run:
 def _require_safe(release: Release, found: Preview, output: Path, *, accepted: bool) -> Release:
     """The release, with the risks that its sender accepts written into it.
 
-    Where it promises an epsilon, it must not say what was found: then it says that they were
+    Where it guarantees an epsilon, it must not say what was found: then it says that they were
     accepted whether or not there are any.
     """
     if found.risks and not accepted:

@@ -9,11 +9,11 @@ from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 
 MOST_CHECKED = 1000
-"""Held-out rows that are kept for the checks; the others are not used at all."""
+"""Held-out rows that the checks use; the others are not used at all."""
 
 
 class HeldOut:
-    """Decides of every row, by its own content, whether it is distilled; keeps those that are not.
+    """Decides of every row, by its own content, whether it is distilled; holds those that are not.
 
     A row goes the same way in every table. So with a row more or less the rows distilled differ by
     that row at most, which differential privacy relies on: a choice by position, or of a fixed
@@ -39,12 +39,12 @@ class HeldOut:
         table = pd.DataFrame(np.column_stack([part.x, part.s, part.y]))
         digests = pd.util.hash_pandas_object(table.assign(seed=self._seed), index=False)
         apart = digests.to_numpy() < np.uint64(self._threshold)
-        missing = MOST_CHECKED - sum(len(kept.y) for kept in self._parts)
+        missing = MOST_CHECKED - sum(len(part.y) for part in self._parts)
         chosen = np.flatnonzero(apart)[:missing]
         self._parts.append(Encoded(*(field[chosen] for field in part)))
         return apart
 
     @property
     def rows(self) -> Encoded:
-        """Those that are kept, the first of the table."""
+        """Those for the checks, the first of the table."""
         return Encoded(*(np.concatenate(fields) for fields in zip(*self._parts, strict=True)))

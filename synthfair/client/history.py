@@ -11,7 +11,7 @@ from synthfair.errors import InputError, reason
 from synthfair.files import write_text
 
 if TYPE_CHECKING:
-    from synthfair.distill.judge import Record
+    from synthfair.distill.hypergradient import StepRecord
 
 ENDING = ".history.csv"
 """By which a report finds histories."""
@@ -49,7 +49,7 @@ def require_history_name(path: Path) -> None:
         raise InputError(f"{path}: the name of a history must end in {ENDING}")
 
 
-def write_history(record: Record, path: Path) -> None:
+def write_history(record: StepRecord, path: Path) -> None:
     """Writes the records, whole or not at all. They are functions of private rows."""
     columns = [getattr(record, name) for name in History._fields]
     lines = [",".join(History._fields)]

@@ -6,20 +6,18 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
-from synthfair.config import DistillConfig
+from synthfair.config import FROZEN, DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.distill.problem import Problem, make_penalty, make_private_problem
-from synthfair.distill.start import choose_private_start
+from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.files import write_text
 from synthfair.model import LinearModel, Model
+from synthfair.privacy import plan as budget
 from synthfair.privacy.fit import (
     MARGINS,
     Penalties,
@@ -28,8 +26,6 @@ from synthfair.privacy.fit import (
     private_fit,
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.objective import PrivateObjective
-from synthfair.privacy.plan import guarantee, make_plan
 from synthfair.privacy.queries import PrivateQueries
 from synthfair.privacy.statement import Guarantee
 from synthfair.release.format import name_of
@@ -71,8 +67,8 @@ def measure(
     Raises:
         InputError: another kind of model or penalty, whose sensitivity is not known.
     """
-    model, known = _require_known(model, penalty, config, schema)
-    plan = make_plan(config, schema)
+    model, known = require_known(model, penalty, config, schema)
+    plan = budget.make_plan(config, schema)
     queries = PrivateQueries(
         real, schema, plan, intercept=config.intercept, loss=model.margin_loss, source=noise
     )
@@ -86,7 +82,7 @@ def measure(
     )
 
 
-def promise(
+def guaranteed(
     config: DistillConfig,
     schema: Schema,
     *,
@@ -94,58 +90,30 @@ def promise(
     penalty: Penalty | None = None,
 ) -> Guarantee:
     """The guarantee that :func:`measure` gives, known before it reads a row. Raises as it does."""
-    _require_known(model, penalty, config, schema)
-    return guarantee(config, make_plan(config, schema))
+    require_known(model, penalty, config, schema)
+    return budget.guarantee(config, budget.make_plan(config, schema))
 
 
-def private_problem(
-    fit: PrivateFit,
-    schema: Schema,
-    config: DistillConfig,
-    *,
-    model: Model | None = None,
-    penalty: Penalty | None = None,
-) -> tuple[Problem, jax.Array]:
-    """The bilevel problem whose outer objective is what :func:`measure` found, and the first x."""
-    model, known = _require_known(model, penalty, config, schema)
-    objective = PrivateObjective(*map(jnp.asarray, fit[:3]))
-    d = len(schema.encoded_names)
-    return make_private_problem(objective, fit.counts, config, d=d, model=model, penalty=known)
-
-
-def require_feasible(schema: Schema, config: DistillConfig) -> None:
-    """Refuses settings that would fail only after the budget is spent.
-
-    Raises:
-        InputError: the synthetic rows cannot be chosen as the settings say, whatever is measured.
-    """
-    choose_private_start(
-        np.random.default_rng(),
-        np.ones((len(schema.groups), 2)),
-        config,
-        d=len(schema.encoded_names),
-    )
-
-
-def measured_settings(config: DistillConfig, schema: Schema, promised: Guarantee | None) -> str:
+def measured_settings(config: DistillConfig, schema: Schema, guarantee: Guarantee | None) -> str:
     """All that :func:`measure` depends on beside the rows, as JSON: other settings change for free.
 
     Args:
         config: settings.
         schema: public.
-        promised: None where the noise protects nothing.
+        guarantee: None where the noise protects nothing.
     """
-    said = promised.model_dump(mode="json") if promised else None
+    stated = guarantee.model_dump(mode="json") if guarantee else None
     settings = config.model_dump(mode="json", include=set(MEASURED))
-    return json.dumps({"schema": schema.hash, "guarantee": said, **settings}, sort_keys=True)
+    return json.dumps({"schema": schema.hash, "guarantee": stated, **settings}, sort_keys=True)
 
 
-def _require_known(
+def require_known(
     model: Model | None, penalty: Penalty | None, config: DistillConfig, schema: Schema
 ) -> tuple[LinearModel, Penalties]:
     """Model and penalty, which must be of the kinds whose sensitivities are worked out."""
     model, named = model or LinearModel(), make_penalty(config, n_groups=len(schema.groups))
-    if type(model) is not LinearModel:
+    loss = getattr(model, "margin_loss", None)
+    if loss is None or model != LinearModel(loss):  # a subclass may compute something else
         raise InputError(
             f"epsilon: needs a LinearModel (with any loss), not {type(model).__name__}"
         )
@@ -154,20 +122,20 @@ def _require_known(
             f"epsilon: the penalty must be that of the settings, {name_of(named)!r}, not"
             f" {name_of(penalty)!r}: readers of the release must know its sensitivity"
         )
-    steepest = largest_curvature(model.margin_loss)
+    steepest = largest_curvature(loss)
     if not 0 < steepest <= MOST_CURVED:
         raise InputError(
             f"epsilon: the second derivative of {name_of(model)} reaches {steepest:g} at margins up"
             f" to {MARGINS:g}; it must be above 0 and at most {MOST_CURVED:g}, for noisy steps to"
             " find the minimum"
         )
-    return model, named  # type: ignore[return-value]
+    return LinearModel(loss), named  # type: ignore[return-value]
 
 
-class _Kept(BaseModel):
+class _SavedFit(BaseModel):
     """A fit as a file holds it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = FROZEN
 
     run: str
     theta: list[float]
@@ -178,7 +146,7 @@ class _Kept(BaseModel):
 
 @dataclass(frozen=True)
 class FitFile:
-    """Keeps what the budget bought until the release is written. Stays with the client.
+    """Saves what the budget bought until the release is written. Stays with the client.
 
     Its numbers are as private as the release, but its name tells of the rows: who guesses them
     could confirm them by it.
@@ -192,14 +160,14 @@ class FitFile:
     run: str
 
     @classmethod
-    def beside(cls, output: Path, run: str) -> FitFile:
+    def next_to(cls, output: Path, run: str) -> FitFile:
         """Named after an output and the run, so that it is never another file."""
         return cls(output.with_name(f"{output.name}.{run[:16]}.fit"), run)
 
     def save(self, fit: PrivateFit) -> None:
         """Writes it whole or not at all."""
         fields = {name: value.tolist() for name, value in fit._asdict().items()}
-        write_text(self.path, _Kept(run=self.run, **fields).model_dump_json())
+        write_text(self.path, _SavedFit(run=self.run, **fields).model_dump_json())
 
     def load(self) -> PrivateFit | None:
         """The fit saved, or None where there is none of this very run.
@@ -210,17 +178,17 @@ class FitFile:
         if not self.path.exists():
             return None
         try:
-            kept = _Kept.model_validate_json(self.path.read_bytes())
-            fit = PrivateFit(*(np.array(getattr(kept, name)) for name in PrivateFit._fields))
+            saved = _SavedFit.model_validate_json(self.path.read_bytes())
+            fit = PrivateFit(*(np.array(getattr(saved, name)) for name in PrivateFit._fields))
         except (OSError, ValueError) as error:  # a ValidationError is one
             raise self._damaged() from error
         n = len(fit.theta)
-        if kept.run != self.run or fit.curvature.shape != (n, n) or fit.moments.shape[-1:] != (n,):
+        if saved.run != self.run or fit.curvature.shape != (n, n) or fit.moments.shape[-1:] != (n,):
             raise self._damaged()
         return fit
 
     def _damaged(self) -> InputError:
         return InputError(
-            f"{self.path}: damaged; it keeps what an epsilon has bought. Delete it to measure"
+            f"{self.path}: damaged; it holds what an epsilon has bought. Delete it to measure"
             " again, which spends epsilon once more"
         )

@@ -7,32 +7,28 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
-import numpy as np
 
-from synthfair.client.private import measure, private_problem, promise
-from synthfair.client.routine import (
+from synthfair.client.distillation import (
     Distillation,
-    check_rows,
-    distill_rows,
-    make_release,
+    distill_prepared,
+    finished,
+    joined,
     refuse_divergence,
 )
+from synthfair.client.prepare import Prepared, check_rows, prepare
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Schema
-from synthfair.distill import outer
-from synthfair.distill.judge import Record
-from synthfair.distill.outer import OuterState
-from synthfair.distill.problem import Problem, make_problem
+from synthfair.distill import optimize
+from synthfair.distill.hypergradient import StepRecord
+from synthfair.distill.optimize import OuterState
 from synthfair.distill.start import ROWS_PER_PAIR
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
-from synthfair.release.format import make_header
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,8 +42,6 @@ BATCH_BYTES_ELSEWHERE = 2**30
 
 WORKING_COPIES = 10
 """Arrays as large as the synthetic inputs that a step works on."""
-
-_Result = TypeVar("_Result")
 
 Progress = Callable[[int, int], None]
 """Called with the number of clients that are done, and of all."""
@@ -65,7 +59,7 @@ def distill_clients(
     """:func:`distill_table` of each client, batched through vmap.
 
     The numbers are those of one client after the other, but for rounding, which Adam magnifies once
-    it bounces near an optimum, where a run may then end at another step. Clients with equally many
+    it oscillates near an optimum. Clients with equally many
     rows share a compilation and go in batches that fit memory; each other number of rows costs a
     compilation more. With ``max_gap``, whose search differs between clients, they go one by one.
 
@@ -73,7 +67,7 @@ def distill_clients(
         clients: the table of each, or its rows encoded.
         schema: theirs.
         config: settings of all, the seed included; the defaults if not given.
-        model: see :func:`synthfair.client.routine.distill_table`.
+        model: see :func:`synthfair.client.distillation.distill_table`.
         penalty: see there.
         progress: called after each batch.
 
@@ -170,88 +164,48 @@ def _distill_batch(
     stop: threading.Event,
 ) -> dict[str, Distillation]:
     """A batch at once; one client by itself needs no batch."""
+
+    def end_if_stopped(*_: object) -> None:
+        if stop.is_set():
+            raise InterruptedError("another batch failed, or was interrupted")
+
+    prepared: dict[str, Prepared] = {}
+    for name, real in batch.clients.items():
+        try:
+            prepared[name] = prepare(real, schema, config, model=model, penalty=penalty)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from error
     if batch.size == 1:
-        ((name, real),) = batch.clients.items()
-        alone = distill_rows(
-            real,
-            schema,
-            config,
-            model=model,
-            penalty=penalty,
-            source=name,
-            progress=lambda *_: _end_if(stop),
-        )
-        return {name: alone}
-    kinds = {"model": model, "penalty": penalty}
-    make = partial(_problem, schema=schema, config=config, **kinds)
-    pairs = [_named(name, make, real) for name, real in batch.clients.items()]
-    pairs += pairs[-1:] * (batch.size - len(pairs))  # another size would be compiled anew
-    problems = [problem for problem, _ in pairs]
-    header = make_header(
-        config,
-        schema,
-        model=problems[0].model,
-        penalty=problems[0].penalty,
-        guarantee=None if config.epsilon is None else promise(config, schema, **kinds),
+        ((name, alone),) = prepared.items()
+        found = distill_prepared(alone, schema, config, source=name, progress=end_if_stopped)
+        return {name: found}
+    problems = [each.problem for each in prepared.values()]
+    problems += problems[-1:] * (batch.size - len(problems))  # another size would be compiled anew
+    method = optimize.method_of(problems[0], config)
+    first = [optimize.init(problem, method, steps=config.steps) for problem in problems]
+    state, parts = optimize.stack(first), []
+    chunks = optimize.run(
+        optimize.stack(problems), state, method, stop_tolerance=config.stop_tolerance
     )
-    names = list(batch.clients)
-    state, history = _run(problems, [x for _, x in pairs], config, names=names, stop=stop)
-    x, last = np.asarray(state.x), np.asarray(state.last)
+    for state, records in chunks:
+        end_if_stopped()
+        for i, name in enumerate(prepared):
+            refuse_divergence(
+                _at(state, i), _until(records, i, len(records.objective)), source=name
+            )
+        parts.append(records)
+    history = joined(parts)
     return {
-        name: Distillation(
-            make_release(header, schema, x[i], problems[i]),
-            Record(*(field[: last[i] + 1, i] for field in history)),
-            config.rho_o,
-            jax.tree.map(lambda leaf: leaf[i], state.params),  # noqa: B023 - used at once
-        )
-        for i, name in enumerate(names)
+        name: finished(each, schema, config, _at(state, i), _until(history, i, int(state.last[i])))
+        for i, (name, each) in enumerate(prepared.items())
     }
 
 
-def _problem(
-    real: Encoded,
-    *,
-    schema: Schema,
-    config: DistillConfig,
-    model: Model | None,
-    penalty: Penalty | None,
-) -> tuple[Problem, jax.Array]:
-    """That of one client, after which, with an epsilon, its rows are not read again."""
-    kinds = {"model": model, "penalty": penalty}
-    if config.epsilon is None:
-        return make_problem(real, config, n_groups=len(schema.groups), **kinds)
-    return private_problem(measure(real, schema, config, **kinds), schema, config, **kinds)
+def _at(state: OuterState, i: int) -> OuterState:
+    """The state of one problem of a batch."""
+    return jax.tree.map(lambda leaf: leaf[i], state)
 
 
-def _named(name: str, function: Callable[[Encoded], _Result], real: Encoded) -> _Result:
-    """The function's result, or its error with a name."""
-    try:
-        return function(real)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from error
-
-
-def _end_if(stop: threading.Event) -> None:
-    if stop.is_set():
-        raise InterruptedError("another batch failed, or was interrupted")
-
-
-def _run(
-    problems: list[Problem],
-    starts: list[jax.Array],
-    config: DistillConfig,
-    *,
-    names: list[str],
-    stop: threading.Event,
-) -> tuple[OuterState, Record]:
-    """The state at the end, and records [steps, B]."""
-    first = [outer.init(problem, x, config) for problem, x in zip(problems, starts, strict=True)]
-    state, parts = outer.stack(first), []
-    for reached, records in outer.run(outer.stack(problems), state, config):
-        _end_if(stop)
-        state, step = reached, int(np.max(reached.step))
-        for i, (name, x) in enumerate(zip(names, np.asarray(state.x), strict=False)):
-            own = Record(*(field[:, i] for field in records))
-            refuse_divergence(x, own, step=step, source=name)
-        parts.append(records)
-    return state, Record(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+def _until(history: StepRecord, i: int, last: int) -> StepRecord:
+    """The records of one problem of a batch, up to its last step."""
+    return StepRecord(*(field[: last + 1, i] for field in history))

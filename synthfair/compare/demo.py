@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from synthfair.client.distillation import Progress
 from synthfair.client.from_file import Options, distill_file
-from synthfair.client.routine import Progress
 from synthfair.compare.federation import federate
 from synthfair.compare.methods import Outcome, measure
 from synthfair.config import DistillConfig, ServerConfig
@@ -69,7 +69,7 @@ def _single_shot(
                 data, schema_path, release, config, Options(force=force), progress=progress
             )
         releases.append(release)
-        converged.append(distillation.inner_converged)
+        converged.append(distillation.converged)
     tests = [folder / f"client_{i}_test.csv" for i in range(2)]
     server = folder / name / "server"
     model, evaluation, _ = serve(releases, schema_path, tests, server, ServerConfig(), force=force)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.client.routine import Distillation
+from synthfair.client.distillation import Distillation
 from synthfair.federated import Cost
 from synthfair.privacy.rounds import TrainingGuarantee
 

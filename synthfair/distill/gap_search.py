@@ -120,7 +120,7 @@ def run(
     """
     while not bool(search.finished):
         weight = next_weight(search.tried, max_gap) or FIRST
-        state, records = optimize.advance(_with_weight(problem, weight), search.outer, method)
+        state, records = optimize.advance(with_weight(problem, weight), search.outer, method)
         search = _learn(search, state.best, weight, max_gap)
         over = next_weight(search.tried, max_gap) is None or int(state.step) + CHUNK > steps
         after = optimize.restart(state, method, steps=CHUNK - 1)
@@ -128,7 +128,8 @@ def run(
         yield search, records
 
 
-def _with_weight(problem: Problem, rho_o: float) -> Problem:
+def with_weight(problem: Problem, rho_o: float) -> Problem:
+    """The same problem with this weight of the penalty."""
     weight = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
     objective = dataclasses.replace(problem.objective, rho_o=weight)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)

@@ -31,7 +31,7 @@ MOST_TRIALS = 40
 """Step lengths that a line search tries; then it has failed."""
 
 FORCING = 1e-3
-"""Relative residual of the linear systems of Newton's method, where they are solved by iteration."""
+"""Relative residual of the systems of Newton's method, where they are solved by iteration."""
 
 ATTEMPTS = 20
 """At training with a penalty: each begins where the line search of the one before failed."""

@@ -13,7 +13,7 @@ from synthfair.model import Model, Params, Rows, mean_loss
 
 
 class Objective(Protocol):
-    """A function of params to minimise; a pytree, so that its arrays are inputs of compiled code."""
+    """A function of params to minimise; a pytree: its arrays are inputs of compiled code."""
 
     def __call__(self, params: Params) -> jax.Array:
         """F(theta), a scalar."""

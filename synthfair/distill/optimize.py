@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.flatten_util import ravel_pytree
 
 from synthfair.config import DistillConfig
 from synthfair.distill import inner, linear
@@ -133,13 +134,14 @@ class Method:
     solvers: Solvers
 
 
-def make_method(
+def method_of(
+    problem: Problem,
     config: DistillConfig,
     *,
-    n_params: int,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Method:
-    """What the settings name, for so many params; another optimizer of x, if given."""
+    """What the settings name for a problem; another optimizer of x, if given."""
+    n_params = _first_params(problem)[1]
     solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
     training = config.inner_solver
     if training == "auto":
@@ -155,11 +157,15 @@ def make_method(
 
 def init(problem: Problem, method: Method, *, steps: int) -> OuterState:
     """State before the first of some steps, at least 1."""
-    x = problem.start
-    params = problem.model.init(len(x) + len(problem.others))
-    n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
+    x, (params, n_params) = problem.start, _first_params(problem)
     curvature = linear.SOLVERS[method.solvers.linear].init(np.zeros(n_params, x.dtype))
     return _state(x, params, curvature, method, first=0, last=steps)
+
+
+def _first_params(problem: Problem) -> tuple[Params, int]:
+    """Params before training, and how many numbers they are."""
+    params = problem.model.init(len(problem.start) + len(problem.others))
+    return params, sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def restart(state: OuterState, method: Method, *, steps: int) -> OuterState:
@@ -275,6 +281,39 @@ def run(
             last = jnp.where(enough, jnp.minimum(state.last, state.step - 1), state.last)
             state = state._replace(last=last)
         yield state, records
+
+
+def outer_excess(problem: Problem, best: Best) -> float:
+    """How far P(x) is above its optimum, as a share of F of the untrained model.
+
+        1/2 g' |B|^-1 g / F(theta_0),    g = dP/dtheta,    B = d2P/dtheta2,
+
+    half the squared Newton decrement, which estimates P(x) - min P (Boyd and Vandenberghe 2004, eq.
+    9.30), the minimum being that over all theta: the many features in x can nearly always reach it.
+    |B| has the absolute eigenvalues of B, as P may be concave in places. With rho_s, what x could
+    still gain at the same theta is not counted.
+    """
+    whole, slope, curvature = map(np.asarray, _quadratic(problem, best.params, best.x))
+    if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
+        return np.nan
+    values, vectors = np.linalg.eigh(curvature)
+    floor = 1e-10 * np.abs(values).max()  # no gradient points where P is flat but for rounding
+    along = vectors.T @ slope
+    return float(0.5 * np.sum(along**2 / np.maximum(np.abs(values), floor)) / whole)
+
+
+@jax.jit
+def _quadratic(
+    problem: Problem, params: Params, x: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """F of the untrained model; gradient [p] and Hessian [p, p] of P at (params, x), raveled."""
+    theta, unravel = ravel_pytree(params)
+
+    def value(theta: jax.Array) -> jax.Array:
+        return problem.outer(unravel(theta), x)
+
+    untrained = problem.objective(_first_params(problem)[0])
+    return untrained, jax.grad(value)(theta), jax.hessian(value)(theta)
 
 
 def stack(parts: Sequence[Stackable]) -> Stackable:

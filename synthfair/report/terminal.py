@@ -157,16 +157,21 @@ def training_table(training: Training, *, private: bool) -> Table:
 
 def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     """What a client has computed and written."""
-    history, release = distillation.history, distillation.release
+    history, reached, release = distillation.history, distillation.reached, distillation.release
     table = Table(show_header=False, box=None)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    table.add_row("objective", f"{history.objective[0]:.6f} -> {history.objective[-1]:.6f}")
-    table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {history.covariance[-1]:+.5f}")
-    if not np.isnan(history.gap[-1]):  # known only where real rows are read in every step
+    table.add_row("objective", f"{history.objective[0]:.6f} -> {reached.objective:.6f}")
+    table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {reached.covariance:+.5f}")
+    if not np.isnan(reached.gap):  # known only where real rows are read in every step
         table.add_row("gap", _gap(distillation))
-    table.add_row("inner", _inner(distillation))
-    table.add_row("steps", _steps(distillation))
+    inner = "converged" if distillation.inner_converged else "NOT CONVERGED"
+    table.add_row("inner problem", f"{inner}; gradient norm {reached.gradient_norm:.1e}")
+    outer = "converged" if distillation.outer_converged else "NOT CONVERGED"
+    table.add_row("outer problem", f"{outer}; {distillation.outer_excess:.1e} above its optimum")
+    taken, config = len(history.objective) - 1, release.header.config
+    stopped = taken < config.steps and config.max_gap is None
+    table.add_row("steps", f"{taken} of {config.steps}: stopped early" if stopped else f"{taken}")
     table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
     table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
     table.add_row("sha256", receipt.sha256)
@@ -175,23 +180,14 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     return table
 
 
-def _steps(distillation: Distillation) -> str:
-    taken, config = len(distillation.history.objective) - 1, distillation.release.header.config
-    if taken == config.steps or config.max_gap is not None:
-        return f"{taken}"
-    why = "stopped early" if config.stop_tolerance else "lowest objective of the last 50"
-    return f"{taken} of {config.steps}: {why}"
-
-
 def _gap(distillation: Distillation) -> str:
-    gap = distillation.history.gap
-    said = f"{gap[0]:.4f} -> {gap[-1]:.4f} on training rows"
+    line = f"{distillation.history.gap[0]:.4f} -> {distillation.reached.gap:.4f} on training rows"
     wanted = distillation.release.header.config.max_gap
     if wanted is None:
-        return said
+        return line
     met = "met" if distillation.gap_met else "NOT MET"
-    said += f"; at most {wanted:g} wanted: {met}, with rho_o = {distillation.rho_o:.3g}"
-    return said if distillation.search_ended else f"{said}; the steps ended before the search"
+    line += f"; at most {wanted:g} wanted: {met}, with rho_o = {distillation.rho_o:.3g}"
+    return line if distillation.search_ended else f"{line}; the steps ended before the search"
 
 
 def gap_warning(distillation: Distillation) -> str | None:
@@ -200,7 +196,7 @@ def gap_warning(distillation: Distillation) -> str | None:
         return None
     config, tried = distillation.release.header.config, distillation.tried
     wanted = config.max_gap
-    reached = f"{distillation.history.gap[-1]:.4f}, and the release has that"
+    reached = f"{distillation.reached.gap:.4f}, and the release has that"
     if not distillation.search_ended:
         return (
             f"the steps ended before a gap of {wanted:g} on the training rows was found; the"
@@ -214,20 +210,20 @@ def gap_warning(distillation: Distillation) -> str | None:
     )
 
 
-def _inner(distillation: Distillation) -> str:
-    norm = distillation.history.gradient_norm[-1]
-    state = "converged" if distillation.inner_converged else "NOT CONVERGED"
-    return f"{state} in the last steps; last gradient norm {norm:.1e}"
-
-
 def unconverged_warning(distillation: Distillation) -> str | None:
-    """What to say on exit if the inner problem missed its tolerance in the last steps."""
-    if distillation.inner_converged:
+    """What to say on exit if the inner or the outer problem did not converge."""
+    if distillation.converged:
         return None
+    if not distillation.inner_converged:
+        return (
+            "the inner problem did not converge: the hypergradient is not exact, and the release"
+            " may be worse than it could be. Raise --inner-max-iterations or --lambda-theta, or"
+            " lower --learning-rate"
+        )
     return (
-        f"the inner problem did not converge in {distillation.unconverged} of the last steps: the"
-        " hypergradient there is not exact, and the release may be worse than it could be. Raise"
-        " --inner-max-iterations or --lambda-theta, or lower --learning-rate"
+        "the outer problem did not converge: its objective is above the optimum by about"
+        f" {distillation.outer_excess:.1%} of the untrained model's. Raise --steps, or try"
+        " --optimizer gauss_newton"
     )
 
 

@@ -1,8 +1,8 @@
 """``python -m synthfair.server``."""
 
-from functools import partial
+import sys
 
-from synthfair.cli import as_process, run, server
+from synthfair.cli import run, server
 
 if __name__ == "__main__":
-    as_process(partial(run, server, prog="python -m synthfair.server"))
+    sys.exit(run(server, prog="python -m synthfair.server"))

@@ -1,0 +1,283 @@
+"""One client's whole routine: a private table in, one release out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import numpy as np
+
+from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.client.prepare import Prepared, prepare
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.real_rows import RealRows
+from synthfair.data.schema import Schema
+from synthfair.distill import gap_search, optimize
+from synthfair.distill.gap_search import Search
+from synthfair.distill.hypergradient import StepRecord, empty_record
+from synthfair.distill.optimize import Best, OuterState
+from synthfair.distill.problem import Problem
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import Model, Params
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.release.format import MAX_ABSOLUTE, Release
+
+if TYPE_CHECKING:
+    import optax
+    import pandas as pd
+
+Progress = Callable[[StepRecord, int, int], None]
+"""Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
+
+OUTER_TOLERANCE = 1e-3
+"""The outer problem counts as solved where :func:`optimize.outer_excess` is at most this."""
+
+
+class Distillation(NamedTuple):
+    """A release and how well it was computed.
+
+    Attributes:
+        release: what may be sent.
+        history: records [steps + 1] of every step; fewer where it stopped early. Private: computed
+            from real rows.
+        reached: the record of the release's own x, where P(x) was least. Private.
+        outer_excess: how far P(x) is above its optimum, as a share of F of the untrained model;
+            see :func:`synthfair.distill.optimize.outer_excess`. Private.
+        rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
+            like the history.
+        theta: of the model that anybody can train on the release.
+        tried: gap on the real rows that each weight reached, with ``max_gap``. Private.
+        search_ended: whether the search found nothing more to try; false where the steps were spent
+            before.
+        resumed_at: step at which an interrupted run was continued; 0 if it was not.
+        checkpoint: a file that is of no more use once the release is written; it may not exist.
+    """
+
+    release: Release
+    history: StepRecord
+    reached: StepRecord
+    outer_excess: float
+    rho_o: float
+    theta: Params
+    tried: Mapping[float, float] = MappingProxyType({})
+    search_ended: bool = True
+    resumed_at: int = 0
+    checkpoint: Path | None = None
+
+    @property
+    def inner_converged(self) -> bool:
+        """Whether the inner problem at the release's x met its tolerance."""
+        return bool(self.reached.inner_converged)
+
+    @property
+    def outer_converged(self) -> bool:
+        """Whether P(x) is near its optimum, to :data:`OUTER_TOLERANCE`."""
+        return self.outer_excess <= OUTER_TOLERANCE
+
+    @property
+    def converged(self) -> bool:
+        """Whether both problems are solved."""
+        return self.inner_converged and self.outer_converged
+
+    @property
+    def gap_met(self) -> bool | None:
+        """Whether the gap on the real rows is at most ``max_gap``; None where none was wanted."""
+        wanted = self.release.header.config.max_gap
+        return None if wanted is None else bool(self.reached.gap <= wanted)
+
+
+def distill_table(
+    table: pd.DataFrame,
+    schema: Schema,
+    config: DistillConfig | None = None,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation:
+    """Distils a private table into a release, Wu et al. (2024) algorithm 1, lines 1 to 16.
+
+    Without ``config.epsilon`` no guarantee of privacy: the synthetic rows are a function of the
+    real ones without noise. With it, (epsilon, delta)-differential privacy of the release. Unit:
+    one row. Neighbouring relation: ``config.relation``. Releases of one table add up, which only
+    a :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
+
+    Args:
+        table: one row a person.
+        schema: public; the same for all clients.
+        config: settings; the defaults if not given.
+        model: another than the linear model with the logistic loss; with epsilon, a linear one.
+        penalty: another than ``config.penalty``; ``config.notion`` then only chooses the
+            covariance that is shown. With epsilon, one of those that come with synthfair.
+        optimizer: of the synthetic features, such as ``optax.adabelief(1e-2)``, in place of
+            ``config.optimizer`` and ``config.learning_rate``. Clients of one process that are given
+            the same object share a compilation.
+        noise: where the bytes of noise come from; other than the system's, it protects nothing, and
+            the release says so.
+        source: what to call the table in errors.
+        progress: called between chunks of steps.
+        checkpoint: name next to which an interrupted run is saved, and continued from; with an
+            optimizer, only by a run with the same one.
+
+    Raises:
+        InputError: the table does not fit the schema, lacks a group or a label, or cannot be
+            distilled with these settings, or diverges.
+        KeyboardInterrupt: after the checkpoint, if any, is written.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
+        >>> sf.distill_table(table, schema, config).release.x.shape
+        (40, 37)
+    """
+    real = encode(table, schema, source=source)
+    return distill_rows(
+        real,
+        schema,
+        config,
+        model=model,
+        penalty=penalty,
+        optimizer=optimizer,
+        noise=noise,
+        source=source,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+
+
+def distill_rows(
+    real: Encoded | RealRows,
+    schema: Schema,
+    config: DistillConfig | None = None,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation:
+    """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
+    config = config or DistillConfig()
+    prepared = prepare(
+        real, schema, config, model=model, penalty=penalty, noise=noise, source=source
+    )
+    return distill_prepared(
+        prepared,
+        schema,
+        config,
+        optimizer=optimizer,
+        source=source,
+        progress=progress,
+        checkpoint=checkpoint,
+    )
+
+
+def distill_prepared(
+    prepared: Prepared,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    optimizer: optax.GradientTransformation | None = None,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation:
+    """Optimises the synthetic rows of a problem; from an interrupted run's checkpoint, if any."""
+    problem = prepared.problem
+    method = optimize.method_of(problem, config, optimizer=optimizer)
+    file = CheckpointFile.next_to(checkpoint, prepared.fingerprint) if checkpoint else None
+    if config.max_gap is None:
+        state = optimize.init(problem, method, steps=config.steps)
+    else:
+        state = gap_search.init(problem, method)
+    empty = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), empty_record(problem.start.dtype))
+    resumed = (file and file.load(Saved(state, empty))) or Saved(state, empty)
+    state, parts = resumed.state, [resumed.history]
+    if isinstance(state, Search):
+        chunks = gap_search.run(
+            problem, state, method, max_gap=config.max_gap or 0.0, steps=config.steps
+        )
+    else:
+        chunks = optimize.run(problem, state, method, stop_tolerance=config.stop_tolerance)
+    try:
+        for after, records in chunks:
+            refuse_divergence(outer_of(after), records, source=source)
+            state, parts = after, [*parts, records]  # one assignment: never half done
+            if progress:
+                progress(records, int(after.step) - 1, config.steps)
+    except KeyboardInterrupt as stop:
+        if file is None or len(parts) == 1:
+            raise
+        file.save(Saved(state, joined(parts)))
+        continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
+        raise KeyboardInterrupt(continues) from stop
+    resumed_at = int(resumed.state.step)
+    found = finished(prepared, schema, config, state, joined(parts))
+    return found._replace(resumed_at=resumed_at, checkpoint=file and file.path)
+
+
+def finished(
+    prepared: Prepared,
+    schema: Schema,
+    config: DistillConfig,
+    state: OuterState | Search,
+    history: StepRecord,
+) -> Distillation:
+    """The result of a run that ended in this state."""
+    best: Best = state.best
+    problem: Problem = prepared.problem
+    rho_o = config.rho_o
+    if isinstance(state, Search):
+        rho_o = float(state.best_rho_o)
+        problem = gap_search.with_weight(problem, rho_o)
+    s, y = np.asarray(problem.s), np.asarray(problem.y)
+    release = Release(prepared.header, schema.encoded_names, np.asarray(best.x).T, s, y)
+    result = Distillation(
+        release,
+        history,
+        jax.tree.map(np.asarray, best.record),
+        optimize.outer_excess(problem, best),
+        rho_o,
+        best.params,
+    )
+    if isinstance(state, Search):
+        over = gap_search.next_weight(state.tried, config.max_gap or 0.0) is None
+        result = result._replace(tried=state.tried, search_ended=over)
+    return result
+
+
+def outer_of(state: OuterState | Search) -> OuterState:
+    """The state of the outer loop."""
+    return state.outer if isinstance(state, Search) else state
+
+
+def joined(parts: list[StepRecord]) -> StepRecord:
+    """Records of chunks one after the other, as one."""
+    return StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
+
+
+def refuse_divergence(state: OuterState, records: StepRecord, *, source: str) -> None:
+    """Stops a run whose release no server would accept.
+
+    Raises:
+        InputError: the objective is not finite, or an entry of x larger than a release may hold.
+    """
+    x = np.asarray(state.x)
+    if not (np.isfinite(records.objective).all() and np.abs(x).max() <= MAX_ABSOLUTE):
+        raise InputError(
+            f"{source}: distillation diverged, by step {int(np.max(state.step))}: lower"
+            " learning_rate, rho_o or temperature, or raise lambda_theta (the inner problem must be"
+            " strictly convex)"
+        )

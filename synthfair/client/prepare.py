@@ -1,0 +1,184 @@
+"""From a client's real rows to the problem that is solved: where private and plain clients differ.
+
+Everything after this stage is the same for both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.client.private import guaranteed, measure, require_known
+from synthfair.config import DistillConfig
+from synthfair.data.encode import Encoded
+from synthfair.data.real_rows import RealRows, gather
+from synthfair.data.schema import Schema
+from synthfair.distill.problem import Problem, make_private_problem, make_problem
+from synthfair.distill.start import choose_private_start
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import Model
+from synthfair.privacy.fit import PrivateFit
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.objective import PrivateObjective
+from synthfair.release.format import Header, make_header
+
+
+class Prepared(NamedTuple):
+    """What is optimised, and what the release will say of itself.
+
+    Attributes:
+        problem: the bilevel problem.
+        header: of the release.
+        fingerprint: sha256 of all that the distillation depends on. Private: who guesses the rows
+            could confirm them by it.
+    """
+
+    problem: Problem
+    header: Header
+    fingerprint: str
+
+
+def prepare(
+    real: Encoded | RealRows,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+) -> Prepared:
+    """The problem of real rows: read without noise, or, with ``config.epsilon``, with noise alone.
+
+    Args:
+        real: the real rows; if gathered, then for these settings.
+        schema: theirs.
+        config: settings.
+        model: another than the linear model with the logistic loss.
+        penalty: another than that of the settings.
+        noise: see :func:`synthfair.client.private.measure`.
+        source: what to call the rows in errors.
+
+    Raises:
+        InputError: groups cannot be compared, or synthetic rows not chosen as the settings say; or,
+            with an epsilon, a model or penalty whose sensitivity is not known.
+    """
+    if config.epsilon is None:
+        return prepare_plain(real, schema, config, model=model, penalty=penalty, source=source)
+    encoded = real if isinstance(real, Encoded) else real.encoded
+    fit = measure(encoded, schema, config, model=model, penalty=penalty, noise=noise)
+    return prepare_private(
+        fit, schema, config, model=model, penalty=penalty, secure=noise is system_entropy
+    )
+
+
+def prepare_plain(
+    real: Encoded | RealRows,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    source: str = "table",
+) -> Prepared:
+    """The problem whose outer objective is computed from the real rows. Raises as prepare does."""
+    n_groups = len(schema.groups)
+    check_rows(real, schema, config, source=source)
+    if isinstance(real, Encoded):
+        real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
+    problem = make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
+    header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
+    return Prepared(problem, header, fingerprint(real[:3], header.model_dump_json()))
+
+
+def prepare_private(
+    fit: PrivateFit,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    secure: bool = True,
+) -> Prepared:
+    """The problem whose outer objective is what was measured: no real row is known here.
+
+    Args:
+        fit: from :func:`synthfair.client.private.measure` with the same settings.
+        schema: public.
+        config: settings.
+        model: as for the measurement.
+        penalty: as for the measurement.
+        secure: whether its noise came from the system; else nothing is guaranteed.
+    """
+    known_model, known = require_known(model, penalty, config, schema)
+    problem = make_private_problem(
+        PrivateObjective(*map(jnp.asarray, fit[:3])),
+        fit.counts,
+        config,
+        d=len(schema.encoded_names),
+        model=known_model,
+        penalty=known,
+    )
+    guarantee = guaranteed(config, schema, model=model, penalty=penalty) if secure else None
+    header = make_header(
+        config, schema, model=problem.model, penalty=problem.penalty, guarantee=guarantee
+    )
+    return Prepared(problem, header, fingerprint(fit, header.model_dump_json()))
+
+
+def require_feasible(schema: Schema, config: DistillConfig) -> None:
+    """Refuses settings that would fail only after the budget is spent.
+
+    Raises:
+        InputError: the synthetic rows cannot be chosen as the settings say, whatever is measured.
+    """
+    counts = np.ones((len(schema.groups), 2))
+    choose_private_start(np.random.default_rng(), counts, config, d=len(schema.encoded_names))
+
+
+def fingerprint(arrays: tuple[np.ndarray, ...], settings: str) -> str:
+    """sha256 of arrays and settings, and of the precision that is computed with."""
+    precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
+    digest = hashlib.sha256(f"{precision} {settings}".encode())
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
+    return digest.hexdigest()
+
+
+def check_rows(
+    real: Encoded | RealRows, schema: Schema, config: DistillConfig, *, source: str
+) -> None:
+    """Refuses tables in which groups cannot be compared.
+
+    Raises:
+        InputError: fewer rows than groups; only one label; or, among the rows that the fairness
+            notion compares, fewer groups than the penalty needs: two for the covariance, all for
+            the selection rate.
+    """
+    groups = schema.groups
+    if len(real.y) < len(groups):
+        raise InputError(f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups")
+    if len(np.unique(real.y)) < 2:
+        only = schema.positive if real.y[0] > 0 else schema.negative
+        raise InputError(
+            f"{source}: column {schema.label!r} holds only {only!r}; needs both labels"
+        )
+    needed = len(groups) if config.penalty == "selection_rate" else 2
+    compared = {
+        "statistical_parity": {},
+        "equal_opportunity": {"positive": real.y > 0},
+        "equalized_odds": {"positive": real.y > 0, "negative": real.y < 0},
+    }[config.notion]
+    for name, rows in {"all": np.full(len(real.y), True), **compared}.items():
+        present = np.unique(real.s[rows])
+        if len(present) < needed:
+            raise InputError(
+                f"{source}: column {schema.sensitive!r}, among {name} rows, holds only"
+                f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
+                f" {needed} of {list(groups)}"
+            )
