@@ -28,7 +28,7 @@ class PublishedLaplace(LaplaceValue):
         return super().epsilon if self.k == 2 else math.inf
 
     @property
-    def moved_square(self) -> float:
+    def changed_square(self) -> float:
         """2 (k / epsilon2)^2."""
         return 2 * (self.k / self.epsilon2) ** 2
 
