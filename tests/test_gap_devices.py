@@ -68,7 +68,7 @@ def test_measured_gaps_hold_the_true_ones():
         confidence=0.999,
     )
     assert found.epsilon <= 6.0
-    assert all(c.groups == ("a", "b", NO_VALUE) for c in found.collections.values())
+    assert found.collection.groups == ("a", "b", NO_VALUE)
     assert [gap.groups for gap in found.gaps] == [("a", "b"), ("a", "b")]
     for gap in found.gaps:
         assert gap.true == pytest.approx(-0.3, abs=0.03)

@@ -65,7 +65,7 @@ def by_share() -> tuple[str, str]:
             for share in SHARES:
                 shares = np.array([1 - share, share])
                 known.append(known_error(mechanism, CLIENTS, shares))
-                error = np.sqrt(mechanism.response.share_variance(shares, CLIENTS)[1])
+                error = np.sqrt(mechanism.share_variance(shares, CLIENTS)[1])
                 variance = largest_variance(mechanism, shares, CLIENTS)
                 unknown.append(variance if share > SURE * error else np.nan)
                 numbers = map(_short, (known[-1], unknown[-1]))

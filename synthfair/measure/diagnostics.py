@@ -55,9 +55,9 @@ def diagnose_reports(
 def _shares(tally: Tally, collection: Collection, known: np.ndarray | None) -> list[str]:
     """Shares that differ from the given ones, or that no group can have."""
     mechanism, clients = collection.make_mechanism(), tally.clients
-    found = mechanism.response.shares(tally.counts / clients)
+    found = mechanism.shares(tally.counts / clients)
     expected = found.clip(0.0, 1.0) if known is None else known
-    error = np.sqrt(mechanism.response.share_variance(expected, clients))
+    error = np.sqrt(mechanism.share_variance(expected, clients))
     # The second term of Bernstein's inequality, for few reports.
     small = DEVIATIONS**2 / 3 / (clients * (mechanism.keep - mechanism.change))
     why = "impossible" if known is None else "not the given one"

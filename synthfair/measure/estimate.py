@@ -204,13 +204,8 @@ def mean_variance(
 
         (n (a E[v'^2 | kept] - a^2 gain^2 nu^2) + (K - n) q E[v'^2 | changed]) / (a gain n)^2,
 
-    Juarez and Korolova (2022), equations (19) and (20), here for any number of groups.
-
-    Args:
-        mechanism: that makes the reports.
-        size: [d] number n of clients in each group, above 0.
-        clients: K, the number of clients in all groups.
-        square: [d] nu^2, the mean of v^2 in each group, from 0 to 1.
+    with ``square`` nu^2, the mean of v^2 in each group, and K clients in all. Juarez and Korolova
+    (2022), equations (19) and (20), here for any number of groups.
     """
     a, gain = mechanism.keep, mechanism.gain
     own = a * mechanism.noisy_square(square) - a**2 * gain**2 * square

@@ -81,15 +81,7 @@ class ScoreTest(NamedTuple):
 def limits_of_means(
     found: Tally, mechanism: LocalMechanism, moments: Moments, deviations: float, *, known: bool
 ) -> np.ndarray:
-    """[2, d] limits of the means; infinite where the reports do not exclude a share of 0.
-
-    Args:
-        found: tally of the groups.
-        mechanism: that made the reports.
-        moments: estimated from the tally.
-        deviations: z, the normal quantile of the confidence.
-        known: whether the shares are known.
-    """
+    """[2, d] limits of the means for a normal quantile z; infinite where a share may be 0."""
     sized = moments.p > deviations * np.sqrt(np.diag(moments.cov_p))
     limits = np.tile([[-np.inf], [np.inf]], len(sized))
     reported, total, square = (part / found.clients for part in found.of(sized)[1:])

@@ -32,40 +32,45 @@ Kind = Literal["randomized", "laplace"]
 
 
 @dataclass(frozen=True)
-class GroupResponse:
-    """Generalised randomised response (GRR): the group is kept, or replaced by another one.
+class LocalMechanism(ABC):
+    """The group by generalised randomised response (GRR), then a noisy value.
 
-    Guarantee: epsilon1-local differential privacy. Unit: one client's report. Relation: local, any
-    two groups that the client may have. Kairouz, Bonawitz and Ramage (2016); Juarez and Korolova
-    (2022), definition 2.2, with d the number of groups. Probabilities are exact up to 2^-53.
+    Guarantee: ``epsilon``-local differential privacy, exact. Unit: one client's report. Relation:
+    local, any two pairs of group and value. The epsilons of several reports of a client add up.
+
+    The noisy group alone is epsilon1-locally private. Kairouz, Bonawitz and Ramage (2016); Juarez
+    and Korolova (2022), definition 2.2, with d the number of groups. Probabilities are exact up to
+    2^-53.
 
     Attributes:
         groups: d, at least 2.
         epsilon1: budget of the group, above 0.
+        epsilon2: budget of the value, above 0.
     """
 
     groups: int
     epsilon1: float
+    epsilon2: float
+    kind: ClassVar[Kind]
 
     def __post_init__(self) -> None:
-        """Raises InputError for fewer than two groups or a budget out of range."""
+        """Raises InputError for a parameter out of range."""
         if self.groups < 2:
             raise InputError(f"groups = {self.groups}: must be at least 2")
-        _require_budget("epsilon1", self.epsilon1)
-
-    @property
-    def epsilon(self) -> float:
-        """Exact: ln(a / q)."""
-        return math.log(self.keep / self.change)
+        for name, budget in (("epsilon1", self.epsilon1), ("epsilon2", self.epsilon2)):
+            if not 0 < budget <= LARGEST_EPSILON:
+                raise InputError(
+                    f"{name} = {budget:g}: must be above 0, and at most {LARGEST_EPSILON:g}"
+                )
 
     @property
     def keep(self) -> float:
-        """The probability a = e^epsilon1 / (e^epsilon1 + d - 1)."""
+        """The probability a = e^epsilon1 / (e^epsilon1 + d - 1) that the group is kept."""
         return 1.0 / (1.0 + (self.groups - 1) * math.exp(-self.epsilon1))
 
     @property
     def change(self) -> float:
-        """The probability q = 1 / (e^epsilon1 + d - 1), of each other group."""
+        """The probability q = 1 / (e^epsilon1 + d - 1) of each other group."""
         return math.exp(-self.epsilon1) * self.keep
 
     def respond(self, group: np.ndarray, source: RandomBytes) -> np.ndarray:
@@ -87,45 +92,6 @@ class GroupResponse:
         slope = self.keep - self.change
         reported = self.change + slope * shares
         return reported * (1 - reported) / (clients * slope**2)
-
-
-@dataclass(frozen=True)
-class LocalMechanism(ABC):
-    """The group by GRR, then a noisy value: of v if the group was kept, of 0 if it changed.
-
-    Guarantee: ``epsilon``-local differential privacy, exact. Unit: one client's report. Relation:
-    local, any two pairs of group and value. The epsilons of several reports of a client add up.
-
-    Attributes:
-        groups: d, at least 2.
-        epsilon1: budget of the group, above 0.
-        epsilon2: budget of the value, above 0.
-    """
-
-    groups: int
-    epsilon1: float
-    epsilon2: float
-    kind: ClassVar[Kind]
-
-    def __post_init__(self) -> None:
-        """Raises InputError for a parameter out of range."""
-        GroupResponse(self.groups, self.epsilon1)
-        _require_budget("epsilon2", self.epsilon2)
-
-    @property
-    def response(self) -> GroupResponse:
-        """How the group is reported."""
-        return GroupResponse(self.groups, self.epsilon1)
-
-    @property
-    def keep(self) -> float:
-        """The probability a that the group is kept."""
-        return self.response.keep
-
-    @property
-    def change(self) -> float:
-        """The probability q of each other group."""
-        return self.response.change
 
     @property
     @abstractmethod
@@ -172,7 +138,7 @@ class LocalMechanism(ABC):
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
     ) -> tuple[np.ndarray, np.ndarray]:
         """Noisy groups [N] and noisy values [N] of N clients; each pair is epsilon-LDP."""
-        reported = self.response.respond(group, source)
+        reported = self.respond(group, source)
         return reported, self.add_noise(np.where(reported == group, value, 0.0), source)
 
 
@@ -331,8 +297,3 @@ MECHANISMS: dict[Kind, type[LocalMechanism]] = {
     "randomized": RandomizedValue,
     "laplace": LaplaceValue,
 }
-
-
-def _require_budget(name: str, epsilon: float) -> None:
-    if not 0 < epsilon <= LARGEST_EPSILON:
-        raise InputError(f"{name} = {epsilon:g}: must be above 0, and at most {LARGEST_EPSILON:g}")

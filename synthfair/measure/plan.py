@@ -68,12 +68,9 @@ def expected_tally(mechanism: LocalMechanism, clients: float, groups: GroupMomen
 
 
 def gap_variance(mechanism: LocalMechanism, clients: float, pair: GroupMoments) -> float:
-    """Variance of an estimated gap to first order, clients drawn at random and sizes estimated.
+    """Variance of the estimated gap of two groups to first order, with K clients in all groups.
 
-    Args:
-        mechanism: that makes the reports.
-        clients: K, in all groups.
-        pair: the two groups whose gap it is.
+    Clients are drawn at random, and sizes are estimated.
     """
     moments = estimate_moments(expected_tally(mechanism, clients, pair), mechanism, None)
     _, covariance = means_of(moments)
@@ -86,10 +83,6 @@ def hardest_values(mechanism: LocalMechanism, shares: np.ndarray) -> list[GroupM
     It grows with the mean squares, so values are -1 or 1. It is quadratic in the two means, so it
     is largest where both are 0, both are at an end of the range, or one is at an end and the other
     at the vertex of a parabola. Changing both signs changes nothing.
-
-    Args:
-        mechanism: that makes the reports.
-        shares: [2] of the two groups.
     """
 
     def groups(*means: float) -> GroupMoments:
@@ -121,12 +114,6 @@ def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalM
 
     A larger epsilon1 or epsilon2 lowers the error, so the best split uses all of epsilon: epsilon1
     is epsilon - ln(2 b) for M_R, where the paper has epsilon, and epsilon - epsilon2 / 2 for M_L.
-
-    Args:
-        kind: of mechanism.
-        groups: d, at least 2.
-        epsilon: above 0.
-        part: above 0 and at most 1.
     """
     epsilon2 = part * epsilon
     if kind == "laplace":

@@ -158,13 +158,9 @@ def perturb_rates(
 
 
 def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
-    """[K] share of each device's rows with the rate's label that the model selects; else NaN.
+    """[K] share of the rows with the rate's label that the model selects, on each device [N].
 
-    Args:
-        name: of the rate, one of :data:`RATES`.
-        rows: [N] rows with the model's scores.
-        device: [N] index of the device that each row is on.
-        devices: K.
+    It is not-a-number for a device without such rows.
     """
     counts = (rows.y == RATES[name]).astype(float)
     size = np.bincount(device, weights=counts, minlength=devices)

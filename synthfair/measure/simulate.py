@@ -171,14 +171,14 @@ class ModelGaps(NamedTuple):
     """All gaps of a model over simulated devices.
 
     Attributes:
-        collections: public files by rate; each device reports once to each.
+        collection: the public file of each rate, to which every device reports once for each.
         devices: K.
         gaps: of each rate and every two groups.
         confidence: of each interval.
         few: groups in which fewer than 100 devices have a rate.
     """
 
-    collections: dict[str, Collection]
+    collection: Collection
     devices: int
     gaps: list[RateGap]
     confidence: float
@@ -187,7 +187,7 @@ class ModelGaps(NamedTuple):
     @property
     def epsilon(self) -> float:
         """Of all reports of one device together."""
-        return sum(collection.epsilon for collection in self.collections.values())
+        return len(RATES) * self.collection.epsilon
 
 
 def measure_model(
@@ -247,8 +247,7 @@ def measure_model(
         found = estimate_gaps(reports, mechanism, confidence=confidence).gaps
         compared = [gap for gap in found if len(groups) not in gap.groups]  # not "(no value)"
         gaps += [_rate_gap(gap, name, assigned, rows, collection) for gap in compared]
-    collections = dict.fromkeys(RATES, collection)
-    return ModelGaps(collections, len(assigned.group), gaps, confidence, _few(assigned, groups))
+    return ModelGaps(collection, len(assigned.group), gaps, confidence, _few(assigned, groups))
 
 
 def assign_to_devices(rows: Scored, devices: int, *, seed: int) -> Devices:

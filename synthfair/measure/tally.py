@@ -111,13 +111,7 @@ class Moments(NamedTuple):
 
 
 def estimate_moments(found: Tally, mechanism: LocalMechanism, shares: np.ndarray | None) -> Moments:
-    """Products p_j m_j and shares p_j, both linear in the tally.
-
-    Args:
-        found: tally of all groups, or of some.
-        mechanism: that made the reports.
-        shares: of the tally's groups, if known; they then have no variance.
-    """
+    """Products p_j m_j and shares p_j, both linear in the tally; known shares have no variance."""
     clients = found.clients
     pi, t, u = found.counts / clients, found.totals / clients, found.squares / clients
     pm = t / (mechanism.keep * mechanism.gain)
@@ -129,7 +123,7 @@ def estimate_moments(found: Tally, mechanism: LocalMechanism, shares: np.ndarray
     cov_p = (np.diag(pi) - np.outer(pi, pi)) / clients / slope**2
     cov_both = (np.diag(t) - np.outer(t, pi)) / clients
     cov_both /= mechanism.keep * mechanism.gain * slope
-    return Moments(pm, mechanism.response.shares(pi), cov_pm, cov_p, cov_both)
+    return Moments(pm, mechanism.shares(pi), cov_pm, cov_p, cov_both)
 
 
 def means_of(moments: Moments) -> tuple[np.ndarray, np.ndarray]:

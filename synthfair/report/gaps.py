@@ -155,7 +155,7 @@ def gaps_document(found: ModelGaps, *, seed: int) -> dict[str, Any]:
         "format": "synthfair-gaps/1",
         "devices": found.devices,
         "epsilon": found.epsilon,
-        "mechanism": next(iter(found.collections.values())).mechanism,
+        "mechanism": found.collection.mechanism,
         "confidence": found.confidence,
         "seed": seed,
         "few": list(found.few),
