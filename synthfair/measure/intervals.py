@@ -12,9 +12,10 @@ may be no report with a minus sign, and the variance of the reports is then far 
 
 Few reports with the other sign have a skewed (Poisson) distribution. Each limit is therefore moved
 outwards by the skewness term of Cornish and Fisher (1938), (z^2 - 1) / 6 times the third moment
-over the variance. Without it, 99 % intervals for 2,000 clients in two equal groups missed a mean of
-1 in 9 % of simulated measurements at epsilon = 10, and 99 % intervals of gaps missed up to twice as
-often as stated. With it, intervals of gaps are 1 % wider on average and 12 % at most.
+over the variance. It is needed: in simulations with 2,000 to 200,000 clients and epsilon from 1 to
+16, 99 % intervals without it missed the mean of a group in up to 9 % of the measurements (a mean of
+1, epsilon = 10), and the gap in up to 2 %. With it they missed both in 1.2 % at most, which is 1 %
+within chance, and intervals of gaps were 1 % wider on average and 12 % at most.
 """
 
 from __future__ import annotations

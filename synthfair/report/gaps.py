@@ -51,10 +51,8 @@ def estimate_tables(found: Estimate, collected: Collected, collection: Collectio
         groups.add_row(Text(name), f"{share:.4f}", f"{error:.4f}", *shown)
     rejected = sum(collected.rejected.values())
     groups.caption = f"{found.reports:,} reports accepted; {rejected:,} rejected"
-    gaps, every = (
-        _table("gap", "value", percent, "magnitude", "Chebyshev"),
-        _gaps(found, collection),
-    )
+    every = _gaps(found, collection)
+    gaps = _table("gap", "value", percent, "magnitude", "Chebyshev")
     for first, second, gap in every[:MOST_SHOWN]:
         gaps.add_row(
             Text(f"{second} - {first}"), _signed(gap.value), _interval(*gap.interval),
