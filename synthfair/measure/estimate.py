@@ -79,7 +79,6 @@ class Estimate(NamedTuple):
         shares: [d] of the clients, estimated or as given; an estimate may be below 0.
         share_errors: [d] their standard errors.
         means: [d] of v; not-a-number if the estimated share is not positive.
-        covariance: [d, d] of the means.
         intervals: [d] of the means; [-1, 1] if the reports do not exclude a share of 0.
         gaps: of every two groups.
         confidence: of each interval by itself.
@@ -89,7 +88,6 @@ class Estimate(NamedTuple):
     shares: np.ndarray
     share_errors: np.ndarray
     means: np.ndarray
-    covariance: np.ndarray
     intervals: tuple[Interval, ...]
     gaps: tuple[Gap, ...]
     confidence: float
@@ -143,7 +141,6 @@ def estimate_gaps(
         moments.p,
         np.sqrt(np.diag(moments.cov_p)),
         values,
-        covariance,
         tuple(Interval(*ends) for ends in limits.T.clip(-1.0, 1.0).tolist()),
         tuple(
             _gap(pair, values, covariance, limits, chebyshev)
