@@ -1,7 +1,8 @@
-"""A model over many small clients: rates cut as stated, gaps near the true ones, one in the page."""
+"""A model over many small clients: rates as stated, gaps near the true ones, and the report page."""
 
 import html
 import json
+import shutil
 import subprocess
 import sys
 
@@ -18,16 +19,12 @@ from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.collection import NO_VALUE, make_collection, read_collection
-from synthfair.measure.devices import (
-    cut_into_devices,
-    gaps_document,
-    measure_model,
-)
 from synthfair.measure.mechanisms import RandomizedValue
-from synthfair.measure.persons import perturb_rates
-from synthfair.measure.reports import perturb_records
+from synthfair.measure.reports import perturb_rates, perturb_records
+from synthfair.measure.simulate import assign_to_devices, measure_model
 from synthfair.privacy.noise import seeded
 from synthfair.report import read_results, write_report
+from synthfair.report.gaps import gaps_document
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
 
 
@@ -41,20 +38,23 @@ def scored(n=40_000, seed=0):
 
 def test_devices_hold_every_row_once_and_one_group_each():
     rows = scored(3000)
-    cut = cut_into_devices(rows, 700, seed=1)
-    assert abs(len(cut.group) - 700) <= 1
     everyone = Scored(np.ones(3000), np.where(np.arange(3000) % 7, 1.0, -1.0), rows.s)
-    whole = cut_into_devices(everyone, 700, seed=1).rates["true_positive_rate"]
-    assert not np.isnan(whole).any()
-    assert np.isnan(cut_into_devices(everyone, 700, seed=1).rates["false_positive_rate"]).all()
+    assigned = assign_to_devices(everyone, 700, seed=1)
+    assert abs(len(assigned.group) - 700) <= 1
+    assert not np.isnan(assigned.rates["true_positive_rate"]).any()
+    assert np.isnan(assigned.rates["false_positive_rate"]).all()
 
 
 def test_one_device_a_group_has_the_groups_own_rates():
     rows = scored(2000)
-    cut = cut_into_devices(rows, 2, seed=0)
+    assigned = assign_to_devices(rows, 2, seed=0)
     for group, rates in enumerate(group_rates(rows)):
-        assert cut.rates["true_positive_rate"][group] == pytest.approx(rates.true_positive_rate)
-        assert cut.rates["false_positive_rate"][group] == pytest.approx(rates.false_positive_rate)
+        assert assigned.rates["true_positive_rate"][group] == pytest.approx(
+            rates.true_positive_rate
+        )
+        assert assigned.rates["false_positive_rate"][group] == pytest.approx(
+            rates.false_positive_rate
+        )
 
 
 def test_measured_gaps_hold_the_true_ones():
@@ -68,7 +68,7 @@ def test_measured_gaps_hold_the_true_ones():
         confidence=0.999,
     )
     assert found.epsilon <= 6.0
-    assert all(c.groups == ("a", "b", NO_VALUE) for c in found.collections.values())
+    assert found.collection.groups == ("a", "b", NO_VALUE)
     assert [gap.groups for gap in found.gaps] == [("a", "b"), ("a", "b")]
     for gap in found.gaps:
         assert gap.true == pytest.approx(-0.3, abs=0.03)
@@ -79,22 +79,21 @@ def test_measured_gaps_hold_the_true_ones():
 
 
 def test_devices_without_a_rate_do_not_pull_it():
-    """Few rows a device: a quarter have no positive row, and the rates stay what they are."""
+    """A quarter of the devices have no positive row. At 4.5 standard errors of the mean of 10."""
+    rows = [scored(20_000, seed) for seed in range(10)]
+    settings = {"devices": 10_000, "epsilon": 20.0}
     gaps = [
-        measure_model(
-            scored(20_000, seed), ("a", "b"), devices=10_000, epsilon=20.0, seed=seed,
-            source=seeded(100 + seed),
-        ).gaps[0]
-        for seed in range(10)
-    ]  # fmt: skip
+        measure_model(r, ("a", "b"), seed=i, source=seeded(100 + i), **settings).gaps[0]
+        for i, r in enumerate(rows)
+    ]
     off = np.array([(gap.measured.value - gap.true) / gap.measured.error for gap in gaps])
     assert abs(off.mean()) < 4.5 / np.sqrt(10)
 
 
 @pytest.mark.parametrize("devices", [1, 10**9])
-def test_rows_that_cannot_be_cut_are_refused(devices):
+def test_rows_that_cannot_be_assigned_are_refused(devices):
     with pytest.raises(InputError, match="devices"):
-        cut_into_devices(scored(100), devices, seed=0)
+        assign_to_devices(scored(100), devices, seed=0)
 
 
 ALMOST_OPEN = make_collection(("a", "b", NO_VALUE), RandomizedValue(3, 28.0, 28.0))
@@ -106,15 +105,15 @@ def three_rows():
     return Scored(np.array([1.0, 1.0, -1.0]), np.array([2.0, -2.0, 2.0]), np.array([0, 1, 1]))
 
 
-def told(reports):
+def sent(reports):
     return [(report.group, report.value) for report in reports]
 
 
 def test_a_row_is_a_person_whose_rate_is_reported():
-    found = told(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "true_positive_rate"))
+    found = sent(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "true_positive_rate"))
     assert found[:2] == [("a", 1.0), ("b", -1.0)]
     assert found[2][0] == NO_VALUE
-    other = told(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "false_positive_rate"))
+    other = sent(perturb_rates(ALMOST_OPEN, three_rows(), ("a", "b"), "false_positive_rate"))
     assert [group for group, _ in other] == [NO_VALUE, NO_VALUE, "b"]
     assert other[2][1] == 1.0
 
@@ -139,12 +138,17 @@ def test_no_rows_and_several_groups_together_are_refused():
             perturb_rates(ALMOST_OPEN, rows, ("a", "b"), "true_positive_rate", together=True)
 
 
-@pytest.fixture
-def run_folder(tmp_path):
-    (cell,) = cells_of(["central"], [0.0], 1, tmp_path)
+@pytest.fixture(scope="module")
+def finished_run(tmp_path_factory):
+    (cell,) = cells_of(["central"], [0.0], 1, tmp_path_factory.mktemp("runs"))
     config = DistillConfig(n_synthetic=24, steps=5)
-    run_cell(cell, make_table(n=300), make_schema(), config, name="small", clients=2)
+    run_cell(cell, make_table(n=120), make_schema(), config, name="small", clients=2)
     return cell.folder
+
+
+@pytest.fixture
+def run_folder(finished_run, tmp_path):
+    return shutil.copytree(finished_run, tmp_path / "run")
 
 
 def write_gaps(folder, **changes):
@@ -207,7 +211,7 @@ class TestCommands:
     @pytest.mark.parametrize("header", [["--header"], []])
     def test_from_plan_to_gap(self, gap_file, header, tmp_path, capsys):
         capsys.readouterr()
-        for i in range(40):
+        for i in range(12):
             flags = ["--group", "fm"[i % 2], "--value", "0.5"] + (header if i == 0 else [])
             assert main(["gap", "perturb", str(gap_file), *flags]) == 0
         mark = read_collection(gap_file).fingerprint
@@ -216,13 +220,13 @@ class TestCommands:
         flags = [str(gap_file), str(tmp_path / "r.csv"), "--output", str(out)]
         assert main(["gap", "aggregate", *flags]) == 0
         said = capsys.readouterr()
-        assert "row 41" in said.err.replace("\n", " ")
+        assert "row 13" in said.err.replace("\n", " ")
         assert "groups with fewer than 100 reports: f (" in said.err
         document = json.loads(out.read_text())
         assert [group["name"] for group in document["groups"]] == ["f", "m"]
         for group in document["groups"]:
             assert group["low"] <= min(max(group["mean"], 0), 1) <= group["high"]
-        assert document["reports"] == 40
+        assert document["reports"] == 12
         assert document["rejected"]["value not possible"] == 1
         assert [gap["first"] + gap["second"] for gap in document["gaps"]] == ["fm"]
 
@@ -230,7 +234,7 @@ class TestCommands:
         ("flags", "said"),
         [(["--confidence", "1"], "confidence = 1"), (["--shares", "0.5", "0.6"], "shares")],
     )
-    def test_flags_are_judged_before_reports_are_read(self, gap_file, flags, said, capsys):
+    def test_flags_are_checked_before_reports_are_read(self, gap_file, flags, said, capsys):
         assert main(["gap", "aggregate", str(gap_file), "nowhere.csv", *flags]) == 2
         assert said in capsys.readouterr().err
 
@@ -251,19 +255,19 @@ class TestCommands:
         assert "means: 3 given, for 2 groups" in capsys.readouterr().err
 
     def test_of_hundreds_of_groups_not_every_gap_is_printed(self, tmp_path, capsys):
-        path, names = tmp_path / "g.json", [f"g{i}" for i in range(60)]
+        path, names = tmp_path / "g.json", [f"g{i}" for i in range(30)]
         flags = ["--epsilon", "8", "--clients", "1000", "--output", str(path)]
         assert main(["gap", "plan", "--groups", *names, *flags]) == 0
-        reports = perturb_records(read_collection(path), names * 5, [0.5] * 300)
+        reports = perturb_records(read_collection(path), names * 10, [0.5] * 300)
         pd.DataFrame(reports).to_csv(tmp_path / "r.csv", index=False)
         capsys.readouterr()
         out = tmp_path / "out.json"
         flags = [str(tmp_path / "r.csv"), "--output", str(out)]
         assert main(["gap", "aggregate", str(path), *flags]) == 0
         said = capsys.readouterr().out
-        assert "the first 300 of 1,770" in " ".join(said.split())
+        assert "the first 300 of 435" in " ".join(said.split())
         assert len(said.splitlines()) < 500
-        assert len(json.loads(out.read_text())["gaps"]) == 1770
+        assert len(json.loads(out.read_text())["gaps"]) == 435
 
     @pytest.fixture
     def model(self, tmp_path):
@@ -358,15 +362,18 @@ class TestCommands:
             (["simulate", "--model", "m.json", "--data", "t.csv"], "epsilon is missing"),
             (
                 ["simulate", "g.json", "--clients", "9", "--means", "0", "1", "--output", "o.json"],
-                "output is of the other form",
+                "output belongs to the other form",
             ),
             (
                 ["simulate", "g.json", "--model", "m.json", "--data", "t.csv", "--epsilon", "1"],
-                "collection is of the other form",
+                "collection belongs to the other form",
             ),
-            (["perturb", "nowhere.json", "--group", "f"], "go together"),
-            (["perturb", "nowhere.json", "--model", "m.json"], "model, table, rate go together"),
-            (["perturb", "nowhere.json", "--one-person"], "goes with model"),
+            (["perturb", "nowhere.json", "--group", "f"], "belong together"),
+            (
+                ["perturb", "nowhere.json", "--model", "m.json"],
+                "model, table, rate belong together",
+            ),
+            (["perturb", "nowhere.json", "--one-person"], "needs model"),
             (["aggregate", "nowhere.json", "r.csv"], "nowhere.json: cannot read"),
         ],
     )
@@ -379,7 +386,7 @@ class TestCommands:
             "import sys; from synthfair.cli import main\n"
             "try: main(['gap', 'aggregate', '-h'])\nexcept SystemExit: pass\n"
             "assert not {'numpy', 'jax', 'pyarrow'} & set(sys.modules), 'help'\n"
-            "import synthfair.measure.persons, synthfair.measure.plan, synthfair.measure.aggregate\n"
+            "import synthfair.measure.reports, synthfair.measure.plan, synthfair.measure.aggregate\n"
             "assert 'jax' not in sys.modules, 'measure'"
         )
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

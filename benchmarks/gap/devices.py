@@ -6,7 +6,7 @@ import synthfair as sf
 from benchmarks import use_float64
 from synthfair.config import DistillConfig
 from synthfair.evaluation import pooled_scores
-from synthfair.measure.devices import ModelGaps, RateGap, measure_model
+from synthfair.measure.simulate import ModelGaps, RateGap, measure_model
 from synthfair.privacy.noise import seeded
 
 TABLES = ("dutch", "adult", "law_school")

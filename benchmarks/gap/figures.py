@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, known_error
-from synthfair.measure.mechanisms import Mechanism
-from synthfair.measure.split import best_split
-from synthfair.measure.variance import largest_variance, mean_variance
+from synthfair.measure.estimate import mean_variance
+from synthfair.measure.mechanisms import LocalMechanism
+from synthfair.measure.plan import best_split, largest_variance
 from synthfair.report.plots import as_svg
 
 CLIENTS = 20_000
@@ -22,7 +22,7 @@ EPSILONS = np.geomspace(0.1, 10, 25)
 COLORS = {"M_R": "#0072B2", "M_L": "#D55E00"}
 
 
-def bounds(mechanism: Mechanism) -> tuple[float, float]:
+def bounds(mechanism: LocalMechanism) -> tuple[float, float]:
     """Least and largest mean squared error of the gap of equal groups, over nu^2; sizes known."""
     sizes = np.full(2, CLIENTS / 2)
     both = 2 * mean_variance(mechanism, sizes, CLIENTS, np.array([0.0, 1.0]))
@@ -65,7 +65,7 @@ def by_share() -> tuple[str, str]:
             for share in SHARES:
                 shares = np.array([1 - share, share])
                 known.append(known_error(mechanism, CLIENTS, shares))
-                error = np.sqrt(mechanism.response.share_variance(shares, CLIENTS)[1])
+                error = np.sqrt(mechanism.share_variance(shares, CLIENTS)[1])
                 variance = largest_variance(mechanism, shares, CLIENTS)
                 unknown.append(variance if share > SURE * error else np.nan)
                 numbers = map(_short, (known[-1], unknown[-1]))

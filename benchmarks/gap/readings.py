@@ -16,8 +16,8 @@ import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import HALVES, SHARE_WRONG, known_error
-from synthfair.measure.mechanisms import Mechanism
-from synthfair.measure.variance import mean_variance
+from synthfair.measure.estimate import mean_variance
+from synthfair.measure.mechanisms import LocalMechanism
 
 RUNS = 10
 CLIENTS = 10**7
@@ -126,7 +126,7 @@ def _distance(found: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 def _cell(line: dict[str, str], reading: Reading, squares: np.ndarray) -> Cell:
-    made: Mechanism = PUBLISHED[line["mechanism"]](float(line["epsilon"]))
+    made: LocalMechanism = PUBLISHED[line["mechanism"]](float(line["epsilon"]))
     square = known_error(made, reading.clients, reading.shares)
     sizes = reading.shares * reading.clients
     variance = mean_variance(made, sizes, reading.clients, squares).sum()

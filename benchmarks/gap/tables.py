@@ -12,11 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
-from synthfair.measure.estimate import estimate_gaps
-from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
-from synthfair.measure.split import best_split
+from synthfair.measure.estimate import (
+    estimate_gaps,
+    largest_mean_variance,
+    mean_variance,
+)
+from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, LocalMechanism
+from synthfair.measure.plan import best_split
 from synthfair.measure.tally import collect
-from synthfair.measure.variance import largest_mean_variance, mean_variance
 from synthfair.privacy.noise import seeded
 
 KINDS: dict[str, Kind] = {"M_R": "randomized", "M_L": "laplace"}
@@ -24,10 +27,10 @@ HALVES = np.array([0.5, 0.5])
 SHARE_WRONG = 0.01
 """One minus the probability of the bounds."""
 
-Make = Callable[[float], Mechanism]
+Make = Callable[[float], LocalMechanism]
 
 
-def known_error(mechanism: Mechanism, clients: float, shares: np.ndarray = HALVES) -> float:
+def known_error(mechanism: LocalMechanism, clients: float, shares: np.ndarray = HALVES) -> float:
     """Largest mean squared error of the gap, sizes known, clients given; theorem 5.4."""
     return float(largest_mean_variance(mechanism, shares * clients, clients).sum())
 

@@ -1,33 +1,32 @@
-from .aggregate import aggregate_reports
+from .aggregate import Collected, SeenIds, aggregate_reports
 from .collection import Collection, make_collection, read_collection, write_collection
-from .devices import measure_model
-from .diagnostics import doubts
+from .diagnostics import diagnose_reports
 from .estimate import Estimate, Gap, estimate_gaps
-from .identifiers import SeenIds
-from .mechanisms import LaplaceValue, RandomizedValue
-from .persons import perturb_rates
-from .plan import Plan, plan_clients, plan_epsilon, plan_precision, setting
-from .reports import Report, perturb_record, perturb_records
-from .simulate import population, simulate_gaps
-from .split import best_split
+from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
+from .plan import Design, GapPlan, best_split, plan_clients, plan_epsilon, plan_precision
+from .reports import Report, perturb_rates, perturb_record, perturb_records
+from .simulate import ModelGaps, SimulatedGap, measure_model, simulate_gaps
 from .tally import Tally, collect
-from .variance import Population
 
 __all__ = [
+    "Collected",
     "Collection",
+    "Design",
     "Estimate",
     "Gap",
+    "GapPlan",
     "LaplaceValue",
-    "Plan",
-    "Population",
+    "LocalMechanism",
+    "ModelGaps",
     "RandomizedValue",
     "Report",
     "SeenIds",
+    "SimulatedGap",
     "Tally",
     "aggregate_reports",
     "best_split",
     "collect",
-    "doubts",
+    "diagnose_reports",
     "estimate_gaps",
     "make_collection",
     "measure_model",
@@ -37,9 +36,7 @@ __all__ = [
     "plan_clients",
     "plan_epsilon",
     "plan_precision",
-    "population",
     "read_collection",
-    "setting",
     "simulate_gaps",
     "write_collection",
 ]

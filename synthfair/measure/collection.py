@@ -1,4 +1,4 @@
-"""The public file on which devices and analyst agree: groups, range of the value, mechanism."""
+"""The public file of a measurement: groups, range of the value, mechanism and its budgets."""
 
 from __future__ import annotations
 
@@ -14,16 +14,27 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
-from synthfair.measure.mechanisms import MECHANISMS, Kind, Mechanism
+from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
 
 MAX_BYTES = 1_000_000
-"""Of a file that is read."""
+"""Size of the largest file that is read."""
 
 NO_VALUE = "(no value)"
-"""Name of the group of those who have none; it is not compared to others."""
+"""Name of the group of clients who have no value; it is not compared with others."""
 
 ROUNDING = 1e-9
-"""By which a mechanism's epsilon may lie above the one claimed, relatively."""
+"""A file's epsilon may be below the exact one by this share, for rounding."""
+
+SMALLEST_RANGE, LARGEST_RANGE = 1e-100, 1e100
+"""Ranges in between can be scaled to [-1, 1], outside of which epsilon does not hold, without
+overflow or loss of all digits."""
+
+MOST_GROUPS = 500
+"""Every two are compared."""
+
+MOST_EPSILON = 30.0
+"""Of a report: beyond about 36, probabilities are smaller than the steps of 2^-53 in which random
+numbers are drawn, so that the guarantee would not hold."""
 
 
 def _printable(text: str) -> str:
@@ -37,28 +48,15 @@ def _printable(text: str) -> str:
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
-SMALLEST_RANGE, LARGEST_RANGE = 1e-100, 1e100
-"""Between, values are scaled without overflow, and without what is left of tiny numbers: epsilon
-holds for |v| <= 1 alone."""
-
-
-MOST_GROUPS = 500
-"""Every two are compared."""
-
-MOST_EPSILON = 30.0
-"""Of a report."""
-
-
 class Collection(BaseModel):
-    """What every device sends, and what it costs the device's owner.
+    """What every device reports, and with which guarantee.
 
     Attributes:
         groups: names of the groups; every client has one.
         lower: smallest value that a client may have.
-        upper: largest, above it.
-        epsilon: of the guarantee: local differential privacy of one client's report, for any two
-            pairs of group and value.
-        mechanism: M_R or M_L.
+        upper: largest value, above it.
+        epsilon: of the local differential privacy of one client's report, at most 30.
+        mechanism: "randomized" for M_R, "laplace" for M_L.
         epsilon1: budget of the group.
         epsilon2: budget of the value.
     """
@@ -84,65 +82,79 @@ class Collection(BaseModel):
                 f"lower = {self.lower:g} must be below upper = {self.upper:g}, by"
                 f" {SMALLEST_RANGE:g} to {LARGEST_RANGE:g}"
             )
-        true = self.noise().epsilon  # raises where a budget is out of its range
-        if true > MOST_EPSILON:
+        exact = self.make_mechanism().epsilon  # raises for a budget out of range
+        if exact > MOST_EPSILON:
             raise ValueError(
-                f"epsilon = {true:g}: a report has at most {MOST_EPSILON:g}; with more, chances are"
-                " as small as the steps in which they are drawn, and nothing is protected"
+                f"epsilon = {exact:g}: must be at most {MOST_EPSILON:g}, beyond which a report"
+                " protects nothing"
             )
-        if true > self.epsilon * (1 + ROUNDING):
+        if exact > self.epsilon * (1 + ROUNDING):
             raise ValueError(
-                f"epsilon = {self.epsilon:g} is claimed, and the mechanism has {true:.6g}"
+                f"epsilon = {self.epsilon:g} is claimed, but the mechanism's is {exact:.6g}"
             )
         return self
 
-    def noise(self) -> Mechanism:
-        """The mechanism."""
+    def make_mechanism(self) -> LocalMechanism:
+        """The mechanism with these groups and budgets."""
         return MECHANISMS[self.mechanism](len(self.groups), self.epsilon1, self.epsilon2)
 
     @property
     def fingerprint(self) -> str:
-        """Eight hexadecimal digits that tell it from others; every report carries them."""
+        """Eight hexadecimal digits of a hash; every report carries them."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     @property
     def warning(self) -> str | None:
-        """What its guarantee does not cover, if anything."""
+        """What the guarantee does not cover, if anything."""
         if self.mechanism == "randomized":
             return None
         return (
-            "laplace: the noise is a floating-point number, whose last digits can tell of the value"
-            " (Mironov 2012); epsilon holds for real numbers. randomized has no such weakness"
+            "laplace: epsilon holds for real numbers, but the noise is a floating-point number,"
+            " whose last digits can reveal the value (Mironov 2012); use randomized to avoid this"
         )
 
     @property
     def compared(self) -> tuple[int, ...]:
-        """The groups that have a value."""
+        """Indices of the groups that have a value."""
         return compared_groups(self.groups)
 
     @property
     def unit(self) -> float:
-        """What a difference of 1 between values v in [-1, 1] is in the values' own unit."""
+        """Half of the range: what a difference of 1 in v is in the value's own unit."""
         return (self.upper - self.lower) / 2
 
     def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Values [N] in [lower, upper], as v in [-1, 1]; rounding must not leave it."""
+        """Values [N] from [lower, upper] as v in [-1, 1]."""
+        # Clipped, as epsilon does not hold for a v that rounding moves outside.
         return np.clip((values - self.lower) / self.unit - 1.0, -1.0, 1.0)
 
 
 def compared_groups(names: Sequence[str]) -> tuple[int, ...]:
-    """Indices of the groups that have a value: what others report in its place says nothing."""
+    """Indices of the groups other than :data:`NO_VALUE`."""
     return tuple(i for i, name in enumerate(names) if name != NO_VALUE)
 
 
 def make_collection(
-    groups: tuple[str, ...], mechanism: Mechanism, *, lower: float = 0.0, upper: float = 1.0
+    groups: tuple[str, ...], mechanism: LocalMechanism, *, lower: float = 0.0, upper: float = 1.0
 ) -> Collection:
-    """For a mechanism.
+    """The public file for a mechanism.
+
+    Args:
+        groups: [d] their names, as many as the mechanism has.
+        mechanism: that all clients use; its exact epsilon is at most 30.
+        lower: smallest value that a client may have.
+        upper: largest value, above it.
 
     Raises:
-        InputError: group names repeat or cannot be shown, or the range is empty.
+        InputError: names repeat or are not printable, the range is empty, or epsilon is too large.
+
+    Example:
+        >>> import synthfair as sf
+        >>> mechanism = sf.measure.best_split("randomized", groups=2, epsilon=1.0)
+        >>> public = sf.measure.make_collection(("female", "male"), mechanism, upper=5.0)
+        >>> public.unit, public.make_mechanism() == mechanism
+        (2.5, True)
     """
     try:
         return Collection(
@@ -159,15 +171,15 @@ def make_collection(
 
 
 def write_collection(collection: Collection, path: Path) -> None:
-    """Writes it as JSON, whole or not at all."""
+    """Writes the public file as JSON, completely or not at all."""
     write_json(path, collection.model_dump(mode="json"))
 
 
 def read_collection(path: Path) -> Collection:
-    """Reads one; its epsilon is worked out anew, and a file that claims too little is refused.
+    """Reads a public file; its epsilon is checked against the exact one of its mechanism.
 
     Raises:
-        InputError: unreadable, or not what :func:`write_collection` writes.
+        InputError: unreadable, not what :func:`write_collection` writes, or too small an epsilon.
     """
     try:
         with path.open("rb") as file:

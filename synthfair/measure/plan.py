@@ -1,187 +1,346 @@
-"""How many clients, what epsilon or what precision: two of them give the third."""
+"""Before a measurement: the best split of epsilon, and the clients, epsilon or precision needed.
+
+The variance of an estimated gap has a closed form for given values of the clients. Plans take the
+largest one over all values that clients could have, for the two smallest groups that are compared.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import estimate_gaps, require_confidence
-from synthfair.measure.linear import known_shares
-from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
-from synthfair.measure.split import BEST, best_split
-from synthfair.measure.variance import (
-    expected_tally,
-    hardest_populations,
-    largest_mean_variance,
-    largest_variance,
+from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, require_confidence
+from synthfair.measure.mechanisms import (
+    LARGEST_EPSILON,
+    Kind,
+    LaplaceValue,
+    LocalMechanism,
+    RandomizedValue,
 )
+from synthfair.measure.tally import Tally, estimate_moments, means_of, require_shares
 
 SMALLEST_EPSILON = 1e-3
 MOST_CLIENTS = 10**15
 
+BEST: Kind = "randomized"
+"""M_R, whose largest variance over all values is the smaller one for every epsilon and number of
+groups: that variance occurs at values of -1 or 1, which one bit describes completely. M_L is better
+for values that are known to lie near the middle of their range; and, from about epsilon = 3, for
+the gap between the clients themselves instead of that of a population.
+"""
 
-class Plan(NamedTuple):
-    """A measurement before it is made.
+Loss = Callable[[LocalMechanism], float]
+"""An error of the estimated gap, to be minimised."""
+
+_GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+class GroupMoments(NamedTuple):
+    """Some or all groups of clients.
 
     Attributes:
-        mechanism: at its best split.
+        shares: [d] of the clients, positive.
+        means: [d] of v in each group.
+        squares: [d] means of v^2, from means^2 to 1.
+    """
+
+    shares: np.ndarray
+    means: np.ndarray
+    squares: np.ndarray
+
+
+def expected_tally(mechanism: LocalMechanism, clients: float, groups: GroupMoments) -> Tally:
+    """The mean of the tally of so many clients' reports."""
+    a, q = mechanism.keep, mechanism.change
+    shares, means, squares = groups
+    kept = mechanism.noisy_square(squares)
+    return Tally(
+        clients,
+        clients * (q + (a - q) * shares),
+        clients * a * mechanism.gain * shares * means,
+        clients * (a * shares * kept + q * (1 - shares) * mechanism.changed_square),
+    )
+
+
+def gap_variance(mechanism: LocalMechanism, clients: float, pair: GroupMoments) -> float:
+    """Variance of the estimated gap of two groups to first order, with K clients in all groups.
+
+    Clients are drawn at random, and sizes are estimated.
+    """
+    moments = estimate_moments(expected_tally(mechanism, clients, pair), mechanism, None)
+    _, covariance = means_of(moments)
+    return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+
+
+def hardest_values(mechanism: LocalMechanism, shares: np.ndarray) -> list[GroupMoments]:
+    """Candidates among which the variance of two groups' gap is largest over all values.
+
+    It grows with the mean squares, so values are -1 or 1. It is quadratic in the two means, so it
+    is largest where both are 0, both are at an end of the range, or one is at an end and the other
+    at the vertex of a parabola. Changing both signs changes nothing.
+    """
+
+    def groups(*means: float) -> GroupMoments:
+        return GroupMoments(shares, np.array(means), np.ones(2))
+
+    def variance(*means: float) -> float:
+        return gap_variance(mechanism, 1.0, groups(*means))
+
+    second = _vertex(lambda mean: variance(1.0, mean))
+    first = _vertex(lambda mean: variance(mean, 1.0))
+    return [groups(0, 0), groups(1, 1), groups(1, -1), groups(1, second), groups(first, 1)]
+
+
+def _vertex(parabola: Callable[[float], float]) -> float:
+    """Where in [-1, 1] a concave parabola is largest; 0 for a convex one."""
+    low, middle, high = (parabola(x) for x in (-1.0, 0.0, 1.0))
+    bend = low + high - 2 * middle
+    return min(max((low - high) / (2 * bend), -1.0), 1.0) if bend < 0 else 0.0
+
+
+def largest_variance(mechanism: LocalMechanism, shares: np.ndarray, clients: float) -> float:
+    """Variance of the gap of two groups with shares [2], the largest over all values of clients."""
+    values = hardest_values(mechanism, shares)
+    return max(gap_variance(mechanism, clients, groups) for groups in values)
+
+
+def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalMechanism:
+    """The mechanism with epsilon2 = part * epsilon and the largest epsilon1 that epsilon allows.
+
+    A larger epsilon1 or epsilon2 lowers the error, so the best split uses all of epsilon: epsilon1
+    is epsilon - ln(2 b) for M_R, where the paper has epsilon, and epsilon - epsilon2 / 2 for M_L.
+    """
+    epsilon2 = part * epsilon
+    if kind == "laplace":
+        return LaplaceValue(groups, epsilon - epsilon2 / 2, epsilon2)
+    log_2b = math.log(2.0) - math.log1p(math.exp(-epsilon2))
+    return RandomizedValue(groups, epsilon - log_2b, epsilon2)
+
+
+def best_split(kind: Kind, groups: int, epsilon: float, loss: Loss | None = None) -> LocalMechanism:
+    """The mechanism with the smallest error whose exact epsilon is at most the given one.
+
+    Args:
+        kind: "randomized" for M_R, "laplace" for M_L.
+        groups: d, at least 2.
+        epsilon: above 0 and at most 500.
+        loss: error to minimise; by default the largest variance over all values of the gap of two
+            groups of equal size, with sizes estimated and clients drawn at random.
+
+    Raises:
+        InputError: epsilon is out of range.
+
+    Example:
+        >>> import synthfair as sf
+        >>> mechanism = sf.measure.best_split("randomized", groups=2, epsilon=1.0)
+        >>> round(mechanism.epsilon1, 2), round(mechanism.epsilon2, 2), round(mechanism.epsilon, 6)
+        (0.62, 1.0, 1.0)
+    """
+    if not 0 < epsilon <= LARGEST_EPSILON:
+        raise InputError(f"epsilon = {epsilon:g}: must be above 0, and at most {LARGEST_EPSILON:g}")
+    lower = (1 - 1e-12) * epsilon  # rounding must not raise the exact epsilon above it
+    equal = np.full(2, 1 / groups)
+    error = loss or (lambda mechanism: largest_variance(mechanism, equal, 1.0))
+    part = _minimum(lambda part: error(mechanism_at(kind, groups, lower, part)))
+    return mechanism_at(kind, groups, lower, part)
+
+
+def _minimum(error: Callable[[float], float]) -> float:
+    """Where in (0, 1] the error is least: the best point of a grid, then golden section search."""
+    grid = np.linspace(0.04, 1.0, 25)
+    best = int(np.argmin([error(float(part)) for part in grid]))
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
+    for _ in range(20):
+        step = _GOLDEN * (high - low)
+        if error(high - step) <= error(low + step):
+            high = low + step
+        else:
+            low = high - step
+    return min((low, high, float(grid[best])), key=error)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What is known before a measurement, and what it is for.
+
+    Attributes:
+        shares: [d] of the groups, roughly; positive and of sum 1.
+        compared: indices of the groups whose gaps are wanted, at least two; by default all.
+        confidence: of the intervals, above 0 and below 1.
+        kind: of mechanism, "randomized" or "laplace".
+        unit: of precision: half of the range of the value, 1 for v in [-1, 1].
+
+    Raises:
+        InputError: an attribute is out of range.
+    """
+
+    shares: tuple[float, ...]
+    compared: tuple[int, ...] | None = None
+    confidence: float = 0.95
+    kind: Kind = BEST
+    unit: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raises InputError for an attribute out of range."""
+        require_confidence(self.confidence)
+        require_shares(self.shares, len(self.shares))
+        every, pairs = set(range(len(self.shares))), self._pairs
+        if len(pairs) < 2 or len({*pairs} & every) < len(pairs):
+            raise InputError(
+                f"groups to compare = {list(pairs)}: must be at least 2 of the {len(every)}, each"
+                " once"
+            )
+
+    @property
+    def _pairs(self) -> tuple[int, ...]:
+        return tuple(range(len(self.shares))) if self.compared is None else tuple(self.compared)
+
+    @property
+    def hardest_pair(self) -> np.ndarray:
+        """Shares [2] of the two smallest groups that are compared."""
+        return np.sort([self.shares[i] for i in self._pairs])[:2]
+
+    def mechanism(self, epsilon: float) -> LocalMechanism:
+        """The best split of epsilon for the gap of the hardest pair."""
+        pair = self.hardest_pair
+        return best_split(
+            self.kind, len(self.shares), epsilon, lambda some: largest_variance(some, pair, 1.0)
+        )
+
+
+class GapPlan(NamedTuple):
+    """A planned measurement.
+
+    Attributes:
+        mechanism: with the best split of epsilon.
         clients: K.
-        precision: half the width of the widest interval of the hardest gap, whatever the values
-            are, at the expected reports; the whole range of the value where a group's size stays
-            open.
-        chebyshev: the same by the paper's inequality, sizes taken for known.
+        precision: half-width of the interval of the hardest pair's gap, the largest over all values
+            of clients, at the expected reports; the whole range of the value if the reports do not
+            exclude that a group is empty.
+        chebyshev: the same by the paper's inequality, with sizes taken for known.
         confidence: of both.
     """
 
-    mechanism: Mechanism
+    mechanism: LocalMechanism
     clients: int
     precision: float
     chebyshev: float
     confidence: float
 
 
-class Setting(NamedTuple):
-    """What is known beforehand.
-
-    Attributes:
-        shares: [d] of the groups, roughly.
-        compared: indices of those whose gaps count, at least two.
-        confidence: of the intervals.
-        kind: of mechanism.
-        unit: of the value, in which precision is said: half of its range, 1 for v in [-1, 1].
-    """
-
-    shares: np.ndarray
-    compared: tuple[int, ...]
-    confidence: float = 0.95
-    kind: Kind = BEST
-    unit: float = 1.0
-
-    def mechanism(self, epsilon: float) -> Mechanism:
-        """Of the best split for these groups: least variance of the hardest gap."""
-        pair = self.hardest_pair
-        return best_split(
-            self.kind, len(self.shares), epsilon, lambda some: largest_variance(some, pair, 1.0)
-        )
-
-    @property
-    def hardest_pair(self) -> np.ndarray:
-        """Shares of the two smallest groups that are compared."""
-        return np.sort(self.shares[list(self.compared)])[:2]
-
-
-def setting(
-    shares: Sequence[float],
-    *,
-    compared: Sequence[int] | None = None,
-    confidence: float = 0.95,
-    kind: Kind = BEST,
-    unit: float = 1.0,
-) -> Setting:
-    """Checked.
+def plan_precision(design: Design, *, clients: int, epsilon: float) -> GapPlan:
+    """The precision that so many clients with that epsilon give.
 
     Args:
-        shares: of the groups, roughly.
-        compared: indices of those whose gaps count; all if not given.
-        confidence: of the intervals.
-        kind: of mechanism.
-        unit: half of the value's range.
+        design: what is known.
+        clients: K, from 2 to 10^15.
+        epsilon: of each client's report, above 0 and at most 500.
 
     Raises:
-        InputError: shares that are not positive and of sum 1, fewer than two groups to compare, or
-            a confidence outside (0, 1).
-    """
-    require_confidence(confidence)
-    every = tuple(range(len(shares)))
-    pairs = every if compared is None else tuple(compared)
-    if len(pairs) < 2 or len({*pairs} & {*every}) < len(pairs):
-        raise InputError(
-            f"groups to compare = {list(pairs)}: must be at least 2 of the {len(shares)}, each once"
-        )
-    return Setting(known_shares(shares, len(shares)), pairs, confidence, kind, unit)
+        InputError: epsilon or the number of clients is out of range.
 
-
-def plan_precision(known: Setting, *, clients: int, epsilon: float) -> Plan:
-    """What so many clients with that epsilon give; the precision may be the whole range.
-
-    Raises:
-        InputError: an epsilon or a number of clients that cannot be.
+    Example:
+        >>> import synthfair as sf
+        >>> design = sf.measure.Design((0.7, 0.3), unit=0.5)  # values from 0 to 1
+        >>> round(sf.measure.plan_precision(design, clients=100_000, epsilon=1.0).precision, 3)
+        0.031
     """
     if not 2 <= clients <= MOST_CLIENTS:
         raise InputError(f"clients = {clients}: must be from 2 to {MOST_CLIENTS}")
-    return _plan(known, known.mechanism(epsilon), clients)
+    return _plan(design, design.mechanism(epsilon), clients)
 
 
-def plan_clients(known: Setting, *, epsilon: float, precision: float) -> Plan:
-    """The fewest clients for a precision.
+def plan_clients(design: Design, *, epsilon: float, precision: float) -> GapPlan:
+    """The fewest clients that give a precision.
+
+    Args:
+        design: what is known.
+        epsilon: of each client's report, above 0 and at most 500.
+        precision: wanted, above 0 and below the range of the value.
 
     Raises:
-        InputError: an epsilon or a precision that cannot be.
+        InputError: epsilon or precision is out of range, or more than 10^15 clients are needed.
+
+    Example:
+        >>> import synthfair as sf
+        >>> design = sf.measure.Design((0.5, 0.5))
+        >>> sf.measure.plan_clients(design, epsilon=1.0, precision=0.1).clients
+        23675
     """
-    _require_precision(known, precision)
-    mechanism = known.mechanism(epsilon)
+    _require_precision(design, precision)
+    mechanism = design.mechanism(epsilon)
 
     def enough(log_clients: float) -> bool:
-        return _half_width(known, mechanism, math.ceil(math.exp(log_clients))) <= precision
+        return _half_width(design, mechanism, math.ceil(math.exp(log_clients))) <= precision
 
     if not enough(math.log(MOST_CLIENTS)):
-        raise InputError(f"precision = {precision:g}: {MOST_CLIENTS} clients would not do")
+        raise InputError(f"precision = {precision:g}: not reached with {MOST_CLIENTS} clients")
     found = _smallest(enough, math.log(2), math.log(MOST_CLIENTS), 1e-6)
-    return _plan(known, mechanism, math.ceil(math.exp(found)))
+    return _plan(design, mechanism, math.ceil(math.exp(found)))
 
 
-def plan_epsilon(known: Setting, *, clients: int, precision: float) -> Plan:
-    """The smallest epsilon for a precision, to a thousandth.
+def plan_epsilon(design: Design, *, clients: int, precision: float) -> GapPlan:
+    """The smallest epsilon that gives a precision, to one part in a thousand.
+
+    Args:
+        design: what is known.
+        clients: K, from 2 to 10^15.
+        precision: wanted, above 0 and below the range of the value.
 
     Raises:
-        InputError: no epsilon gives it, and why; or numbers that cannot be.
+        InputError: a number is out of range, or even an unlimited epsilon does not give it.
+
+    Example:
+        >>> import synthfair as sf
+        >>> design = sf.measure.Design((0.5, 0.5))
+        >>> plan = sf.measure.plan_epsilon(design, clients=23_675, precision=0.1)
+        >>> round(plan.mechanism.epsilon, 2)
+        1.0
     """
-    _require_precision(known, precision)
-    least = plan_precision(known, clients=clients, epsilon=LARGEST_EPSILON)
-    if least.precision > precision:
-        one_bit = ", and M_R sends one bit of each" if known.kind == "randomized" else ""
+    _require_precision(design, precision)
+    without_privacy = plan_precision(design, clients=clients, epsilon=LARGEST_EPSILON).precision
+    if without_privacy > precision:
+        fewest = plan_clients(design, epsilon=LARGEST_EPSILON, precision=precision).clients
+        one_bit = ", and M_R sends one bit of each value" if design.kind == "randomized" else ""
         raise InputError(
             f"precision = {precision:g}: no finite epsilon gives it with {clients} clients: they"
-            f" are a sample{one_bit}; without any privacy the interval is"
-            f" {least.precision:.3g} to either side. It takes"
-            f" {_clients_without_privacy(known, precision)} clients or more"
+            f" are a sample{one_bit}; even without privacy the half-width is"
+            f" {without_privacy:.3g}. At least {fewest} clients are needed"
         )
 
     def enough(log_epsilon: float) -> bool:
-        mechanism = known.mechanism(math.exp(log_epsilon))
-        return _half_width(known, mechanism, clients) <= precision
+        mechanism = design.mechanism(math.exp(log_epsilon))
+        return _half_width(design, mechanism, clients) <= precision
 
     low, high = math.log(SMALLEST_EPSILON), math.log(LARGEST_EPSILON)
-    return _plan(known, known.mechanism(math.exp(_smallest(enough, low, high, 1e-3))), clients)
+    epsilon = math.exp(_smallest(enough, low, high, 1e-3))
+    return _plan(design, design.mechanism(epsilon), clients)
 
 
-def _clients_without_privacy(known: Setting, precision: float) -> int:
-    return plan_clients(known, epsilon=LARGEST_EPSILON, precision=precision).clients
+def _plan(design: Design, mechanism: LocalMechanism, clients: int) -> GapPlan:
+    square = largest_mean_variance(mechanism, design.hardest_pair * clients, clients).sum()
+    chebyshev = design.unit * math.sqrt(square / (1 - design.confidence))
+    half = _half_width(design, mechanism, clients)
+    return GapPlan(mechanism, clients, half, chebyshev, design.confidence)
 
 
-def _plan(known: Setting, mechanism: Mechanism, clients: int) -> Plan:
-    square = largest_mean_variance(mechanism, known.hardest_pair * clients, clients).sum()
-    chebyshev = known.unit * math.sqrt(square / (1 - known.confidence))
-    half = _half_width(known, mechanism, clients)
-    return Plan(mechanism, clients, half, chebyshev, known.confidence)
-
-
-def _half_width(known: Setting, mechanism: Mechanism, clients: int) -> float:
-    """Of the widest interval that the expected reports give."""
+def _half_width(design: Design, mechanism: LocalMechanism, clients: int) -> float:
+    """Of the widest interval that expected reports give."""
     widest = 0.0
-    for population in hardest_populations(mechanism, known.hardest_pair):
-        expected = expected_tally(mechanism, clients, population)
-        (gap,) = estimate_gaps(expected, mechanism, confidence=known.confidence).gaps
+    for groups in hardest_values(mechanism, design.hardest_pair):
+        expected = expected_tally(mechanism, clients, groups)
+        (gap,) = estimate_gaps(expected, mechanism, confidence=design.confidence).gaps
         widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
-    return known.unit * min(widest, 2.0)
+    return design.unit * min(widest, 2.0)
 
 
 def _smallest(enough: Callable[[float], bool], low: float, high: float, width: float) -> float:
-    """The least number that is enough, by bisection; ``high`` is."""
+    """The smallest number that is enough, by bisection; ``high`` is enough."""
     if enough(low):
         return low
     while high - low > width:
@@ -190,6 +349,9 @@ def _smallest(enough: Callable[[float], bool], low: float, high: float, width: f
     return high
 
 
-def _require_precision(known: Setting, precision: float) -> None:
-    if not 0 < precision < 2 * known.unit:
-        raise InputError(f"precision = {precision:g}: must be above 0, and below the whole range")
+def _require_precision(design: Design, precision: float) -> None:
+    if not 0 < precision < 2 * design.unit:
+        raise InputError(
+            f"precision = {precision:g}: must be above 0 and below the whole range,"
+            f" {2 * design.unit:g}"
+        )

@@ -1,7 +1,7 @@
-"""Files of reports, some rows at a time, in memory that does not grow with their number.
+"""Files of reports in batches of rows, in memory that does not grow with their number.
 
-CSV is cut into blocks at the ends of lines, and each block parsed by itself: nothing that a line
-holds can reach the lines after it. Columns come as texts; what they mean is judged later.
+CSV is split into blocks at line ends and each block is parsed by itself, without quoting, so that
+no line can affect the lines after it. Columns are returned as texts and are not checked here.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from pyarrow import csv
 
 BLOCK = 2**20
-"""Bytes of CSV that are parsed together."""
+"""Bytes of CSV that are parsed at a time."""
 
 LONGEST = 2**16
-"""Bytes of a line of CSV; what is longer is no report."""
+"""Bytes of a line of CSV; a longer one is not a report."""
 
 BATCH_ROWS = 2**16
-"""Of Parquet, that are read together."""
+"""Of Parquet that are read at a time."""
 
 QUOTED = re.compile(rb'(^|,)"([^",\r\n]*)"(?=[,\r\n]|$)', re.MULTILINE)
-"""A cell in quotation marks, as other programs write texts; none of a report needs them."""
+"""A cell in quotation marks, as some programs write all texts."""
 
 NEWLINE = re.compile(rb"\r\n|\n|\r")
 
@@ -41,14 +41,14 @@ IS_ID = re.compile(f"[0-9a-f]{{{2 * ID_BYTES}}}", re.ASCII)
 
 
 class Batch(NamedTuple):
-    """Some rows of one file.
+    """Some consecutive rows of one file.
 
     Attributes:
         name: of the file.
-        first: number of the batch's first row there; a file's first is 1, below any header.
-        rows: texts by column; values may be numbers.
-        broken: places, from 0, of lines that are no rows, with what is wrong with each.
-        blank: which of the rows are lines of CSV without a character; those are no reports.
+        first: row number of the batch's first line; 1 is the first below any header.
+        rows: the columns as texts; values may be numbers.
+        broken: lines that are not in ``rows``, by position from 0 in the batch: what is wrong.
+        blank: [N] which of the rows are empty lines of CSV.
     """
 
     name: str
@@ -58,31 +58,31 @@ class Batch(NamedTuple):
     blank: np.ndarray
 
     def number(self, place: int) -> int:
-        """In the file, of the row that stands at a place in ``rows``."""
+        """Row number in the file of a position in ``rows``."""
         count = self.rows.num_rows + len(self.broken)
         return self.first + int(np.setdiff1d(np.arange(count), list(self.broken))[place])
 
     @property
     def next(self) -> int:
-        """Number of the row after it."""
+        """Row number after the batch."""
         return self.first + self.rows.num_rows + len(self.broken)
 
 
 def read_batches(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batch]:
     """The wanted columns of a file, CSV or Parquet by its first bytes, or of a stream of CSV.
 
-    CSV without a header is taken to have the columns of a report in their order.
+    CSV without a header has the columns of a report, in their order.
 
     Raises:
         InputError: it cannot be read, or lacks a column.
     """
     if not isinstance(path, Path):
         name = "standard input"
-        with _understood(name):
+        with _errors_named(name):
             yield from _from_csv(path, name, wanted)
         return
-    with _understood(str(path)), path.open("rb") as file:
-        parquet = file.peek(4).startswith(b"PAR1")  # without moving back, which no pipe can
+    with _errors_named(str(path)), path.open("rb") as file:
+        parquet = file.peek(4).startswith(b"PAR1")  # peek, as a pipe cannot seek
         yield from (_from_parquet if parquet else _from_csv)(file, str(path), wanted)
 
 
@@ -90,16 +90,16 @@ def _from_parquet(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator
     import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    # Otherwise all of the file that was read stays in memory, or all of a group of its rows.
+    # The defaults would hold the whole file, or a whole row group, in memory.
     reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK)
     _require(wanted, reader.schema_arrow.names, name)
     kind = reader.schema_arrow.field("value").type
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not (text or pa.types.is_floating(kind) or pa.types.is_integer(kind)):
-        raise InputError(f"{name}: column 'value': is {kind}; must be numbers, or text")
+        raise InputError(f"{name}: column 'value': is {kind}; must be numbers or text")
     first = 1
     for rows in reader.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)):
-        # Whatever a writer has made of texts: large, encoded, or numbers.
+        # Writers may store texts as large strings, dictionaries or numbers.
         columns = {
             key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
             for key in wanted
@@ -124,18 +124,18 @@ def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Bat
 
 
 def _names(head: bytes, source: str) -> list[str]:
-    """What stands in the first line."""
+    """The cells of the first line."""
     try:
         return next(lines.reader([head.decode("utf-8-sig", errors="replace")]), [])
     except lines.Error as error:
         raise InputError(
-            f"{source}: its beginning is no line of CSV; lines end in a line feed, and compressed"
-            " files, or Parquet from standard input, are not read"
+            f"{source}: does not begin with a line of CSV; lines must end in a line feed, and"
+            " compressed files, or Parquet from standard input, cannot be read"
         ) from error
 
 
 def _blocks(file: IO[bytes], rest: bytes) -> Iterator[bytes]:
-    """The rest of a file in whole lines, save for one that is too long."""
+    """The rest of a file in whole lines; a line that is too long is replaced."""
     while more := file.read(BLOCK):
         rest += more
         end = rest.rfind(b"\n") + 1
@@ -143,14 +143,14 @@ def _blocks(file: IO[bytes], rest: bytes) -> Iterator[bytes]:
             yield rest[:end]
             rest = rest[end:]
         elif len(rest) > LONGEST:
-            yield b"a line that is too long\n"  # one column, and so refused
-            rest = _after_line(file)
+            yield b"a line that is too long\n"  # has one column, and so is rejected
+            rest = _after_line_end(file)
     if rest:
         yield rest + b"\n"
 
 
-def _after_line(file: IO[bytes]) -> bytes:
-    """What stands behind the next end of a line."""
+def _after_line_end(file: IO[bytes]) -> bytes:
+    """The start of the next line, as far as it was read."""
     while more := file.read(BLOCK):
         _, found, rest = more.partition(b"\n")
         if found:
@@ -161,15 +161,16 @@ def _after_line(file: IO[bytes]) -> bytes:
 def _parsed(
     block: bytes, names: Sequence[str], wanted: Sequence[str]
 ) -> tuple[pa.RecordBatch, dict[int, str], np.ndarray]:
-    """Rows as texts, without those of another number of columns; and which of them are blank."""
+    """Rows as texts; the lines with another number of columns; and which rows are blank."""
     import pyarrow as pa
     from pyarrow import csv
 
     broken = {}
 
     def skip(row: csv.InvalidRow) -> str:
-        said = f"{row.actual_columns} columns where {row.expected_columns} are expected"
-        broken[row.number - 1] = said
+        broken[row.number - 1] = (
+            f"{row.actual_columns} columns where {row.expected_columns} are expected"
+        )
         return "skip"
 
     text = _as_text(block)
@@ -178,7 +179,7 @@ def _parsed(
         read_options=csv.ReadOptions(
             column_names=names, use_threads=False, block_size=len(text) + 1
         ),
-        # One stray quotation mark must not swallow the reports after it.
+        # No quoting: one stray quotation mark must not hide the reports after it.
         parse_options=csv.ParseOptions(
             invalid_row_handler=skip, quote_char=False, ignore_empty_lines=False
         ),
@@ -194,7 +195,7 @@ def _parsed(
 
 
 def _blank(rows: pa.RecordBatch, text: bytes, broken: dict[int, str]) -> np.ndarray:
-    """Which rows [N] stand for lines of a text that hold nothing, not even a comma."""
+    """Which rows [N] are lines without any character, not even a comma."""
     empty = ~np.any([column.is_valid() for column in rows.columns], axis=0)
     if empty.any():
         bare = np.array([not line for line in NEWLINE.split(text)])
@@ -203,7 +204,7 @@ def _blank(rows: pa.RecordBatch, text: bytes, broken: dict[int, str]) -> np.ndar
 
 
 def _as_text(block: bytes) -> bytes:
-    """Cells without quotation marks around them; bytes that are not UTF-8 spoil their row alone."""
+    """Removes quotation marks around cells; replaces bytes that are not UTF-8."""
     if b'"' in block:
         block = QUOTED.sub(rb"\1\2", block)
     try:
@@ -226,8 +227,8 @@ def _require(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
 
 
 @contextmanager
-def _understood(name: str) -> Iterator[None]:
-    """Says of which file a problem is."""
+def _errors_named(name: str) -> Iterator[None]:
+    """Turns the errors of libraries into InputErrors that name the file."""
     import pyarrow as pa
 
     try:

@@ -1,34 +1,32 @@
-"""Privately measured gaps, plans and simulations, as tables and as a file."""
+"""Privately measured gaps, plans and simulations, as tables and as documents for JSON files."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from synthfair.measure.devices import finite, gap_document, scaled_gap
 from synthfair.measure.estimate import FEW
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import Collected
     from synthfair.measure.collection import Collection
-    from synthfair.measure.devices import ModelGaps
     from synthfair.measure.estimate import Estimate, Gap
-    from synthfair.measure.plan import Plan
-    from synthfair.measure.simulate import Simulated
+    from synthfair.measure.plan import GapPlan
+    from synthfair.measure.simulate import ModelGaps, SimulatedGap
 
 MOST_SHOWN = 300
-"""Gaps in a printed table: of 25 groups, every two."""
+"""Gaps in a printed table: those of every two of 25 groups."""
 
 NAMES = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
 
 
-def plan_table(plan: Plan, collection: Collection) -> Table:
-    """A measurement before it is made."""
+def plan_table(plan: GapPlan, collection: Collection) -> Table:
+    """A planned measurement."""
     table = Table(show_header=False, box=None)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -37,10 +35,10 @@ def plan_table(plan: Plan, collection: Collection) -> Table:
     table.add_row("epsilon", f"{collection.epsilon:.4g}, of one client's report")
     table.add_row("mechanism", f"{NAMES[collection.mechanism]}; {budget}")
     table.add_row("clients", f"{plan.clients:,}")
-    table.add_row("precision", f"{plan.precision:.4g} to either side, at {plan.confidence:.4g}")
-    table.add_row("Chebyshev", f"{plan.chebyshev:.4g}, were the groups' sizes known")
+    table.add_row("precision", f"± {plan.precision:.4g}, at confidence {plan.confidence:.4g}")
+    table.add_row("Chebyshev", f"± {plan.chebyshev:.4g}, if the sizes of the groups were known")
     if plan.precision >= 2 * collection.unit:
-        table.add_row("", "these clients cannot even tell how large the smallest group is")
+        table.add_row("", "too few clients to estimate the size of the smallest group")
     return table
 
 
@@ -48,64 +46,53 @@ def estimate_tables(found: Estimate, collected: Collected, collection: Collectio
     """Groups, then gaps, in the value's unit."""
     percent = f"{100 * found.confidence:g} % interval"
     groups = _table("group", "share", "± error", "mean", percent)
-    for name, share, error, mean in zip(
-        collection.groups, found.shares, found.share_errors, _means(found, collection), strict=True
-    ):
-        told = f"{share:.4f}", f"{error:.4f}", _number(mean.value), _interval(*mean[1:])
-        groups.add_row(Text(name), *told)
-    refused = sum(collected.rejected.values())
-    groups.caption = f"{found.reports:,} reports; {refused:,} refused"
-    return Group(groups, _gaps_table(found, collection, percent))
-
-
-def _gaps_table(found: Estimate, collection: Collection, percent: str) -> Table:
-    table = _table("gap", "value", percent, "magnitude", "Chebyshev")
-    shown = _compared(found, collection)
-    for gap in shown[:MOST_SHOWN]:
-        table.add_row(*_gap_row(scaled_gap(gap, collection.unit), collection.groups))
-    table.caption = (
-        "second minus first, each interval by itself; magnitude without what noise adds to it;"
-        " Chebyshev: to either side, estimated sizes taken for known"
+    for name, share, error, (mean, low, high) in _groups(found, collection):
+        shown = _number(mean), _interval(low, high)
+        groups.add_row(Text(name), f"{share:.4f}", f"{error:.4f}", *shown)
+    rejected = sum(collected.rejected.values())
+    groups.caption = f"{found.reports:,} reports accepted; {rejected:,} rejected"
+    every = _gaps(found, collection)
+    gaps = _table("gap", "value", percent, "magnitude", "Chebyshev")
+    for first, second, gap in every[:MOST_SHOWN]:
+        gaps.add_row(
+            Text(f"{second} - {first}"), _signed(gap.value), _interval(*gap.interval),
+            _number(gap.magnitude), _number(gap.chebyshev),
+        )  # fmt: skip
+    gaps.caption = (
+        "second minus first, each interval by itself; magnitude: absolute gap, corrected for noise;"
+        " Chebyshev: half-width if the estimated sizes were exact"
     )
-    if len(shown) > MOST_SHOWN:
-        table.caption += f"; the first {MOST_SHOWN} of {len(shown):,}: --output writes all"
-    return table
+    if len(every) > MOST_SHOWN:
+        gaps.caption += f"; the first {MOST_SHOWN} of {len(every):,}: --output writes all"
+    return Group(groups, gaps)
 
 
-def _compared(found: Estimate, collection: Collection) -> list[Gap]:
-    return [gap for gap in found.gaps if set(gap.groups) <= set(collection.compared)]
-
-
-def _gap_row(gap: Gap, names: Sequence[str]) -> tuple[str | Text, ...]:
-    title = Text(f"{names[gap.groups[1]]} - {names[gap.groups[0]]}")
-    return (
-        title, _signed(gap.value), _interval(*gap.interval), _number(gap.magnitude),
-        _number(gap.chebyshev),
-    )  # fmt: skip
-
-
-class Mean(NamedTuple):
-    """A group's, in the value's own unit."""
-
-    value: float
-    low: float
-    high: float
-
-
-def _means(found: Estimate, collection: Collection) -> list[Mean]:
-    none = Mean(math.nan, math.nan, math.nan)
-    return [
-        Mean(*(collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)))
+def _groups(found: Estimate, collection: Collection) -> list[tuple[str, float, float, list[float]]]:
+    """Name, share, error, and mean with its interval in the value's unit; NaN if not compared."""
+    means = [
+        [collection.lower + (1 + float(v)) * collection.unit for v in (mean, *interval)]
         if group in collection.compared
-        else none
+        else [math.nan] * 3
         for group, (mean, interval) in enumerate(zip(found.means, found.intervals, strict=True))
+    ]
+    shares, errors = found.shares.tolist(), found.share_errors.tolist()
+    return list(zip(collection.groups, shares, errors, means, strict=True))
+
+
+def _gaps(found: Estimate, collection: Collection) -> list[tuple[str, str, Gap]]:
+    """The gaps between groups that are compared, with the groups' names, in the value's unit."""
+    names = collection.groups
+    return [
+        (names[gap.groups[0]], names[gap.groups[1]], gap.in_units_of(collection.unit))
+        for gap in found.gaps
+        if set(gap.groups) <= set(collection.compared)
     ]
 
 
 def rejected_warnings(collected: Collected, collection: Collection) -> list[str]:
-    """What was refused and why, a line a reason; and what limits the rest."""
+    """Warnings about rejected reports, small groups, and repeated reports that may be missed."""
     lines = [
-        f"refused: {count:,}, {why}; the first is {collected.examples[why]}"
+        f"rejected: {count:,}, {why}; the first is {collected.examples[why]}"
         for why, count in collected.rejected.items()
         if count
     ]
@@ -116,29 +103,26 @@ def rejected_warnings(collected: Collected, collection: Collection) -> list[str]
     if few:
         lines.append(few_warning(few, of="reports"))
     if collected.ids is None:
-        lines.append("ids are not looked at: repeated reports cannot be found")
-    elif collected.ids.lost_share() > 0.001:
-        share = collected.ids.lost_share()
+        lines.append("report ids are not checked: repeated reports are counted again")
+    elif (share := collected.ids.lost_share()) > 0.001:
         lines.append(
-            f"one new id in {1 / share:.0f} is taken for a repeated one: raise --id-memory"
+            f"one new report in {1 / share:.0f} is rejected as repeated: raise --id-memory"
         )
     return lines
 
 
 def few_warning(groups: Sequence[str], *, of: str) -> str:
-    """Of groups with fewer than :data:`FEW` of what is counted."""
+    """Warns of groups with fewer than :data:`FEW` reports or devices."""
     return (
-        f"groups with fewer than {FEW} {of}: {', '.join(groups)[:200]}: too few for intervals that"
-        " rest on many"
+        f"groups with fewer than {FEW} {of}: {', '.join(groups)[:200]}: too few for the intervals,"
+        " which assume nearly normal sums"
     )
 
 
 def estimate_document(
     found: Estimate, collected: Collected, collection: Collection
 ) -> dict[str, Any]:
-    """The same for a file; what is not finite is null there."""
-    names = collection.groups
-    means = _means(found, collection)
+    """The result of ``gap aggregate`` for a JSON file; what is not finite is null."""
     return {
         "reports": found.reports,
         "rejected": collected.rejected,
@@ -148,45 +132,74 @@ def estimate_document(
         "groups": [
             {
                 "name": name,
-                "share": float(share),
-                "error": float(error),
-                "mean": finite(mean.value),
-                "low": finite(mean.low),
-                "high": finite(mean.high),
+                "share": share,
+                "error": error,
+                "mean": _finite(mean),
+                "low": _finite(low),
+                "high": _finite(high),
             }
-            for name, share, error, mean in zip(
-                names, found.shares, found.share_errors, means, strict=True
-            )
+            for name, share, error, (mean, low, high) in _groups(found, collection)
         ],
         "gaps": [
-            {
-                "first": names[gap.groups[0]],
-                "second": names[gap.groups[1]],
-                **gap_document(scaled_gap(gap, collection.unit)),
-            }
-            for gap in _compared(found, collection)
+            {"first": first, "second": second, **_gap_document(gap)}
+            for first, second, gap in _gaps(found, collection)
         ],
     }
 
 
+def gaps_document(found: ModelGaps, *, seed: int) -> dict[str, Any]:
+    """The gaps.json of ``gap simulate``; what is not finite is null."""
+    return {
+        "format": "synthfair-gaps/1",
+        "devices": found.devices,
+        "epsilon": found.epsilon,
+        "mechanism": found.collection.mechanism,
+        "confidence": found.confidence,
+        "seed": seed,
+        "few": list(found.few),
+        "gaps": [
+            {
+                "rate": gap.rate,
+                "first": gap.groups[0],
+                "second": gap.groups[1],
+                **_gap_document(gap.measured),
+                "true": _finite(gap.true),
+                "pooled": _finite(gap.pooled),
+            }
+            for gap in found.gaps
+        ],
+    }
+
+
+def _gap_document(gap: Gap) -> dict[str, float | None]:
+    return {
+        "value": _finite(gap.value),
+        "low": gap.interval.low,
+        "high": gap.interval.high,
+        "magnitude": _finite(gap.magnitude),
+        "chebyshev": _finite(gap.chebyshev),
+    }
+
+
 def simulation_table(
-    found: Sequence[Simulated], collection: Collection, confidence: float
+    found: Sequence[SimulatedGap], collection: Collection, confidence: float
 ) -> Table:
-    """What repeated measurements found."""
+    """Results of repeated measurements, in the value's unit."""
     table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "precision")
     table.caption = (
-        f"covered: intervals that hold the true gap, of which {confidence:.4g} should; precision:"
-        " half their width; noise from a seed"
+        f"covered: intervals that contain the true gap, {confidence:.4g} expected; precision:"
+        " their mean half-width; noise from a seed"
     )
-    for one in (one for one in found if set(one.groups) <= set(collection.compared)):
-        title = f"{collection.groups[one.groups[1]]} - {collection.groups[one.groups[0]]}"
-        numbers = (one.true, one.mean, one.deviation, one.expected)
-        shown = [_signed(x * collection.unit) for x in numbers[:2]]
-        shown += [_number(x * collection.unit) for x in numbers[2:]]
-        width = _number(one.width * collection.unit)
-        table.add_row(Text(title), *shown, f"{one.covered:.1%}", width)
-        if one.open:
-            table.caption += f"; {title}: {one.open:.1%} are the whole range"
+    unit = collection.unit
+    for gap in (gap for gap in found if set(gap.groups) <= set(collection.compared)):
+        title = f"{collection.groups[gap.groups[1]]} - {collection.groups[gap.groups[0]]}"
+        table.add_row(
+            Text(title), _signed(gap.true * unit), _signed(gap.mean * unit),
+            _number(gap.deviation * unit), _number(gap.expected * unit),
+            f"{gap.covered:.1%}", _number(gap.width * unit),
+        )  # fmt: skip
+        if gap.open:
+            table.caption += f"; {title}: {gap.open:.1%} are the whole range"
     return table
 
 
@@ -196,17 +209,16 @@ def model_table(found: ModelGaps) -> Table:
     table = _table("gap", "measured", percent, "magnitude", "true", "all rows", "Chebyshev")
     for gap in found.gaps:
         rate = gap.rate.replace("_", " ").removesuffix(" rate")
-        title = Text(f"{rate}s: {gap.groups[1]} - {gap.groups[0]}")
         measured = gap.measured
         table.add_row(
-            title, _signed(measured.value), _interval(*measured.interval),
-            _number(measured.magnitude), _signed(gap.true), _signed(gap.pooled),
-            _number(measured.chebyshev),
+            Text(f"{rate}s: {gap.groups[1]} - {gap.groups[0]}"), _signed(measured.value),
+            _interval(*measured.interval), _number(measured.magnitude), _signed(gap.true),
+            _signed(gap.pooled), _number(measured.chebyshev),
         )  # fmt: skip
     table.caption = (
         f"{found.devices:,} devices, epsilon = {found.epsilon:.4g} each for both rates together;"
-        " true: the mean over devices, known as they are simulated; Chebyshev: to either side,"
-        " estimated sizes taken for known"
+        " true: the mean over devices, known in a simulation; Chebyshev: half-width if the"
+        " estimated sizes were exact"
     )
     return table
 
@@ -228,3 +240,7 @@ def _signed(value: float) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.4f}" if math.isfinite(value) else "unknown"
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,76 @@
+"""Bugs in the private measurement of gaps."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "de-biasing left out: noisy values are not divided by a gain",
+        "measure/tally.py",
+        "pm = t / (mechanism.keep * mechanism.gain)",
+        "pm = t",
+        "test_gap_estimate.py",
+    ),
+    Mutant(
+        "epsilon of M_R as theorem 4.1 has it, which is too small",
+        "measure/mechanisms.py",
+        "return max(kept_high, changed) - min(kept_low, changed)",
+        "return max(self.epsilon1, self.epsilon2)",
+        "test_gap_mechanisms.py",
+    ),
+    Mutant(
+        "the value stays where the group changes",
+        "measure/mechanisms.py",
+        "np.where(reported == group, value, 0.0)",
+        "value",
+        "test_gap_mechanisms.py",
+    ),
+    Mutant(
+        "noise of the group left out",
+        "measure/mechanisms.py",
+        "return (group + step.astype(group.dtype)) % self.groups",
+        "return group",
+        "test_gap_mechanisms.py",
+    ),
+    Mutant(
+        "noise of the value left out",
+        "measure/mechanisms.py",
+        "return value + self.scale * laplace(len(value), source)",
+        "return value",
+        "test_gap_mechanisms.py",
+    ),
+    Mutant(
+        "Laplace noise of half the scale",
+        "measure/mechanisms.py",
+        "return 2.0 / self.epsilon2",
+        "return 1.0 / self.epsilon2",
+        "test_gap_mechanisms.py",
+    ),
+    Mutant(
+        "true and false positive rates swapped",
+        "measure/reports.py",
+        '{"true_positive_rate": 1, "false_positive_rate": -1}',
+        '{"true_positive_rate": -1, "false_positive_rate": 1}',
+        "test_gap_devices.py",
+    ),
+    Mutant(
+        "repeated report ids across batches are not found",
+        "measure/aggregate.py",
+        "np.bitwise_or.at(self._words, place[found], bits[found])",
+        "pass",
+        "test_gap_identifiers.py",
+    ),
+    Mutant(
+        "two-sided intervals with the quantile of one-sided ones",
+        "measure/estimate.py",
+        "_NORMAL.inv_cdf((1 + confidence) / 2)",
+        "_NORMAL.inv_cdf(confidence)",
+        "test_gap_estimate.py",
+    ),
+    Mutant(
+        "skewness term of the limits left out",
+        "measure/intervals.py",
+        "    limit += side * max(z2 - 1 / clients, 0.0) / 6 * skewness / p\n",
+        "",
+        "test_gap_estimate.py",
+    ),
+]

@@ -1,0 +1,88 @@
+"""Reports that contradict the public file are noticed; those that fit it are not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from synthfair.cli import main
+from synthfair.measure.collection import make_collection, read_collection
+from synthfair.measure.diagnostics import diagnose_reports
+from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
+from synthfair.measure.plan import GroupMoments
+from synthfair.measure.simulate import draw_clients
+from synthfair.measure.tally import collect, tally
+from synthfair.privacy.noise import seeded
+
+SHARES, MEANS = (0.7, 0.3), (0.2, -0.4)
+KINDS = pytest.mark.parametrize("kind", [RandomizedValue, LaplaceValue])
+
+
+def clients_of(shares=SHARES, means=MEANS, clients=20_000, seed=0):
+    groups = GroupMoments(np.array(shares), np.array(means), np.ones(2))
+    return draw_clients(groups, clients, np.random.default_rng([seed, 1]))
+
+
+def reports_of(mechanism, *, seed=0, **clients):
+    return collect(mechanism, *clients_of(seed=seed, **clients), seeded(seed))
+
+
+def public(mechanism):
+    return make_collection(("a", "b"), mechanism)
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("shares", "means", "clients"),
+    [(SHARES, MEANS, 20_000), ((0.99, 0.01), (1.0, -1.0), 500), (SHARES, (1, 1), 3000)],
+)
+def test_reports_that_fit_give_no_contradiction(kind, shares, means, clients):
+    """Of 60 measurements in all; about 0.01 false alarms are expected."""
+    for epsilon in (0.5, 10.0):
+        mechanism = kind(2, epsilon, epsilon)
+        for seed in range(5):
+            found = reports_of(mechanism, seed=seed, shares=shares, means=means, clients=clients)
+            assert diagnose_reports(found, public(mechanism)) == []
+            assert diagnose_reports(found, public(mechanism), shares) == []
+
+
+@KINDS
+def test_given_shares_that_are_wrong(kind):
+    mechanism = kind(2, 1.0, 1.0)
+    found = diagnose_reports(reports_of(mechanism), public(mechanism), shares=(0.3, 0.7))
+    assert "a: the reports imply a share of 0.7" in found[0]
+    assert "not the given one" in found[0]
+
+
+@KINDS
+@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+def test_reports_without_noise(kind, epsilon):
+    group, value = clients_of(means=(1.0, -1.0))
+    assert diagnose_reports(tally(group, value, 2), public(kind(2, epsilon, epsilon)))
+
+
+def test_reports_of_the_other_mechanism():
+    reports = reports_of(RandomizedValue(2, 1.0, 1.0))
+    (found,) = diagnose_reports(reports, public(LaplaceValue(2, 1.0, 1.0)))
+    assert found.startswith("values: the reports have a mean square of 1 in units of v, but")
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_the_variance_of_squares_is_never_larger(value):
+    m = LaplaceValue(2, 1.0, 3.0)
+    found = m.add_noise(np.full(400_000, value), seeded(0)) ** 2
+    exact = 20 * m.scale**4 + 8 * m.scale**2 * value**2
+    assert found.var() == pytest.approx(exact, rel=0.06)
+    assert exact <= m.square_variance
+
+
+def test_the_command_warns_and_writes_the_contradictions(tmp_path, capsys):
+    plan = ["gap", "plan", "--groups", "a", "b", "--epsilon", "2", "--clients", "4000"]
+    assert main([*plan, "--output", str(tmp_path / "gap.json")]) == 0
+    mark = read_collection(tmp_path / "gap.json").fingerprint
+    lines = [f"{i:032x},{mark},{'ab'[i % 2]},{1 - 2 * (i % 2)}" for i in range(4000)]
+    (tmp_path / "reports.csv").write_text("\n".join(lines) + "\n")
+    aggregate = ["gap", "aggregate", str(tmp_path / "gap.json"), str(tmp_path / "reports.csv")]
+    assert main([*aggregate, "--output", str(tmp_path / "found.json")]) == 0
+    assert "the intervals are not valid" in " ".join(capsys.readouterr().err.split())
+    assert json.loads((tmp_path / "found.json").read_text())["doubts"]
