@@ -29,9 +29,8 @@ from synthfair.privacy.fit import (
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.objective import PrivateObjective
-from synthfair.privacy.plan import guarantee, make_plan
 from synthfair.privacy.queries import PrivateQueries
-from synthfair.privacy.statement import Guarantee
+from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.release.format import name_of
 
 MEASURED = (
@@ -72,13 +71,13 @@ def measure(
         InputError: another kind of model or penalty, whose sensitivity is not known.
     """
     model, known = _require_known(model, penalty, config, schema)
-    plan = make_plan(config, schema)
+    guarantee = make_guarantee(config, schema)
     queries = PrivateQueries(
-        real, schema, plan, intercept=config.intercept, loss=model.margin_loss, source=noise
+        real, schema, guarantee, intercept=config.intercept, loss=model.margin_loss, source=noise
     )
     return private_fit(
         queries,
-        plan,
+        guarantee,
         known,
         rho_o=config.rho_o,
         lambda_theta=config.lambda_theta,
@@ -95,7 +94,7 @@ def promise(
 ) -> Guarantee:
     """The guarantee that :func:`measure` gives, known before it reads a row. Raises as it does."""
     _require_known(model, penalty, config, schema)
-    return guarantee(config, make_plan(config, schema))
+    return make_guarantee(config, schema)
 
 
 def private_problem(

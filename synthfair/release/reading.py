@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from synthfair.config import MAX_ROWS
 from synthfair.errors import InputError, reason, refusal
-from synthfair.privacy.plan import require_true
+from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
