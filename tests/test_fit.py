@@ -68,7 +68,9 @@ def fitted(real, schema, config, loss=logistic, noise=silent):
 
 
 def inputs(real, n_groups):
-    return np.column_stack([real.x, real.s[:, None] == np.arange(1, n_groups), np.ones(len(real.y))])
+    return np.column_stack(
+        [real.x, real.s[:, None] == np.arange(1, n_groups), np.ones(len(real.y))]
+    )
 
 
 def gaps(real, theta, config, n_groups):

@@ -109,9 +109,7 @@ def perturbed_objective(client: Client) -> np.ndarray:
     return minimize(objective, np.zeros(a.shape[1]), jac=True, method="BFGS").x
 
 
-def _asked(
-    client: Client, shares: dict[SumName, float]
-) -> tuple[PrivateQueries, Guarantee]:
+def _asked(client: Client, shares: dict[SumName, float]) -> tuple[PrivateQueries, Guarantee]:
     guarantee = make_guarantee(client.config, client.schema, shares=shares)
     return PrivateQueries(
         client.real, client.schema, guarantee, intercept=True, loss=logistic, source=system_entropy

@@ -9,11 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.composition import Composition
@@ -29,7 +30,8 @@ PATIENCE = 60.0
 MAX_BYTES = 50_000_000
 """Of a ledger that is read."""
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+AnyGuarantee = Guarantee | TrainingGuarantee
+
 _START = "0" * 64
 _USER = "one user, with all its rows"
 
@@ -41,19 +43,19 @@ class Booking(BaseModel):
         kind: of entry.
         output: name of the file or folder.
         run: fingerprint of rows and settings.
-        guarantee: what it promises, or None: then it has no epsilon.
+        guarantee: of the release or training; None where it has no epsilon.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     kind: Literal["release", "training"] = "release"
     output: Line
     run: str = Field(pattern="^[0-9a-f]{64}$")
-    guarantee: Guarantee | TrainingGuarantee | None
+    guarantee: AnyGuarantee | None
 
     @property
     def composition(self) -> Composition | None:
-        """Its mechanisms; None where it promises nothing, or only on a condition."""
+        """Its mechanisms; None without a guarantee, or with one that holds on a condition."""
         if isinstance(self.guarantee, TrainingGuarantee):
             return None if self.guarantee.condition else self.guarantee.composition
         return Composition(self.guarantee.mu) if self.guarantee else None
@@ -68,7 +70,7 @@ class Limit(BaseModel):
         delta: above 0, below 1.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     kind: Literal["limit"] = "limit"
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -84,24 +86,22 @@ class Entry(BaseModel):
         what: a release or a limit.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
     previous: str = Field(pattern="^[0-9a-f]{64}$")
     what: Annotated[Booking | Limit, Field(discriminator="kind")]
 
 
-class Spent(BaseModel):
+class Spent(NamedTuple):
     """What a ledger adds up to.
 
     Attributes:
         releases: number of releases and trainings.
         composition: all of them together, for one row of the table, or one user; None where one
-            promised nothing.
+            has no guarantee.
         limit: the one that holds, if any.
     """
-
-    model_config = _STRICT
 
     releases: int
     composition: Composition | None
@@ -128,6 +128,19 @@ class Ledger:
 
     Attributes:
         path: of the file; it need not exist.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import synthfair as sf
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = sf.privacy.Ledger.for_table(Path(folder.name) / "rows.csv")
+        >>> ledger.path.name
+        'rows.csv.ledger.jsonl'
+        >>> ledger.book(sf.privacy.Booking(output="a.parquet", run="0" * 64, guarantee=None))
+        >>> ledger.spent().releases, ledger.spent().epsilon(1e-6)
+        (1, None)
+        >>> folder.cleanup()
     """
 
     path: Path
@@ -137,8 +150,8 @@ class Ledger:
         object.__setattr__(self, "path", self.path.resolve())
 
     @classmethod
-    def beside(cls, data: Path) -> Ledger:
-        """That of a table, also where the table is named by a link."""
+    def for_table(cls, data: Path) -> Ledger:
+        """The one next to a table, also where the table is named by a link."""
         place = data.resolve()
         return cls(place.with_name(place.name + ENDING))
 
@@ -157,7 +170,7 @@ class Ledger:
     def book(self, booking: Booking) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
 
-        One that promises nothing is booked once a run: it would only give the same file again.
+        One without a guarantee is booked once a run: it would only give the same file again.
 
         Raises:
             InputError: the limit would be passed; another relation; or the ledger cannot be read or
@@ -166,7 +179,7 @@ class Ledger:
         with self._locked():
             lines = self._read()
             before = [entry.what for entry, _ in lines]
-            self._refuse_what_is_too_much(before, booking)
+            self._require_affordable(before, booking)
             if booking.guarantee or booking not in before:
                 self._append(booking, [line for _, line in lines])
 
@@ -185,10 +198,12 @@ class Ledger:
 
     def require_affordable(self, booking: Booking) -> None:
         """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
-        self._refuse_what_is_too_much([entry.what for entry in self.entries()], booking)
+        self._require_affordable([entry.what for entry in self.entries()], booking)
 
-    def _refuse_what_is_too_much(self, before: Sequence[Booking | Limit], booking: Booking) -> None:
-        self._require_same_relation(before, booking)
+    def _require_affordable(self, before: Sequence[Booking | Limit], booking: Booking) -> None:
+        for old in before:
+            if isinstance(old, Booking) and old.guarantee and booking.guarantee:
+                self._require_comparable(old.guarantee, booking.guarantee)
         limit, after = _spent(before).limit, _spent([*before, booking])
         if limit is None:
             return
@@ -204,20 +219,16 @@ class Ledger:
                 f" {limit.delta:g}; the limit is {limit.epsilon:g}"
             )
 
-    def _require_same_relation(self, before: Sequence[Booking | Limit], new: Booking) -> None:
-        for old in before:
-            if not (isinstance(old, Booking) and old.guarantee and new.guarantee):
-                continue
-            if (old.guarantee.unit, new.guarantee.unit).count(_USER) == 1:
-                raise InputError(
-                    f"{self.path}: protects {old.guarantee.unit}; {new.guarantee.unit} needs a"
-                    " ledger of its own"
-                )
-            if old.guarantee.relation != new.guarantee.relation:
-                raise InputError(
-                    f"{self.path}: relation = {new.guarantee.relation!r}: all releases of a ledger"
-                    f" must have the same, and its own is {old.guarantee.relation!r}"
-                )
+    def _require_comparable(self, old: AnyGuarantee, new: AnyGuarantee) -> None:
+        if (old.unit, new.unit).count(_USER) == 1:
+            raise InputError(
+                f"{self.path}: protects {old.unit}; {new.unit} needs a ledger of its own"
+            )
+        if old.relation != new.relation:
+            raise InputError(
+                f"{self.path}: relation = {new.relation!r}: all releases of a ledger must have the"
+                f" same, and its own is {old.relation!r}"
+            )
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -299,11 +310,12 @@ def _spent(entries: Sequence[Booking | Limit]) -> Spent:
     bookings = [entry for entry in entries if isinstance(entry, Booking)]
     limits = [entry for entry in entries if isinstance(entry, Limit)]
     parts = [booking.composition for booking in bookings]
-    together = None if None in parts else _together([part for part in parts if part])
-    limit = limits[-1] if limits else None
-    return Spent(releases=len(bookings), composition=together, limit=limit)
-
-
-def _together(parts: Sequence[Composition]) -> Composition:
-    sampled = tuple(one for part in parts for one in part.sampled)
-    return Composition(composed(part.mu for part in parts), sampled)
+    known = [part for part in parts if part]
+    together = Composition(
+        composed(part.mu for part in known), tuple(one for part in known for one in part.sampled)
+    )
+    return Spent(
+        releases=len(bookings),
+        composition=together if len(known) == len(parts) else None,
+        limit=limits[-1] if limits else None,
+    )

@@ -17,7 +17,7 @@ from synthfair.release.format import disclosures
 from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
-from synthfair.report.privacy import promise_lines, statement_lines
+from synthfair.report.privacy import statement_lines, training_guarantee_lines
 from synthfair.report.results import Metrics, Part, Result, RoundSettings, Split, inputs_of
 from synthfair.report.tables import effort
 
@@ -125,7 +125,7 @@ def _section(result: Result) -> Section:
 def _told(metrics: Metrics) -> dict[str, tuple[str, ...]]:
     """What each release says of privacy; where there were none to be read, what they would say."""
     if metrics.promise:
-        return {"all users": promise_lines(metrics.promise)}
+        return {"all users": training_guarantee_lines(metrics.promise)}
     if metrics.privacy:
         return {
             client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))
