@@ -171,12 +171,14 @@ def evaluation_document(
 ) -> dict[str, Any]:
     """The metrics as they stand in metrics.json; not-a-number is null there."""
     return {
-        **_plain(evaluation.overall),
-        "per_client": {name: _plain(part) for name, part in evaluation.per_client.items()},
-        "by_group": {
-            f"{schema.sensitive}={group}": {k: _number(v) for k, v in rates._asdict().items()}
-            for group, rates in zip(schema.groups, evaluation.by_group, strict=True)
-        },
+        **as_numbers(evaluation.overall),
+        "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
+        "by_group": as_numbers(
+            {
+                f"{schema.sensitive}={group}": rates
+                for group, rates in zip(schema.groups, evaluation.by_group, strict=True)
+            }
+        ),
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
         "version": synthfair.__version__,
@@ -186,12 +188,14 @@ def evaluation_document(
     }
 
 
-def _plain(part: dict[str, Metric]) -> dict[str, dict[str, float | None]]:
+def as_numbers(parts: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
+    """Named tuples of numbers, by name, as they stand in a JSON file."""
     return {
-        name: {key: _number(value) for key, value in metric._asdict().items()}
-        for name, metric in part.items()
+        name: {key: number(value) for key, value in part._asdict().items()}
+        for name, part in parts.items()
     }
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
+    """The same, or None for not-a-number, which JSON does not have."""
     return None if np.isnan(value) else value

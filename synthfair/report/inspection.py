@@ -33,7 +33,7 @@ def _lines(found: Inspection) -> Iterator[tuple[str, str]]:
     yield "file", f"{found.path} ({found.size:,} bytes)"
     yield "sha256", found.sha256
     yield "format", f"{header.format}, written by synthfair {header.version}"
-    yield "content", f"as sealed, sha256 {found.seal.sha256}"
+    yield "content", f"unaltered, sha256 {found.signature.sha256}"
     yield "signature", _signature(found)
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
     yield "schema", header.schema_hash + fits[found.fits]
@@ -52,7 +52,7 @@ def _lines(found: Inspection) -> Iterator[tuple[str, str]]:
 
 
 def _signature(found: Inspection) -> str:
-    key = found.seal.public_key
+    key = found.signature.public_key
     if key is None:
         return "none: anybody may have written this"
     if found.client is not None:

@@ -10,15 +10,15 @@ out of the sums over all rows. Among up to a hundred releases Newton's method th
 rows, until it has converged. Among more it does so for the hundred that move furthest, so far as
 their first step is not so short that it ends at the optimum anyway; :class:`Influence` says which.
 
-A change of theta means little by itself. What is judged is the change of the scores: its root mean
-square over the pooled rows, each release counting alike however many rows it has. The release's own
-rows count as they are, the others' as if brought into the range of real rows, 0 to 1: nobody is
-blamed for what another's rows hold.
+A change of theta means little by itself. What counts is the change of the scores: its root mean
+square over the pooled rows, where each release has the same weight however many rows it has. The
+release's own rows enter as they are, the others' clipped to the range of real rows, 0 to 1, so that
+no release is blamed for what another one holds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,17 +42,17 @@ from synthfair.model import (
     regularized_loss,
 )
 from synthfair.release.format import Release
-from synthfair.server.pooling import foreseen, pool
+from synthfair.server.pooling import pool, training_problem
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RETRAINED = 100
-"""Releases that are left out to the end, at most."""
+"""Releases without which the model is trained to convergence, at most."""
 
 SHORT = 0.01
-"""Change of scores by a first step, of one release among more than those, that is left at that: the
+"""Change of scores by a first step, of one release among more than those, that is good enough: the
 error of a Newton step is of the order of its square."""
 
 MAX_STEPS = 100
@@ -62,7 +62,7 @@ SPREADS, TIMES = 5.0, 5.0
 """An outlier lies more than so many robust standard deviations above the median, and is more than
 so many medians."""
 
-FEWEST_JUDGED = 3
+FEWEST = 3
 """Releases among which one may be an outlier."""
 
 BLOCK = 4_000_000
@@ -107,12 +107,6 @@ class Influences(NamedTuple):
     releases: dict[str, Influence]
     outliers_above: float
 
-    def renamed(self, names: Sequence[str]) -> Influences:
-        """The same under other names, in the same order; a pool of one has none to be named."""
-        if not self.releases:
-            return self
-        return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
-
 
 def measure_influence(
     releases: Mapping[str, Release],
@@ -134,10 +128,11 @@ def measure_influence(
     """
     if len(releases) < 2:
         return Influences({}, np.nan)
-    pooled = _pooled(releases, trained, model or LinearModel())
+    pooled = _pool(releases, trained, model or LinearModel())
     without, converged = _first_steps(pooled), np.zeros(len(releases), bool)
     moved, scores = _change_of_scores(pooled, without)
-    for k in _furthest(moved):
+    furthest = np.argsort(-moved)[:RETRAINED]
+    for k in furthest if len(moved) <= RETRAINED else furthest[moved[furthest] > SHORT]:
         without[k], converged[k] = _retrained(pooled, k)
     if converged.any():
         moved, scores = _change_of_scores(pooled, without)
@@ -154,14 +149,6 @@ def measure_influence(
     return Influences(dict(zip(releases, map(Influence._make, found), strict=True)), bound)
 
 
-def _furthest(moved: np.ndarray) -> np.ndarray:
-    """Positions of the releases that are left out to the end."""
-    if len(moved) <= RETRAINED:
-        return np.arange(len(moved))
-    first = np.argsort(-moved)[:RETRAINED]
-    return first[moved[first] > SHORT]
-
-
 def outlier_bound(change: np.ndarray) -> float:
     """The change of scores above which a release is an outlier.
 
@@ -175,7 +162,7 @@ def outlier_bound(change: np.ndarray) -> float:
     Returns:
         The bound; not-a-number, which nothing is above, for fewer than three releases.
     """
-    if len(change) < FEWEST_JUDGED:
+    if len(change) < FEWEST:
         return np.nan
     median = np.median(change)
     spread = 1.4826 * np.median(np.abs(change - median))
@@ -210,12 +197,12 @@ class _Pooled(NamedTuple):
     model: LinearModel
 
 
-def _pooled(releases: Mapping[str, Release], trained: TrainedModel, model: LinearModel) -> _Pooled:
-    wish, n_groups = foreseen(releases), len(trained.schema_.groups)
-    rows = make_rows(pool(releases), n_groups=n_groups, intercept=wish.intercept)
+def _pool(releases: Mapping[str, Release], trained: TrainedModel, model: LinearModel) -> _Pooled:
+    problem, n_groups = training_problem(releases), len(trained.schema_.groups)
+    rows = make_rows(pool(releases), n_groups=n_groups, intercept=problem.intercept)
     ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
     parts = [slice(*pair) for pair in pairwise(ends)]
-    return _Pooled(rows, parts, np.array(trained.theta), wish.lambda_theta, model)
+    return _Pooled(rows, parts, np.array(trained.theta), problem.lambda_theta, model)
 
 
 def _first_steps(pooled: _Pooled) -> np.ndarray:
@@ -247,9 +234,9 @@ def _derivatives(
 
 def _retrained(pooled: _Pooled, k: int) -> tuple[np.ndarray, bool]:
     """Theta [n] without release k, and whether it is the optimum."""
-    kept = np.ones(len(pooled.rows.y))
-    kept[pooled.parts[k]] = 0.0
-    weights = jnp.asarray(kept / kept.mean(), pooled.rows.a.dtype)
+    others = np.ones(len(pooled.rows.y))
+    others[pooled.parts[k]] = 0.0
+    weights = jnp.asarray(others / others.mean(), pooled.rows.a.dtype)
     start = jnp.asarray(pooled.theta, pooled.rows.a.dtype)
     solution = _train(start, (pooled.rows, weights), pooled.lambda_theta, model=pooled.model)
     return np.asarray(solution.params, float), bool(solution.converged)
@@ -279,22 +266,21 @@ def _train(
 def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From theta [K, n] without each release: change of the scores [K], and the scores [K]."""
     a = np.asarray(pooled.rows.a, float)
-    inside = np.clip(a, 0.0, 1.0)
+    clipped = np.clip(a, 0.0, 1.0)
     metric = np.zeros((a.shape[1], a.shape[1]))
     for part in pooled.parts:
-        metric += inside[part].T @ inside[part] / len(inside[part])
+        metric += clipped[part].T @ clipped[part] / len(clipped[part])
 
-    def own(change: np.ndarray, part: slice) -> float:
-        """What its rows add to the mean square by not being brought into the range."""
-        mine, brought = a[part] @ change, inside[part] @ change
-        return float(mine @ mine - brought @ brought) / len(mine)
+    def excess(change: np.ndarray, part: slice) -> float:
+        """What a release's own rows add to the mean square, as they are not clipped for it."""
+        own, within = a[part] @ change, clipped[part] @ change
+        return float(own @ own - within @ within) / len(own)
 
     changes = without - pooled.theta
-    total = np.sum(changes @ metric * changes, axis=1)
-    total += list(map(own, changes, pooled.parts))
-    squares = total, np.sum(without @ metric * without, axis=1)
-    moved, scores = (np.sqrt(np.maximum(s, 0.0) / len(without)) for s in squares)
-    return moved, scores
+    moved = np.sum(changes @ metric * changes, axis=1)
+    moved += list(map(excess, changes, pooled.parts))
+    scores = np.sum(without @ metric * without, axis=1)
+    return tuple(np.sqrt(np.maximum(squares, 0.0) / len(without)) for squares in (moved, scores))
 
 
 def _change_of_metrics(
