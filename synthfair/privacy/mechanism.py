@@ -109,7 +109,7 @@ class Ball(NamedTuple):
     @property
     def norm_with_one(self) -> float:
         """Largest norm of (v - centre, 1), for v in the ball."""
-        return math.hypot(self.radius, 1.0)
+        return float(np.hypot(self.radius, 1.0))
 
 
 def feature_ball(schema: Schema) -> Ball:
@@ -131,7 +131,7 @@ def input_ball(schema: Schema) -> Ball:
 
 def _product(balls: Iterable[Ball]) -> Ball:
     centres, radii = zip(*balls, strict=True)
-    return Ball(np.concatenate(centres), math.hypot(*radii))
+    return Ball(np.concatenate(centres), math.sqrt(sum(radius**2 for radius in radii)))
 
 
 def _is_one_hot(column: Column) -> bool:

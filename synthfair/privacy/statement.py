@@ -86,14 +86,7 @@ class Guarantee(BaseModel):
 
     Example:
         >>> import synthfair as sf
-        >>> schema = sf.Schema.model_validate({
-        ...     "name": "loans", "label": "paid", "positive": "yes", "sensitive": "town",
-        ...     "columns": {
-        ...         "income": {"kind": "numeric", "lower": 0, "upper": 100},
-        ...         "town": {"kind": "categorical", "categories": ["a", "b"]},
-        ...         "paid": {"kind": "categorical", "categories": ["no", "yes"]},
-        ...     },
-        ... })
+        >>> _, schema = sf.load_dataset("loanapp")
         >>> guarantee = sf.privacy.make_guarantee(
         ...     sf.DistillConfig(epsilon=1.0, delta=1e-5), schema
         ... )

@@ -82,6 +82,7 @@ def serve(
     influences = influences._replace(
         releases=dict(zip(names, influences.releases.values(), strict=False))
     )
+    signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
     headers = {name: release.header for name, release in named.items()}
     document = {
         **evaluation_document(evaluation, schema, config),
@@ -90,6 +91,7 @@ def serve(
         "privacy": {
             name: header.privacy.model_dump(mode="json") for name, header in headers.items()
         },
+        **({"signed_by": signed} if signed else {}),
         "influence": {
             "outliers_above": number(influences.outliers_above),
             "releases": as_numbers(influences.releases),
@@ -97,8 +99,6 @@ def serve(
         "max_influence": config.max_influence,
         "converged": model.converged,
     }
-    if clients is not None:
-        document["signed_by"] = {name: signer(r, clients) for name, r in named.items()}
     write_model(model, model_path)
     write_json(metrics_path, document)
     return Served(model, evaluation, influences)
