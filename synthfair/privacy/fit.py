@@ -113,7 +113,7 @@ def private_fit(
 def _floored(second_moment: np.ndarray, noise: float) -> np.ndarray:
     """The same with eigenvalues of at least noise sqrt(n), about those of a matrix of noise alone.
 
-    A smaller eigenvalue cannot be told from noise. Steps in such a direction are short, so that
+    A smaller eigenvalue may as well be noise. Steps in such a direction are short, so that
     their own noise does not carry theta away.
     """
     values, vectors = np.linalg.eigh(second_moment)

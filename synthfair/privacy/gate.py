@@ -165,8 +165,11 @@ def preview(
             _drawn(release, MOST_OTHER, rng), _drawn(real, MOST_REAL, rng), held_out
         ),
         attacks={
-            "membership, by distance": _membership(release, members, held_out),
-            "membership, by loss": _confidence(scores, members, held_out),
+            # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
+            "membership, by distance": _area(
+                *(-_nearest(release.x, rows.x)[0] for rows in (members, held_out))
+            ),
+            "membership, by loss": _area(*(rows.y * scores(rows) for rows in (members, held_out))),
             "group of a row": _attribute(release, members, held_out),
         },
     )
@@ -191,9 +194,8 @@ def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
 
 
 def _distances(release: Encoded, real: Encoded, held_out: Encoded) -> Distances:
-    tree = KDTree(real.x)
     (first, second), (usual, usual_second) = (
-        tree.query(rows.x, k=2, workers=THREADS)[0].T for rows in (release, held_out)
+        _nearest(real.x, rows.x, k=2)[0].T for rows in (release, held_out)
     )
     ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
     return Distances(
@@ -217,19 +219,6 @@ def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.divide(first, second, out=np.ones_like(first), where=second > 0)
 
 
-def _membership(release: Encoded, members: Encoded, others: Encoded) -> Comparison:
-    """Guesses that rows near a synthetic one were distilled."""
-    tree = KDTree(release.x)
-    return _area(*(-tree.query(rows.x, workers=THREADS)[0] for rows in (members, others)))
-
-
-def _confidence(
-    scores: Callable[[Encoded], np.ndarray], members: Encoded, others: Encoded
-) -> Comparison:
-    """Guesses that rows were distilled which the model classifies with the larger margin."""
-    return _area(*(rows.y * scores(rows) for rows in (members, others)))
-
-
 def _area(members: np.ndarray, others: np.ndarray) -> Comparison:
     """Area under the ROC curve, by ranks; its error as without a difference (Mann-Whitney)."""
     import pandas as pd
@@ -242,13 +231,17 @@ def _area(members: np.ndarray, others: np.ndarray) -> Comparison:
 
 def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Comparison:
     """Guesses the group of a row, whose features and label are known, by the closest synthetic."""
-    tree = KDTree(np.column_stack([release.x, release.y]))
-
-    def right(rows: Encoded) -> np.ndarray:
-        closest = tree.query(np.column_stack([rows.x, rows.y]), workers=THREADS)[1]
-        return release.s[closest] == rows.s
-
-    hits = right(members), right(others)
+    known = np.column_stack([release.x, release.y])
+    hits = [
+        release.s[_nearest(known, np.column_stack([rows.x, rows.y]))[1]] == rows.s
+        for rows in (members, others)
+    ]
     share = float(np.mean(np.concatenate(hits)))
     error = float(np.sqrt(share * (1 - share) * sum(1 / len(hit) for hit in hits)))
     return Comparison(float(hits[0].mean()), float(hits[1].mean()), error)
+
+
+def _nearest(points: np.ndarray, rows: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Distance and position of the k nearest points of each row."""
+    distances, positions = KDTree(points).query(rows, k=k, workers=THREADS)
+    return np.asarray(distances), np.asarray(positions)

@@ -177,11 +177,9 @@ class Ledger:
                 written.
         """
         with self._locked():
-            lines = self._read()
-            before = [entry.what for entry, _ in lines]
-            self._require_affordable(before, booking)
-            if booking.guarantee or booking not in before:
-                self._append(booking, [line for _, line in lines])
+            self.require_affordable(booking)
+            if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
+                self._append(booking)
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """Bounds what is spent in all, from now on.
@@ -194,29 +192,26 @@ class Ledger:
         except ValidationError as error:
             raise refusal("limit", error) from error
         with self._locked():
-            self._append(limit, [line for _, line in self._read()])
+            self._append(limit)
 
     def require_affordable(self, booking: Booking) -> None:
         """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
-        self._require_affordable([entry.what for entry in self.entries()], booking)
-
-    def _require_affordable(self, before: Sequence[Booking | Limit], booking: Booking) -> None:
+        before = [entry.what for entry in self.entries()]
         for old in before:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
-        limit, after = _spent(before).limit, _spent([*before, booking])
+        limit, after = _spent(before).limit, _spent([*before, booking]).composition
         if limit is None:
             return
-        if after.composition is None:
+        if after is None:
             raise InputError(
                 f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
                 " an epsilon (or there was one)"
             )
-        if after.composition.delta(limit.epsilon) > limit.delta:
-            would_be = after.composition.epsilon(limit.delta)
+        if after.delta(limit.epsilon) > limit.delta:
             raise InputError(
-                f"{self.path}: with this release, epsilon would be {would_be:.3g} in all at delta ="
-                f" {limit.delta:g}; the limit is {limit.epsilon:g}"
+                f"{self.path}: with this release, epsilon would be {after.epsilon(limit.delta):.3g}"
+                f" in all at delta = {limit.delta:g}; the limit is {limit.epsilon:g}"
             )
 
     def _require_comparable(self, old: AnyGuarantee, new: AnyGuarantee) -> None:
@@ -244,8 +239,9 @@ class Ledger:
                 f"{self.path}: cannot write: {reason(error)}; --ledger names another place"
             ) from error
 
-    def _append(self, what: Booking | Limit, lines: Sequence[bytes]) -> None:
-        """Adds a line after those, which survives a crash once this returns."""
+    def _append(self, what: Booking | Limit) -> None:
+        """Adds a line, which survives a crash once this returns; the ledger is locked."""
+        lines = [line for _, line in self._read()]
         last = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = Entry(time=now, previous=last, what=what)
@@ -265,35 +261,29 @@ class Ledger:
         A last one without its end counts if it is whole; if not, a crash cut it off while it was
         written, which is before anything was spent.
         """
-        *ended, last = self._lines()
+        try:
+            if not self.path.exists():
+                return []
+            if self.path.stat().st_size > MAX_BYTES:
+                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
+            *lines, last = self.path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
         entries, previous = [], _START
-        for number, line in enumerate(ended, 1):
-            entry = self._parsed(line, number)
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = Entry.model_validate_json(line)
+            except ValidationError as error:
+                raise refusal(f"{self.path}: line {number}", error) from error
             if entry.previous != previous:
                 raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
             previous = hashlib.sha256(line).hexdigest()
             entries.append((entry, line))
-        with suppress(InputError):
-            entry = self._parsed(last, len(ended) + 1)
+        with suppress(ValidationError):
+            entry = Entry.model_validate_json(last)
             if entry.previous == previous:
                 entries.append((entry, last))
         return entries
-
-    def _lines(self) -> list[bytes]:
-        try:
-            if not self.path.exists():
-                return [b""]
-            if self.path.stat().st_size > MAX_BYTES:
-                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
-            return self.path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
-
-    def _parsed(self, line: bytes, number: int) -> Entry:
-        try:
-            return Entry.model_validate_json(line)
-        except ValidationError as error:
-            raise refusal(f"{self.path}: line {number}", error) from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -90,7 +90,7 @@ def name_of(part: object) -> str:
     """What to call a model or a penalty in a file: its ``name``, its function's, or its class's.
 
     Raises:
-        InputError: it is a lambda, which cannot be told from another.
+        InputError: it is a lambda, whose name it shares with all others.
     """
     own = getattr(part, "name", None) or getattr(part, "__name__", None)
     name = str(own or type(part).__name__)

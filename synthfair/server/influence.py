@@ -7,8 +7,8 @@ model without release k minimises
 
 Newton's first step towards it from theta needs only the release's own gradient and Hessian, taken
 out of the sums over all rows. Among up to a hundred releases Newton's method then goes on, over all
-rows, until it has converged. Among more it does so for the hundred that move furthest, so far as
-their first step is not so short that it ends at the optimum anyway; :class:`Influence` says which.
+rows, until it has converged. Among more, only the hundred largest first steps are continued, and of
+those only the ones that change the scores by more than 0.01; :class:`Influence` says which.
 
 A change of theta means little by itself. What counts is the change of the scores: its root mean
 square over the pooled rows, where each release has the same weight however many rows it has. The
@@ -123,6 +123,9 @@ def measure_influence(
         tables: test tables, by name.
         model: as given to :func:`synthfair.pool_and_train`.
 
+    Returns:
+        By the same names; none for a single release, which nothing can be compared with.
+
     Raises:
         InputError: no release, or a table that does not fit the schema.
     """
@@ -161,6 +164,12 @@ def outlier_bound(change: np.ndarray) -> float:
 
     Returns:
         The bound; not-a-number, which nothing is above, for fewer than three releases.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> sf.server.outlier_bound(np.array([1.0, 1.1, 0.9, 7.0]))
+        5.25
     """
     if len(change) < FEWEST:
         return np.nan

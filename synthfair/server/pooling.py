@@ -29,7 +29,11 @@ def read_releases(
     Args:
         paths: of the files, one a client.
         schema: the clients'.
-        keys: of the clients; with them, each release must be signed by another client.
+        keys: of the clients, see :func:`synthfair.release.read_keys`; with them, each release must
+            be signed by another client.
+
+    Returns:
+        By path, as :func:`pool_and_train` takes them.
 
     Raises:
         InputError: none given, one is refused, two hold the same rows, or, with keys, two come
