@@ -17,7 +17,7 @@ from synthfair.release.format import disclosures
 from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
-from synthfair.report.privacy import statement_lines, training_guarantee_lines
+from synthfair.report.releases import statement_lines, training_guarantee_lines
 from synthfair.report.results import Metrics, Part, Result, RoundSettings, Split, inputs_of
 from synthfair.report.tables import effort
 

@@ -55,8 +55,8 @@ MUTANTS = [
     Mutant(
         "a private release is booked only once",
         "privacy/ledger.py",
-        "if booking.guarantee or booking not in before:",
-        "if booking not in before:",
+        "if booking.guarantee or booking not in [",
+        "if booking not in [",
         "test_ledger.py",
     ),
     Mutant(
