@@ -61,7 +61,7 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class Release:
-    """Synthetic rows and what is said about them.
+    """Synthetic rows and what is said about them; :func:`write_release` has an example.
 
     Attributes:
         header: the metadata.

@@ -66,7 +66,11 @@ def signer(release: Release, keys: Keys) -> str:
 
 
 def pool(releases: Mapping[str, Release]) -> Encoded:
-    """The synthetic rows of all releases, one after the other."""
+    """The synthetic rows of all releases, one after the other.
+
+    Args:
+        releases: by name; of one schema, at least one.
+    """
     parts = [(release.x, release.s, release.y) for release in releases.values()]
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
