@@ -63,7 +63,7 @@ class TrainedModel(BaseModel):
         1.0
     """
 
-    model_config = ConfigDict(**STRICT, populate_by_name=True)
+    model_config = STRICT | ConfigDict(populate_by_name=True)
 
     format: Literal["synthfair-model/1"] = "synthfair-model/1"
     schema_: Schema = Field(alias="schema")
