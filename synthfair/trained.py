@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from synthfair.config.rules import STRICT
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
@@ -25,7 +26,7 @@ class Layer(BaseModel):
         bias: b.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = STRICT
 
     weight: tuple[_Vector, ...] = Field(strict=False, min_length=1)
     bias: _Vector
@@ -46,11 +47,23 @@ class TrainedModel(BaseModel):
         gradient_norm: of the training problem at theta; None where training has no such measure.
         converged: whether training met its tolerance; in rounds, its constraint; None where there
             is no test, as of a fixed number of noisy rounds.
+
+    Example:
+        A model that says yes to everybody, by its intercept:
+
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> inputs = (*schema.encoded_names, "white=1", "(intercept)")
+        >>> model = sf.TrainedModel(
+        ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
+        ...     theta=(0.0,) * 38 + (1.0,), gradient_norm=None, converged=None,
+        ... )
+        >>> x, s, y = sf.encode(table, schema)
+        >>> float(model.scores(x, s).min())
+        1.0
     """
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, populate_by_name=True
-    )
+    model_config = STRICT | ConfigDict(populate_by_name=True)
 
     format: Literal["synthfair-model/1"] = "synthfair-model/1"
     schema_: Schema = Field(alias="schema")
@@ -84,7 +97,15 @@ def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) ->
 
 
 def write_model(model: TrainedModel, path: Path) -> None:
-    """Writes a model as JSON with a checksum, whole or not at all."""
+    """Writes a model as JSON with a checksum, whole or not at all.
+
+    Args:
+        model: what is written.
+        path: of the file; one that exists is overwritten.
+
+    Raises:
+        InputError: it cannot be written.
+    """
     body = model.model_dump(mode="json", by_alias=True)
     write_json(path, {"sha256": _checksum(body), **body})
 
@@ -94,6 +115,12 @@ def read_model(path: Path) -> TrainedModel:
 
     The checksum shows damage and careless edits. It is no signature: who edits the file can
     renew it.
+
+    Args:
+        path: of a file that :func:`write_model` wrote, or a server.
+
+    Returns:
+        The model, validated.
 
     Raises:
         InputError: unreadable, not a model file, altered since it was written, or inconsistent.

@@ -12,8 +12,8 @@ from synthfair.config import DistillConfig
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, composed, delta_of, epsilon_of, mu_for
-from synthfair.privacy.plan import guarantee, make_plan, require_true
-from synthfair.privacy.statement import RISKS, Guarantee, Mechanism
+from synthfair.privacy.mechanism import GaussianMechanism
+from synthfair.privacy.statement import RISKS, Guarantee, make_guarantee, require_true
 from synthfair.release.format import Header, make_header
 
 budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}
@@ -52,24 +52,24 @@ def test_composition_agrees_with_the_privacy_loss_distribution():
 
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
 @pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-def test_a_plan_spends_its_budget(schema, relation, penalty):
+def test_a_guarantee_spends_its_budget(schema, relation, penalty):
     config = DistillConfig(epsilon=1.0, delta=1e-5, relation=relation, penalty=penalty)
-    promised = guarantee(config, make_plan(config, schema))
-    assert promised.mu == pytest.approx(mu_for(1.0, 1e-5))
-    assert get_epsilon_gaussian(1 / promised.mu, 1e-5) == pytest.approx(1.0, rel=1e-6)
+    guarantee = make_guarantee(config, schema)
+    assert guarantee.mu == pytest.approx(mu_for(1.0, 1e-5))
+    assert get_epsilon_gaussian(1 / guarantee.mu, 1e-5) == pytest.approx(1.0, rel=1e-6)
 
 
 def test_replacing_a_row_takes_twice_the_noise(schema):
-    plans = [
-        make_plan(DistillConfig(epsilon=1.0, delta=1e-5, relation=r), schema)
+    guarantees = [
+        make_guarantee(DistillConfig(epsilon=1.0, delta=1e-5, relation=r), schema)
         for r in ("add_or_remove", "replace")
     ]
-    one, two = (np.array([m.noise for m in plan.mechanisms]) for plan in plans)
+    one, two = (np.array([m.noise for m in g.mechanisms]) for g in guarantees)
     np.testing.assert_allclose(two, 2 * one)
 
 
 def test_a_statement_that_claims_too_much_is_refused():
-    mechanism = Mechanism(name="gradients", sensitivity=1.0, noise=2.0, times=4)
+    mechanism = GaussianMechanism(name="gradients", sensitivity=1.0, noise=2.0, times=4)
     assert mechanism.mu == pytest.approx(1.0)
     right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": accountant()}
     assert Guarantee(epsilon=1.0, delta=0.13, **right).mu == pytest.approx(1.0)
@@ -106,7 +106,7 @@ def test_a_reader_refuses_guarantees_that_settings_and_schema_do_not_imply(
         claimed = make_header(config, schema, **kinds, guarantee=Guarantee(**fields))
         require_true(claimed.privacy.guarantee, config, schema)
 
-    said = guarantee(config, make_plan(config, schema))
+    said = make_guarantee(config, schema)
     read(said.model_dump())
     with pytest.raises(ValueError, match=complaint):
         read(said.model_dump() | dump(change(said)))
@@ -134,9 +134,9 @@ def dump(fields):
 )
 def test_a_statement_says_nothing_of_its_own(schema, more):
     config = DistillConfig(epsilon=1.0, delta=1e-5)
-    promised = guarantee(config, make_plan(config, schema))
+    guarantee = make_guarantee(config, schema)
     kinds = {"model": LinearModel(), "penalty": make_penalty(config, n_groups=2)}
-    header = make_header(config, schema, **kinds, guarantee=promised)
+    header = make_header(config, schema, **kinds, guarantee=guarantee)
     said = header.model_dump()
     said["privacy"] |= more
     with pytest.raises(ValueError, match="settings mean|is none of"):

@@ -6,9 +6,10 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.composition import Composition
 from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.rounds import promise_rounds
 from synthfair.privacy.sampled import SampledSums
-from synthfair.privacy.statement import Guarantee, Mechanism
+from synthfair.privacy.statement import Guarantee
 
 POISSON = SampledSums(1000, 50, 20)
 RUN = "0" * 64
@@ -22,7 +23,7 @@ def training(sampling="poisson", epsilon=1.0, **changes):
 
 
 def release():
-    mechanism = Mechanism(name="moments", sensitivity=1.0, noise=5.0, times=1)
+    mechanism = GaussianMechanism(name="moments", sensitivity=1.0, noise=5.0, times=1)
     guarantee = Guarantee(
         epsilon=1.0,
         delta=1e-3,

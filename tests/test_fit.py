@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from scipy.optimize import approx_fprime
+from scipy.special import expit
 from test_queries import silent
 
 import synthfair as sf
@@ -13,13 +15,19 @@ from synthfair.client.private import measure, private_problem, promise
 from synthfair.client.routine import distill_fit
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
-from synthfair.distill.inner import train
-from synthfair.distill.objective import PenalizedLoss
-from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError
-from synthfair.model import LinearModel
+from synthfair.model import LinearModel, logistic
+from synthfair.privacy.fit import largest_curvature, private_fit
+from synthfair.privacy.noise import seeded
+from synthfair.privacy.queries import PrivateQueries
+from synthfair.privacy.statement import make_guarantee
 
-NOTIONS = ["statistical_parity", "equal_opportunity", "equalized_odds"]
+STRATA = {
+    "statistical_parity": [(-1, 1)],
+    "equal_opportunity": [(1,)],
+    "equalized_odds": [(1,), (-1,)],
+}
+"""Labels among which groups are compared."""
 
 
 def private(**settings):
@@ -31,65 +39,104 @@ def squared_hinge(margin):
     return jnp.maximum(0.0, 1.0 - margin) ** 2
 
 
-def plain_objective(rows, config, model, n_groups):
-    """F with the ridge of the private fit, from rows."""
-    loss = PenalizedLoss(
-        rows.a.T, rows.s, rows.y, config.rho_o, model, make_penalty(config, n_groups=n_groups)
+NUMPY = {
+    logistic: lambda margin: np.logaddexp(0, -margin),
+    squared_hinge: lambda margin: np.maximum(0, 1 - margin) ** 2,
+}
+
+
+def penalty_of(config, n_groups):
+    if config.penalty == "covariance":
+        return sf.CovariancePenalty(n_groups, config.notion)
+    return sf.SelectionRatePenalty(n_groups, config.notion, config.temperature)
+
+
+def ask(real, schema, config, loss=logistic, noise=silent):
+    guarantee = make_guarantee(config, schema)
+    kinds = {"intercept": True, "loss": loss, "source": noise}
+    return PrivateQueries(real, schema, guarantee, **kinds), guarantee
+
+
+def fitted(real, schema, config, loss=logistic, noise=silent):
+    return private_fit(
+        *ask(real, schema, config, loss, noise),
+        penalty_of(config, len(schema.groups)),
+        rho_o=config.rho_o,
+        lambda_theta=config.lambda_theta,
+        curvature=largest_curvature(loss),
     )
-    n = rows.a.shape[1]
-    return lambda theta: loss(theta) + config.lambda_theta / (2 * n**2) * theta @ theta
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-@pytest.mark.parametrize("loss", [LinearModel(), LinearModel(squared_hinge)])
-def test_without_noise_and_clipping_theta_minimises_the_plain_objective(notion, penalty, loss):
+def inputs(real, n_groups):
+    return np.column_stack(
+        [real.x, real.s[:, None] == np.arange(1, n_groups), np.ones(len(real.y))]
+    )
+
+
+def gaps(real, theta, config, n_groups):
+    """Covariances, or gaps of smooth selection rates, straight from their definitions."""
+    z = inputs(real, n_groups) @ theta
+    for labels in STRATA[config.notion]:
+        among = np.isin(real.y, labels)
+        for group in range(1 if n_groups == 2 else 0, n_groups):
+            mine = real.s[among] == group
+            if config.penalty == "covariance":
+                yield np.cov(mine, z[among], bias=True)[0, 1]
+            else:
+                rate = expit(config.temperature * z[among])
+                yield rate[mine].mean() - rate[~mine].mean()
+
+
+def objective(real, theta, config, n_groups, loss=logistic):
+    """F with the ridge of the private fit, in NumPy."""
+    margin = real.y * (inputs(real, n_groups) @ theta)
+    penalty = config.rho_o / 2 * sum(gap**2 for gap in gaps(real, theta, config, n_groups))
+    ridge = config.lambda_theta / (2 * len(theta) ** 2) * theta @ theta
+    return NUMPY[loss](margin).mean() + penalty + ridge
+
+
+@pytest.mark.parametrize(
+    ("penalty", "notion", "loss"),
+    [
+        *((penalty, notion, logistic) for penalty in ("covariance", "selection_rate") for notion in STRATA),
+        ("covariance", "equalized_odds", squared_hinge),
+    ],
+)  # fmt: skip
+def test_without_noise_and_clipping_theta_minimises_the_plain_objective(penalty, notion, loss):
     schema = make_schema(3)
     real = encode(make_table(300, n_groups=3), schema)
     config = private(
         notion=notion, penalty=penalty, epsilon=100, private_steps=600, lambda_theta=0.1, clip=1e6
     )
-    fit = measure(real, schema, config, model=loss, noise=silent)
-    rows = make_rows(real, n_groups=3, intercept=True)
-    objective = plain_objective(rows, config, loss, 3)
-    assert float(jnp.linalg.norm(jax.grad(objective)(jnp.asarray(fit.theta)))) < 1e-4
+    theta = fitted(real, schema, config, loss).theta
+    slope = approx_fprime(theta, lambda t: objective(real, t, config, 3, loss), 1e-7)
+    assert np.linalg.norm(slope) < 1e-4
 
 
-def test_the_minimiser_is_that_of_central_training(schema):
-    real, config = (
-        encode(make_table(300), schema),
-        private(epsilon=100, clip=1e6, private_steps=400),
-    )
-    fit = measure(real, schema, config, noise=silent)
-    rows, penalty = make_rows(real, n_groups=2, intercept=True), make_penalty(config, n_groups=2)
-    central = train(
-        rows, config.lambda_theta, model=LinearModel(), penalty=penalty, rho=config.rho_o
-    )
-    np.testing.assert_allclose(fit.theta, central.params, atol=1e-3)
-
-
-@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("notion", STRATA)
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_the_moments_give_the_covariances(notion, n_groups):
     schema = make_schema(n_groups)
-    real, config = (
-        encode(make_table(400, n_groups=n_groups), schema),
-        private(notion=notion, epsilon=100),
-    )
-    problem, _ = private_problem(measure(real, schema, config, noise=silent), schema, config)
-    rows = make_rows(real, n_groups=n_groups, intercept=True)
-    theta = jnp.asarray(np.random.default_rng(0).normal(size=rows.a.shape[1]))
-    plain = PenalizedLoss(
-        rows.a.T,
-        rows.s,
-        rows.y,
-        1.0,
-        LinearModel(),
-        make_penalty(config, n_groups=n_groups),
-        notion,
-        n_groups,
-    )
-    np.testing.assert_allclose(problem.objective.covariance(theta), plain.covariance(theta))
+    real = encode(make_table(400, n_groups=n_groups), schema)
+    config = private(notion=notion, epsilon=100, private_steps=2)
+    theta = np.random.default_rng(0).normal(size=len(schema.encoded_names) + n_groups)
+    found = fitted(real, schema, config).moments @ theta
+    np.testing.assert_allclose(found, [*gaps(real, theta, config, n_groups)])
+
+
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_the_whole_budget_is_spent(schema, penalty):
+    """And no more of it: every answer can be had once more before the fit, none after it."""
+    config = private(penalty=penalty, private_steps=3)
+    queries, guarantee = ask(encode(make_table(), schema), schema, config)
+    penalty = penalty_of(config, 2)
+    private_fit(queries, guarantee, penalty, rho_o=1.0, lambda_theta=1.0, curvature=0.25)
+    theta = np.zeros(9)
+    again = [queries.moments, queries.second_moment, lambda: queries.gradient(theta)]
+    again += [lambda: queries.rates(theta, 4.0)] * (config.penalty == "selection_rate")
+    for ask_again in again:
+        with pytest.raises(RuntimeError, match="the budget is spent"):
+            ask_again()
 
 
 @pytest.mark.parametrize("n_rows", [50, 500])
@@ -117,8 +164,9 @@ def test_no_row_is_read_after_the_budget_is_spent(schema):
     np.testing.assert_array_equal(distill_fit(fit, run).release.x, before.x)
 
 
-@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-@pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
+@pytest.mark.parametrize(
+    ("penalty", "relation"), [("covariance", "replace"), ("selection_rate", "add_or_remove")]
+)
 @pytest.mark.parametrize(
     "keep",
     [
@@ -145,21 +193,18 @@ def test_noise_differs_between_runs_and_reaches_the_release(table, schema):
 
 def test_more_budget_comes_nearer_to_the_plain_minimum(schema):
     real, config = encode(make_table(2000), schema), private(private_steps=40)
-    rows = make_rows(real, n_groups=2, intercept=True)
-    objective = jax.jit(plain_objective(rows, config, LinearModel(), 2))
 
-    def mean_objective(epsilon):
+    def mean_objective(epsilon, noise, repeats=10):
         settings = config.model_copy(update={"epsilon": epsilon})
-        return np.mean([objective(measure(real, schema, settings).theta) for _ in range(10)])
+        thetas = [fitted(real, schema, settings, noise=noise).theta for _ in range(repeats)]
+        return np.mean([objective(real, theta, config, 2) for theta in thetas])
 
-    found = [mean_objective(epsilon) for epsilon in (0.3, 3.0, 30.0)]
-    best = objective(measure(real, schema, private(epsilon=100), noise=silent).theta)
+    found = [mean_objective(epsilon, seeded(1)) for epsilon in (0.3, 3.0, 30.0)]
+    best = mean_objective(100.0, silent, repeats=1)
     assert found[0] - best > 3 * (found[1] - best) > 3 * (found[2] - best)
 
 
-def test_a_fixed_seed_promises_nothing(table, schema):
-    from synthfair.privacy.noise import seeded
-
+def test_noise_from_a_fixed_seed_has_no_guarantee(table, schema):
     made = [sf.distill_table(table, schema, private(), noise=seeded(0)).release for _ in range(2)]
     np.testing.assert_array_equal(made[0].x, made[1].x)
     assert made[0].header.privacy.guarantee is None

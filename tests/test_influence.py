@@ -1,5 +1,6 @@
 """How far one release moves the model, against training without it from the start."""
 
+import json
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -16,8 +17,11 @@ SCHEMA = make_schema()
 TABLES = {"test": make_table(seed=50, n=400)}
 
 
-def some_pool(n, rows=60, seed=0, schema=SCHEMA):
-    """Releases of clients that are alike: random rows whose label follows a common rule."""
+def some_pool(n=4, rows=60, seed=0, schema=SCHEMA):
+    """Releases of clients that are alike: random rows whose label follows a common rule.
+
+    Most tests pool 240 rows, or 1800, so that few sizes are compiled.
+    """
     rng, releases = np.random.default_rng(seed), {}
     for i in range(n):
         x = rng.random((rows, len(schema.encoded_names)))
@@ -63,7 +67,7 @@ def squared_hinge(margin):
 def test_it_is_that_of_training_again(loss):
     """To 1e-4, relatively: both models are solved to a Newton decrement of 1e-8."""
     model = loss and sf.LinearModel(loss)
-    releases = some_pool(4)
+    releases = some_pool()
     if loss:
         releases = {
             name: replace(
@@ -84,7 +88,7 @@ def test_the_first_step_is_near(monkeypatch):
     """Among many releases, each of which moves little: to 5 %."""
     monkeypatch.setattr(influence, "RETRAINED", 3)
     monkeypatch.setattr(influence, "SHORT", 1.0)
-    releases = some_pool(40)
+    releases = some_pool(30)
     trained, found = measured(releases)
     for name, moved in list(found.releases.items())[:5]:
         assert not moved.converged
@@ -93,7 +97,7 @@ def test_the_first_step_is_near(monkeypatch):
 
 def test_among_many_the_furthest_are_left_out_to_the_end(monkeypatch):
     monkeypatch.setattr(influence, "RETRAINED", 3)
-    releases = some_pool(20)
+    releases = some_pool(30)
     releases["c7"] = replace(releases["c7"], y=-releases["c7"].y)
     _, found = measured(releases)
     done = [name for name, moved in found.releases.items() if moved.converged]
@@ -101,20 +105,14 @@ def test_among_many_the_furthest_are_left_out_to_the_end(monkeypatch):
     assert len(done) == 3
 
 
-def test_one_release_has_none():
-    _, found = measured(some_pool(1))
-    assert found.releases == {}
-    assert np.isnan(found.outliers_above)
-
-
 def test_two_releases_are_no_outliers_of_each_other():
-    releases = some_pool(2)
+    releases = some_pool(2, rows=120)
     releases["c0"] = replace(releases["c0"], y=-releases["c0"].y)
     _, found = measured(releases)
     assert not any(moved.outlier for moved in found.releases.values())
 
 
-@pytest.mark.parametrize("n", [3, 30])
+@pytest.mark.parametrize("n", [4, 30])
 @pytest.mark.parametrize("seed", range(3))
 def test_honest_pools_have_no_outlier(n, seed):
     _, found = measured(some_pool(n, seed=seed))
@@ -132,8 +130,7 @@ def planted(release):
     return replace(release, x=x)
 
 
-@pytest.mark.parametrize("attack", [flipped, planted])
-@pytest.mark.parametrize("n", [4, 30])
+@pytest.mark.parametrize(("attack", "n"), [(flipped, 4), (planted, 4), (planted, 30)])
 def test_a_planted_release_is_flagged_alone_and_beyond_the_cap(attack, n):
     releases = some_pool(n)
     releases["c2"] = attack(releases["c2"])
@@ -145,7 +142,7 @@ def test_a_planted_release_is_flagged_alone_and_beyond_the_cap(attack, n):
 
 def test_nobody_is_blamed_for_what_anothers_rows_hold():
     """Left out or not, c0 hardly moves the model; on the other's rows of 1e6 it would by thousands."""
-    releases = some_pool(3)
+    releases = some_pool()
     releases["c2"] = planted(releases["c2"])
     _, found = measured(releases)
     assert found.releases["c0"].scores < 0.01 * found.releases["c2"].scores
@@ -159,10 +156,9 @@ def test_the_bound_is_the_one_that_is_documented():
 
 
 def test_not_a_number_does_not_pass():
-    _, found = measured(some_pool(2))
-    moved = found.releases["c0"]._replace(relative=np.nan)
+    moved = sf.server.Influence(1.0, 1.0, np.nan, 0.0, 0.0, converged=True, outlier=False)
     with pytest.raises(sf.InputError, match="c0"):
-        influence.refuse_influence(found._replace(releases={"c0": moved}), 2.0)
+        influence.refuse_influence(sf.server.Influences({"c0": moved}, 1.0), 2.0)
 
 
 def written(folder, releases):
@@ -185,6 +181,7 @@ def test_the_cap_refuses_and_leaves_nothing(tmp_path):
 
 
 @needs_data
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "sensitive"), [("law_school", "race"), ("dutch", "sex")])
 def test_public_tables_pass_with_a_margin(table, sensitive):
     """Two clients, who move a model furthest; half of what is allowed."""
@@ -204,9 +201,7 @@ def test_public_tables_pass_with_a_margin(table, sensitive):
 
 
 def test_pools_of_one_say_so_in_metrics_json(tmp_path):
-    import json
-
-    paths = written(tmp_path, some_pool(1))
+    paths = written(tmp_path, some_pool(1, rows=240))
     serve(
         paths,
         tmp_path / "schema.json",

@@ -42,7 +42,7 @@ def test_it_shows_what_the_file_holds_and_claims(folder, capsys):
     release = read_release(folder / "r.parquet", SCHEMA)
     for words in (
         sha256,
-        release.seal.sha256,
+        release.signature.sha256,
         "format synthfair-release/2",
         f"2 x {len(SCHEMA.encoded_names)} features",
         "s = 0, y = -1: 1 rows",
@@ -155,7 +155,7 @@ def test_it_loads_no_jax(folder):
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_pq_metadata_of_a_release_is_the_header_and_the_seal(folder):
+def test_the_metadata_of_a_release_is_the_header_and_the_signature(folder):
     assert set(pq.read_schema(folder / "r.parquet").metadata) == {
         b"synthfair",
         b"synthfair.release.signature",

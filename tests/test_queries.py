@@ -12,10 +12,10 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.distill.problem import make_rows
 from synthfair.model import LinearModel, logistic
 from synthfair.privacy import queries as module
-from synthfair.privacy.mechanism import GaussianMechanism
+from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import seeded, standard_normal, system_entropy
-from synthfair.privacy.plan import make_plan
 from synthfair.privacy.queries import PrivateQueries
+from synthfair.privacy.statement import make_guarantee
 
 THETA = np.linspace(-2, 2, 9)
 
@@ -25,8 +25,8 @@ def silent(count: int) -> bytes:
     return b"\xff" * count
 
 
-class Recording(GaussianMechanism):
-    """Notes the exact sums, whose sensitivity is what is promised."""
+class Recording(NoisySum):
+    """Notes the exact sums, whose sensitivity is what the guarantee relies on."""
 
     exact: list = []  # noqa: RUF012 - shared on purpose
 
@@ -36,20 +36,20 @@ class Recording(GaussianMechanism):
 
 
 def ask(real, schema, config, *, source=silent, intercept=True):
-    plan = make_plan(config, schema)
+    guarantee = make_guarantee(config, schema)
     return PrivateQueries(
-        real, schema, plan, intercept=intercept, loss=logistic, source=source
-    ), plan
+        real, schema, guarantee, intercept=intercept, loss=logistic, source=source
+    ), guarantee
 
 
 def exact_sums(real, schema, config, theta):
     Recording.exact = []
-    queries, plan = ask(real, schema, config)
+    queries, guarantee = ask(real, schema, config)
     queries.moments()
     queries.second_moment()
     queries.gradient(theta)
     queries.rates(theta, 4.0)
-    return Recording.exact, [m.sensitivity for m in plan.mechanisms]
+    return Recording.exact, [m.sensitivity for m in guarantee.mechanisms]
 
 
 def private(**settings):
@@ -77,7 +77,7 @@ any_rows = st.integers(1, 4).flatmap(
 def test_no_neighbour_changes_a_sum_by_more_than_its_sensitivity(rows, scale, relation, clip):
     schema, config = make_schema(), private(relation=relation, clip=clip)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "GaussianMechanism", Recording)
+        patch.setattr(module, "NoisySum", Recording)
         whole = Encoded(*rows)
         if relation == "replace":
             neighbour = whole._replace(x=whole.x.copy(), s=whole.s.copy(), y=whole.y.copy())
@@ -138,11 +138,11 @@ def test_a_budget_cannot_be_spent_twice(schema):
 def test_answers_have_the_noise_that_is_stated(schema):
     """One false alarm in 10,000; noise that is 10 % too small is caught."""
     real, config = encode(make_table(20), schema), private(private_steps=2000)
-    exact, plan = ask(real, schema, config)
+    exact, guarantee = ask(real, schema, config)
     noisy, _ = ask(real, schema, config, source=seeded(0))
     offsets = np.array([noisy.gradient(THETA) for _ in range(2000)]) - exact.gradient(THETA)
     # Answers are turned from centred coordinates, in which noise is independent, by the constant.
-    centre = (offsets[:, :3] - 0.5 * offsets[:, -1:]) / plan.gradients.mechanism.noise
+    centre = (offsets[:, :3] - 0.5 * offsets[:, -1:]) / guarantee.mechanism("gradients").noise
     assert kstest(centre.ravel(), "norm").pvalue > 1e-4
     assert kstest(0.9 * centre.ravel(), "norm").pvalue < 1e-4
 

@@ -17,10 +17,10 @@ from synthfair.server import Influence, Influences
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three clients' signed releases, and the folder of their public keys."""
+    """Four clients' signed releases, and the folder of their public keys."""
     (tmp_path / "schema.json").write_text(make_schema().to_json())
     make_table(seed=9).to_csv(tmp_path / "t.csv", index=False)
-    for i, release in enumerate(some_pool(3).values()):
+    for i, release in enumerate(some_pool().values()):
         sf.release.make_keys(tmp_path / f"lender_{i}.key")
         key = sf.release.read_signing_key(tmp_path / f"lender_{i}.key")
         sf.write_release(release, tmp_path / f"r{i}.parquet", key=key)
@@ -54,7 +54,7 @@ def test_a_client_signs_and_the_server_knows_it(folder, capsys):
 
 def test_metrics_json_says_who_signed(folder):
     assert serve(folder, "--keys", str(folder)) == 0
-    assert metrics(folder)["signed_by"] == {f"r{i}": f"lender_{i}" for i in range(3)}
+    assert metrics(folder)["signed_by"] == {f"r{i}": f"lender_{i}" for i in range(4)}
 
 
 def test_signatures_are_not_recorded_where_no_keys_say_whose_they_are(folder):
@@ -92,13 +92,13 @@ def test_the_page_says_how_to_sign_again(folder):
     page = html.unescape((folder / "server" / "report.html").read_text())
     assert "--output r0.parquet" in page
     assert "--sign lender_0.key" in page
-    assert "--keys lender_0.pub lender_1.pub lender_2.pub" in page
+    assert "--keys lender_0.pub lender_1.pub lender_2.pub lender_3.pub" in page
     assert "--max-influence 1.5" in page
 
 
 def test_an_outlier_is_warned_about(folder, capsys):
     key = sf.release.read_signing_key(folder / "lender_2.key")
-    sf.write_release(flipped(some_pool(3)["c0"], 100), folder / "r2.parquet", key=key)
+    sf.write_release(flipped(some_pool()["c0"], 100), folder / "r2.parquet", key=key)
     assert serve(folder, "--keys", str(folder), "--max-influence", "100", "--report") == 0
     said = capsys.readouterr()
     assert "r2: moves the model much further" in " ".join(said.err.split())

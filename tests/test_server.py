@@ -1,27 +1,25 @@
 import json
 import os
+from dataclasses import replace
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
 from sklearn.linear_model import LogisticRegression
+from test_influence import some_pool
 from test_release import some_release
 
 import synthfair as sf
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
-from synthfair.release.format import write_release
+from synthfair.release.format import make_header, write_release
 from synthfair.server import pool, read_releases, serve
 
 
 @pytest.fixture
-def releases(quick):
-    tables = [make_table(seed=seed) for seed in (0, 1)]
-    return {
-        f"client {i}": sf.distill_table(table, make_schema(), quick).release
-        for i, table in enumerate(tables)
-    }
+def releases():
+    return some_pool(2, rows=120)
 
 
 @pytest.fixture
@@ -57,7 +55,7 @@ def test_the_pooled_model_is_scikit_learns(releases, schema):
     np.testing.assert_allclose(model.theta, reference.coef_[0], rtol=1e-3, atol=1e-3)
 
 
-def test_metrics_json_keeps_its_contract(folder):
+def test_metrics_json_has_what_its_contract_says(folder):
     model, evaluation, influences = served(folder)
     found = json.loads((folder / "server" / "metrics.json").read_text())
     names = [
@@ -74,7 +72,7 @@ def test_metrics_json_keeps_its_contract(folder):
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):
         for name in names:
             assert part[name]["low"] <= part[name]["value"] <= part[name]["high"]
-    assert (found["n_test"], found["n_synthetic"]) == (240, 48)
+    assert (found["n_test"], found["n_synthetic"]) == (240, 240)
     assert found["schema_hash"] == model.schema_.hash
     assert found["spd"]["value"] == evaluation.overall["spd"].value
     assert found["influence"] == {
@@ -156,24 +154,28 @@ def test_releases_are_not_held_open(many, schema, few_files):
     assert len(read_releases(many, schema)) == len(many)
 
 
-def test_clients_that_foresee_different_models(releases, schema, table, quick):
-    other = quick.model_copy(update={"lambda_theta": 0.5})
-    releases["odd"] = sf.distill_table(table, schema, other).release
+def made_for(release, **changes):
+    return replace(release, header=release.header.model_copy(update=changes))
+
+
+def test_clients_of_different_problems(releases, schema):
+    config = releases["c0"].header.config.model_copy(update={"lambda_theta": 0.5})
+    releases["odd"] = made_for(releases["c0"], config=config)
     with pytest.raises(InputError, match="odd: made for .*0.5.*clients must agree"):
         sf.pool_and_train(releases, schema)
 
 
-def test_a_custom_loss_must_be_given_to_the_server(table, schema, quick):
-    def squared_hinge(margin):
-        return jnp.maximum(0.0, 1.0 - margin) ** 2
+def squared_hinge(margin):
+    return jnp.maximum(0.0, 1.0 - margin) ** 2
 
-    model = sf.LinearModel(squared_hinge)
-    release = sf.distill_table(table, schema, quick, model=model).release
-    with pytest.raises(InputError, match="'linear, squared_hinge loss'.*pass that model"):
-        sf.pool_and_train({"c": release}, schema)
-    trained = sf.pool_and_train({"c": release}, schema, model=model)
-    assert trained.loss == "linear, squared_hinge loss"
-    assert trained.converged
+
+def test_a_custom_loss_must_be_given_to_the_server(releases, schema):
+    name = "linear, squared_hinge loss"
+    releases = {client: made_for(release, model=name) for client, release in releases.items()}
+    with pytest.raises(InputError, match=f"{name!r}.*pass that model"):
+        sf.pool_and_train(releases, schema)
+    trained = sf.pool_and_train(releases, schema, model=sf.LinearModel(squared_hinge))
+    assert (trained.loss, trained.converged) == (name, True)
 
 
 def test_a_bad_test_table_leaves_no_output(folder):
@@ -194,13 +196,13 @@ def test_inputs_are_never_overwritten(folder):
         serve(releases, folder / "s", [metrics], folder / "server", sf.ServerConfig(), force=True)
 
 
-def test_a_loss_without_a_name_is_refused(table, schema, quick):
+def test_a_loss_without_a_name_is_refused(schema):
     model = sf.LinearModel(lambda margin: jnp.exp(-margin))
     with pytest.raises(InputError, match="needs a name"):
-        sf.distill_table(table, schema, quick, model=model)
+        make_header(sf.DistillConfig(), schema, model=model, penalty=sf.CovariancePenalty())
 
 
-def test_existing_output_is_kept_without_force(folder):
+def test_existing_output_is_not_overwritten_without_force(folder):
     served(folder)
     before = (folder / "server" / "model.json").read_bytes()
     with pytest.raises(InputError, match="exists"):

@@ -37,14 +37,14 @@ from synthfair.distill.objective import PenalizedLoss
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.files import write_text
 from synthfair.model import LinearModel, Rows, logistic
-from synthfair.privacy.bounds import input_ball, with_one
-from synthfair.privacy.moments import Cells, covariance_moments
+from synthfair.privacy.fit import Cells, covariance_moments
+from synthfair.privacy.mechanism import SumName, input_ball
 from synthfair.privacy.noise import system_entropy
-from synthfair.privacy.plan import Parts, Plan, budget, make_plan
 from synthfair.privacy.queries import PrivateQueries
+from synthfair.privacy.statement import Guarantee, make_guarantee
 
 REPEATS = 20
-WITHOUT_CURVATURE = Parts(moments=0.2, curvature=1e-9, gradients=0.8)
+WITHOUT_CURVATURE: dict[SumName, float] = {"moments": 0.2, "curvature": 1e-9, "gradients": 0.8}
 
 
 class Client(NamedTuple):
@@ -75,10 +75,10 @@ def steps(count: int) -> Method:
 
 def plain_steps(client: Client) -> np.ndarray:
     """Proximal gradient steps of length 1 / L, L = bound^2 / 4, the penalty's part exact."""
-    queries, plan = _asked(client, WITHOUT_CURVATURE)
-    moments, n_rows = _moments(queries, plan)
+    queries, guarantee = _asked(client, WITHOUT_CURVATURE)
+    moments, n_rows = _moments(queries, guarantee)
     n = moments.shape[1]
-    smoothness = with_one(input_ball(client.schema).radius) ** 2 / 4
+    smoothness = input_ball(client.schema).norm_with_one ** 2 / 4
     penalty = client.config.rho_o * moments.T @ moments / smoothness
     path, theta = [], np.zeros(n)
     for _ in range(client.config.private_steps):
@@ -91,13 +91,13 @@ def plain_steps(client: Client) -> np.ndarray:
 def perturbed_objective(client: Client) -> np.ndarray:
     """The minimiser of F + b'theta / N + a ridge, with b as noisy as one gradient."""
     config = client.config.model_copy(update={"private_steps": 2})
-    queries, plan = _asked(client._replace(config=config), WITHOUT_CURVATURE)
-    moments, n_rows = _moments(queries, plan)
+    queries, guarantee = _asked(client._replace(config=config), WITHOUT_CURVATURE)
+    moments, n_rows = _moments(queries, guarantee)
     rows = make_rows(client.real, n_groups=len(client.schema.groups), intercept=True)
     a, y = np.asarray(rows.a), np.asarray(rows.y)
     exact = -0.5 * a.T @ y  # the sum of gradients at 0, so that what is left of it is noise
     noise = (queries.gradient(np.zeros(a.shape[1])) - exact) / 2**0.5
-    ridge = (with_one(input_ball(client.schema).radius) ** 2 / 4) / (0.1 * budget(config)[0])
+    ridge = (input_ball(client.schema).norm_with_one ** 2 / 4) / (0.1 * guarantee.epsilon)
 
     def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
         margin, gaps = y * (a @ theta), moments @ theta
@@ -109,16 +109,16 @@ def perturbed_objective(client: Client) -> np.ndarray:
     return minimize(objective, np.zeros(a.shape[1]), jac=True, method="BFGS").x
 
 
-def _asked(client: Client, parts: Parts) -> tuple[PrivateQueries, Plan]:
-    plan = make_plan(client.config, client.schema, parts=parts)
+def _asked(client: Client, shares: dict[SumName, float]) -> tuple[PrivateQueries, Guarantee]:
+    guarantee = make_guarantee(client.config, client.schema, shares=shares)
     return PrivateQueries(
-        client.real, client.schema, plan, intercept=True, loss=logistic, source=system_entropy
-    ), plan
+        client.real, client.schema, guarantee, intercept=True, loss=logistic, source=system_entropy
+    ), guarantee
 
 
-def _moments(queries: PrivateQueries, plan: Plan) -> tuple[np.ndarray, float]:
+def _moments(queries: PrivateQueries, guarantee: Guarantee) -> tuple[np.ndarray, float]:
     counts, inputs = queries.moments()
-    cells = Cells(np.maximum(counts, 2 * plan.moments.mechanism.noise), inputs)
+    cells = Cells(np.maximum(counts, 2 * guarantee.mechanism("moments").noise), inputs)
     return covariance_moments(cells, "statistical_parity"), cells.n_rows
 
 

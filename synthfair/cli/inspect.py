@@ -1,4 +1,4 @@
-"""``python -m synthfair inspect``: what a release file holds and claims, and if it is whole."""
+"""``python -m synthfair inspect``: what a release file holds and claims, verified."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 HELP = "show what a release file holds and claims, and verify it"
 
 DESCRIPTION = """\
-Show what a release file holds and claims, before it is sent or after it came. Its seal
-(the sha256 of its content) and its signature, if it has one, are verified in any case;
-the schema, the file's own sha256 as the client printed it, and the clients' public keys
-where they are given. Exits with 2 where anything does not fit.
+Show what a release file holds and claims, before it is sent or after it came. The sha256
+of its content and its signature, if it has one, are verified in any case; the schema, the
+file's own sha256 as the client printed it, and the clients' public keys where they are
+given. Exits with 2 where anything does not fit.
 
   python -m synthfair inspect DIR/client_0.parquet --schema DIR/schema.json
 """

@@ -10,7 +10,7 @@ HELP = "make the keys that a client signs its releases with"
 DESCRIPTION = """\
 Make a pair of Ed25519 keys: NAME.key, which stays with the client and which only its
 owner may read, and NAME.pub, to be handed to whoever runs the server, by a way on which
-nobody can swap it. NAME names the client there.
+nobody can replace it. NAME names the client there.
 
   python -m synthfair keygen --output hospital_a.key
   python -m synthfair.client ... --sign hospital_a.key
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="Overwrite keys that exist; what they signed can then not be told to be yours.",
+        help="Overwrite keys that exist; what they signed can then no longer be verified.",
     )
 
 

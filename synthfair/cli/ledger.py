@@ -11,14 +11,14 @@ HELP = "show what a table's releases have cost, or limit it"
 
 DESCRIPTION = """\
 Show the releases booked for a table, and what they add up to: each release of the same
-rows tells more of them. With a limit, the client refuses a release that would pass it,
+rows discloses more of them. With a limit, the client refuses a release that would pass it,
 and every release without an epsilon.
 
   python -m synthfair ledger DIR/client_0_train.csv.ledger.jsonl
   python -m synthfair ledger DIR/client_0_train.csv.ledger.jsonl \\
       --limit-epsilon 3 --limit-delta 1e-6
 
-The ledger is a text file beside the table, one line a release, to which the client adds
+The ledger is a text file next to the table, one line a release, to which the client adds
 before it spends. It knows of no release made from a copy of the table elsewhere.
 """
 

@@ -140,7 +140,7 @@ def _ledger(args: argparse.Namespace) -> Path:
         return args.ledger
     if args.table in SOURCES:
         return args.output / f"{args.table}{ENDING}"
-    return Ledger.beside(Path(args.table)).path
+    return Ledger.for_table(Path(args.table)).path
 
 
 def _tell(done: Trained, files: TrainFiles, config: TrainConfig) -> None:

@@ -112,7 +112,7 @@ def distill_file(
             be written.
         KeyboardInterrupt: after the checkpoint is written.
     """
-    ledger = Ledger(options.ledger) if options.ledger else Ledger.beside(data)
+    ledger = Ledger(options.ledger) if options.ledger else Ledger.for_table(data)
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     require_free(output, force=options.force)

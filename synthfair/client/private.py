@@ -17,7 +17,6 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.files import write_text
 from synthfair.model import LinearModel, Model
-from synthfair.privacy import plan as budget
 from synthfair.privacy.fit import (
     MARGINS,
     Penalties,
@@ -27,7 +26,7 @@ from synthfair.privacy.fit import (
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.queries import PrivateQueries
-from synthfair.privacy.statement import Guarantee
+from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.release.format import name_of
 
 MEASURED = (
@@ -68,13 +67,13 @@ def measure(
         InputError: another kind of model or penalty, whose sensitivity is not known.
     """
     model, known = require_known(model, penalty, config, schema)
-    plan = budget.make_plan(config, schema)
+    guarantee = make_guarantee(config, schema)
     queries = PrivateQueries(
-        real, schema, plan, intercept=config.intercept, loss=model.margin_loss, source=noise
+        real, schema, guarantee, intercept=config.intercept, loss=model.margin_loss, source=noise
     )
     return private_fit(
         queries,
-        plan,
+        guarantee,
         known,
         rho_o=config.rho_o,
         lambda_theta=config.lambda_theta,
@@ -91,7 +90,7 @@ def guaranteed(
 ) -> Guarantee:
     """The guarantee that :func:`measure` gives, known before it reads a row. Raises as it does."""
     require_known(model, penalty, config, schema)
-    return budget.guarantee(config, budget.make_plan(config, schema))
+    return make_guarantee(config, schema)
 
 
 def measured_settings(config: DistillConfig, schema: Schema, guarantee: Guarantee | None) -> str:

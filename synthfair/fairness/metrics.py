@@ -57,6 +57,16 @@ def statistical_parity_difference(
         y_pred: [N] decision, -1 or +1.
         sensitive_features: [N] group index, 0 to n_groups - 1.
         n_groups: number of groups that there are, whether or not they have rows here.
+
+    Returns:
+        From -1 to 1; with more than two groups the largest rate minus the smallest.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.fairness.metrics import statistical_parity_difference
+        >>> s = np.array([1, 1, 0, 0])
+        >>> statistical_parity_difference(np.array([1, 1, 1, -1]), sensitive_features=s)
+        0.5
     """
     return _difference(y_pred > 0, sensitive_features, n_groups)
 
@@ -64,14 +74,41 @@ def statistical_parity_difference(
 def equal_opportunity_difference(
     y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
 ) -> float:
-    """The same difference among rows with y = +1: that of true positive rates."""
+    """The difference of true positive rates: that of SPD among rows with y = +1.
+
+    Args:
+        y_true: [N] label, -1 or +1.
+        y_pred: [N] decision, -1 or +1.
+        sensitive_features: [N] group index, 0 to n_groups - 1.
+        n_groups: number of groups that there are, whether or not they have rows here.
+
+    Returns:
+        From -1 to 1; with more than two groups the largest rate minus the smallest.
+    """
     return _difference(y_pred > 0, sensitive_features, n_groups, among=y_true > 0)
 
 
 def equalized_odds_difference(
     y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
 ) -> float:
-    """The larger of the absolute differences of true and of false positive rates; unsigned."""
+    """The larger of the absolute differences of true and of false positive rates.
+
+    Args:
+        y_true: [N] label, -1 or +1.
+        y_pred: [N] decision, -1 or +1.
+        sensitive_features: [N] group index, 0 to n_groups - 1.
+        n_groups: number of groups that there are, whether or not they have rows here.
+
+    Returns:
+        From 0 to 1.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.fairness.metrics import equalized_odds_difference
+        >>> y, s = np.array([1, 1, -1, -1]), np.array([1, 0, 1, 0])
+        >>> equalized_odds_difference(y, np.array([1, 1, 1, -1]), sensitive_features=s)
+        1.0
+    """
     differences = [
         _difference(y_pred > 0, sensitive_features, n_groups, among=y_true == y) for y in (1, -1)
     ]
@@ -151,7 +188,7 @@ def group_rates(rows: Scored) -> list[Rates]:
 
 
 def metrics_with_intervals(rows: Scored, *, resamples: int, seed: int) -> dict[str, Metric]:
-    """The same with 95 % percentile bootstrap intervals, rows being resampled.
+    """All metrics with 95 % percentile bootstrap intervals, rows being resampled.
 
     Resamples in which a metric is undefined (no row of a group) do not count for it.
     """

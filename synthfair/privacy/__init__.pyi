@@ -1,7 +1,21 @@
-from .ledger import Ledger
+from .accounting import delta_of, epsilon_of, mu_for
+from .gate import Preview, preview
+from .ledger import Booking, Ledger
+from .rounds import TrainingGuarantee
 from .sampled import SampledSums
+from .statement import Guarantee, PrivacyStatement, make_guarantee
 
 __all__ = [
+    "Booking",
+    "Guarantee",
     "Ledger",
+    "Preview",
+    "PrivacyStatement",
     "SampledSums",
+    "TrainingGuarantee",
+    "delta_of",
+    "epsilon_of",
+    "make_guarantee",
+    "mu_for",
+    "preview",
 ]

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.privacy.moments import Cells, covariance_moments, rate_gaps
-from synthfair.privacy.plan import Plan
+from synthfair.fairness.penalties import CovariancePenalty, Notion, SelectionRatePenalty
+from synthfair.privacy.queries import PrivateQueries
+from synthfair.privacy.statement import Guarantee
 
 LEAST_ROWS = 2.0
 """A cell counts as having so many standard deviations of its noise, at least: means over cells that
@@ -37,26 +37,6 @@ MARGINS = 20.0
 """The largest second derivative is looked for at margins up to this size."""
 
 Penalties = CovariancePenalty | SelectionRatePenalty
-
-
-class Queries(Protocol):
-    """What may be asked about real rows; see :class:`synthfair.privacy.queries.PrivateQueries`."""
-
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Counts and sums of inputs by cell."""
-        ...
-
-    def second_moment(self) -> np.ndarray:
-        """Sum of a a'."""
-        ...
-
-    def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Sum of the losses' gradients."""
-        ...
-
-    def rates(self, theta: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
-        """Smooth selection rates by cell, and their gradients, summed."""
-        ...
 
 
 class PrivateFit(NamedTuple):
@@ -75,32 +55,52 @@ class PrivateFit(NamedTuple):
     counts: np.ndarray
 
 
+class Cells(NamedTuple):
+    """Sums over the rows of each pair of group and label, exact or with noise.
+
+    Attributes:
+        counts: [G, 2] numbers of rows with y = -1 and y = +1; positive, also where noise or an
+            empty cell would have it otherwise.
+        inputs: [G, 2, n] sums of model inputs.
+    """
+
+    counts: np.ndarray
+    inputs: np.ndarray
+
+    @property
+    def n_rows(self) -> float:
+        """Number of rows."""
+        return float(self.counts.sum())
+
+
 def private_fit(
-    queries: Queries,
-    plan: Plan,
+    queries: PrivateQueries,
+    guarantee: Guarantee,
     penalty: Penalties,
     *,
     rho_o: float,
     lambda_theta: float,
     curvature: float,
 ) -> PrivateFit:
-    """Spends the whole plan.
+    """Spends the whole budget. What it returns is post-processing of the answers.
 
     Args:
         queries: answers about the real rows; no row is seen here.
-        plan: by which they answer.
+        guarantee: by whose mechanisms they answer.
         penalty: of F.
         rho_o: its weight.
         lambda_theta: regularisation of theta, as in the server's training problem.
         curvature: largest second derivative of the loss, see :func:`largest_curvature`.
     """
-    cells = _cells(queries, plan)
-    n = cells.inputs.shape[-1]
+    counts, inputs = queries.moments()
+    least = LEAST_ROWS * guarantee.mechanism("moments").noise
+    cells = Cells(np.maximum(counts, least), inputs)
+    n = inputs.shape[-1]
     ridge = lambda_theta / n**2 * np.eye(n)
-    second_moment = _floored(queries.second_moment(), plan.curvature.mechanism.noise)
+    second_moment = _floored(queries.second_moment(), guarantee.mechanism("curvature").noise)
     base = RELAXATION * curvature * second_moment / cells.n_rows
     path, theta, hessian = [], np.zeros(n), base
-    for _ in range(plan.gradients.mechanism.times):
+    for _ in range(guarantee.mechanism("gradients").times):
         gaps, jacobian = _gaps(queries, cells, penalty, theta)
         hessian = base + rho_o * jacobian.T @ jacobian + ridge
         slope = queries.gradient(theta) / cells.n_rows + rho_o * jacobian.T @ gaps + ridge @ theta
@@ -110,15 +110,10 @@ def private_fit(
     return PrivateFit(mean, hessian, covariance_moments(cells, penalty.notion), cells.counts)
 
 
-def _cells(queries: Queries, plan: Plan) -> Cells:
-    counts, inputs = queries.moments()
-    return Cells(np.maximum(counts, LEAST_ROWS * plan.moments.mechanism.noise), inputs)
-
-
 def _floored(second_moment: np.ndarray, noise: float) -> np.ndarray:
     """The same with eigenvalues of at least noise sqrt(n), about those of a matrix of noise alone.
 
-    A smaller eigenvalue cannot be told from noise. Steps in such a direction are short, so that
+    A smaller eigenvalue may as well be noise. Steps in such a direction are short, so that
     their own noise does not carry theta away.
     """
     values, vectors = np.linalg.eigh(second_moment)
@@ -126,7 +121,7 @@ def _floored(second_moment: np.ndarray, noise: float) -> np.ndarray:
 
 
 def _gaps(
-    queries: Queries, cells: Cells, penalty: Penalties, theta: np.ndarray
+    queries: PrivateQueries, cells: Cells, penalty: Penalties, theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gaps [C] whose squares the penalty halves and sums, and their derivative [C, n]."""
     if isinstance(penalty, CovariancePenalty):
@@ -134,6 +129,52 @@ def _gaps(
         return moments @ theta, moments
     rates, slopes = queries.rates(theta, penalty.temperature)
     return rate_gaps(cells, penalty.notion, rates), rate_gaps(cells, penalty.notion, slopes)
+
+
+def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which cells are compared with which: two arrays [C, G, 2] of 0 and 1.
+
+    The comparisons are those of :mod:`synthfair.fairness.penalties`: in each stratum of labels, a
+    group with the rest; of two groups only group 1.
+    """
+    labels = {
+        "statistical_parity": [[1.0, 1.0]],
+        "equal_opportunity": [[0.0, 1.0]],
+        "equalized_odds": [[0.0, 1.0], [1.0, 0.0]],
+    }[notion]
+    compared = range(1 if n_groups == 2 else 0, n_groups)
+    member = [np.outer(np.eye(n_groups)[g], label) for label in labels for g in compared]
+    rest = [np.outer(1 - np.eye(n_groups)[g], label) for label in labels for g in compared]
+    return np.array(member), np.array(rest)
+
+
+def covariance_moments(cells: Cells, notion: Notion) -> np.ndarray:
+    """[C, n] vectors m with C_g(theta) = m'theta, the covariance of group and score.
+
+        m = (1/N) (sum_{s = g} a - share_g sum a)
+
+    over the rows of a stratum, N of them. Wu et al. (2024) eq. (2), (3).
+    """
+    member, rest = cell_weights(notion, len(cells.counts))
+    inside, total = (_summed(w, cells.inputs) for w in (member, member + rest))
+    n_inside, n_total = (_summed(w, cells.counts) for w in (member, member + rest))
+    return (inside - (n_inside / n_total)[:, None] * total) / n_total[:, None]
+
+
+def rate_gaps(cells: Cells, notion: Notion, sums: np.ndarray) -> np.ndarray:
+    """[C, ...] means over a group minus means over the rest, of what sums [G, 2, ...] add up."""
+
+    def mean(weights: np.ndarray) -> np.ndarray:
+        total, count = _summed(weights, sums), _summed(weights, cells.counts)
+        return total / count.reshape(-1, *[1] * (sums.ndim - 2))
+
+    member, rest = cell_weights(notion, len(cells.counts))
+    return mean(member) - mean(rest)
+
+
+def _summed(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """[C, ...] sums over cells of weights [C, G, 2] times values [G, 2, ...]."""
+    return np.tensordot(weights, values, axes=2)
 
 
 @cache

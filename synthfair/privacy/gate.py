@@ -1,12 +1,12 @@
-"""Looks at a release beside the real rows before it leaves. Passing is no proof of privacy.
+"""Compares a release with the real rows before it leaves. Passing is no proof of privacy.
 
-Only epsilon is a guarantee; these are checks for accidents, made with the eyes of simple attackers.
+Only epsilon is a guarantee; these checks find accidents, as simple attackers would see them.
 What they find is private, and so is, strictly, whether a release passed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -26,61 +26,40 @@ QUANTILE = 0.05
 release that copies nobody has about that share of near rows, or less."""
 
 ALARM = 3.1
-"""Standard errors beyond which a share or an advantage is not put down to chance; one-sided, 1 in
-1,000 for each check."""
+"""Standard errors beyond which a rate is not put down to chance; one-sided, 1 in 1,000 a check."""
 
 LEAST_HELD_OUT = 20
-"""Fewer held-out rows tell nothing."""
+"""With fewer held-out rows there are no distances and no attacks."""
 
 MOST_REAL, MOST_OTHER = 20_000, 2_000
 """Rows that distances are measured to, and from; of more, so many are drawn. Copies are looked for
 among all."""
 
 CHUNK = 2**13
-"""Real rows looked at together."""
+"""Real rows that are searched for copies together."""
 
 THREADS = 2
 """That look for the nearest rows, which is most of what the checks do."""
 
 
-class Inference(NamedTuple):
-    """How well an attacker does on rows that were distilled, beside rows that were not.
+class Comparison(NamedTuple):
+    """A rate that should be no higher than another, of rows that were not distilled.
 
     Attributes:
-        name: of what the attacker wants to know.
-        members: success on distilled rows; for membership, the area under the ROC curve.
-        others: success on held-out rows; for membership one half, which is chance.
+        found: share of synthetic rows that are near; or an attack's success on distilled rows, for
+            membership the area under its ROC curve.
+        expected: the same of held-out rows; for membership one half, which is chance.
         error: standard error of their difference, if there were none.
     """
 
-    name: str
-    members: float
-    others: float
+    found: float
+    expected: float
     error: float
 
     @property
     def alarming(self) -> bool:
         """Whether the difference is more than chance."""
-        return self.members - self.others > ALARM * self.error
-
-
-class Nearness(NamedTuple):
-    """Which share of the synthetic rows is as near to a real row as few held-out rows are.
-
-    Attributes:
-        synthetic: share of the synthetic rows.
-        held_out: share of the held-out rows.
-        error: standard error of their difference, if there were none.
-    """
-
-    synthetic: float
-    held_out: float
-    error: float
-
-    @property
-    def alarming(self) -> bool:
-        """Whether the difference is more than chance; where no held-out row is, one is enough."""
-        return self.synthetic - self.held_out > ALARM * self.error
+        return self.found - self.expected > ALARM * self.error
 
 
 class Distances(NamedTuple):
@@ -89,17 +68,17 @@ class Distances(NamedTuple):
     Attributes:
         median: of the synthetic rows.
         held_out_median: of the held-out rows.
-        close: shares of rows that are nearly copies, see :data:`CLOSE`.
-        near: shares of rows that are near, see :data:`QUANTILE`.
-        single: shares of rows whose distance to the closest real row is small beside that to the
-            second closest: as small as for that share of held-out rows.
+        close: rows that are nearly copies, see :data:`CLOSE`.
+        near: rows that are near, see :data:`QUANTILE`.
+        single: rows near to one real row alone: the closest is so much nearer than the second
+            closest as for that share of held-out rows.
     """
 
     median: float
     held_out_median: float
-    close: Nearness
-    near: Nearness
-    single: Nearness
+    close: Comparison
+    near: Comparison
+    single: Comparison
 
 
 class Preview(NamedTuple):
@@ -112,7 +91,7 @@ class Preview(NamedTuple):
         labels_copied: whether groups and labels are those of the real rows, in order.
         largest: size of the largest synthetic feature; real ones lie in [0, 1].
         distances: None where too few rows are held out.
-        inferences: attacks; none where too few rows are held out.
+        attacks: by what the attacker wants to know; none where too few rows are held out.
     """
 
     n_synthetic: int
@@ -120,8 +99,8 @@ class Preview(NamedTuple):
     copies: int
     labels_copied: bool
     largest: float
-    distances: Distances | None = None
-    inferences: tuple[Inference, ...] = ()
+    distances: Distances | None
+    attacks: Mapping[str, Comparison]
 
     @property
     def risks(self) -> tuple[str, ...]:
@@ -151,6 +130,22 @@ def preview(
         held_out: rows of the same table that were not; perhaps none.
         scores: of a model trained on the release, which anybody can train.
         seed: of the rows drawn where there are many.
+
+    Returns:
+        What was found; its ``risks`` are empty where nothing stops the release.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> real, held_out, synthetic = (
+        ...     sf.Encoded(rng.random((100, 3)), rng.integers(2, size=100), np.ones(100))
+        ...     for _ in range(3)
+        ... )
+        >>> synthetic.x[7] = real.x[2]
+        >>> found = sf.privacy.preview(synthetic, real, held_out, lambda rows: rows.x[:, 0], seed=0)
+        >>> found.copies, found.risks[0]
+        (1, 'Holds copies of real rows.')
     """
     rng = np.random.default_rng(seed)
     found = Preview(
@@ -159,6 +154,8 @@ def preview(
         copies=_copies(release.x, real.x),
         labels_copied=np.array_equal(release.s, real.s) and np.array_equal(release.y, real.y),
         largest=float(np.abs(release.x).max()),
+        distances=None,
+        attacks={},
     )
     if len(held_out.y) < LEAST_HELD_OUT or len(real.y) < 2:
         return found
@@ -167,11 +164,14 @@ def preview(
         distances=_distances(
             _drawn(release, MOST_OTHER, rng), _drawn(real, MOST_REAL, rng), held_out
         ),
-        inferences=(
-            _membership(release, members, held_out),
-            _confidence(scores, members, held_out),
-            _attribute(release, members, held_out),
-        ),
+        attacks={
+            # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
+            "membership, by distance": _area(
+                *(-_nearest(release.x, rows.x)[0] for rows in (members, held_out))
+            ),
+            "membership, by loss": _area(*(rows.y * scores(rows) for rows in (members, held_out))),
+            "group of a row": _attribute(release, members, held_out),
+        },
     )
 
 
@@ -194,24 +194,24 @@ def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
 
 
 def _distances(release: Encoded, real: Encoded, held_out: Encoded) -> Distances:
-    tree = KDTree(real.x)
     (first, second), (usual, usual_second) = (
-        tree.query(rows.x, k=2, workers=THREADS)[0].T for rows in (release, held_out)
+        _nearest(real.x, rows.x, k=2)[0].T for rows in (release, held_out)
     )
     ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
     return Distances(
         median=float(np.median(first)),
         held_out_median=float(np.median(usual)),
-        close=_nearness(first, usual, CLOSE),
-        near=_nearness(first, usual, max(CLOSE, float(np.quantile(usual, QUANTILE)))),
-        single=_nearness(ratios, usual_ratios, float(np.quantile(usual_ratios, QUANTILE))),
+        close=_excess(first, usual, CLOSE),
+        near=_excess(first, usual, max(CLOSE, float(np.quantile(usual, QUANTILE)))),
+        single=_excess(ratios, usual_ratios, float(np.quantile(usual_ratios, QUANTILE))),
     )
 
 
-def _nearness(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Nearness:
+def _excess(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Comparison:
+    """Shares within a radius; where no held-out row is, the error is 0 and one row is alarming."""
     share = float(np.mean(held_out <= radius))
     error = (share * (1 - share) * (1 / len(synthetic) + 1 / len(held_out))) ** 0.5
-    return Nearness(float(np.mean(synthetic <= radius)), share, error)
+    return Comparison(float(np.mean(synthetic <= radius)), share, error)
 
 
 def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -219,39 +219,29 @@ def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return np.divide(first, second, out=np.ones_like(first), where=second > 0)
 
 
-def _membership(release: Encoded, members: Encoded, others: Encoded) -> Inference:
-    """Guesses that rows near a synthetic one were distilled."""
-    tree = KDTree(release.x)
-    near = (-tree.query(rows.x, workers=THREADS)[0] for rows in (members, others))
-    return _area("membership, by distance", *near)
-
-
-def _confidence(
-    scores: Callable[[Encoded], np.ndarray], members: Encoded, others: Encoded
-) -> Inference:
-    """Guesses that rows were distilled which the model classifies with the larger margin."""
-    return _area("membership, by loss", *(rows.y * scores(rows) for rows in (members, others)))
-
-
-def _area(name: str, members: np.ndarray, others: np.ndarray) -> Inference:
+def _area(members: np.ndarray, others: np.ndarray) -> Comparison:
     """Area under the ROC curve, by ranks; its error as without a difference (Mann-Whitney)."""
     import pandas as pd
 
     n, m = len(members), len(others)
     ranks = pd.Series(np.concatenate([members, others])).rank()[:n].sum()
     area = (ranks - n * (n + 1) / 2) / (n * m)
-    return Inference(name, float(area), 0.5, float(np.sqrt((n + m + 1) / (12 * n * m))))
+    return Comparison(float(area), 0.5, float(np.sqrt((n + m + 1) / (12 * n * m))))
 
 
-def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Inference:
+def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Comparison:
     """Guesses the group of a row, whose features and label are known, by the closest synthetic."""
-    tree = KDTree(np.column_stack([release.x, release.y]))
-
-    def right(rows: Encoded) -> np.ndarray:
-        closest = tree.query(np.column_stack([rows.x, rows.y]), workers=THREADS)[1]
-        return release.s[closest] == rows.s
-
-    hits = right(members), right(others)
+    known = np.column_stack([release.x, release.y])
+    hits = [
+        release.s[_nearest(known, np.column_stack([rows.x, rows.y]))[1]] == rows.s
+        for rows in (members, others)
+    ]
     share = float(np.mean(np.concatenate(hits)))
     error = float(np.sqrt(share * (1 - share) * sum(1 / len(hit) for hit in hits)))
-    return Inference("group of a row", float(hits[0].mean()), float(hits[1].mean()), error)
+    return Comparison(float(hits[0].mean()), float(hits[1].mean()), error)
+
+
+def _nearest(points: np.ndarray, rows: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Distance and position of the k nearest points of each row."""
+    distances, positions = KDTree(points).query(rows, k=k, workers=THREADS)
+    return np.asarray(distances), np.asarray(positions)

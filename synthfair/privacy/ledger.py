@@ -9,11 +9,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.composition import Composition
@@ -29,7 +30,8 @@ PATIENCE = 60.0
 MAX_BYTES = 50_000_000
 """Of a ledger that is read."""
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+AnyGuarantee = Guarantee | TrainingGuarantee
+
 _START = "0" * 64
 _USER = "one user, with all its rows"
 
@@ -41,19 +43,19 @@ class Booking(BaseModel):
         kind: of entry.
         output: name of the file or folder.
         run: fingerprint of rows and settings.
-        guarantee: what it promises, or None: then it has no epsilon.
+        guarantee: of the release or training; None where it has no epsilon.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     kind: Literal["release", "training"] = "release"
     output: Line
     run: str = Field(pattern="^[0-9a-f]{64}$")
-    guarantee: Guarantee | TrainingGuarantee | None
+    guarantee: AnyGuarantee | None
 
     @property
     def composition(self) -> Composition | None:
-        """Its mechanisms; None where it promises nothing, or only on a condition."""
+        """Its mechanisms; None without a guarantee, or with one that holds on a condition."""
         if isinstance(self.guarantee, TrainingGuarantee):
             return None if self.guarantee.condition else self.guarantee.composition
         return Composition(self.guarantee.mu) if self.guarantee else None
@@ -68,7 +70,7 @@ class Limit(BaseModel):
         delta: above 0, below 1.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     kind: Literal["limit"] = "limit"
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -84,24 +86,22 @@ class Entry(BaseModel):
         what: a release or a limit.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
     previous: str = Field(pattern="^[0-9a-f]{64}$")
     what: Annotated[Booking | Limit, Field(discriminator="kind")]
 
 
-class Spent(BaseModel):
+class Spent(NamedTuple):
     """What a ledger adds up to.
 
     Attributes:
         releases: number of releases and trainings.
         composition: all of them together, for one row of the table, or one user; None where one
-            promised nothing.
+            has no guarantee.
         limit: the one that holds, if any.
     """
-
-    model_config = _STRICT
 
     releases: int
     composition: Composition | None
@@ -128,6 +128,19 @@ class Ledger:
 
     Attributes:
         path: of the file; it need not exist.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import synthfair as sf
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> ledger = sf.privacy.Ledger.for_table(Path(folder.name) / "rows.csv")
+        >>> ledger.path.name
+        'rows.csv.ledger.jsonl'
+        >>> ledger.book(sf.privacy.Booking(output="a.parquet", run="0" * 64, guarantee=None))
+        >>> ledger.spent().releases, ledger.spent().epsilon(1e-6)
+        (1, None)
+        >>> folder.cleanup()
     """
 
     path: Path
@@ -137,8 +150,8 @@ class Ledger:
         object.__setattr__(self, "path", self.path.resolve())
 
     @classmethod
-    def beside(cls, data: Path) -> Ledger:
-        """That of a table, also where the table is named by a link."""
+    def for_table(cls, data: Path) -> Ledger:
+        """The one next to a table, also where the table is named by a link."""
         place = data.resolve()
         return cls(place.with_name(place.name + ENDING))
 
@@ -157,18 +170,16 @@ class Ledger:
     def book(self, booking: Booking) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
 
-        One that promises nothing is booked once a run: it would only give the same file again.
+        One without a guarantee is booked once a run: it would only give the same file again.
 
         Raises:
             InputError: the limit would be passed; another relation; or the ledger cannot be read or
                 written.
         """
         with self._locked():
-            lines = self._read()
-            before = [entry.what for entry, _ in lines]
-            self._refuse_what_is_too_much(before, booking)
-            if booking.guarantee or booking not in before:
-                self._append(booking, [line for _, line in lines])
+            self.require_affordable(booking)
+            if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
+                self._append(booking)
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """Bounds what is spent in all, from now on.
@@ -181,43 +192,38 @@ class Ledger:
         except ValidationError as error:
             raise refusal("limit", error) from error
         with self._locked():
-            self._append(limit, [line for _, line in self._read()])
+            self._append(limit)
 
     def require_affordable(self, booking: Booking) -> None:
         """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
-        self._refuse_what_is_too_much([entry.what for entry in self.entries()], booking)
-
-    def _refuse_what_is_too_much(self, before: Sequence[Booking | Limit], booking: Booking) -> None:
-        self._require_same_relation(before, booking)
-        limit, after = _spent(before).limit, _spent([*before, booking])
+        before = [entry.what for entry in self.entries()]
+        for old in before:
+            if isinstance(old, Booking) and old.guarantee and booking.guarantee:
+                self._require_comparable(old.guarantee, booking.guarantee)
+        limit, after = _spent(before).limit, _spent([*before, booking]).composition
         if limit is None:
             return
-        if after.composition is None:
+        if after is None:
             raise InputError(
                 f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
                 " an epsilon (or there was one)"
             )
-        if after.composition.delta(limit.epsilon) > limit.delta:
-            would_be = after.composition.epsilon(limit.delta)
+        if after.delta(limit.epsilon) > limit.delta:
             raise InputError(
-                f"{self.path}: with this release, epsilon would be {would_be:.3g} in all at delta ="
-                f" {limit.delta:g}; the limit is {limit.epsilon:g}"
+                f"{self.path}: with this release, epsilon would be {after.epsilon(limit.delta):.3g}"
+                f" in all at delta = {limit.delta:g}; the limit is {limit.epsilon:g}"
             )
 
-    def _require_same_relation(self, before: Sequence[Booking | Limit], new: Booking) -> None:
-        for old in before:
-            if not (isinstance(old, Booking) and old.guarantee and new.guarantee):
-                continue
-            if (old.guarantee.unit, new.guarantee.unit).count(_USER) == 1:
-                raise InputError(
-                    f"{self.path}: protects {old.guarantee.unit}; {new.guarantee.unit} needs a"
-                    " ledger of its own"
-                )
-            if old.guarantee.relation != new.guarantee.relation:
-                raise InputError(
-                    f"{self.path}: relation = {new.guarantee.relation!r}: all releases of a ledger"
-                    f" must have the same, and its own is {old.guarantee.relation!r}"
-                )
+    def _require_comparable(self, old: AnyGuarantee, new: AnyGuarantee) -> None:
+        if (old.unit, new.unit).count(_USER) == 1:
+            raise InputError(
+                f"{self.path}: protects {old.unit}; {new.unit} needs a ledger of its own"
+            )
+        if old.relation != new.relation:
+            raise InputError(
+                f"{self.path}: relation = {new.relation!r}: all releases of a ledger must have the"
+                f" same, and its own is {old.relation!r}"
+            )
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -233,8 +239,9 @@ class Ledger:
                 f"{self.path}: cannot write: {reason(error)}; --ledger names another place"
             ) from error
 
-    def _append(self, what: Booking | Limit, lines: Sequence[bytes]) -> None:
-        """Adds a line after those, which survives a crash once this returns."""
+    def _append(self, what: Booking | Limit) -> None:
+        """Adds a line, which survives a crash once this returns; the ledger is locked."""
+        lines = [line for _, line in self._read()]
         last = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = Entry(time=now, previous=last, what=what)
@@ -254,35 +261,29 @@ class Ledger:
         A last one without its end counts if it is whole; if not, a crash cut it off while it was
         written, which is before anything was spent.
         """
-        *ended, last = self._lines()
+        try:
+            if not self.path.exists():
+                return []
+            if self.path.stat().st_size > MAX_BYTES:
+                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
+            *lines, last = self.path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
         entries, previous = [], _START
-        for number, line in enumerate(ended, 1):
-            entry = self._parsed(line, number)
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = Entry.model_validate_json(line)
+            except ValidationError as error:
+                raise refusal(f"{self.path}: line {number}", error) from error
             if entry.previous != previous:
                 raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
             previous = hashlib.sha256(line).hexdigest()
             entries.append((entry, line))
-        with suppress(InputError):
-            entry = self._parsed(last, len(ended) + 1)
+        with suppress(ValidationError):
+            entry = Entry.model_validate_json(last)
             if entry.previous == previous:
                 entries.append((entry, last))
         return entries
-
-    def _lines(self) -> list[bytes]:
-        try:
-            if not self.path.exists():
-                return [b""]
-            if self.path.stat().st_size > MAX_BYTES:
-                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
-            return self.path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
-
-    def _parsed(self, line: bytes, number: int) -> Entry:
-        try:
-            return Entry.model_validate_json(line)
-        except ValidationError as error:
-            raise refusal(f"{self.path}: line {number}", error) from error
 
 
 def _sync_folder(folder: Path) -> None:
@@ -299,11 +300,12 @@ def _spent(entries: Sequence[Booking | Limit]) -> Spent:
     bookings = [entry for entry in entries if isinstance(entry, Booking)]
     limits = [entry for entry in entries if isinstance(entry, Limit)]
     parts = [booking.composition for booking in bookings]
-    together = None if None in parts else _together([part for part in parts if part])
-    limit = limits[-1] if limits else None
-    return Spent(releases=len(bookings), composition=together, limit=limit)
-
-
-def _together(parts: Sequence[Composition]) -> Composition:
-    sampled = tuple(one for part in parts for one in part.sampled)
-    return Composition(composed(part.mu for part in parts), sampled)
+    known = [part for part in parts if part]
+    together = Composition(
+        composed(part.mu for part in known), tuple(one for part in known for one in part.sampled)
+    )
+    return Spent(
+        releases=len(bookings),
+        composition=together if len(known) == len(parts) else None,
+        limit=limits[-1] if limits else None,
+    )

@@ -17,7 +17,7 @@ LARGEST_LAPLACE = 53 * float(np.log(2.0))
 
 
 def system_entropy(count: int) -> bytes:
-    """Bytes that nobody can foresee or repeat."""
+    """Bytes that nobody can predict or repeat."""
     return os.urandom(count)
 
 

@@ -10,35 +10,26 @@ import numpy as np
 
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.privacy.bounds import input_ball
-from synthfair.privacy.mechanism import GaussianMechanism, clip_rows
-from synthfair.privacy.moments import cell_inputs
+from synthfair.privacy.mechanism import NoisySum, clip_rows, input_ball
 from synthfair.privacy.noise import RandomBytes
-from synthfair.privacy.plan import Plan, Query
+from synthfair.privacy.statement import Guarantee
 
 CHUNK = 2**14
 """Rows worked on at once: a million must not be copied as a whole."""
 
 
-@cache
-def _slope(loss: Callable[[jax.Array], jax.Array]) -> Callable[[np.ndarray], jax.Array]:
-    """The derivative of an elementwise loss, compiled once for all clients."""
-    return jax.jit(jax.vmap(jax.grad(loss)))
-
-
 class PrivateQueries:
-    """Sums over real rows, each through the Gaussian mechanism that the plan has for it.
+    """Sums over real rows, each through the Gaussian mechanism that the guarantee has for it.
 
-    Guarantee: that of the plan's mechanisms together, whatever is asked, also where a question
-    depends on answers. Unit: one row. Neighbouring relation: that of the plan. Every row's term is
-    clipped to the bound that the schema implies, so that this holds for any rows, and any theta.
-    Terms are centred, as the schema says, which makes them shorter; answers are turned back, which
-    is post-processing.
+    Guarantee: as given, whatever is asked, also where a question depends on answers. Unit: one row.
+    Neighbouring relation: that of the guarantee. Every row's term is clipped to the bound that the
+    schema implies, so that this holds for any rows, and any theta. Terms are computed of centred
+    rows, which are shorter; answers are brought back to model inputs, which is post-processing.
 
     Args:
         real: the real rows.
         schema: theirs, public.
-        plan: what may be asked.
+        guarantee: what may be asked, how often, and with how much noise.
         intercept: whether the model has one.
         loss: of the margin, elementwise.
         source: of the noise.
@@ -48,27 +39,30 @@ class PrivateQueries:
         self,
         real: Encoded,
         schema: Schema,
-        plan: Plan,
+        guarantee: Guarantee,
         *,
         intercept: bool,
         loss: Callable[[jax.Array], jax.Array],
         source: RandomBytes,
     ) -> None:
         """Reads nothing yet."""
-        self._real, self._plan, self._intercept = real, plan, intercept
+        self._real, self._intercept, self._slope = real, intercept, _slope(loss)
         self._n_groups, self._centre = len(schema.groups), input_ball(schema).centre
-        turn = np.column_stack([np.eye(len(self._centre)), self._centre])
-        # a = turn b, for b = (x, groups, 1) - (centre, 0), with a last line for the intercept
-        self._turn = np.vstack([turn, np.eye(len(turn) + 1)[-1:]]) if intercept else turn
-        self._slope = _slope(loss)
-        self._mechanisms = {q: GaussianMechanism(q.mechanism, source) for q in plan if q}
+        k = len(self._centre)
+        # Model inputs a = turn b of centred rows b = (x, groups, 1) - (centre, 0).
+        self._turn = np.eye(k + int(intercept), k + 1)
+        self._turn[:k, -1] = self._centre
+        self._sums = {
+            mechanism.name: NoisySum(mechanism, guarantee.relation, source)
+            for mechanism in guarantee.mechanisms
+        }
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Numbers of rows [G, 2], and sums of model inputs [G, 2, n], by cell; once.
 
         A cell is a pair of group and label; noise may make its number of rows negative.
         """
-        noisy = self._cell_sums(self._plan.moments, self._features)
+        noisy = self._cell_sums(self._sums["moments"], self._features)
         return noisy[..., -1], self._cell_inputs(noisy)
 
     def second_moment(self) -> np.ndarray:
@@ -77,53 +71,53 @@ class PrivateQueries:
         Noise is added to the entries on and above the diagonal, whose norm is at most the Frobenius
         norm of the term b b', and that is at most the squared norm of b.
         """
-        query = self._plan.curvature
-        rows = (clip_rows(self._inputs(part), query.bound**0.5) for part in self._parts())
+        noisy_sum = self._sums["curvature"]
+        rows = (clip_rows(self._inputs(part), noisy_sum.bound**0.5) for part in self._parts())
         exact = reduce(np.add, (b.T @ b for b in rows))
         upper = np.triu_indices(len(exact))
         noisy = np.zeros_like(exact)
-        noisy[upper] = self._mechanisms[query].release(exact[upper])
-        return self._turned_back(self._turned_back(noisy + np.triu(noisy, 1).T).T)
+        noisy[upper] = noisy_sum.release(exact[upper])
+        return self._turn @ (noisy + np.triu(noisy, 1).T) @ self._turn.T
 
     @np.errstate(over="ignore", invalid="ignore")
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """[n] sum over rows of the gradients of the losses at theta, each clipped; every step."""
-        query = self._plan.gradients
+        noisy_sum = self._sums["gradients"]
 
         def terms(part: Encoded) -> np.ndarray:
             slope = part.y * np.asarray(self._slope(part.y * self._scores(part, theta)))
-            return clip_rows(slope[:, None] * self._inputs(part), query.bound)
+            return clip_rows(slope[:, None] * self._inputs(part), noisy_sum.bound)
 
         exact = reduce(np.add, (terms(part).sum(axis=0) for part in self._parts()))
-        return self._turned_back(self._mechanisms[query].release(exact))
+        return self._turn @ noisy_sum.release(exact)
 
     @np.errstate(over="ignore", invalid="ignore")
     def rates(self, theta: np.ndarray, temperature: float) -> tuple[np.ndarray, np.ndarray]:
-        """Sums of sigma(tau z) [G, 2], and of their gradients [G, 2, n], by cell; every step."""
-        query = self._plan.rates
-        if query is None:
-            raise RuntimeError("the plan has no budget for selection rates")
+        """Sums of sigma(tau z) [G, 2], and of their gradients [G, 2, n], by cell; every step.
+
+        Only where the guarantee has a mechanism for it, as with the penalty on selection rates.
+        """
 
         def terms(part: Encoded) -> np.ndarray:
             rate = 0.5 * (1 + np.tanh(temperature / 2 * self._scores(part, theta)))
             slope = temperature * rate * (1 - rate)
             return np.column_stack([rate, slope[:, None] * self._features(part)])
 
-        noisy = self._cell_sums(query, terms)
+        noisy = self._cell_sums(self._sums["rates"], terms)
         return noisy[..., 0], self._cell_inputs(noisy[..., 1:])
 
-    def _cell_sums(self, query: Query, terms: Callable[[Encoded], np.ndarray]) -> np.ndarray:
+    def _cell_sums(self, noisy_sum: NoisySum, terms: Callable[[Encoded], np.ndarray]) -> np.ndarray:
         """[G, 2, k] noisy sums of terms [N, k] over the rows of each cell."""
         cells = np.arange(2 * self._n_groups)[:, None]
         sums = (
-            (2 * part.s + (part.y > 0) == cells) @ clip_rows(terms(part), query.bound)
+            (2 * part.s + (part.y > 0) == cells) @ clip_rows(terms(part), noisy_sum.bound)
             for part in self._parts()
         )
         exact = reduce(np.add, sums)
-        return self._mechanisms[query].release(exact.reshape(self._n_groups, 2, -1))
+        return noisy_sum.release(exact.reshape(self._n_groups, 2, -1))
 
     def _parts(self) -> Iterator[Encoded]:
-        """At least one, be it empty: no rows have sums, too, and must not be told apart."""
+        """At least one, be it empty: a table without rows has sums, too, and must look like any."""
         for begin in range(0, max(1, len(self._real.y)), CHUNK):
             yield Encoded(*(field[begin : begin + CHUNK] for field in self._real))
 
@@ -141,10 +135,15 @@ class PrivateQueries:
         """[N] scores a'theta, which are linear in centred inputs as well."""
         return self._inputs(part) @ self._turn.T @ theta
 
-    def _turned_back(self, sums: np.ndarray) -> np.ndarray:
-        """[n, ...] sums of model inputs from sums [k, ...] of centred inputs."""
-        return self._turn @ sums
-
     def _cell_inputs(self, sums: np.ndarray) -> np.ndarray:
-        """[G, 2, n] sums of model inputs from sums [G, 2, d + 1] of centred features."""
-        return cell_inputs(sums, self._centre[: sums.shape[-1] - 1], intercept=self._intercept)
+        """[G, 2, n] sums of model inputs from sums [G, 2, d + 1] of centred features and 1."""
+        ones = sums[..., -1:]
+        x = sums[..., :-1] + ones * self._centre[: sums.shape[-1] - 1]
+        groups = ones * np.eye(self._n_groups)[:, None, 1:]
+        return np.concatenate([x, groups, ones[..., : int(self._intercept)]], axis=-1)
+
+
+@cache
+def _slope(loss: Callable[[jax.Array], jax.Array]) -> Callable[[np.ndarray], jax.Array]:
+    """The derivative of an elementwise loss, compiled once for all clients."""
+    return jax.jit(jax.vmap(jax.grad(loss)))

@@ -1,23 +1,32 @@
-"""What a release says about privacy: its guarantee, if it has one, and what it gives away."""
+"""What a release says about privacy: its guarantee, if it has one, and what it discloses."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.privacy.accounting import ACCOUNTANT, composed, delta_of
-
-Relation = Literal["add_or_remove", "replace"]
-"""Which tables are neighbours: one has a row more than the other; or one row is another."""
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, DistillConfig
+from synthfair.config.rules import FROZEN
+from synthfair.data.schema import Schema
+from synthfair.privacy.accounting import ACCOUNTANT, accountant, composed, delta_of, mu_for
+from synthfair.privacy.mechanism import (
+    GaussianMechanism,
+    Relation,
+    SumName,
+    feature_ball,
+    input_ball,
+    sensitivity,
+)
 
 Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text that is safe to show."""
 
 ROUNDING = 1e-6
 """By which a claimed delta may lie under the computed one, relatively."""
+
+# The texts below stand in release files and are compared when a file is read: never change them.
 
 RISKS = {
     "copies": "Holds copies of real rows.",
@@ -28,11 +37,6 @@ RISKS = {
 
 UNSEEN = "To be released whatever the checks found, or did not find."
 """What a release with an epsilon says instead: what was found is not covered by it."""
-
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-Sum = Literal["moments", "curvature", "gradients", "rates"]
-"""What mechanisms release sums of; see :class:`synthfair.privacy.plan.Plan`."""
 
 NOT_COVERED = (
     "What was decided by looking at private data: settings tried before, the schema, whether the"
@@ -45,53 +49,60 @@ NOT_COVERED = (
 )
 """Of every guarantee."""
 
+SHARES: Mapping[SumName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
+"""Of mu^2 that each sum gets. Chosen, like the number of steps, by F on training rows; see
+benchmarks/privacy."""
 
-class Mechanism(BaseModel):
-    """One Gaussian mechanism.
-
-    Attributes:
-        name: what it released.
-        sensitivity: Euclidean norm by which a neighbour can change the sum.
-        noise: standard deviation of what was added to each entry.
-        times: how often it was used, at most.
-    """
-
-    model_config = _STRICT
-
-    name: Sum
-    sensitivity: float = Field(gt=0)
-    noise: float = Field(gt=0)
-    times: int = Field(ge=1, le=10_000)
-
-    @property
-    def mu(self) -> float:
-        """Of Gaussian differential privacy."""
-        return math.sqrt(self.times) * self.sensitivity / self.noise
+SHARES_WITH_RATES: Mapping[SumName, float] = {
+    "moments": 0.1,
+    "curvature": 0.1,
+    "gradients": 0.4,
+    "rates": 0.4,
+}
+"""The same where the penalty needs the groups' smooth selection rates in every step."""
 
 
 class Guarantee(BaseModel):
     """(epsilon, delta)-differential privacy of one release.
 
-    For every two neighbouring tables and every set A of files, P(file in A) on one is at most
-    exp(epsilon) times that on the other, plus delta. Dwork et al. (2006).
+    For every two neighbouring tables and every set A of files,
+
+        P(file in A | table) <= exp(epsilon) P(file in A | neighbour) + delta.
+
+    Dwork et al. (2006). A guarantee whose mechanisms do not give its epsilon and delta cannot be
+    made: it is checked by :func:`delta_of`.
 
     Attributes:
         epsilon: positive.
         delta: above 0, below 1.
         unit: whose presence is protected.
-        relation: which tables are neighbours.
+        relation: which tables are neighbours: ``add_or_remove`` a row, or ``replace`` one.
         mechanisms: through which real rows were read.
         accountant: by what epsilon and delta follow from them.
         not_covered: what the guarantee does not speak of.
+
+    Raises:
+        ValueError: the mechanisms give less, or a value is out of range.
+
+    Example:
+        >>> import synthfair as sf
+        >>> _, schema = sf.load_dataset("loanapp")
+        >>> guarantee = sf.privacy.make_guarantee(
+        ...     sf.DistillConfig(epsilon=1.0, delta=1e-5), schema
+        ... )
+        >>> [mechanism.name for mechanism in guarantee.mechanisms]
+        ['moments', 'curvature', 'gradients']
+        >>> round(guarantee.mu, 3)
+        0.268
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(ge=LEAST_DELTA, lt=1)
     unit: Literal["one row"] = "one row"
     relation: Relation
-    mechanisms: tuple[Mechanism, ...] = Field(min_length=1, max_length=100)
+    mechanisms: tuple[GaussianMechanism, ...] = Field(min_length=1, max_length=100)
     accountant: str = Field(pattern=ACCOUNTANT)
     not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
 
@@ -100,12 +111,16 @@ class Guarantee(BaseModel):
         """Of Gaussian differential privacy, all mechanisms together."""
         return composed(mechanism.mu for mechanism in self.mechanisms)
 
+    def mechanism(self, name: SumName) -> GaussianMechanism:
+        """The one of this name, which must be there."""
+        return next(m for m in self.mechanisms if m.name == name)
+
     @field_validator("not_covered")
     @classmethod
-    def _in_full(cls, said: tuple[str, ...]) -> tuple[str, ...]:
-        if said != NOT_COVERED:
+    def _in_full(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
+        if lines != NOT_COVERED:
             raise ValueError("must say all that is not covered, and nothing else")
-        return said
+        return lines
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
@@ -119,7 +134,7 @@ class Guarantee(BaseModel):
 
 
 class PrivacyStatement(BaseModel):
-    """What a release claims and what it gives away.
+    """What a release claims about privacy, and what it discloses.
 
     Attributes:
         guarantee: of differential privacy, or None: then nothing is claimed.
@@ -127,15 +142,96 @@ class PrivacyStatement(BaseModel):
         accepted_risks: findings of the checks in front of a release that its sender accepted.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     guarantee: Guarantee | None = None
     discloses: tuple[Line, ...] = Field(max_length=20)
     accepted_risks: tuple[Line, ...] = Field(default=(), max_length=20)
 
     @model_validator(mode="after")
-    def _knows_its_risks(self) -> PrivacyStatement:
+    def _risks_are_known(self) -> PrivacyStatement:
         known = {UNSEEN} if self.guarantee else set(RISKS.values())
         if unknown := set(self.accepted_risks) - known:
             raise ValueError(f"accepted_risks: {min(unknown)!r} is none of {sorted(known)}")
         return self
+
+
+def make_guarantee(
+    config: DistillConfig, schema: Schema, *, shares: Mapping[SumName, float] | None = None
+) -> Guarantee:
+    """The guarantee of a release, and with it how the budget is spent; no row is needed for it.
+
+    The sum k gets the share p_k of mu^2, where mu is the largest that epsilon and delta allow:
+
+        noise_k = sensitivity_k sqrt(times_k / p_k) / mu,
+
+    so that all mechanisms together are mu-GDP. Dong, Roth and Su (2022), corollary 3.3.
+
+    Args:
+        config: with epsilon and delta.
+        schema: public; its bounds are all that sensitivities rely on.
+        shares: of mu^2, by sum, together 1; chosen by the penalty if not given.
+
+    Raises:
+        ValueError: epsilon and delta are not given.
+        InputError: dp-accounting is not installed.
+    """
+    if config.epsilon is None or config.delta is None:
+        raise ValueError("a private release needs epsilon and delta")
+    bounds, name = term_bounds(config, schema), accountant()
+    shares = shares or (SHARES_WITH_RATES if "rates" in bounds else SHARES)
+    mu, mechanisms = mu_for(config.epsilon, config.delta), []
+    for sum_, bound in bounds.items():
+        times, change = uses(sum_, config), sensitivity(bound, config.relation)
+        noise = change * times**0.5 / (mu * shares[sum_] ** 0.5)
+        mechanisms.append(
+            GaussianMechanism(name=sum_, sensitivity=change, noise=noise, times=times)
+        )
+    return Guarantee(
+        epsilon=config.epsilon,
+        delta=config.delta,
+        relation=config.relation,
+        mechanisms=tuple(mechanisms),
+        accountant=name,
+    )
+
+
+def term_bounds(config: DistillConfig, schema: Schema) -> dict[SumName, float]:
+    """Norm to which the term of each row is clipped, for each sum that the settings need."""
+    features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
+    bounds: dict[SumName, float] = {
+        "moments": features,
+        "curvature": inputs**2,
+        "gradients": config.clip * inputs,
+    }
+    if config.penalty == "selection_rate":
+        # (sigma(tau z), d sigma(tau z)/dz (x, 1)), where sigma <= 1 and its slope <= tau/4
+        bounds["rates"] = (1.0 + (config.temperature / 4 * features) ** 2) ** 0.5
+    return bounds
+
+
+def uses(name: SumName, config: DistillConfig) -> int:
+    """How often a sum is released: in every step, or once."""
+    return config.private_steps if name in ("gradients", "rates") else 1
+
+
+def require_true(guarantee: Guarantee, config: DistillConfig, schema: Schema) -> None:
+    """Refuses a guarantee whose mechanisms are not those that settings and schema imply.
+
+    The noise is not compared: that it is enough for epsilon the guarantee has checked itself.
+
+    Raises:
+        ValueError: a mechanism is missing or unknown, has another sensitivity, or another number of
+            uses.
+    """
+    bounds = term_bounds(config, schema)
+    names = [mechanism.name for mechanism in guarantee.mechanisms]
+    if sorted(names) != sorted(bounds):
+        raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
+    for found in guarantee.mechanisms:
+        right, times = sensitivity(bounds[found.name], config.relation), uses(found.name, config)
+        if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
+            raise ValueError(
+                f"mechanism {found.name}: sensitivity {found.sensitivity:g}, used {found.times}"
+                f" times; must be {right:g}, {times} times"
+            )

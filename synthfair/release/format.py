@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 import synthfair
 from synthfair.config import DistillConfig
+from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.statement import Guarantee, Line, PrivacyStatement
-from synthfair.release.signature import Seal, content_digest, make_seal, rows_digest
+from synthfair.release.signature import Signature, content_digest, rows_digest, sign
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,19 +27,17 @@ if TYPE_CHECKING:
 
 FORMAT = "synthfair-release/2"
 
-HEADER_KEY, SEAL_KEY = b"synthfair", b"synthfair.release.signature"
+HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
 """Of the file's metadata."""
 
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
 
 class Header(BaseModel):
     """The metadata of a release file. Public settings only: no statistic of the real rows."""
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     format: Literal["synthfair-release/2"] = FORMAT
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
@@ -49,21 +48,20 @@ class Header(BaseModel):
     privacy: PrivacyStatement
 
     @model_validator(mode="after")
-    def _says_what_the_settings_mean(self) -> Header:
-        config, said = self.config, self.privacy
-        if said.guarantee:
-            wanted = (config.epsilon, config.delta, config.relation)
-            if wanted != (said.guarantee.epsilon, said.guarantee.delta, said.guarantee.relation):
-                raise ValueError("the privacy statement claims another guarantee than the settings")
-        meant = disclosures(config, private=said.guarantee is not None)
-        if said.discloses != meant:
-            raise ValueError(f"the privacy statement must say what these settings mean: {meant}")
+    def _statement_follows_from_settings(self) -> Header:
+        config, found = self.config, self.privacy.guarantee
+        settings = (config.epsilon, config.delta, config.relation)
+        if found and (found.epsilon, found.delta, found.relation) != settings:
+            raise ValueError("the privacy statement claims another guarantee than the settings")
+        expected = disclosures(config, private=found is not None)
+        if self.privacy.discloses != expected:
+            raise ValueError(f"the privacy statement must say what these settings mean: {expected}")
         return self
 
 
 @dataclass(frozen=True)
 class Release:
-    """Synthetic rows and what is said about them.
+    """Synthetic rows and what is said about them; :func:`write_release` has an example.
 
     Attributes:
         header: the metadata.
@@ -71,7 +69,8 @@ class Release:
         x: [N_s, d] synthetic features.
         s: [N_s] groups.
         y: [N_s] labels, -1 or +1.
-        seal: what the file that it was read from says of its content, verified.
+        signature: what the file that it was read from says of its content, verified; None where it
+            comes from no file.
     """
 
     header: Header
@@ -79,7 +78,7 @@ class Release:
     x: np.ndarray
     s: np.ndarray
     y: np.ndarray
-    seal: Seal | None = field(default=None, kw_only=True)
+    signature: Signature | None = field(default=None, kw_only=True)
 
     @cached_property
     def fingerprint(self) -> bytes:
@@ -91,7 +90,7 @@ def name_of(part: object) -> str:
     """What to call a model or a penalty in a file: its ``name``, its function's, or its class's.
 
     Raises:
-        InputError: it is a lambda, which cannot be told from another.
+        InputError: it is a lambda, whose name it shares with all others.
     """
     own = getattr(part, "name", None) or getattr(part, "__name__", None)
     name = str(own or type(part).__name__)
@@ -108,7 +107,19 @@ def make_header(
     penalty: object,
     guarantee: Guarantee | None = None,
 ) -> Header:
-    """The header of a release made with these settings, this model, penalty and guarantee."""
+    """The metadata of a release.
+
+    Args:
+        config: settings that it was made with.
+        schema: of its rows.
+        model: that it was distilled for; only its name enters.
+        penalty: of the outer objective; only its name enters.
+        guarantee: of differential privacy, or None: then nothing is claimed.
+
+    Raises:
+        InputError: model or penalty has no name.
+        ValueError: the guarantee is not that of the settings.
+    """
     discloses = disclosures(config, private=guarantee is not None)
     return Header(
         schema_hash=schema.hash,
@@ -121,7 +132,9 @@ def make_header(
 
 
 def disclosures(config: DistillConfig, *, private: bool | None = None) -> tuple[str, ...]:
-    """What a release made with these settings tells its reader about the real rows.
+    """What a release made with these settings discloses about the real rows.
+
+    The lines stand in release files and are compared when a file is read: never change them.
 
     Args:
         config: its settings.
@@ -155,20 +168,40 @@ def disclosures(config: DistillConfig, *, private: bool | None = None) -> tuple[
 
 
 def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None = None) -> str:
-    """Writes a release whole or not at all, sealed anew.
+    """Writes a release whole or not at all, with the digest of its content.
 
     Args:
         release: what is written.
         path: of the file.
-        key: that it is signed with, see :func:`synthfair.release.keys.read_signing_key`; it is not
-            signed if not given.
+        key: that it is signed with, see :func:`read_signing_key`; it is not signed if not given.
 
     Returns:
         sha256 of the file; the same release and key give the same bytes.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> _, schema = sf.load_dataset("loanapp")
+        >>> header = sf.release.make_header(
+        ...     sf.DistillConfig(), schema, model=sf.LinearModel(), penalty=sf.CovariancePenalty()
+        ... )
+        >>> x = np.full((2, len(schema.encoded_names)), 0.5)
+        >>> s, y = np.array([0, 1]), np.array([-1.0, 1.0])
+        >>> release = sf.Release(header, schema.encoded_names, x, s, y)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> sha256 = sf.write_release(release, Path(folder.name) / "loans.parquet")
+        >>> found = sf.release.inspect_release(
+        ...     Path(folder.name) / "loans.parquet", schema=schema, sha256=sha256
+        ... )
+        >>> found.fits, found.problems, found.release.x.shape
+        (True, (), (2, 37))
+        >>> folder.cleanup()
     """
     import pyarrow.parquet as pq
 
-    table = _sealed_table(release, key)
+    table = _table(release, key)
     with whole_file(path) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
         return hashlib.sha256(temporary.read_bytes()).hexdigest()
@@ -180,18 +213,18 @@ def file_bytes(release: Release) -> int:
     import pyarrow.parquet as pq
 
     file = pa.BufferOutputStream()
-    pq.write_table(_sealed_table(release, None), file, write_page_checksum=True)
+    pq.write_table(_table(release, None), file, write_page_checksum=True)
     return file.tell()
 
 
-def _sealed_table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
+def _table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
     import pyarrow as pa
 
     columns = [*release.x.T.astype(float), release.s.astype("int32"), release.y.astype("int32")]
     header = release.header.model_dump_json().encode()
     rows = rows_digest(release.x, release.s, release.y)
-    seal = make_seal(content_digest(header, release.names, rows), key)
-    metadata = {HEADER_KEY: header, SEAL_KEY: seal.model_dump_json().encode()}
+    signature = sign(content_digest(header, release.names, rows), key)
+    metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature.model_dump_json().encode()}
     return pa.table(columns, schema=arrow_schema(release.names).with_metadata(metadata))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +10,11 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason
 from synthfair.release.format import Release
 from synthfair.release.reading import read_release
-from synthfair.release.signature import Keys, Seal, check_seal
+from synthfair.release.signature import Keys, Signature, require_signer
 
 
 class Inspection(NamedTuple):
-    """A release file whose content is that of its seal, and what was compared with it.
+    """A release file that was not altered, and what was compared with it.
 
     Attributes:
         path: of the file.
@@ -37,11 +36,11 @@ class Inspection(NamedTuple):
     problems: tuple[str, ...]
 
     @property
-    def seal(self) -> Seal:
-        """What the file says of its own content."""
-        if self.release.seal is None:
-            raise ValueError("a release that was read from a file has a seal")
-        return self.release.seal
+    def signature(self) -> Signature:
+        """What the file says of its own content, verified."""
+        if self.release.signature is None:
+            raise ValueError("a release that was read from a file has a digest of its content")
+        return self.release.signature
 
 
 def inspect_release(
@@ -59,44 +58,38 @@ def inspect_release(
         sha256: that the file must have, as its client printed it; any, if not given.
         keys: of the clients, one of which must have signed it; anybody, if not given.
 
+    Returns:
+        What it holds, and all that does not fit. For an example see :func:`write_release`.
+
     Raises:
         InputError: it cannot be read as a release, was altered, or is wrongly signed: then nothing
             that it holds can be shown.
     """
     release = read_release(path, None)
-    found = Inspection(path, *_file(path), release, None, None, ())
-    by_schema = _complaint(lambda: read_release(path, schema)) if schema else None
-    by_hash = _complaint(lambda: _check_hash(found, sha256)) if sha256 is not None else None
-    by_keys = _complaint(lambda: _check_signer(found, keys)) if keys is not None else None
-    return found._replace(
-        fits=None if schema is None else by_schema is None,
-        client=(keys or {}).get(found.seal.public_key or ""),
-        problems=tuple(filter(None, (by_schema, by_hash, by_keys))),
-    )
+    size, digest = _size_and_digest(path)
+    found = Inspection(path, size, digest, release, None, None, ())
+    problems: list[str] = []
+    if schema is not None:
+        try:
+            read_release(path, schema)
+        except InputError as error:
+            problems.append(str(error))
+        found = found._replace(fits=not problems)
+    if sha256 is not None and digest != sha256.strip().lower():
+        problems.append(f"{path}: has sha256 {digest}; must have {sha256}")
+    if keys is not None:
+        try:
+            signer = require_signer(found.signature, keys, source=str(path))
+            found = found._replace(client=signer)
+        except InputError as error:
+            problems.append(str(error))
+    return found._replace(problems=tuple(problems))
 
 
-def _file(path: Path) -> tuple[int, str]:
+def _size_and_digest(path: Path) -> tuple[int, str]:
     try:
         with path.open("rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             return file.tell(), sha256
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
-
-
-def _complaint(check: Callable[[], object]) -> str | None:
-    try:
-        check()
-    except InputError as error:
-        return str(error)
-    return None
-
-
-def _check_hash(found: Inspection, sha256: str) -> None:
-    if found.sha256 != sha256.strip().lower():
-        raise InputError(f"{found.path}: has sha256 {found.sha256}; must have {sha256}")
-
-
-def _check_signer(found: Inspection, keys: Keys) -> None:
-    digest = bytes.fromhex(found.seal.sha256)  # of the content, which reading it has verified
-    check_seal(found.seal, digest, keys, source=str(found.path))

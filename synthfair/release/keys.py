@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ MAX_BYTES = 10_000
 
 
 def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
-    """Writes a new private key, which only its owner may read, and the public key beside it.
+    """Writes a new private key, which only its owner may read, and next to it the public key.
 
     Args:
         path: of the private key, NAME.key; the public one is NAME.pub, and NAME the client.
@@ -32,6 +32,16 @@ def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
 
     Raises:
         InputError: another ending, a file exists or cannot be written, or cryptography is missing.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import synthfair as sf
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> public_path, public = sf.release.make_keys(Path(folder.name) / "ada.key")
+        >>> sf.release.read_keys([public_path]) == {public: "ada"}
+        True
+        >>> folder.cleanup()
     """
     if path.suffix != PRIVATE:
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
@@ -55,6 +65,12 @@ def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
 
 def read_signing_key(path: Path) -> Ed25519PrivateKey:
     """A private key as :func:`make_keys` writes it.
+
+    Args:
+        path: of the file, PEM.
+
+    Returns:
+        What :func:`write_release` signs with.
 
     Raises:
         InputError: unreadable, or not an Ed25519 private key without a password.
@@ -91,35 +107,31 @@ def read_keys(paths: Sequence[Path]) -> dict[str, str]:
         InputError: no key, one is unreadable or not an Ed25519 public key, or a name or a key
             comes twice.
     """
-    found: dict[str, Path] = {}
+    clients: dict[str, Path] = {}
     for path in _key_files(paths):
         key = _public_key(path)
-        if key in found:
-            raise InputError(f"{path}: the same key as {found[key]}; each client has its own")
-        found[key] = path
-    names: dict[str, Path] = {}
-    for path in found.values():
-        if path.stem in names:
-            raise InputError(
-                f"{path}: names the client {path.stem!r}, as does {names[path.stem]}; rename one"
-            )
-        names[path.stem] = path
-    return {key: path.stem for key, path in found.items()}
+        if key in clients:
+            raise InputError(f"{path}: the same key as {clients[key]}; each client has its own")
+        for other in clients.values():
+            if other.stem == path.stem:
+                raise InputError(
+                    f"{path}: names the client {path.stem!r}, as does {other}; rename one"
+                )
+        clients[key] = path
+    return {key: path.stem for key, path in clients.items()}
 
 
-def _key_files(paths: Sequence[Path]) -> list[Path]:
-    files = []
+def _key_files(paths: Sequence[Path]) -> Iterator[Path]:
+    if not paths:
+        raise InputError("no public keys given")
     for path in paths:
         inside = sorted(path.glob(f"*{PUBLIC}")) if path.is_dir() else [path]
         if not inside:
             raise InputError(f"{path}: a folder without public keys (*{PUBLIC})")
-        files += inside
-    for path in files:
-        if not path.stem.isprintable():
-            raise InputError(f"{path}: the name of a key file must be printable")
-    if not files:
-        raise InputError("no public keys given")
-    return files
+        for file in inside:
+            if not file.stem.isprintable():
+                raise InputError(f"{file}: the name of a key file must be printable")
+            yield file
 
 
 def _public_key(path: Path) -> str:

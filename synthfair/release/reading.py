@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,16 +11,16 @@ from pydantic import ValidationError
 
 from synthfair.config import MAX_ROWS
 from synthfair.errors import InputError, reason, refusal
-from synthfair.privacy.plan import require_true
+from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
-    SEAL_KEY,
+    SIGNATURE_KEY,
     Header,
     Release,
     arrow_schema,
 )
-from synthfair.release.signature import Keys, Seal, check_seal, content_digest
+from synthfair.release.signature import Keys, Signature, content_digest, require_signer, verify
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,11 +33,18 @@ MAX_CELLS = 50_000_000
 MAX_COLUMNS, MAX_NAME, MAX_GROUPS = 10_000, 1000, 1000
 """Columns, characters of a column's name, and groups of a file that is read without its schema."""
 
-MAX_BYTES = {HEADER_KEY: 1_000_000, SEAL_KEY: 1000}
+MAX_BYTES = {HEADER_KEY: 1_000_000, SIGNATURE_KEY: 1000}
 """Of the metadata of a file that is read."""
 
 _THRIFT = 20_000_000
-"""Bytes of any text in a file's metadata: Arrow keeps a copy of all, beside the names."""
+"""Bytes of any text in a file's metadata: Arrow makes a copy of all of it."""
+
+
+class _Expected(NamedTuple):
+    """What a file must hold: the names of its features, and its number of groups."""
+
+    names: tuple[str, ...]
+    n_groups: int
 
 
 def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None) -> Release:
@@ -49,37 +54,17 @@ def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None)
         path: of the file.
         schema: the clients'. Without it the file's own columns are taken, where they are those of
             some release.
-        keys: of the clients, see :func:`synthfair.release.keys.read_keys`; if not given, anybody's
-            release is read, signed or not.
+        keys: of the clients, see :func:`read_keys`; if not given, anybody's release is read, signed
+            or not.
+
+    Returns:
+        The release, verified. For an example see :func:`write_release`.
 
     Raises:
         InputError: unreadable, not a release of this format, of another schema, with other columns
             or types, with values that no release can have, altered since it was written, wrongly
             signed, or signed with none of the keys.
     """
-    return release_reader(schema, keys=keys)(path)
-
-
-def release_reader(schema: Schema | None, *, keys: Keys | None = None) -> Callable[[Path], Release]:
-    """:func:`read_release` for many files: what they must hold is worked out once."""
-    if schema is None:
-        return partial(_read, None, keys)
-    names = schema.encoded_names
-    expected = _Expected(schema.hash, names, arrow_schema(names), len(schema.groups), schema)
-    return partial(_read, expected, keys)
-
-
-class _Expected(NamedTuple):
-    """What every file of one schema must hold."""
-
-    schema_hash: str
-    names: tuple[str, ...]
-    columns: pa.Schema
-    n_groups: int
-    schema: Schema | None = None
-
-
-def _read(expected: _Expected | None, keys: Keys | None, path: Path) -> Release:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -89,31 +74,36 @@ def _read(expected: _Expected | None, keys: Keys | None, path: Path) -> Release:
         # Reading ahead and decoding in threads would take longer than a release's few pages.
         with pq.ParquetFile(path, pre_buffer=False, **options) as file:
             found = file.schema_arrow
-            text, header, seal = _metadata(found, source)
-            expected = expected or _claimed(found, header, source)
-            _check_schema(header, expected, source)
-            _check_columns(found, expected, source)
-            _check_rows(file.metadata.num_rows, expected, source)
+            text, header, signature = _metadata(found, source)
+            if schema is None:
+                expected = _claimed(found, source)
+            else:
+                _check_schema(header, schema, source)
+                expected = _Expected(schema.encoded_names, len(schema.groups))
+            _check_columns(found, arrow_schema(expected.names), source)
+            _check_rows(file.metadata.num_rows, len(found), source)
             table = file.read(use_threads=False)
             table.validate(full=True)
     except InputError:
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
-    release = Release(header, expected.names, *_rows(table, source), seal=seal)
-    _check_values(release, expected, source)
+    release = Release(header, expected.names, *_rows(table, source), signature=signature)
+    _check_values(release, expected.n_groups, source)
     digest = content_digest(text, release.names, release.fingerprint)
-    check_seal(seal, digest, keys, source=source)
+    verify(signature, digest, source=source)
+    if keys is not None:
+        require_signer(signature, keys, source=source)
     return release
 
 
-def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Seal]:
-    """The header as it stands, what it says, and the seal."""
+def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
+    """The header as it stands, what it says, and the digest and signature."""
     metadata = found.metadata or {}
     if HEADER_KEY not in metadata:
         raise InputError(f"{source}: Parquet, but not a synthfair release (no such metadata)")
     for key, value in metadata.items():
-        if key not in (HEADER_KEY, SEAL_KEY):
+        if key not in MAX_BYTES:
             raise InputError(f"{source}: metadata {key[:50]!r}: unknown; a release has none such")
         if len(value) > MAX_BYTES[key]:
             raise InputError(
@@ -123,14 +113,14 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Seal]:
     try:
         text = metadata[HEADER_KEY]
         header = Header.model_validate_json(text)  # first: that of another format says so
-        if SEAL_KEY not in metadata:
-            raise InputError(f"{source}: altered since it was written: its seal is missing")
-        return text, header, Seal.model_validate_json(metadata[SEAL_KEY])
+        if SIGNATURE_KEY not in metadata:
+            raise InputError(f"{source}: altered since it was written: its sha256 is missing")
+        return text, header, Signature.model_validate_json(metadata[SIGNATURE_KEY])
     except ValidationError as error:
         raise refusal(source, error) from error
 
 
-def _claimed(found: pa.Schema, header: Header, source: str) -> _Expected:
+def _claimed(found: pa.Schema, source: str) -> _Expected:
     """What a file must hold to be what it says it is."""
     names = tuple(found.names)
     if len(names) < 3 or names[-2:] != ("s", "y"):
@@ -142,26 +132,23 @@ def _claimed(found: pa.Schema, header: Header, source: str) -> _Expected:
         )
     if len(set(names)) < len(names):
         raise InputError(f"{source}: a column's name is repeated")
-    features = names[:-2]
-    return _Expected(header.schema_hash, features, arrow_schema(features), MAX_GROUPS)
+    return _Expected(names[:-2], MAX_GROUPS)
 
 
-def _check_schema(header: Header, expected: _Expected, source: str) -> None:
-    if header.schema_hash != expected.schema_hash:
+def _check_schema(header: Header, schema: Schema, source: str) -> None:
+    if header.schema_hash != schema.hash:
         raise InputError(
             f"{source}: made with schema {header.schema_hash[:12]}, but the schema given"
-            f" is {expected.schema_hash[:12]}; all clients and the server must use the same schema"
-            " file"
+            f" is {schema.hash[:12]}; all clients and the server must use the same schema file"
         )
-    if expected.schema and header.privacy.guarantee:
+    if header.privacy.guarantee:
         try:
-            require_true(header.privacy.guarantee, header.config, expected.schema)
+            require_true(header.privacy.guarantee, header.config, schema)
         except ValueError as error:
             raise InputError(f"{source}: privacy.guarantee: {error}") from error
 
 
-def _check_columns(found: pa.Schema, expected: _Expected, source: str) -> None:
-    wanted = expected.columns
+def _check_columns(found: pa.Schema, wanted: pa.Schema, source: str) -> None:
     if found.equals(wanted):
         return
     counts = Counter(wanted.names), Counter(found.names)
@@ -174,8 +161,8 @@ def _check_columns(found: pa.Schema, expected: _Expected, source: str) -> None:
             raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
 
 
-def _check_rows(rows: int, expected: _Expected, source: str) -> None:
-    most = min(MAX_ROWS, MAX_CELLS // len(expected.columns))
+def _check_rows(rows: int, columns: int, source: str) -> None:
+    most = min(MAX_ROWS, MAX_CELLS // columns)
     if not 1 <= rows <= most:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
 
@@ -189,13 +176,13 @@ def _rows(table: pa.Table, source: str) -> tuple[np.ndarray, np.ndarray, np.ndar
     return np.column_stack(features), s.copy(), y.astype(float)
 
 
-def _check_values(release: Release, expected: _Expected, source: str) -> None:
+def _check_values(release: Release, n_groups: int, source: str) -> None:
     named = [
         *zip(release.names, release.x.T, np.abs(release.x.T) <= MAX_ABSOLUTE, strict=True),
-        ("s", release.s, (release.s >= 0) & (release.s < expected.n_groups)),
+        ("s", release.s, (release.s >= 0) & (release.s < n_groups)),
         ("y", release.y, np.abs(release.y) == 1),
     ]
-    allowed = {"s": f"0 to {expected.n_groups - 1}", "y": "-1 or 1"}
+    allowed = {"s": f"0 to {n_groups - 1}", "y": "-1 or 1"}
     for name, values, right in named:
         if not right.all():
             row = int(np.argmin(right))

@@ -18,8 +18,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
+from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 DOMAIN = b"synthfair-release/2\0"
 """Stands before everything that is hashed or signed for a release."""
 
-EXTRA = "synthfair[sign]"
-
 Keys = Mapping[str, str]
 """The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
 
@@ -37,8 +36,8 @@ _Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 _Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
 
 
-class Seal(BaseModel):
-    """What a release file says of its own content.
+class Signature(BaseModel):
+    """What a release file says of its own content, and who signed that, if anybody.
 
     Attributes:
         sha256: digest of the content.
@@ -46,14 +45,14 @@ class Seal(BaseModel):
         signature: of the digest, with that key.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = STRICT
 
     sha256: _Hex32
     public_key: _Hex32 | None = None
     signature: _Hex64 | None = None
 
     @model_validator(mode="after")
-    def _signed_or_not(self) -> Seal:
+    def _signed_or_not(self) -> Signature:
         if (self.public_key is None) != (self.signature is None):
             raise ValueError("public_key and signature must be given both, or neither")
         return self
@@ -68,84 +67,77 @@ def rows_digest(x: np.ndarray, s: np.ndarray, y: np.ndarray) -> bytes:
 
 
 def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
-    """The digest of a release.
+    """The digest of a release: of its header as it stands in the file, names, and digest of rows.
 
-    Args:
-        header: as it stands in the file.
-        names: of the features.
-        rows: see :func:`rows_digest`.
+    Non-ASCII characters of names are escaped, so that one that is no valid Unicode has bytes, too.
     """
-    # With its non-ASCII characters escaped, a name that is no valid Unicode has bytes as well.
     parts = (header, json.dumps(list(names)).encode())
     return hashlib.sha256(
         DOMAIN + b"".join(hashlib.sha256(part).digest() for part in parts) + rows
     ).digest()
 
 
-def make_seal(digest: bytes, key: Ed25519PrivateKey | None = None) -> Seal:
-    """A seal for this content, signed if there is a key; the same key gives the same bytes."""
+def sign(digest: bytes, key: Ed25519PrivateKey | None = None) -> Signature:
+    """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
     if key is None:
-        return Seal(sha256=digest.hex())
-    return Seal(
+        return Signature(sha256=digest.hex())
+    return Signature(
         sha256=digest.hex(),
         public_key=key.public_key().public_bytes_raw().hex(),
         signature=key.sign(DOMAIN + digest).hex(),
     )
 
 
-def check_seal(seal: Seal, digest: bytes, keys: Keys | None, *, source: str) -> None:
-    """Refuses content that is not what was sealed, or comes from none of the clients.
-
-    A wrong signature is refused whether or not keys are given.
+def verify(signature: Signature, digest: bytes, *, source: str) -> None:
+    """Refuses content that was altered, or whose signature, if it has one, is wrong.
 
     Args:
-        seal: as the file has it.
+        signature: as the file has it.
         digest: of the content that was read.
-        keys: of the clients; anybody may send, signed or not, if not given.
         source: the file, for errors.
 
     Raises:
-        InputError: the content was altered; the signature does not fit it, or cannot be verified
-            for want of the package; or there are keys, and this is signed with none of them.
+        InputError: the content is not what the file says; or the signature does not fit it, or
+            cannot be verified for want of the package.
     """
-    if seal.sha256 != digest.hex():
+    if signature.sha256 != digest.hex():
         raise InputError(
             f"{source}: altered since it was written: its content has sha256 {digest.hex()}, and"
-            f" its seal says {seal.sha256}"
+            f" its metadata says {signature.sha256}"
         )
-    if seal.public_key is not None and not _fits(seal, digest, source):
-        raise InputError(
-            f"{source}: its signature with the key {seal.public_key} does not fit its content;"
-            " must be what that key makes of it"
-        )
-    if keys is None:
+    if signature.public_key is None or signature.signature is None:
         return
-    if seal.public_key is None:
-        raise InputError(f"{source}: not signed; must be signed by {_one_of(keys)}")
-    if seal.public_key not in keys:
-        raise InputError(
-            f"{source}: signed with the unknown key {seal.public_key}; must be signed by"
-            f" {_one_of(keys)}"
-        )
-
-
-def _fits(seal: Seal, digest: bytes, source: str) -> bool:
     require_cryptography(f"{source}: is signed; verifying that")
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(seal.public_key or ""))
-        key.verify(bytes.fromhex(seal.signature or ""), DOMAIN + digest)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.public_key))
+        key.verify(bytes.fromhex(signature.signature), DOMAIN + digest)
+    except (InvalidSignature, ValueError) as error:
+        raise InputError(
+            f"{source}: its signature with the key {signature.public_key} does not fit its content;"
+            " must be what that key makes of it"
+        ) from error
 
 
-def _one_of(keys: Keys) -> str:
+def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
+    """The client that signed a verified release.
+
+    Raises:
+        InputError: it is signed with none of the keys.
+    """
     names, shown = sorted(keys.values()), 5
     more = f" or {len(names) - shown} others" if len(names) > shown else ""
-    return ", ".join(map(repr, names[:shown])) + more if names else "nobody: there are no keys"
+    one_of = ", ".join(map(repr, names[:shown])) + more if names else "nobody: there are no keys"
+    if signature.public_key is None:
+        raise InputError(f"{source}: not signed; must be signed by {one_of}")
+    if signature.public_key not in keys:
+        raise InputError(
+            f"{source}: signed with the unknown key {signature.public_key}; must be signed by"
+            f" {one_of}"
+        )
+    return keys[signature.public_key]
 
 
 def require_cryptography(purpose: str) -> None:
@@ -158,5 +150,5 @@ def require_cryptography(purpose: str) -> None:
         import cryptography  # noqa: F401
     except ImportError as error:
         raise InputError(
-            f"{purpose} needs the package cryptography: pip install '{EXTRA}'"
+            f"{purpose} needs the package cryptography: pip install 'synthfair[sign]'"
         ) from error

@@ -1,7 +1,6 @@
-from .inspection import inspection_table
 from .overview import overviews
 from .page import files_of_one, write_report
-from .privacy import ledger_table, preview_table, statement_lines
+from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (
     distillation_table,

@@ -17,7 +17,7 @@ from synthfair.release.format import disclosures
 from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
-from synthfair.report.privacy import promise_lines, statement_lines
+from synthfair.report.releases import statement_lines, training_guarantee_lines
 from synthfair.report.results import Result, inputs_of
 from synthfair.report.terminal import effort
 from synthfair.run_files import MetricsFile, Part, PublicTable, RoundSettings
@@ -126,7 +126,7 @@ def _section(result: Result) -> Section:
 def _statements(metrics: MetricsFile) -> dict[str, tuple[str, ...]]:
     """What each release says of privacy; where metrics.json has no statements, what they would."""
     if metrics.guarantee:
-        return {"all users": promise_lines(metrics.guarantee)}
+        return {"all users": training_guarantee_lines(metrics.guarantee)}
     if metrics.privacy:
         return {
             client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))

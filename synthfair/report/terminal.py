@@ -11,7 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from synthfair.report.privacy import statement_lines
+from synthfair.report.releases import statement_lines
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt

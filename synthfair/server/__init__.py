@@ -1,4 +1,4 @@
-"""The server's part. The routine is in :mod:`synthfair.server.routine`; it loads when used."""
+"""The server: reads releases, pools them, trains one model, evaluates it; see :func:`serve`."""
 
 import lazy_loader
 

@@ -1,12 +1,11 @@
 from .influence import Influence, Influences, measure_influence, outlier_bound
-from .pooling import as_trained, pool, pool_and_train, read_releases
+from .pooling import pool, pool_and_train, read_releases
 from .routine import Served, serve
 
 __all__ = [
     "Influence",
     "Influences",
     "Served",
-    "as_trained",
     "measure_influence",
     "outlier_bound",
     "pool",

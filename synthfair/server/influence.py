@@ -7,13 +7,13 @@ model without release k minimises
 
 Newton's first step towards it from theta needs only the release's own gradient and Hessian, taken
 out of the sums over all rows. Among up to a hundred releases Newton's method then goes on, over all
-rows, until it has converged. Among more it does so for the hundred that move furthest, so far as
-their first step is not so short that it ends at the optimum anyway; :class:`Influence` says which.
+rows, until it has converged. Among more, only the hundred largest first steps are continued, and of
+those only the ones that change the scores by more than 0.01; :class:`Influence` says which.
 
-A change of theta means little by itself. What is judged is the change of the scores: its root mean
-square over the pooled rows, each release counting alike however many rows it has. The release's own
-rows count as they are, the others' as if brought into the range of real rows, 0 to 1: nobody is
-blamed for what another's rows hold.
+A change of theta means little by itself. What counts is the change of the scores: its root mean
+square over the pooled rows, where each release has the same weight however many rows it has. The
+release's own rows enter as they are, the others' clipped to the range of real rows, 0 to 1, so that
+no release is blamed for what another one holds.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.data.encode import encode
-from synthfair.distill import newton
-from synthfair.distill.inner import InnerSolution, default_tolerance
-from synthfair.distill.linear import SOLVERS
+from synthfair.distill.inner import InnerSolution, default_tolerance, newton
+from synthfair.distill.linear import Cholesky
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import difference_of_rates
@@ -43,17 +42,17 @@ from synthfair.model import (
 )
 from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
-from synthfair.server.pooling import foreseen, pool
+from synthfair.server.pooling import pool, training_problem
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RETRAINED = 100
-"""Releases that are left out to the end, at most."""
+"""Releases without which the model is trained to convergence, at most."""
 
 SHORT = 0.01
-"""Change of scores by a first step, of one release among more than those, that is left at that: the
+"""Change of scores by a first step, of one release among more than those, that is good enough: the
 error of a Newton step is of the order of its square."""
 
 MAX_STEPS = 100
@@ -63,7 +62,7 @@ SPREADS, TIMES = 5.0, 5.0
 """An outlier lies more than so many robust standard deviations above the median, and is more than
 so many medians."""
 
-FEWEST_JUDGED = 3
+FEWEST = 3
 """Releases among which one may be an outlier."""
 
 BLOCK = 4_000_000
@@ -85,15 +84,19 @@ def measure_influence(
         tables: test tables, by name.
         model: as given to :func:`synthfair.pool_and_train`.
 
+    Returns:
+        By the same names; none for a single release, which nothing can be compared with.
+
     Raises:
         InputError: no release, or a table that does not fit the schema.
     """
     if len(releases) < 2:
         return Influences({}, np.nan)
-    pooled = _pooled(releases, trained, model or LinearModel())
+    pooled = _pool(releases, trained, model or LinearModel())
     without, converged = _first_steps(pooled), np.zeros(len(releases), bool)
     moved, scores = _change_of_scores(pooled, without)
-    for k in _furthest(moved):
+    furthest = np.argsort(-moved)[:RETRAINED]
+    for k in furthest if len(moved) <= RETRAINED else furthest[moved[furthest] > SHORT]:
         without[k], converged[k] = _retrained(pooled, k)
     if converged.any():
         moved, scores = _change_of_scores(pooled, without)
@@ -110,14 +113,6 @@ def measure_influence(
     return Influences(dict(zip(releases, map(Influence._make, found), strict=True)), bound)
 
 
-def _furthest(moved: np.ndarray) -> np.ndarray:
-    """Positions of the releases that are left out to the end."""
-    if len(moved) <= RETRAINED:
-        return np.arange(len(moved))
-    first = np.argsort(-moved)[:RETRAINED]
-    return first[moved[first] > SHORT]
-
-
 def outlier_bound(change: np.ndarray) -> float:
     """The change of scores above which a release is an outlier.
 
@@ -130,8 +125,14 @@ def outlier_bound(change: np.ndarray) -> float:
 
     Returns:
         The bound; not-a-number, which nothing is above, for fewer than three releases.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> sf.server.outlier_bound(np.array([1.0, 1.1, 0.9, 7.0]))
+        5.25
     """
-    if len(change) < FEWEST_JUDGED:
+    if len(change) < FEWEST:
         return np.nan
     median = np.median(change)
     spread = 1.4826 * np.median(np.abs(change - median))
@@ -166,12 +167,12 @@ class _Pooled(NamedTuple):
     model: LinearModel
 
 
-def _pooled(releases: Mapping[str, Release], trained: TrainedModel, model: LinearModel) -> _Pooled:
-    wish, n_groups = foreseen(releases), len(trained.schema_.groups)
-    rows = make_rows(pool(releases), n_groups=n_groups, intercept=wish.intercept)
+def _pool(releases: Mapping[str, Release], trained: TrainedModel, model: LinearModel) -> _Pooled:
+    problem, n_groups = training_problem(releases), len(trained.schema_.groups)
+    rows = make_rows(pool(releases), n_groups=n_groups, intercept=problem.intercept)
     ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
     parts = [slice(*pair) for pair in pairwise(ends)]
-    return _Pooled(rows, parts, np.array(trained.theta), wish.lambda_theta, model)
+    return _Pooled(rows, parts, np.array(trained.theta), problem.lambda_theta, model)
 
 
 def _first_steps(pooled: _Pooled) -> np.ndarray:
@@ -203,30 +204,24 @@ def _derivatives(
 
 def _retrained(pooled: _Pooled, k: int) -> tuple[np.ndarray, bool]:
     """Theta [n] without release k, and whether it is the optimum."""
-    kept = np.ones(len(pooled.rows.y))
-    kept[pooled.parts[k]] = 0.0
-    weights = jnp.asarray(kept / kept.mean(), pooled.rows.a.dtype)
+    others = np.ones(len(pooled.rows.y))
+    others[pooled.parts[k]] = 0.0
+    rows = pooled.rows._replace(weight=jnp.asarray(others, pooled.rows.a.dtype))
     start = jnp.asarray(pooled.theta, pooled.rows.a.dtype)
-    solution = _train(start, (pooled.rows, weights), pooled.lambda_theta, model=pooled.model)
+    solution = _train(start, rows, pooled.lambda_theta, model=pooled.model)
     return np.asarray(solution.params, float), bool(solution.converged)
 
 
 @partial(jax.jit, static_argnames="model")
 def _train(
-    start: jax.Array,
-    data: tuple[Rows, jax.Array],
-    lambda_theta: float,
-    *,
-    model: LinearModel,
+    start: jax.Array, rows: Rows, lambda_theta: float, *, model: LinearModel
 ) -> InnerSolution:
-    return newton.solve(
-        lambda theta, data: regularized_loss(model, theta, data[0], lambda_theta, data[1]),
+    return newton(
+        lambda theta, rows: regularized_loss(model, theta, rows, lambda_theta),
         start,
-        data,
-        linear=SOLVERS["cholesky"],
-        hessian=lambda theta, data: regularized_hessian(
-            model, theta, data[0], lambda_theta, data[1]
-        ),
+        rows,
+        linear=Cholesky(),
+        hessian=lambda theta, rows: regularized_hessian(model, theta, rows, lambda_theta),
         tolerance=default_tolerance(),
         max_iterations=MAX_STEPS,
     )
@@ -235,22 +230,21 @@ def _train(
 def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From theta [K, n] without each release: change of the scores [K], and the scores [K]."""
     a = np.asarray(pooled.rows.a, float)
-    inside = np.clip(a, 0.0, 1.0)
+    clipped = np.clip(a, 0.0, 1.0)
     metric = np.zeros((a.shape[1], a.shape[1]))
     for part in pooled.parts:
-        metric += inside[part].T @ inside[part] / len(inside[part])
+        metric += clipped[part].T @ clipped[part] / len(clipped[part])
 
-    def own(change: np.ndarray, part: slice) -> float:
-        """What its rows add to the mean square by not being brought into the range."""
-        mine, brought = a[part] @ change, inside[part] @ change
-        return float(mine @ mine - brought @ brought) / len(mine)
+    def excess(change: np.ndarray, part: slice) -> float:
+        """What a release's own rows add to the mean square, as they are not clipped for it."""
+        own, within = a[part] @ change, clipped[part] @ change
+        return float(own @ own - within @ within) / len(own)
 
     changes = without - pooled.theta
-    total = np.sum(changes @ metric * changes, axis=1)
-    total += list(map(own, changes, pooled.parts))
-    squares = total, np.sum(without @ metric * without, axis=1)
-    moved, scores = (np.sqrt(np.maximum(s, 0.0) / len(without)) for s in squares)
-    return moved, scores
+    moved = np.sum(changes @ metric * changes, axis=1)
+    moved += list(map(excess, changes, pooled.parts))
+    scores = np.sum(without @ metric * without, axis=1)
+    return tuple(np.sqrt(np.maximum(squares, 0.0) / len(without)) for squares in (moved, scores))
 
 
 def _change_of_metrics(

@@ -11,12 +11,12 @@ import numpy as np
 import synthfair
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.distill.inner import InnerSolution, train
+from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.release.format import Release, name_of
-from synthfair.release.reading import release_reader
+from synthfair.release.reading import read_release
 from synthfair.release.signature import Keys
 from synthfair.trained import TrainedModel, input_names
 
@@ -29,7 +29,11 @@ def read_releases(
     Args:
         paths: of the files, one a client.
         schema: the clients'.
-        keys: of the clients; with them, each release must be signed by another client.
+        keys: of the clients, see :func:`synthfair.release.read_keys`; with them, each release must
+            be signed by another client.
+
+    Returns:
+        By path, as :func:`pool_and_train` takes them.
 
     Raises:
         InputError: none given, one is refused, two hold the same rows, or, with keys, two come
@@ -37,69 +41,68 @@ def read_releases(
     """
     if not paths:
         raise InputError("no release files: the pool is empty")
-    read = release_reader(schema, keys=keys)
     releases: dict[str, Release] = {}
     seen: dict[bytes, Path] = {}
     senders: dict[str, Path] = {}
     for path in paths:
-        release = read(path)
+        release = read_release(path, schema, keys=keys)
         before = seen.setdefault(release.fingerprint, path)
         if str(path) in releases or before != path:
             raise InputError(f"{path}: the same release as {before}; give each once")
         if keys is not None:
-            _refuse_second(path, signer(release, keys), senders)
+            client = signer(release, keys)
+            before = senders.setdefault(client, path)
+            if before != path:
+                raise InputError(
+                    f"{path}: signed by {client!r}, as is {before}; one release a client is allowed"
+                )
         releases[str(path)] = release
     return releases
 
 
 def signer(release: Release, keys: Keys) -> str:
     """The client that signed a release, which was read with these keys."""
-    return keys[(release.seal and release.seal.public_key) or ""]
-
-
-def _refuse_second(path: Path, client: str, senders: dict[str, Path]) -> None:
-    before = senders.setdefault(client, path)
-    if before != path:
-        raise InputError(
-            f"{path}: signed by {client!r}, as is {before}; one release a client is allowed"
-        )
+    return keys[(release.signature and release.signature.public_key) or ""]
 
 
 def pool(releases: Mapping[str, Release]) -> Encoded:
-    """The synthetic rows of all releases, one after the other."""
+    """The synthetic rows of all releases, one after the other.
+
+    Args:
+        releases: by name; of one schema, at least one.
+    """
     parts = [(release.x, release.s, release.y) for release in releases.values()]
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class Foreseen(NamedTuple):
-    """What a client foresaw of the server's model."""
+class TrainingProblem(NamedTuple):
+    """What the server trains, as the settings of a client say."""
 
     model: str
     intercept: bool
     lambda_theta: float
 
 
-def foreseen(releases: Mapping[str, Release]) -> Foreseen:
-    """The model that all clients foresaw.
+def training_problem(releases: Mapping[str, Release]) -> TrainingProblem:
+    """What all clients distilled for.
 
     Raises:
-        InputError: no release, or two that foresee different models.
+        InputError: no release, or two that were made for different problems.
     """
-    wishes = {name: _wish(release) for name, release in releases.items()}
-    if not wishes:
+    headers = {name: release.header for name, release in releases.items()}
+    found = {
+        name: TrainingProblem(header.model, header.config.intercept, header.config.lambda_theta)
+        for name, header in headers.items()
+    }
+    if not found:
         raise InputError("no releases: the pool is empty")
-    first, wish = next(iter(wishes.items()))
-    for name, other in wishes.items():
-        if other != wish:
+    first, problem = next(iter(found.items()))
+    for name, other in found.items():
+        if other != problem:
             raise InputError(
-                f"{name}: made for {other}, but {first} for {wish}; clients must agree"
+                f"{name}: made for {other}, but {first} for {problem}; clients must agree"
             )
-    return wish
-
-
-def _wish(release: Release) -> Foreseen:
-    config = release.header.config
-    return Foreseen(release.header.model, config.intercept, config.lambda_theta)
+    return problem
 
 
 def pool_and_train(
@@ -107,38 +110,45 @@ def pool_and_train(
 ) -> TrainedModel:
     """Trains an ordinary model on the pooled synthetic rows, Wu et al. (2024) eq. (15).
 
-    Nothing here knows of fairness: that came with the rows.
+    With N pooled rows and n parameters,
+
+        theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
+
+    Nothing here depends on fairness: that came with the rows.
 
     Args:
         releases: by name.
         schema: the clients'.
-        model: what the clients foresaw, where it is not the linear model with logistic loss.
+        model: that the clients distilled for, where it is not the linear model with logistic loss.
+
+    Returns:
+        The model, with how well it was trained; its ``scores`` are positive for the decision +1.
 
     Raises:
-        InputError: no release, or they foresee different models, or another than ``model``.
+        InputError: no release, or they were made for different models, or another than ``model``.
+
+    Example:
+        The files of all clients, the model, and its decisions on a table::
+
+            releases = sf.read_releases(paths, schema)
+            model = sf.pool_and_train(releases, schema)
+            evaluation = sf.evaluate(model, {"test": table})
     """
-    wish = foreseen(releases)
+    problem = training_problem(releases)
     model = model or LinearModel()
-    if name_of(model) != wish.model:
+    if name_of(model) != problem.model:
         raise InputError(
-            f"{next(iter(releases))}: made for the model {wish.model!r}, not {name_of(model)!r};"
+            f"{next(iter(releases))}: made for the model {problem.model!r}, not {name_of(model)!r};"
             " pass that model to pool_and_train in Python"
         )
-    rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=wish.intercept)
-    solution = train(rows, wish.lambda_theta, model=model)
-    return as_trained(solution, schema, loss=wish.model, intercept=wish.intercept)
-
-
-def as_trained(
-    solution: InnerSolution, schema: Schema, *, loss: str, intercept: bool
-) -> TrainedModel:
-    """The params theta of a linear model, ready to be written and used."""
+    rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=problem.intercept)
+    solution = train(rows, problem.lambda_theta, model=model)
     return TrainedModel(
         schema=schema,
         version=synthfair.__version__,
-        loss=loss,
-        intercept=intercept,
-        inputs=input_names(schema, intercept=intercept),
+        loss=problem.model,
+        intercept=problem.intercept,
+        inputs=input_names(schema, intercept=problem.intercept),
         theta=tuple(np.asarray(solution.params, dtype=float).tolist()),
         gradient_norm=float(solution.gradient_norm),
         converged=bool(solution.converged),

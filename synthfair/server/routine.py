@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from synthfair.config import ServerConfig
 from synthfair.data.schema import read_schema
-from synthfair.evaluation import Evaluation, evaluate, evaluation_document, file_names, read_tests
+from synthfair.evaluation import (
+    Evaluation,
+    as_numbers,
+    evaluate,
+    evaluation_document,
+    file_names,
+    number,
+    read_tests,
+)
 from synthfair.files import require_distinct, require_free, write_json
-from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server.influence import Influences, measure_influence, refuse_influence
 from synthfair.server.pooling import pool_and_train, read_releases, signer
@@ -71,47 +76,29 @@ def serve(
     evaluation = evaluate(model, tables, config, sources=tests)
     influences = measure_influence(pooled, model, tables)
     refuse_influence(influences, config.max_influence)
-    named = dict(zip(file_names(releases), pooled.values(), strict=True))
-    influences = influences.renamed(list(named))
+    names = file_names(releases)
+    named = dict(zip(names, pooled.values(), strict=True))
+    # A pool of one has no influences.
+    influences = influences._replace(
+        releases=dict(zip(names, influences.releases.values(), strict=False))
+    )
     signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
-    write_model(model, model_path)
+    headers = {name: release.header for name, release in named.items()}
     document = {
         **evaluation_document(evaluation, schema, config),
-        **_origin(named),
+        "n_synthetic": sum(len(release.y) for release in pooled.values()),
+        "config": {name: header.config.model_dump(mode="json") for name, header in headers.items()},
+        "privacy": {
+            name: header.privacy.model_dump(mode="json") for name, header in headers.items()
+        },
         **({"signed_by": signed} if signed else {}),
-        "influence": _document(influences),
+        "influence": {
+            "outliers_above": number(influences.outliers_above),
+            "releases": as_numbers(influences.releases),
+        },
         "max_influence": config.max_influence,
         "converged": model.converged,
     }
+    write_model(model, model_path)
     write_json(metrics_path, document)
     return Served(model, evaluation, influences)
-
-
-def _origin(releases: Mapping[str, Release]) -> dict[str, Any]:
-    """What the model was made of: rows, and what each client says of its settings and privacy."""
-    return {
-        "n_synthetic": sum(len(release.y) for release in releases.values()),
-        "config": {
-            name: release.header.config.model_dump(mode="json")
-            for name, release in releases.items()
-        },
-        "privacy": {
-            name: release.header.privacy.model_dump(mode="json")
-            for name, release in releases.items()
-        },
-    }
-
-
-def _document(influences: Influences) -> dict[str, Any]:
-    """As it stands in metrics.json; not-a-number is null there."""
-    return {
-        "outliers_above": _number(influences.outliers_above),
-        "releases": {
-            name: {key: _number(value) for key, value in influence._asdict().items()}
-            for name, influence in influences.releases.items()
-        },
-    }
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else value

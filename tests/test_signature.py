@@ -16,10 +16,10 @@ from test_release import SCHEMA, rewrite, set_column, some_release
 
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
-from synthfair.release import signature as seal
 from synthfair.release.format import write_release
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.release.reading import read_release
+from synthfair.release.signature import content_digest, rows_digest
 from synthfair.server import read_releases
 
 
@@ -36,12 +36,11 @@ def signed(keys, name, path, x=None):
     return path
 
 
-def reseal(path, **changes):
-    """The file with entries of its seal changed, None for none."""
+def resign(path, **changes):
+    """The file with entries of its signature changed, None for none."""
     metadata = dict(pq.read_schema(path).metadata)
-    metadata[b"synthfair.release.signature"] = json.dumps(
-        json.loads(metadata[b"synthfair.release.signature"]) | changes
-    ).encode()
+    before = json.loads(metadata[b"synthfair.release.signature"])
+    metadata[b"synthfair.release.signature"] = json.dumps(before | changes).encode()
     pq.write_table(pq.read_table(path).replace_schema_metadata(metadata), path)
 
 
@@ -55,9 +54,9 @@ def test_the_digest_is_the_one_that_is_documented():
 
     x, s, y = np.array([[0.5, -1.0], [2.0, 0.0]]), np.array([0, 1]), np.array([1.0, -1.0])
     rows = struct.pack("<4d2i2i", 0.5, -1.0, 2.0, 0.0, 0, 1, 1, -1)
-    assert seal.rows_digest(x, s, y) == seal.rows_digest(np.asfortranarray(x), s, y) == sha(rows)
+    assert rows_digest(x, s, y) == rows_digest(np.asfortranarray(x), s, y) == sha(rows)
     expected = sha(b"synthfair-release/2\0" + sha(b"{}") + sha(b'["a", "\\u00e9"]') + sha(rows))
-    assert seal.content_digest(b"{}", ("a", "é"), sha(rows)) == expected
+    assert content_digest(b"{}", ("a", "é"), sha(rows)) == expected
 
 
 @pytest.mark.parametrize("column", [*SCHEMA.encoded_names, "s", "y"])
@@ -68,7 +67,7 @@ def test_no_column_can_be_altered(tmp_path, column):
     new = {"s": [0, 0], "y": [1, 1]}.get(column, [0.25, np.nextafter(0.25, 1)])
     rewrite(path, set_column(column, pa.array(new, old.type)))
     with pytest.raises(
-        InputError, match="r.parquet: altered since it was written: .*its seal says"
+        InputError, match="r.parquet: altered since it was written: .*its metadata says"
     ):
         read_release(path, SCHEMA)
 
@@ -103,7 +102,7 @@ def test_two_rows_cannot_be_swapped(tmp_path):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda m: m.pop(b"synthfair.release.signature"), "its seal is missing"),
+        (lambda m: m.pop(b"synthfair.release.signature"), "its sha256 is missing"),
         (lambda m: m.update({b"synthfair.release.signature": b"{}"}), "sha256: missing"),
         (
             lambda m: m.update({b"synthfair.release.signature": b" " * 1001}),
@@ -133,7 +132,7 @@ def test_a_signature_is_the_clients(keys):
     trusted = read_keys([keys])
     assert sorted(trusted.values()) == ["ada", "bob"]
     release = read_release(signed(keys, "ada", keys / "r.parquet"), SCHEMA, keys=trusted)
-    assert trusted[release.seal.public_key] == "ada"
+    assert trusted[release.signature.public_key] == "ada"
 
 
 def test_unsigned_and_unknown_releases_are_refused_where_keys_are_given(keys):
@@ -149,7 +148,7 @@ def test_unsigned_and_unknown_releases_are_refused_where_keys_are_given(keys):
 def test_a_wrong_signature_is_refused_without_keys_too(keys):
     path = signed(keys, "ada", keys / "r.parquet")
     other = signed(keys, "ada", keys / "o.parquet", np.full((2, len(SCHEMA.encoded_names)), 0.5))
-    stolen = read_release(other, SCHEMA).seal.signature
+    stolen = read_release(other, SCHEMA).signature.signature
     for changes in (
         {"signature": stolen},
         {"signature": "0" * 128},
@@ -157,12 +156,12 @@ def test_a_wrong_signature_is_refused_without_keys_too(keys):
         {"public_key": "f" * 64},
     ):
         signed(keys, "ada", path)
-        reseal(path, **changes)
+        resign(path, **changes)
         with pytest.raises(
             InputError, match="r.parquet: its signature with the key .* does not fit"
         ):
             read_release(path, SCHEMA)
-    reseal(signed(keys, "ada", path), signature=None)
+    resign(signed(keys, "ada", path), signature=None)
     with pytest.raises(InputError, match="both, or neither"):
         read_release(path, SCHEMA)
 
@@ -170,8 +169,8 @@ def test_a_wrong_signature_is_refused_without_keys_too(keys):
 def test_what_is_signed_is_nothing_else(keys):
     """A signature of the bare digest, as another program might ask for, does not fit."""
     path = signed(keys, "ada", keys / "r.parquet")
-    digest = bytes.fromhex(read_release(path, SCHEMA).seal.sha256)
-    reseal(path, signature=read_signing_key(keys / "ada.key").sign(digest).hex())
+    digest = bytes.fromhex(read_release(path, SCHEMA).signature.sha256)
+    resign(path, signature=read_signing_key(keys / "ada.key").sign(digest).hex())
     with pytest.raises(InputError, match="does not fit"):
         read_release(path, SCHEMA)
 
@@ -186,7 +185,7 @@ def test_one_release_a_client(keys):
     assert len(read_releases(paths, SCHEMA)) == 2
 
 
-def test_keys_are_private_and_kept(keys):
+def test_keys_are_private_and_not_overwritten(keys):
     assert stat.S_IMODE((keys / "ada.key").stat().st_mode) == 0o600
     before = (keys / "ada.key").read_bytes()
     with pytest.raises(InputError, match="ada.key: exists"):
@@ -238,7 +237,7 @@ def test_public_key_files_that_are_not(keys, tmp_path):
             read_keys([path])
 
 
-def test_clients_are_told_apart(keys, tmp_path):
+def test_each_client_has_a_key_and_a_name_of_its_own(keys, tmp_path):
     (tmp_path / "copy.pub").write_bytes((keys / "ada.pub").read_bytes())
     with pytest.raises(InputError, match="copy.pub: the same key as .*ada.pub"):
         read_keys([keys / "ada.pub", tmp_path / "copy.pub"])

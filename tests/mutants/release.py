@@ -1,0 +1,41 @@
+"""Bugs in reading release files."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "the digest of the content is not compared",
+        "release/signature.py",
+        "if signature.sha256 != digest.hex():",
+        "if False:",
+        "test_signature.py",
+    ),
+    Mutant(
+        "a signature is not verified",
+        "release/signature.py",
+        "        key.verify(bytes.fromhex(signature.signature), DOMAIN + digest)\n",
+        "",
+        "test_signature.py",
+    ),
+    Mutant(
+        "anybody may send, whatever the keys",
+        "release/reading.py",
+        "    if keys is not None:\n",
+        "    if False:\n",
+        "test_signature.py",
+    ),
+    Mutant(
+        "infinite features are read",
+        "release/reading.py",
+        "np.abs(release.x.T) <= MAX_ABSOLUTE",
+        "~np.isnan(release.x.T)",
+        "test_release.py",
+    ),
+    Mutant(
+        "a guarantee is believed",
+        "release/reading.py",
+        "    if header.privacy.guarantee:\n",
+        "    if False:\n",
+        "test_release.py",
+    ),
+]

@@ -1,0 +1,55 @@
+"""Bugs in what a server pools, measures and reports."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "SPD has the other sign",
+        "fairness/metrics.py",
+        "return rates[1] - rates[0]",
+        "return rates[0] - rates[1]",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "true and false positive rates are swapped",
+        "fairness/metrics.py",
+        "mine[y > 0], mine[y < 0]",
+        "mine[y < 0], mine[y > 0]",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "equalized odds is the smaller difference",
+        "fairness/metrics.py",
+        "np.max(np.abs(differences))",
+        "np.min(np.abs(differences))",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "the ends of an interval are swapped",
+        "fairness/metrics.py",
+        "[(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]",
+        "[(1 + CONFIDENCE) / 2, (1 - CONFIDENCE) / 2]",
+        "test_metrics.py",
+    ),
+    Mutant(
+        "influence on accuracy has the other sign",
+        "server/influence.py",
+        "return now[0] - accuracy,",
+        "return accuracy - now[0],",
+        "test_influence.py",
+    ),
+    Mutant(
+        "a release's own gradient stays in the sum",
+        "server/influence.py",
+        "g = (gradient - mine.T @ slopes[part]) / others",
+        "g = gradient / others",
+        "test_influence.py",
+    ),
+    Mutant(
+        "the same release may come twice",
+        "server/pooling.py",
+        "if str(path) in releases or before != path:",
+        "if str(path) in releases:",
+        "test_server.py",
+    ),
+]
