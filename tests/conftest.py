@@ -36,10 +36,18 @@ def size(request):
     return lambda small, whole: whole if request.config.getoption("--whole") else small
 
 
-@pytest.fixture(autouse=True)
-def _flags_of_xla_stay_in_a_test(monkeypatch):
-    """The client command adds to them."""
-    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+@pytest.fixture
+def compilations():
+    """A function that says how many functions JAX has compiled since the start of the test."""
+    count = 0
+
+    def listen(name, _seconds, **_):
+        nonlocal count
+        count += name.endswith("backend_compile_duration")
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield lambda: count
+    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 needs_data = pytest.mark.skipif(

@@ -8,11 +8,11 @@ import pytest
 from conftest import make_schema, make_table
 from scipy.optimize import approx_fprime
 from scipy.special import expit
+from synthfair.client.routine import distill_fit
 from test_queries import silent
 
 import synthfair as sf
 from synthfair.client.private import measure, private_problem, promise
-from synthfair.client.routine import distill_fit
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError

@@ -1,11 +1,16 @@
+"""The three inner solvers, against scikit-learn, optax and each other."""
+
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 
-from synthfair.distill.inner import solve, train
-from synthfair.distill.linear import hessian_of
+from synthfair.distill.inner import MEMORY, lbfgs, newton, train
+from synthfair.distill.linear import SOLVERS, Cholesky
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.model import LinearModel, Rows, regularized_loss
 
@@ -40,10 +45,10 @@ def test_change_of_variables_finds_the_same_in_fewer_iterations(changed):
 
     @jax.jit
     def solved(rows):
-        hessian = hessian_of(some_loss, reference * 1.01, rows)
+        hessian = jax.hessian(some_loss)(reference * 1.01, rows)
         factor = jnp.linalg.cholesky(hessian) if changed else None
         start = jnp.zeros(5)
-        return solve(some_loss, start, rows, factor=factor, tolerance=1e-7, max_iterations=500)
+        return lbfgs(some_loss, start, rows, factor=factor, tolerance=1e-7, max_iterations=500)
 
     solution = solved(rows)
     np.testing.assert_allclose(solution.params, reference, rtol=1e-4)
@@ -60,9 +65,9 @@ def test_a_warm_start_costs_one_evaluation_an_iteration():
         return some_loss(params, rows)
 
     moved = rows._replace(a=rows.a + 0.01 * jnp.sign(rows.a[::-1]))
-    factor = jnp.linalg.cholesky(hessian_of(some_loss, start, rows))
+    factor = jnp.linalg.cholesky(jax.hessian(some_loss)(start, rows))
     with jax.disable_jit():
-        solution = solve(counted, start, moved, factor=factor, tolerance=1e-8, max_iterations=50)
+        solution = lbfgs(counted, start, moved, factor=factor, tolerance=1e-8, max_iterations=50)
     assert solution.converged
     assert 2 <= solution.iterations <= 5
     assert len(calls) == 1 + solution.iterations
@@ -72,12 +77,12 @@ def test_where_the_unit_step_is_bad_the_line_search_takes_over():
     def steep(theta, _):
         return jnp.sum(jnp.log(jnp.cosh(20 * (theta - 3)))) + 1e-3 * theta @ theta
 
-    solution = solve(steep, jnp.zeros(2), None, tolerance=1e-8, max_iterations=200)
+    solution = lbfgs(steep, jnp.zeros(2), None, tolerance=1e-8, max_iterations=200)
     assert solution.converged
     np.testing.assert_allclose(solution.params, 3, atol=1e-2)
 
 
-def test_too_few_iterations_are_told():
+def test_too_few_iterations_are_reported():
     rows = some_rows()
     solution = train(rows, 1e-3, model=LinearModel(), max_iterations=2)
     assert not solution.converged
@@ -90,7 +95,8 @@ def test_penalty_of_large_weight_removes_the_covariance():
     rows, penalty, model = some_rows(), CovariancePenalty(), LinearModel()
     free = train(rows, 1e-3, model=model)
     fair = train(rows, 1e-3, model=model, penalty=penalty, rho=1e6)
-    assert penalty(model, fair.params, rows) < 1e-6 * penalty(model, free.params, rows)
+    fair_scores, free_scores = (model.scores(each.params, rows.a) for each in (fair, free))
+    assert penalty(fair_scores, rows) < 1e-6 * penalty(free_scores, rows)
 
 
 def test_single_precision_says_that_it_cannot_reach_double_tolerance():
@@ -98,3 +104,102 @@ def test_single_precision_says_that_it_cannot_reach_double_tolerance():
         rows = jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)), some_rows())
         assert train(rows, 1e-2, model=LinearModel(), tolerance=1e-5).converged
         assert not train(rows, 1e-2, model=LinearModel(), tolerance=1e-12).converged
+
+
+def some_quadratic(p, seed=0):
+    """An ill-conditioned one, and a point."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(p, p))
+    spread = np.logspace(0, 1, p)
+    hessian = (root @ root.T + np.eye(p)) * spread * spread[:, None]
+    return jnp.asarray(hessian), jnp.asarray(rng.normal(size=p))
+
+
+def quadratic(phi, hessian):
+    return 0.5 * phi @ hessian @ phi
+
+
+def test_lbfgs_needs_about_as_many_iterations_as_scipys():
+    hessian, start = some_quadratic(p=20)
+    solve = jax.jit(partial(lbfgs, quadratic, tolerance=1e-6, max_iterations=500))
+    found = solve(start, hessian)
+    peer = scipy.optimize.minimize(
+        lambda phi: (0.5 * phi @ hessian @ phi, hessian @ phi),
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxcor": MEMORY, "gtol": 1e-7, "ftol": 0.0},
+    )
+    assert found.converged
+    assert MEMORY < found.iterations < 1.5 * peer.nit
+    np.testing.assert_allclose(found.params, 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("convex", [True, False])
+def test_in_a_batch_each_is_solved_as_alone(convex):
+    """Some need more steps than others, and more than are remembered."""
+    hessians, starts = zip(*(some_quadratic(p=30, seed=seed) for seed in range(3)), strict=True)
+    solve = partial(lbfgs, quadratic, tolerance=1e-6, max_iterations=300, convex=convex)
+    batch = jax.jit(jax.vmap(solve))(jnp.stack(starts), jnp.stack(hessians))
+    assert len({*np.asarray(batch.iterations).tolist()}) > 1
+    assert batch.iterations.max() > MEMORY
+    alone = jax.jit(solve)
+    for i, (hessian, start) in enumerate(zip(hessians, starts, strict=True)):
+        found = alone(start, hessian)
+        assert float(batch.iterations[i]) == pytest.approx(float(found.iterations), rel=0.05)
+        np.testing.assert_allclose(batch.params[i], found.params, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS.values())
+def test_newton_finds_what_lbfgs_finds(solver):
+    rows = some_rows()
+    solve = partial(newton, some_loss, linear=solver, tolerance=1e-9, max_iterations=100)
+    reference = train(rows, 0.1, model=LinearModel()).params
+    compiled = jax.jit(solve)
+    for start in (0.0, 30.0):
+        solution = compiled(jnp.full(5, start), rows)
+        assert solution.converged
+        assert solution.iterations < 15
+        np.testing.assert_allclose(solution.params, reference, rtol=1e-7)
+
+
+def test_newton_halves_steps_that_would_overshoot():
+    def steep(theta, _):
+        return jnp.sum(jnp.log(jnp.cosh(5 * (theta - 3)))) + 1e-3 * theta @ theta
+
+    found = newton(steep, jnp.zeros(2), None, linear=Cholesky(), tolerance=1e-8, max_iterations=200)
+    assert found.converged
+    np.testing.assert_allclose(found.params, 3, atol=1e-2)
+    slope, curvature = (d(steep)(jnp.zeros(2), None) for d in (jax.grad, jax.hessian))
+    full = -jnp.linalg.solve(curvature, slope)
+    assert steep(full, None) > 100 * steep(jnp.zeros(2), None)
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_newton_reports_too_few_iterations(most):
+    solution = newton(
+        some_loss, jnp.zeros(5), some_rows(),
+        linear=Cholesky(), tolerance=1e-12, max_iterations=most,
+    )  # fmt: skip
+    assert not solution.converged
+    assert solution.iterations == most
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_newton_claims_no_success_where_the_function_is_not_convex(name):
+    def hilly(theta, _):
+        return jnp.sum(jnp.cos(theta))
+
+    solution = newton(
+        hilly, jnp.array([0.3, 0.2]), None,
+        linear=SOLVERS[name], tolerance=1e-8, max_iterations=50,
+    )  # fmt: skip
+    assert not solution.converged
+
+
+def test_jaxopt_is_imported_only_where_it_is_asked_for():
+    import subprocess
+    import sys
+
+    code = "import sys, synthfair.distill.inner; assert 'jaxopt' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from test_outer import some_problem
+from small_problem import some_problem
 
 import synthfair as sf
-from synthfair.distill import outer, tolerance
+from synthfair.distill import gap_search, optimize
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.report import gap_warning
 
@@ -28,8 +28,8 @@ def gap_of_release(release):
 def test_the_released_model_has_the_wanted_gap(wanted):
     found = distil(wanted)
     assert found.gap_met
-    assert found.history.gap[-1] <= wanted
-    assert gap_of_release(found.release) == pytest.approx(found.history.gap[-1], abs=2 / 600)
+    assert float(found.reached.gap) <= wanted
+    assert gap_of_release(found.release) == pytest.approx(float(found.reached.gap), abs=2 / 600)
 
 
 def test_the_weight_found_is_about_the_smallest_that_does():
@@ -37,19 +37,19 @@ def test_the_weight_found_is_about_the_smallest_that_does():
     weaker = sf.DistillConfig(
         rho_o=found.rho_o / 1.5, n_synthetic=24, penalty="selection_rate", optimizer="gauss_newton"
     )
-    assert sf.distill_table(make_table(n=600), make_schema(), weaker).history.gap[-1] > 0.1
+    assert sf.distill_table(make_table(n=600), make_schema(), weaker).reached.gap > 0.1
 
 
 def test_a_gap_that_is_there_anyway_needs_no_penalty():
     found = distil(0.9)
     assert found.gap_met
-    assert found.rho_o <= 10 * tolerance.LEAST
+    assert found.rho_o <= 10 * gap_search.LEAST
 
 
 def searched(gap_of, wanted):
     """All weights that a search tries where weight w reaches gap_of(w)."""
     tried = {}
-    while (weight := tolerance.next_weight(tried, wanted)) is not None:
+    while (weight := gap_search.next_weight(tried, wanted)) is not None:
         assert weight not in tried
         tried[weight] = gap_of(weight)
     return tried
@@ -59,7 +59,7 @@ def searched(gap_of, wanted):
 def test_a_falling_gap_leads_to_the_smallest_weight(needed):
     tried = searched(lambda w: 0.1 * needed / w, 0.1)
     enough = min(weight for weight, gap in tried.items() if gap <= 0.1)
-    assert needed <= enough <= needed * tolerance.PRECISION
+    assert needed <= enough <= needed * gap_search.PRECISION
     assert len(tried) < 15
 
 
@@ -73,16 +73,16 @@ def test_a_gap_that_overshoots_is_found_where_it_is_small(crossing):
 def test_where_nothing_suffices_the_search_ends_near_the_best():
     tried = searched(lambda w: 0.05 + abs(np.log10(w / 40.0)), 0.01)
     best = min(tried, key=tried.get)
-    assert best == pytest.approx(40, rel=tolerance.PRECISION - 1)
+    assert best == pytest.approx(40, rel=gap_search.PRECISION - 1)
     assert len(tried) < 25
 
 
-def test_a_gap_out_of_reach_is_said_and_the_smallest_released():
+def test_a_gap_out_of_reach_is_reported_and_the_smallest_released():
     found = distil(1e-9, penalty="covariance", steps=200)
     assert found.gap_met is False
     assert not found.search_ended
     assert "Raise --steps" in gap_warning(found)
-    assert found.history.gap[-1] == pytest.approx(found.history.gap[49::50].min(), abs=1e-9)
+    assert float(found.reached.gap) == pytest.approx(min(found.tried.values()))
 
 
 def test_a_search_through_all_weights_says_that_none_does():
@@ -100,17 +100,26 @@ def test_the_gap_of_three_groups_is_that_between_the_extremes():
     real = sf.encode(table, schema)
     decided = np.where(model.scores(real.x, real.s) > 0, 1, -1)
     spd = statistical_parity_difference(decided, sensitive_features=real.s, n_groups=3)
-    assert spd == pytest.approx(found.history.gap[-1], abs=3 / 300)
+    assert spd == pytest.approx(float(found.reached.gap), abs=3 / 300)
 
 
-def test_a_finished_search_goes_no_further():
-    problem, x = some_problem(penalty="selection_rate")
-    config = sf.DistillConfig(max_gap=0.05, steps=100)
-    *_, (end, _) = tolerance.run(problem, tolerance.init(problem, x, config), config)
-    assert list(tolerance.run(problem, end, config)) == []
+def searching(problem, search, max_gap):
+    method = optimize.method_of(problem, sf.DistillConfig(max_gap=max_gap))
+    search = search or gap_search.init(problem, method)
+    return gap_search.run(problem, search, method, max_gap=max_gap, steps=300)
 
 
-def test_a_search_taken_up_again_gives_the_same_numbers(tmp_path):
+def test_a_finished_search_goes_no_further_and_weights_share_one_compilation(compilations):
+    problem = some_problem(penalty="selection_rate")
+    chunks = searching(problem, None, 0.05)
+    next(chunks)
+    before = compilations()
+    *_, (end, _) = chunks
+    assert compilations() == before
+    assert list(searching(problem, end, 0.05)) == []
+
+
+def test_a_search_continued_gives_the_same_numbers(tmp_path):
     def stopping(records, step, steps):
         if step > 120:
             raise KeyboardInterrupt
@@ -128,8 +137,8 @@ def test_a_search_taken_up_again_gives_the_same_numbers(tmp_path):
 
 def test_few_steps_still_distil():
     found = distil(0.3, steps=10)
-    assert len(found.history.objective) == 51
-    assert found.history.objective[-1] < found.history.objective[0]
+    assert len(found.history.objective) == 50
+    assert found.reached.objective < found.history.objective[0]
 
 
 @pytest.mark.parametrize("notion", ["equal_opportunity", "equalized_odds"])
@@ -147,13 +156,4 @@ def test_other_notions_have_gaps_too(notion):
         )
         for y in ((1,) if notion == "equal_opportunity" else (1, -1))
     ]
-    assert max(gaps) == pytest.approx(found.history.gap[-1], abs=0.02)
-
-
-def test_all_weights_share_one_compilation():
-    problem, x = some_problem(penalty="selection_rate")
-    config = sf.DistillConfig(max_gap=0.05, steps=300)
-    search = tolerance.init(problem, x, config)
-    sizes = [outer.compilations() for _ in tolerance.run(problem, search, config)]
-    assert len(sizes) > 2
-    assert sizes[0] == sizes[-1]
+    assert max(gaps) == pytest.approx(float(found.reached.gap), abs=0.02)

@@ -1,0 +1,212 @@
+"""The outer loop: its steps are optax's, it ends at its best x, and it can be interrupted."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.optimize
+from conftest import make_schema, make_table
+from small_problem import hypergradient, optimum, outer_value, run, some_problem
+
+from synthfair.config import DistillConfig
+from synthfair.data.encode import encode
+from synthfair.distill import optimize
+from synthfair.distill.problem import make_problem
+
+SHORT = DistillConfig(steps=30)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return some_problem()
+
+
+@pytest.mark.parametrize("name", ["adam", "sgd"])
+def test_steps_are_optaxs_along_the_hypergradient(problem, name):
+    """Adam's moments are in single precision: next to steps of 0.02 the errors stay small."""
+    peer = optax.adam(0.02) if name == "adam" else optax.sgd(0.02, momentum=0.9)
+    own = None if name == "adam" else peer
+    end, history = run(problem, DistillConfig(steps=30, learning_rate=0.02), own)
+    x, memory, objective = problem.start, peer.init(problem.start), []
+    for _ in range(31):
+        objective.append(float(outer_value(problem, x)))
+        change, memory = peer.update(hypergradient(problem, x), memory)
+        x = x + change
+    assert end.x.dtype == float
+    np.testing.assert_allclose(end.x, x, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(history.objective, objective, rtol=1e-5)
+    assert history.inner_converged.all()
+
+
+def test_gradients_beyond_single_precision_still_move_x(problem):
+    objective = dataclasses.replace(problem.objective, rho_o=1e24)
+    end, _ = run(dataclasses.replace(problem, objective=objective), SHORT)
+    assert np.abs(np.asarray(end.x - problem.start)).max() > 0.02
+
+
+def test_the_best_x_is_that_of_the_lowest_objective(problem):
+    end, history = run(problem, DistillConfig(steps=120, learning_rate=0.3))
+    assert history.objective[-1] > history.objective.min() * 1.001  # it rises again
+    assert float(end.best.record.objective) == history.objective.min()
+    assert float(outer_value(problem, end.best.x)) == pytest.approx(history.objective.min())
+    np.testing.assert_allclose(end.best.params, optimum(problem, end.best.x), atol=1e-6)
+
+
+def test_an_x_whose_inner_problem_did_not_converge_is_not_the_best(problem):
+    end, history = run(problem, DistillConfig(steps=120, inner_max_iterations=4, learning_rate=0.3))
+    assert not history.inner_converged.all()
+    assert history.inner_converged.any()
+    assert end.best.record.inner_converged
+    assert float(end.best.record.objective) == history.objective[history.inner_converged].min()
+    never, _ = run(problem, DistillConfig(steps=30, inner_tolerance=1e-30, inner_max_iterations=2))
+    assert not never.best.record.inner_converged
+    assert np.isfinite(never.best.record.objective)
+
+
+@pytest.mark.parametrize(("steps", "lengths"), [(9, [10]), (49, [50]), (100, [1, 50, 50])])
+def test_the_last_chunks_are_whole(problem, steps, lengths):
+    method = optimize.method_of(problem, SHORT)
+    state = optimize.init(problem, method, steps=steps)
+    chunks = optimize.run(problem, state, method)
+    assert [len(records.objective) for _, records in chunks] == lengths
+
+
+def test_steps_do_not_depend_on_how_many_follow(problem):
+    (_, short), (_, long) = (run(problem, DistillConfig(steps=n)) for n in (30, 120))
+    np.testing.assert_array_equal(short.objective, long.objective[:31])
+
+
+def test_going_on_from_a_state_changes_nothing(problem):
+    method = optimize.method_of(problem, SHORT)
+    states = [
+        s for s, _ in optimize.run(problem, optimize.init(problem, method, steps=120), method)
+    ]
+    again = [s for s, _ in optimize.run(problem, states[0], method)]
+    for one, other in zip(states[1:], again, strict=True):
+        assert jax.tree.all(jax.tree.map(np.array_equal, one, other))
+
+
+@pytest.mark.parametrize(("start", "same"), [("range", True), ("normal", False)])
+def test_nothing_but_the_objective_sees_real_rows(problem, start, same):
+    """Other rows behind the same F change nothing; the normal start, which reads them, is caught."""
+    config, ends = DistillConfig(n_synthetic=24, steps=5, start=start), []
+    for seed in (0, 1):
+        real = encode(make_table(n=100 + seed, seed=seed), make_schema())
+        other = make_problem(real, config, n_groups=2)
+        other = dataclasses.replace(other, objective=problem.objective, rho_s=0.7)
+        ends.append(run(other, config)[0].x)
+    assert np.array_equal(*ends) == same
+
+
+def test_a_run_stops_where_a_chunk_gains_too_little(problem):
+    method = optimize.method_of(problem, SHORT)
+    state = optimize.init(problem, method, steps=5000)
+    chunks = list(optimize.run(problem, state, method, stop_tolerance=1e-3))
+    first, latest = chunks[-1][1].objective[[0, -1]]
+    assert first - latest < 1e-3 * first
+    assert len(chunks) < 40
+
+
+def test_problems_of_one_shape_share_one_compilation(problem, compilations):
+    run(problem, SHORT)
+    before = compilations()
+    other = some_problem(rho_o=100.0, lambda_theta=0.3, seed=5)
+    run(other, DistillConfig(steps=20, inner_tolerance=1e-7, inner_max_iterations=50))
+    assert compilations() == before
+
+
+def test_no_penalty_and_one_client_reach_plain_central_training():
+    problem = some_problem(rho_o=0.0, rho_s=0.0, lambda_x=0.0, lambda_theta=1e-6)
+    end, _ = run(problem, DistillConfig(steps=3000, learning_rate=0.02))
+    a, y = np.asarray(problem.objective.rows.a), np.asarray(problem.objective.y)
+    best = scipy.optimize.minimize(
+        lambda t: np.logaddexp(0, -y * (a @ t)).mean(), np.zeros(a.shape[1])
+    ).fun
+    assert float(end.best.record.objective) == pytest.approx(best, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rho_o", "steps"), [(10.0, 200), (1000.0, 60)])
+def test_the_excess_estimates_how_far_the_optimum_is(rho_o, steps):
+    problem = some_problem(rho_o=rho_o, rho_s=0.0, lambda_x=1e-4)
+    end, _ = run(problem, DistillConfig(steps=steps))
+    fun = jax.jit(jax.value_and_grad(problem.objective))
+    best = scipy.optimize.minimize(
+        lambda t: tuple(map(np.asarray, fun(t))),
+        np.asarray(end.best.params),
+        jac=True,
+        method="BFGS",
+        options={"gtol": 1e-9},
+    ).fun
+    whole = float(problem.objective(jnp.zeros(len(end.best.params))))
+    true = (float(end.best.record.objective) - best) / whole
+    assert optimize.outer_excess(problem, end.best) == pytest.approx(true, rel=0.5, abs=1e-6)
+
+
+def test_a_batch_gives_what_its_problems_give_alone(problem):
+    """Of problems with other rows, and each its own lambdas."""
+    problems = [
+        dataclasses.replace(some_problem(seed=seed), lambda_theta=jnp.asarray(1.0 + seed))
+        for seed in (0, 1)
+    ]
+    method = optimize.method_of(problem, SHORT)
+    states = [optimize.init(each, method, steps=30) for each in problems]
+    stacked = optimize.stack(problems), optimize.stack(states)
+    *_, (end, _) = optimize.run(*stacked, method)
+    for i, each in enumerate(problems):
+        alone, _ = run(each, SHORT)
+        np.testing.assert_allclose(end.best.x[i], alone.best.x, rtol=0, atol=1e-6)
+
+
+def test_problems_that_differ_in_a_number_make_no_batch(problem):
+    with pytest.raises(ValueError, match="the same number"):
+        optimize.stack([problem, dataclasses.replace(problem, lambda_x=0.5)])
+
+
+@pytest.mark.parametrize(
+    ("inner_solver", "linear_solver"),
+    [
+        ("lbfgs", "conjugate_gradient"),
+        ("newton", "cholesky"),
+        ("newton", "conjugate_gradient"),
+        ("jaxopt", "cholesky"),
+    ],
+)
+def test_all_solvers_give_the_same_run(problem, inner_solver, linear_solver):
+    settings = {"inner_solver": inner_solver, "linear_solver": linear_solver}
+    end, history = run(problem, DistillConfig(steps=30, **settings))
+    expected, default = run(problem, SHORT)
+    np.testing.assert_allclose(history.objective, default.objective, rtol=1e-6)
+    np.testing.assert_allclose(end.x, expected.x, atol=1e-4)
+    assert history.inner_converged.all()
+
+
+def test_single_precision_converges_to_its_own_tolerance():
+    with jax.enable_x64(False):
+        end, history = run(some_problem(), SHORT)
+    assert history.inner_converged.mean() > 0.9
+    assert end.best.x.dtype == np.float32
+
+
+def test_many_inputs_choose_newton_and_conjugate_gradients(problem, monkeypatch):
+    monkeypatch.setattr(optimize.linear, "LARGE", 5)
+    solvers = optimize.method_of(problem, SHORT).solvers
+    assert (solvers.inner, solvers.linear) == ("newton", "conjugate_gradient")
+    steep = optimize.method_of(problem, DistillConfig(optimizer="gauss_newton")).solvers
+    assert (steep.inner, steep.linear) == ("newton", "cholesky")
+
+
+def test_a_chunk_can_be_lowered_for_an_accelerator(problem):
+    """So each operation exists there; without one, no more can be tested."""
+    method = optimize.method_of(problem, SHORT)
+    state = optimize.init(problem, method, steps=30)
+
+    def step(problem, state, solvers):
+        return optimize.step(problem, state, solvers, optimizer=method.optimizer)
+
+    lowered = (
+        jax.jit(step).trace(problem, state, method.solvers).lower(lowering_platforms=("cuda",))
+    )
+    assert "func.func" in lowered.as_text()
