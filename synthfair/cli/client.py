@@ -18,7 +18,7 @@ DESCRIPTION = """\
 Distil a private table into a small synthetic one, such that a model trained on the
 synthetic rows is accurate and fair on the real ones. The file written to --output is
 the only thing to send. Without --epsilon it is not anonymous: see what it discloses at
-the end. Every release is booked in a ledger beside the table, and looked at before it
+the end. Every release is booked in a ledger next to the table, and checked before it
 is written: copies of real rows stop it.
 
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
@@ -26,7 +26,7 @@ is written: copies of real rows stop it.
 
   ... --epsilon 1 --delta 1e-6     makes the release differentially private
 
-Ctrl-C keeps a checkpoint beside the output; the same command then goes on from there.
+Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
 Flags override the configuration file and are named after its keys.
 """
 
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--insecure-noise-seed",
         type=int,
         metavar="INT",
-        help="For tests: noise that anybody can repeat. With it, epsilon promises nothing, and the"
+        help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing, and the"
         " release says so.",
     )
     settings = parser.add_argument_group("settings (keys of the configuration)")

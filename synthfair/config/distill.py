@@ -88,8 +88,7 @@ class DistillConfig(BaseModel):
         default=1000,
         ge=1,
         lt=2**31,
-        description="Steps of the optimizer, at most: without stop_tolerance and max_gap, where"
-        " Adam ends above the lowest objective of the last 50, the run goes back to it.",
+        description="Steps of the optimizer, at most; the release is the best x of all steps.",
     )
     learning_rate: float = Field(
         default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."
@@ -97,7 +96,7 @@ class DistillConfig(BaseModel):
     stop_tolerance: float = Field(
         default=0.0,
         ge=0,
-        description="Stop early once 50 steps lower the outer objective by less than this,"
+        description="Stop early once 50 steps lower the objective by less than this,"
         " relatively, or raise it; 0 never does. A search with max_gap ends by itself.",
     )
     inner_tolerance: float | None = Field(
@@ -126,7 +125,7 @@ class DistillConfig(BaseModel):
         ge=LEAST_EPSILON,
         le=LARGEST_EPSILON,
         description="Makes the release differentially private, e.g. 1; smaller is more private and"
-        " noisier. Without it nothing is promised.",
+        " noisier. Without it there is no guarantee.",
     )
     delta: float | None = Field(
         default=None,
