@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # tests leave nothing in the user's folders
+# Compiled code is shared by the processes of a run, and found again by the next one. A size makes
+# JAX lock the folder, which two processes need.
+CACHE = {
+    "JAX_COMPILATION_CACHE_DIR": str(Path(__file__).parents[1] / ".pytest_cache" / "compiled"),
+    "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**29),
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    "TF_CPP_MIN_LOG_LEVEL": "3",  # XLA takes each cached entry for another machine's
+}
+for name, value in CACHE.items():
+    os.environ.setdefault(name, value)
 
 import hypothesis
 import jax

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -43,20 +44,24 @@ def find_mutants(rooms: list[str]) -> list[Mutant]:
     return found
 
 
-def run_tests(folder: Path, files: str) -> int:
+def run_tests(folder: Path, files: str, compiled: Path) -> int:
     """Exit code of pytest in a copy, on these test files, until one test fails."""
     arguments = ["-x", "-q", "--no-header", *(f"tests/{name}" for name in files.split())]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(folder),
+            "JAX_COMPILATION_CACHE_DIR": str(compiled),  # most code is that of the last copy
+        },
         capture_output=True,
         check=False,
     )
     return done.returncode
 
 
-def in_a_copy(files: str, mutant: Mutant | None = None) -> int:
+def in_a_copy(compiled: Path, files: str, mutant: Mutant | None = None) -> int:
     """Exit code of these tests in a copy of the project, with a bug planted or without."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -70,12 +75,12 @@ def in_a_copy(files: str, mutant: Mutant | None = None) -> int:
         if mutant:
             path = folder / "synthfair" / mutant.file
             path.write_text(path.read_text().replace(mutant.old, mutant.new))
-        return run_tests(folder, files)
+        return run_tests(folder, files, compiled)
 
 
-def judge(mutant: Mutant) -> str:
+def verdict_on(compiled: Path, mutant: Mutant) -> str:
     """What became of a bug, in a word."""
-    code = in_a_copy(mutant.tests, mutant)
+    code = in_a_copy(compiled, mutant.tests, mutant)
     return {CAUGHT: "caught", SURVIVED: "SURVIVED"}.get(code, f"pytest ended with {code}")
 
 
@@ -88,14 +93,21 @@ def main() -> int:
     args = parser.parse_args()
     mutants = find_mutants(args.rooms)
     start = time.monotonic()
-    with ThreadPoolExecutor(args.jobs) as pool:
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(args.jobs) as pool:
+        compiled = Path(name)
         files = sorted({mutant.tests for mutant in mutants})
-        broken = [f for f, code in zip(files, pool.map(in_a_copy, files), strict=True) if code]
+        broken = [
+            f
+            for f, code in zip(files, pool.map(partial(in_a_copy, compiled), files), strict=True)
+            if code
+        ]
         if broken:
             print(f"without a bug these fail already: {', '.join(broken)}")
             return 1
         verdicts = []
-        for mutant, verdict in zip(mutants, pool.map(judge, mutants), strict=True):
+        for mutant, verdict in zip(
+            mutants, pool.map(partial(verdict_on, compiled), mutants), strict=True
+        ):
             print(f"{verdict:9} {mutant.file:28} {mutant.bug}", flush=True)
             verdicts.append(verdict)
     survived = len(verdicts) - verdicts.count("caught")
