@@ -7,18 +7,18 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.compare import (
     METHODS,
-    Rounds,
+    RoundOptions,
     demonstrate,
     federate,
     is_done,
-    measure,
+    run_method,
     methods,
     plan,
-    run_cell,
+    run_point,
 )
 from synthfair.config import TrainConfig
 from synthfair.data.partition import partition
-from synthfair.federated import Dealing
+from synthfair.federated import UserAssignment
 from synthfair.report import outcomes_table, plain_text, read_results, write_report
 
 
@@ -36,7 +36,7 @@ def federation():
 def test_every_method_narrows_the_gap(method, federation):
     report = sf.ServerConfig(resamples=10)
     plain, fair = (
-        measure(method, federation, sf.DistillConfig(rho_o=rho_o, steps=300), report)[0]
+        run_method(method, federation, sf.DistillConfig(rho_o=rho_o, steps=300), report)[0]
         for rho_o in (0.0, 100.0)
     )
     gap = "spd" if method == "exponentiated_gradient" else "covariance"  # its decisions are random
@@ -74,7 +74,7 @@ def test_a_missing_package_is_told_before_anything_runs(monkeypatch, tmp_path):
 
 def test_unknown_methods_are_refused(federation):
     with pytest.raises(sf.InputError, match="'magic': must be one of single_shot, central"):
-        measure("magic", federation, sf.DistillConfig())
+        run_method("magic", federation, sf.DistillConfig())
 
 
 def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
@@ -98,10 +98,10 @@ def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
 def fair_and_free(federation):
     report, how = (
         sf.ServerConfig(resamples=10),
-        Rounds(TrainConfig(rounds=600, learning_rate=1.0)),
+        RoundOptions(TrainConfig(rounds=600, learning_rate=1.0)),
     )
     return [
-        measure("fpfl", federation, sf.DistillConfig(rho_o=rho_o), report, rounds=how)
+        run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), report, rounds=how)
         for rho_o in (50.0, 0.0)
     ]
 
@@ -123,7 +123,7 @@ class TestRounds:
             assert outcome.cost.rounds == 600
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
-        outcome, fitted = measure("single_shot", federation, sf.DistillConfig(steps=50))
+        outcome, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=50))
         sizes = []
         for i, distillation in enumerate(fitted.distillations):
             sf.write_release(distillation.release, tmp_path / f"{i}.parquet")
@@ -134,46 +134,46 @@ class TestRounds:
     def test_a_run_of_other_rounds_is_not_taken_for_this_one(self, tmp_path):
         table, schema, config = make_table(300), make_schema(), sf.DistillConfig()
         cell = plan(["fpfl"], [10.0], 1, tmp_path)[0]
-        few = Rounds(TrainConfig(rounds=5))
-        run_cell(cell, table, schema, config, name="small", clients=2, rounds=few)
+        few = RoundOptions(TrainConfig(rounds=5))
+        run_point(cell, table, schema, config, name="small", clients=2, rounds=few)
         assert is_done(cell, schema, config, clients=2, rounds=few)
         with pytest.raises(sf.InputError, match="other settings"):
-            is_done(cell, schema, config, clients=2, rounds=Rounds(TrainConfig(rounds=6)))
+            is_done(cell, schema, config, clients=2, rounds=RoundOptions(TrainConfig(rounds=6)))
 
     def test_what_is_not_set_is_as_the_method_has_it(self):
-        found = Rounds(TrainConfig(seed=1)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
+        found = RoundOptions(TrainConfig(seed=1)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
         assert (found.rounds, found.learning_rate) == (4, 2.0)
-        found = Rounds(TrainConfig(rounds=7)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
+        found = RoundOptions(TrainConfig(rounds=7)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
         assert found.rounds == 7
 
     @pytest.mark.parametrize("method", ["fair_sgd", "two_phase"])
     def test_without_a_constraint_its_weight_is_0(self, method):
-        found = Rounds().settings(method, sf.DistillConfig(rho_o=0.0))
+        found = RoundOptions().settings(method, sf.DistillConfig(rho_o=0.0))
         assert (found.method, found.kappa, found.kappa_rate) == (method, 0.0, 0.0)
 
     def test_mmdm_without_a_constraint_stays_in_one_place(self):
-        found = Rounds().settings("mmdm", sf.DistillConfig(rho_o=0.0))
+        found = RoundOptions().settings("mmdm", sf.DistillConfig(rho_o=0.0))
         assert (found.method, found.multiplier_rate, found.damping) == ("mmdm", 0.0, 0.0)
 
     def test_defaults_of_another_method_are_not_taken_for_wishes(self):
         other = TrainConfig(method="two_phase", memory=0.5)
-        found = Rounds(other).settings("fpfl", sf.DistillConfig(rho_o=10.0))
+        found = RoundOptions(other).settings("fpfl", sf.DistillConfig(rho_o=10.0))
         assert (found.rounds, found.memory) == (TrainConfig().rounds, 0.5)
 
     def test_several_attributes_are_refused_in_words(self):
         with pytest.raises(sf.InputError, match="also: comparisons hold one attribute"):
-            Rounds(TrainConfig(also=("home",))).settings("fpfl", sf.DistillConfig())
+            RoundOptions(TrainConfig(also=("home",))).settings("fpfl", sf.DistillConfig())
 
     def test_a_notion_that_a_method_does_not_know_is_refused(self):
         config = sf.DistillConfig(notion="equal_opportunity")
         with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):
-            Rounds().settings("two_phase", config)
+            RoundOptions().settings("two_phase", config)
 
     def test_an_epsilon_is_promised_and_reported(self, tmp_path):
         private = TrainConfig(rounds=5, cohort=50, clip=1.0, epsilon=8.0, delta=1e-3)
-        how = Rounds(private, Dealing(rows_per_user=2.0))
+        how = RoundOptions(private, UserAssignment(rows_per_user=2.0))
         cell = plan(["fpfl"], [10.0], 1, tmp_path)[0]
-        run_cell(
+        run_point(
             cell,
             make_table(600),
             make_schema(),

@@ -16,8 +16,8 @@ from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.fedavg import SETTLED, FedAvg, FedAvgRecord, safe_rate
-from synthfair.federated.networks import Linear
-from synthfair.federated.private_sum import Protection
+from synthfair.federated.networks import LogisticRegression
+from synthfair.federated.engine import Protection
 from synthfair.federated.users import make_users
 from synthfair.model import LinearModel, Rows
 
@@ -35,7 +35,7 @@ def average(clients, *, rounds, protection=Protection(), **settings):  # noqa: B
     rows = pooled(clients)
     owner = np.repeat(np.arange(len(clients)), [len(c.y) for c in clients])
     users = make_users(*map(np.asarray, rows[:3]), owner)
-    algorithm = FedAvg(Linear(rows.a.shape[1]), lambda_theta=1.0, **settings)
+    algorithm = FedAvg(LogisticRegression(rows.a.shape[1]), lambda_theta=1.0, **settings)
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, users)))
     everyone = Cohorts(len(users), len(users))
     return run(algorithm, users, everyone, rounds=rounds, seed=0, protection=protection)
@@ -110,7 +110,7 @@ def test_padding_changes_nothing():
     """The small user is filled up to the large one's length in the same cohort."""
     small, large = client(0, n=30), client(1, n=200)
     penalty = CovariancePenalty()
-    algorithm = FedAvg(Linear(small.a.shape[1]), penalty=penalty, rho=5.0, lambda_theta=1.0)
+    algorithm = FedAvg(LogisticRegression(small.a.shape[1]), penalty=penalty, rho=5.0, lambda_theta=1.0)
     users = make_users(*map(np.asarray, pooled([small, large])[:3]), np.repeat([0, 1], [30, 200]))
     padded = jax.tree.map(lambda part: part[0], users.take(jnp.array([0]), jnp.array([True])))
     alone = make_users(*map(np.asarray, small[:3]), np.zeros(30))
@@ -137,4 +137,4 @@ def test_padding_changes_nothing():
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        FedAvg(Linear(3), **wrong)
+        FedAvg(LogisticRegression(3), **wrong)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthfair.errors import InputError
-from synthfair.federated.users import deal_rows, make_users
+from synthfair.federated.users import poisson_users, make_users
 
 
 def users_of(owner):
@@ -47,7 +47,7 @@ def test_parts_of_unlike_lengths_are_refused(owner):
 
 def test_dealt_rows_are_poisson_without_the_empty_users():
     """Mean and variance of the zero-truncated distribution, within 5 standard errors."""
-    owner = deal_rows(40_000, mean=2.0, seed=1)
+    owner = poisson_users(40_000, mean=2.0, seed=1)
     sizes = np.unique(owner, return_counts=True)[1]
     mean = 2 / (1 - np.exp(-2))
     variance = mean * (1 + 2 - mean)
@@ -59,4 +59,4 @@ def test_dealt_rows_are_poisson_without_the_empty_users():
 
 def test_the_mean_of_dealt_rows_must_be_positive():
     with pytest.raises(InputError, match="rows_per_user = 0"):
-        deal_rows(10, mean=0, seed=0)
+        poisson_users(10, mean=0, seed=0)

@@ -11,9 +11,9 @@ from synthfair.errors import InputError
 from synthfair.federated import engine
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.fpfl import CohortSums, Fpfl, Statistics
-from synthfair.federated.networks import Linear, Network, Perceptron
+from synthfair.federated.networks import LogisticRegression, Network, Perceptron
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.private_sum import Protection
+from synthfair.federated.engine import Protection
 from synthfair.federated.users import make_users
 
 N = 300
@@ -59,7 +59,7 @@ def test_a_round_of_all_users_is_equation_10(notion, theta):
     """lambda first; then the gradient of L/n + lambda'g + c/2 |g|^2, by differentiation."""
     theta, users = jnp.array(theta), population()
     algorithm = Fpfl(
-        Linear(4), Parity(notion), alpha=0.03, learning_rate=0.2, multiplier_rate=0.5, damping=3.0
+        LogisticRegression(4), Parity(notion), alpha=0.03, learning_rate=0.2, multiplier_rate=0.5, damping=3.0
     )
     begun = engine.start(algorithm, users, 0)
     multipliers = jnp.array([[0.4, 0.7]])
@@ -84,7 +84,7 @@ def test_a_round_of_all_users_is_equation_10(notion, theta):
 def test_it_finds_the_constrained_optimum_that_scipy_finds():
     users = population()
     algorithm = Fpfl(
-        Linear(4),
+        LogisticRegression(4),
         Parity("statistical_parity"),
         alpha=0.05,
         learning_rate=0.5,
@@ -120,7 +120,7 @@ def test_it_finds_the_constrained_optimum_that_scipy_finds():
 @pytest.mark.parametrize("owner", [np.arange(N), np.arange(N) % 7, problem()[1]])
 def test_who_holds_which_rows_makes_no_difference_where_nothing_is_clipped(owner):
     """Users of one row each are central training; users may hold rows of one group only."""
-    users, algorithm = population(owner=owner), Fpfl(Linear(4), Parity("equal_opportunity"))
+    users, algorithm = population(owner=owner), Fpfl(LogisticRegression(4), Parity("equal_opportunity"))
     done = engine.run(algorithm, users, everyone(users), rounds=20, seed=0)
     expected = engine.run(algorithm, population(1), Cohorts(1, 1), rounds=20, seed=0)
     np.testing.assert_allclose(done.state.params, expected.state.params, atol=1e-10)
@@ -146,7 +146,7 @@ def test_a_clip_that_nothing_reaches_and_no_noise_change_nothing():
 
 def test_without_a_constraint_it_is_gradient_descent():
     users = population()
-    done = engine.run(Fpfl(Linear(4)), users, everyone(users), rounds=30, seed=0)
+    done = engine.run(Fpfl(LogisticRegression(4)), users, everyone(users), rounds=30, seed=0)
     theta = jnp.zeros(4)
     for _ in range(30):
         theta = theta - 0.1 * jax.grad(loss)(theta)
@@ -175,7 +175,7 @@ def statistics(right, rows, values, counts):
 
 
 def test_the_most_accurate_of_the_fair_is_kept_and_else_the_fairest():
-    algorithm = Fpfl(Linear(4), Parity("equal_opportunity"), alpha=0.1)
+    algorithm = Fpfl(LogisticRegression(4), Parity("equal_opportunity"), alpha=0.1)
     state = algorithm.init(jax.random.key(0))
     quality = []
     for k, total in enumerate(
@@ -195,7 +195,7 @@ def test_the_most_accurate_of_the_fair_is_kept_and_else_the_fairest():
 
 
 def test_memory_averages_the_cohorts_sums():
-    algorithm = Fpfl(Linear(4), Parity("equal_opportunity"), memory=0.5, count_scale=2.0)
+    algorithm = Fpfl(LogisticRegression(4), Parity("equal_opportunity"), memory=0.5, count_scale=2.0)
     state = algorithm.init(jax.random.key(0))
     for right in (20.0, 60.0):  # sent at twice their size
         state, record = algorithm.update(
@@ -209,7 +209,7 @@ def test_memory_averages_the_cohorts_sums():
 def test_the_wrong_sign_of_a_constraint_would_be_found_out():
     """The planted bug of Tran et al.'s approximation, spec (15): |grad| instead of sign * grad."""
     users, theta = population(), jnp.array([0.1, 0.0, -2.0, 0.2])
-    algorithm = Fpfl(Linear(4), Parity("statistical_parity"), learning_rate=1e-3, damping=50.0)
+    algorithm = Fpfl(LogisticRegression(4), Parity("statistical_parity"), learning_rate=1e-3, damping=50.0)
     begun = engine.start(algorithm, users, 0)
     state = begun.state._replace(params=theta)
     done = engine.run(
@@ -223,7 +223,7 @@ def test_the_wrong_sign_of_a_constraint_would_be_found_out():
 
 def test_the_report_has_the_length_that_is_sent():
     """(A + 1) p + 2 A numbers, as in the paper, and two for accuracy."""
-    users, algorithm = population(), Fpfl(Linear(4), Parity("equal_opportunity"))
+    users, algorithm = population(), Fpfl(LogisticRegression(4), Parity("equal_opportunity"))
     rows = users.take(jnp.arange(1), jnp.ones(1, bool)).merged()
     report = algorithm.report(algorithm.init(jax.random.key(0)), rows, jax.random.key(0))
     assert len(ravel_pytree(report)[0]) == 3 * 4 + 2 * 2 + 2
@@ -244,7 +244,7 @@ def test_the_report_has_the_length_that_is_sent():
 def test_settings_out_of_range_are_refused(wrong):
     name = next(iter(wrong))
     with pytest.raises(InputError, match=f"{name} = "):
-        Fpfl(Linear(3), **wrong)
+        Fpfl(LogisticRegression(3), **wrong)
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.9])
@@ -256,7 +256,7 @@ def test_a_group_that_cohorts_seldom_hold_is_not_taken_for_unfairly_treated(memo
     a = np.column_stack([rng.normal(size=(n, 2)), np.ones(n)])
     y = np.where(rng.random(n) < 1 / (1 + np.exp(-2 * a[:, 0])), 1.0, -1.0)
     users = make_users(a, s, y, np.arange(n))
-    algorithm = Fpfl(Linear(3), Parity(), alpha=0.25, memory=memory, multiplier_rate=0.5)
+    algorithm = Fpfl(LogisticRegression(3), Parity(), alpha=0.25, memory=memory, multiplier_rate=0.5)
     done = engine.run(algorithm, users, Cohorts(n, 60, "poisson"), rounds=200, seed=1)
     right = np.mean((a @ algorithm.params(done.state) > 0) == (y > 0))
     assert right > 0.78  # 0.80 without a constraint
@@ -267,7 +267,7 @@ def test_a_group_that_cohorts_seldom_hold_is_not_taken_for_unfairly_treated(memo
 
 def test_where_a_group_is_never_known_the_most_accurate_params_are_kept():
     users = population()
-    algorithm = Fpfl(Linear(4), Parity(), learning_rate=1.0, least_count=1e9)
+    algorithm = Fpfl(LogisticRegression(4), Parity(), learning_rate=1.0, least_count=1e9)
     done = engine.run(algorithm, users, everyone(users), rounds=50, seed=0)
     assert (done.history.quality < -1).all()
     a, _, y = problem()
@@ -275,6 +275,6 @@ def test_where_a_group_is_never_known_the_most_accurate_params_are_kept():
 
 
 def test_a_cohort_of_nobody_meets_nothing():
-    algorithm = Fpfl(Linear(3), Parity())
+    algorithm = Fpfl(LogisticRegression(3), Parity())
     none = CohortSums(RateSums(jnp.zeros((1, 2)), jnp.zeros((1, 2))), jnp.zeros(()), jnp.zeros(()))
     assert algorithm._quality(none) < 0

@@ -9,9 +9,9 @@ from synthfair.errors import InputError
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run, start
 from synthfair.federated.fpfl import Fpfl
-from synthfair.federated.networks import Linear
+from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.parity import Parity
-from synthfair.federated.private_sum import UNPROTECTED, Protection
+from synthfair.federated.engine import UNPROTECTED, Protection
 from synthfair.federated.users import make_users
 
 
@@ -25,7 +25,7 @@ def users():
 
 
 def fpfl(**changes):
-    return Fpfl(Linear(4), Parity("equal_opportunity", (2,)), learning_rate=0.5, **changes)
+    return Fpfl(LogisticRegression(4), Parity("equal_opportunity", (2,)), learning_rate=0.5, **changes)
 
 
 ROUNDS = 12

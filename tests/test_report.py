@@ -18,7 +18,7 @@ from synthfair.cli import client, main
 from synthfair.cli.options import config_flags
 from synthfair.client import history
 from synthfair.client.history import read_history
-from synthfair.compare import plan, run_cell
+from synthfair.compare import make_grid, run_point
 from synthfair.config import load_distill_config
 from synthfair.release.format import disclosures
 from synthfair.report import read_results, write_report
@@ -31,9 +31,9 @@ CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    cells = plan(["single_shot", "central"], [0.0, 10.0], 2, folder)
+    cells = make_grid(["single_shot", "central"], [0.0, 10.0], 2, folder)
     for cell in cells:
-        run_cell(cell, make_table(n=300), make_schema(), CONFIG, name="small", clients=2)
+        run_point(cell, make_table(n=300), make_schema(), CONFIG, name="small", clients=2)
     return [cell.folder for cell in cells]
 
 

@@ -12,11 +12,11 @@ from two_group_rows import NETWORK, rows_of
 
 from synthfair.federated import row_batches
 from synthfair.federated.dp_sgd import clipped_gradients, cross_entropy
-from synthfair.federated.networks import Linear, Network, Perceptron
-from synthfair.federated.row_batches import poisson_sum, random_rows
-from synthfair.federated.row_gradients import clipped_sum
+from synthfair.federated.networks import LogisticRegression, Network, Perceptron
+from synthfair.federated.dp_sgd import poisson_sum, random_rows
+from synthfair.federated.dp_sgd import clipped_sum
 
-MODELS = [NETWORK, Network(Perceptron(3, ())), Linear(3)]
+MODELS = [NETWORK, Network(Perceptron(3, ())), LogisticRegression(3)]
 KEY = jax.random.key(3)
 
 

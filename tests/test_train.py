@@ -13,9 +13,9 @@ from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
 from synthfair.evaluation import evaluate
-from synthfair.federated import Dealing, TrainFiles, deal, populate, train_rounds, train_table
+from synthfair.federated import UserAssignment, TrainFiles, deal, make_user_data, train_rounds, train_table
 from synthfair.federated.from_table import rounds_csv
-from synthfair.federated.population import other_groups
+from synthfair.federated.user_data import other_groups
 from synthfair.privacy.ledger import Ledger
 
 QUICK = TrainConfig(rounds=30, cohort=20, learning_rate=0.5)
@@ -24,7 +24,7 @@ PRIVATE = {"clip": 1.0, "epsilon": 5.0, "delta": 1e-3}
 
 def population(config=QUICK, n=200, n_groups=2):
     schema, table = make_schema(n_groups), make_table(n, n_groups=n_groups)
-    return populate(encode(table, schema), np.arange(n) // 4, schema, config)
+    return make_user_data(encode(table, schema), np.arange(n) // 4, schema, config)
 
 
 def files(tmp_path, **options):
@@ -32,7 +32,7 @@ def files(tmp_path, **options):
 
 
 def dealt(n=300, **how):
-    return deal(make_table(n), Dealing(**(how or {"rows_per_user": 3.0})), seed=0)
+    return deal(make_table(n), UserAssignment(**(how or {"rows_per_user": 3.0})), seed=0)
 
 
 def run(tmp_path, config=QUICK, **options):
@@ -209,7 +209,7 @@ def test_fair_sgd_without_a_weight_is_its_own_baseline():
     rows, gaps = encode(make_table(900), make_schema()), {}
     for kappa in (0.0, 3.0):
         config = TrainConfig(method="fair_sgd", batch=200, kappa=kappa, rounds=20)
-        people = populate(rows, np.arange(900) % 2, make_schema(), config)
+        people = make_user_data(rows, np.arange(900) % 2, make_schema(), config)
         chance = 1 / (1 + np.exp(-train_rounds(people, config).model.scores(rows.x, rows.s)))
         gaps[kappa] = abs(chance[rows.s == 0].mean() - chance[rows.s == 1].mean())
     assert gaps[0.0] > 0.08
@@ -236,7 +236,7 @@ def test_several_attributes_are_held_equal_at_once():
         )
         others = other_groups(table, schema, config, source="t")
         rows = encode(table, schema)
-        people = populate(rows, np.arange(400), schema, config, others=others)
+        people = make_user_data(rows, np.arange(400), schema, config, others=others)
         chosen = train_rounds(people, config).model.scores(rows.x, rows.s) > 0
         rates = [chosen[(table["home"] == h).to_numpy()].mean() for h in home.categories]
         gaps[also] = max(rates) - min(rates)
@@ -264,7 +264,7 @@ def test_a_group_that_nobody_has_is_refused(notion, complaint):
         table.loc[table["town"] == "b", "paid"] = "no"
     config = QUICK.model_copy(update={"notion": notion})
     with pytest.raises(InputError, match=complaint):
-        populate(encode(table, schema), np.arange(len(table)), schema, config)
+        make_user_data(encode(table, schema), np.arange(len(table)), schema, config)
 
 
 def test_a_cohort_larger_than_the_population_is_refused():
@@ -330,7 +330,7 @@ class TestDealing:
 
     def test_named_users_are_tested_or_trained_on_never_both(self):
         table = make_table(100).assign(who=[f"p{i % 20}" for i in range(100)])
-        found = deal(table, Dealing(user_column="who"), seed=0)
+        found = deal(table, UserAssignment(user_column="who"), seed=0)
         assert "who" not in found.train
         tested = {f"p{i % 20}" for i in found.tests["test"].index}
         assert len(tested) == 4
@@ -348,9 +348,9 @@ class TestDealing:
     )
     def test_what_cannot_be_dealt_is_refused(self, how, complaint):
         with pytest.raises(InputError, match=complaint):
-            deal(make_table(), Dealing(**how), seed=0)
+            deal(make_table(), UserAssignment(**how), seed=0)
 
     def test_rows_without_a_user_are_refused(self):
         table = make_table(10).assign(who=["a", None, *"bcdefghi"])
         with pytest.raises(InputError, match="row 2: missing"):
-            deal(table, Dealing(user_column="who"), seed=0)
+            deal(table, UserAssignment(user_column="who"), seed=0)

@@ -11,12 +11,11 @@ from jax.flatten_util import ravel_pytree
 from two_group_rows import NETWORK, rows_of, users_of
 
 from synthfair.errors import InputError
-from synthfair.federated.averaging import steps_of
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd, FairState, fair_loss
-from synthfair.federated.networks import Linear
+from synthfair.federated.networks import LogisticRegression
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.private_fair_sgd import SENSITIVITY, PrivateFairSgd, cell_weights
 from synthfair.federated.two_phase import TEACHER_NOT_COVERED, two_phase
@@ -116,7 +115,7 @@ def test_without_clip_and_noise_it_is_gradient_descent_and_one_client_trains_alo
 )
 def test_fairness_off_is_cross_entropy(off):
     rows, theta = rows_of(), jnp.array([2.0, 0.0, 0.0])
-    fair = FairSgd(Linear(3), Parity("equalized_odds"), kappa=3.0)
+    fair = FairSgd(LogisticRegression(3), Parity("equalized_odds"), kappa=3.0)
     without = replace(fair, **off)
     loss = without.objective(without.init(KEY)._replace(params=theta), rows)[0]
     expected = np.logaddexp(0, -np.asarray(rows.y * (rows.a @ theta))).mean()
@@ -216,7 +215,7 @@ def followed(kappa, **variant):
     """Agreement with the teachers, and gap, of students whose gap is 0.64 without fairness."""
     users, parity = users_of(300, 500, gap=2.0), Parity("statistical_parity")
     settings = {"batch": 60, "noise": 0.1, "teacher_epochs": 60, "local_epochs": 20, "clip": 1.0}
-    method = two_phase(
+    method = make_two_phase(
         NETWORK,
         parity,
         users,
@@ -249,7 +248,7 @@ def test_each_user_has_a_teacher_of_its_own():
     users = users_of(40, 70, 30)
     owner = np.repeat(np.arange(3), [40, 70, 30])
     wanted = np.array([1.0, -1.0, 1.0])[owner]
-    method = two_phase(NETWORK, Parity("statistical_parity"), users, batch=20, teacher_epochs=60)
+    method = make_two_phase(NETWORK, Parity("statistical_parity"), users, batch=20, teacher_epochs=60)
     taught = method.teach(replace(users, y=jnp.asarray(wanted)), seed=0)
     np.testing.assert_array_equal(taught.y, wanted)
 
@@ -260,8 +259,8 @@ def test_each_user_has_a_teacher_of_its_own():
 def test_the_accounts_are_of_the_smallest_user_and_of_both_phases_end_to_end():
     users = users_of(200, 300)
     settings = {"batch": 20, "local_epochs": 2, "teacher_epochs": 3}
-    published = two_phase(NETWORK, Parity("equalized_odds"), users, **settings)
-    private = two_phase(NETWORK, Parity("equalized_odds"), users, end_to_end=True, **settings)
+    published = make_two_phase(NETWORK, Parity("equalized_odds"), users, **settings)
+    private = make_two_phase(NETWORK, Parity("equalized_odds"), users, end_to_end=True, **settings)
     (student,) = published.sums(users, rounds=4)
     assert (student.population, student.sample, student.times) == (200, 20, 4 * 20)
     assert private.sums(users, rounds=4) == (replace(student, times=30), student)
@@ -274,7 +273,7 @@ def test_the_accounts_are_of_the_smallest_user_and_of_both_phases_end_to_end():
 
 def test_steps_follow_from_the_smallest_users_rows():
     assert steps_of(users_of(200, 400), batch=20, epochs=5) == 50
-    assert steps_of(users_of(5), batch=20, epochs=1) == 1
+    assert users_of(5).steps(batch=20, epochs=1) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,23 +17,17 @@ import jax.numpy as jnp
 import optax
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import (
-    require_at_least_0,
-    require_positive,
-    require_share,
-)
-from synthfair.federated.averaging import AverageRecord, average, movement
+from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
 from synthfair.federated.dp_sgd import cross_entropy
-from synthfair.federated.fedavg import Movement
+from synthfair.federated.fedavg import AverageRecord, Movement, average, movement
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.row_batches import random_rows
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
 
 
 class FairState(NamedTuple):
-    """What is learnt.
+    """What is learned.
 
     Attributes:
         params: phi.
@@ -42,6 +36,12 @@ class FairState(NamedTuple):
 
     params: Params
     kappa: jax.Array
+
+
+def first_state(model: Trainable, kappa: jax.Array | float, key: jax.Array) -> FairState:
+    """The model's first params, and the first kappa."""
+    params = model.init(key)
+    return FairState(params, jnp.asarray(kappa, jnp.result_type(*jax.tree.leaves(params))))
 
 
 def rate_gaps(sums: RateSums) -> jax.Array:
@@ -54,7 +54,7 @@ def rate_gaps(sums: RateSums) -> jax.Array:
 
 
 def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
-    """l_fair, equations (3) and (4): the widest gap of a rate, less the slack, at least 0.
+    """l_fair, equations (3) and (4): the largest gap of a rate, less the slack, at least 0.
 
     Args:
         sums: of probabilities; one rate for statistical parity, two for equalized odds.
@@ -102,7 +102,7 @@ class FairSgd:
     additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses values out of range."""
         require_positive(
             learning_rate=self.learning_rate, batch=self.batch, local_steps=self.local_steps
         )
@@ -112,8 +112,7 @@ class FairSgd:
 
     def init(self, key: jax.Array) -> FairState:
         """The model's first params, and the first kappa."""
-        params = self.model.init(key)
-        return FairState(params, jnp.asarray(self.kappa, jnp.result_type(*jax.tree.leaves(params))))
+        return first_state(self.model, self.kappa, key)
 
     def objective(self, state: FairState, rows: UserRows) -> tuple[jax.Array, jax.Array]:
         """Equation (5) on some rows, and l_fair."""
@@ -158,6 +157,13 @@ class FairSgd:
     def params(self, state: FairState) -> Params:
         """The last."""
         return state.params
+
+
+def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
+    """As many rows as asked for, each drawn from all that are there, with replacement."""
+    chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
+    which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
+    return UserRows(*(part[which] for part in rows))
 
 
 def require_two_phase_parity(parity: Parity | None) -> None:
