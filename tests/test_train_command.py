@@ -29,10 +29,10 @@ class TestCommand:
         assert "Conditional on the phase-1 teacher" in capsys.readouterr().out
 
     def test_from_a_file_with_named_users_and_nothing_is_overwritten(self, there, capsys):
-        args = self.args(there, "--user-column", "who", "--hidden", "3", "2")
+        args = self.args(there, "--user-column", "who", "--hidden", "3")
         assert main(args) == 0
         assert "rounds   12" in capsys.readouterr().out
-        assert len(read_model(there / "out" / "model.json").hidden) == 2
+        assert len(read_model(there / "out" / "model.json").hidden) == 1
         assert Ledger(there / "t.csv.ledger.jsonl").spent().releases == 1
         assert main(args) == 2
         assert "exists" in capsys.readouterr().err

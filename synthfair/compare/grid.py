@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import write_history
-from synthfair.compare.federation import Fitted, federate
+from synthfair.compare.federation import federate
 from synthfair.compare.methods import (
     DEFAULT_ROUNDS,
     METHODS,
@@ -102,12 +102,13 @@ def is_done(
     """
     if not point.results.exists():
         return False
+    wanted = _identity(point, schema, config, clients, rounds)
     try:
         found = json.loads(point.results.read_bytes())
-        same = found["config"] == _settings(point, config, clients)
-        same = same and found.get("train") == _train_settings(point, config, rounds)
-        same = same and found["schema_hash"] == schema.hash
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        same = {name: found.get(name) for name in wanted} == wanted and (
+            "train" in wanted or found.get("train") is None
+        )
+    except (OSError, ValueError, AttributeError) as error:
         raise InputError(f"{point.results}: not a result: {reason(error)}") from error
     if not same:
         raise InputError(
@@ -117,22 +118,20 @@ def is_done(
     return True
 
 
-def _settings(point: GridPoint, config: DistillConfig, clients: int) -> dict[str, Any]:
-    one = point.settings(config).model_dump(mode="json")
-    return {f"client_{i}": one for i in range(clients)}
-
-
-def _train_settings(
-    point: GridPoint, config: DistillConfig, rounds: RoundOptions
-) -> dict[str, Any] | None:
-    """Of a method in rounds."""
-    if point.method in METHODS:
-        return None
-    settings = rounds.settings(point.method, point.settings(config))
-    return {
-        **settings.model_dump(mode="json"),
-        **(rounds.assignment.given if rounds.assignment else {}),
+def _identity(
+    point: GridPoint, schema: Schema, config: DistillConfig, clients: int, rounds: RoundOptions
+) -> dict[str, Any]:
+    """What metrics.json says of settings and schema, by which a run is known again."""
+    own = point.settings(config)
+    found: dict[str, Any] = {
+        "config": {f"client_{i}": own.model_dump(mode="json") for i in range(clients)},
+        "schema_hash": schema.hash,
     }
+    if point.method not in METHODS:
+        assigned = rounds.assignment.given if rounds.assignment else {}
+        settings = rounds.settings(point.method, own)
+        found["train"] = settings.model_dump(mode="json") | assigned
+    return found
 
 
 def run_point(
@@ -163,27 +162,19 @@ def run_point(
     point.folder.mkdir(parents=True, exist_ok=True)
     for i, distillation in enumerate(fitted.distillations):
         write_history(distillation.history, point.folder / f"client_{i}.history.csv")
-    document = {
-        **evaluation_document(outcome.evaluation, schema, report),
-        "method": point.method,
-        "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
-        "config": _settings(point, config, clients),
-        **_cost_and_guarantee(fitted),
-        **({"train": train} if (train := _train_settings(point, config, rounds)) else {}),
-        "converged": outcome.converged,
-        "seconds": outcome.seconds,
-    }
-    write_json(point.results, document)
-
-
-def _cost_and_guarantee(fitted: Fitted) -> dict[str, Any]:
-    """For metrics.json."""
     statements = {
         f"client_{i}": distillation.release.header.privacy.model_dump(mode="json")
         for i, distillation in enumerate(fitted.distillations)
     }
-    return {
+    document = {
+        **evaluation_document(outcome.evaluation, schema, report),
+        "method": point.method,
+        "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
+        **_identity(point, schema, config, clients, rounds),
         "cost": fitted.cost._asdict(),
         **({"privacy": statements} if statements else {}),
         **({"promise": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),
+        "converged": outcome.converged,
+        "seconds": outcome.seconds,
     }
+    write_json(point.results, document)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import require_at_least_0, require_positive
 from synthfair.federated.engine import add_noise
-from synthfair.federated.fedavg import AverageRecord, Movement, average, movement
+from synthfair.federated.fedavg import Averaged, Movement, movement
 from synthfair.federated.networks import Network, Perceptron, Trainable
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params, derivative, logistic, squared_norm
@@ -42,7 +42,7 @@ RowSum = TypeVar("RowSum")
     meta_fields=("model", "batch", "local_steps"),
 )
 @dataclass(frozen=True)
-class DpSgd:
+class DpSgd(Averaged):
     """In each round every user takes noisy steps on its cross-entropy; the mean is sent back.
 
         g = (sum over a Poisson batch of clip(grad l_i) + N(0, (noise clip)^2 I)) / batch
@@ -72,8 +72,6 @@ class DpSgd:
     noise: float = 1.3
     batch: int = 500
     local_steps: int = 1
-
-    additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuses values out of range."""
@@ -107,11 +105,6 @@ class DpSgd:
         total = poisson_sum(of_batch, rows, self.batch, batch_key)
         noisy = add_noise(total, noise_of(self.noise, self.clip), noise_key)
         return jax.tree.map(lambda leaf: leaf / self.batch, noisy)
-
-    def update(self, state: Params, total: Movement, cohort: float) -> tuple[Params, AverageRecord]:
-        """Adds the mean change."""
-        del cohort  # users count by their rows
-        return average(state, total)
 
     def params(self, state: Params) -> Params:
         """The last."""

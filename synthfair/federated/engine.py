@@ -107,12 +107,9 @@ class RunProgress(NamedTuple):
 
 def start(algorithm: Algorithm, users: Users, seed: int) -> RunProgress:
     """Before the first round."""
-    keys = _keys(seed)
-    state = algorithm.init(keys.init)
-    fixed = _Fixed(algorithm, users, UNPROTECTED, 1.0, keys)
-    drawn = Drawn(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
-    records = jax.eval_shape(_rounds, fixed, state, drawn, 0)[1]
-    none = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), records)
+    state = algorithm.init(key_from(seed, 0))
+    record = jax.eval_shape(algorithm.update, state, _one_report(algorithm, state, users), 1.0)[1]
+    none = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), record)
     return RunProgress(0, state, none)
 
 
@@ -164,7 +161,8 @@ def run(
     """
     require_bounded(protection)
     progress = start(algorithm, users, seed) if progress is None else progress
-    fixed = _Fixed(algorithm, users, protection, float(cohorts.size), _keys(seed))
+    keys = _Keys(users=key_from(seed, 1), noise=key_from(seed, 2))
+    fixed = _Fixed(algorithm, users, protection, float(cohorts.size), keys)
     while progress.rounds < rounds:
         n = min(chunk, rounds - progress.rounds)
         drawn = Drawn(*map(jnp.asarray, cohorts.draw(seed, progress.rounds, n)))
@@ -180,23 +178,27 @@ def run(
 
 def report_bytes(algorithm: Algorithm, state: ServerState, users: Users) -> int:
     """Size of what one user sends in a round, as plain numbers."""
-    report = jax.eval_shape(algorithm.report, state, users.rows_of(0), jax.random.key(0))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(report))
+    leaves = jax.tree.leaves(_one_report(algorithm, state, users))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _one_report(algorithm: Algorithm, state: ServerState, users: Users) -> UserReport:
+    """Shapes and types of what a user sends."""
+    rows = jax.eval_shape(users.rows_of, 0)
+    return jax.eval_shape(algorithm.report, state, rows, jax.random.key(0))
 
 
 class _Keys(NamedTuple):
-    init: jax.Array
     users: jax.Array
     noise: jax.Array
 
 
-def _keys(seed: int) -> _Keys:
-    """Independent keys. Those of the cohorts are a fourth kind, see :meth:`Cohorts.draw`."""
-    return _Keys(*(key_from(seed, i) for i in range(3)))
-
-
 def key_from(seed: int, purpose: int) -> jax.Array:
-    """One of the independent keys of a seed of up to 128 bits, by number."""
+    """One of the independent keys of a seed of up to 128 bits.
+
+    Used are 0 for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``) and 4 for
+    what users do before the rounds.
+    """
     words = np.random.SeedSequence(seed, spawn_key=(purpose,)).generate_state(2)
     return jax.random.wrap_key_data(jnp.asarray(words))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ import optax
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
 from synthfair.federated.dp_sgd import cross_entropy
-from synthfair.federated.fedavg import AverageRecord, Movement, average, movement
+from synthfair.federated.fedavg import Averaged, Movement, movement
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.users import UserRows
@@ -69,7 +69,7 @@ def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
     meta_fields=("model", "parity", "batch", "local_steps"),
 )
 @dataclass(frozen=True)
-class FairSgd:
+class FairSgd(Averaged):
     """In each round every user trains by Fair-SGD from the server's state; the mean is sent back.
 
     Nothing is private. Batches are drawn with replacement. Adam's moments start anew each round;
@@ -98,8 +98,6 @@ class FairSgd:
     kappa_rate: float = 0.1
     batch: int = 500
     local_steps: int = 1
-
-    additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Refuses values out of range."""
@@ -146,13 +144,6 @@ class FairSgd:
     def report(self, state: FairState, rows: UserRows, key: jax.Array) -> Movement:
         """By how much training moved the state."""
         return movement(state, self.train(state, rows, key), rows)
-
-    def update(
-        self, state: FairState, total: Movement, cohort: float
-    ) -> tuple[FairState, AverageRecord]:
-        """Adds the mean change."""
-        del cohort  # users count by their rows
-        return average(state, total)
 
     def params(self, state: FairState) -> Params:
         """The last."""

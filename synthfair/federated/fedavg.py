@@ -57,11 +57,20 @@ def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
     return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
 
 
-def average(state: ServerState, total: Movement) -> tuple[ServerState, AverageRecord]:
-    """The state plus the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
-    count = jnp.maximum(total.weight, 1.0)
-    mean = jax.tree.map(lambda change: change / count, total.change)
-    return jax.tree.map(jnp.add, state, mean), AverageRecord(jnp.linalg.norm(ravel_pytree(mean)[0]))
+class Averaged:
+    """The server's part of an algorithm whose users, weighted by their rows, send movements."""
+
+    additive: ClassVar[bool] = False
+
+    def update(
+        self, state: ServerState, total: Movement, cohort: float
+    ) -> tuple[ServerState, AverageRecord]:
+        """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
+        del cohort  # users count by their rows
+        count = jnp.maximum(total.weight, 1.0)
+        mean = jax.tree.map(lambda change: change / count, total.change)
+        moved = jnp.linalg.norm(ravel_pytree(mean)[0])
+        return jax.tree.map(jnp.add, state, mean), AverageRecord(moved)
 
 
 class FedAvgState(NamedTuple):

@@ -27,9 +27,6 @@ from synthfair.federated.private_fair_sgd import PrivateFairSgd
 from synthfair.federated.users import Users
 from synthfair.privacy.sampled import SampledSums, common_noise
 
-TEACHERS_KEY = 4
-"""Independent of the keys that the engine and the cohorts take from the same seed, 0 to 3."""
-
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
     " end-to-end guarantee. One row can change every label that phase 2 learns, and no noise hides"
@@ -92,7 +89,7 @@ class TwoPhase:
             users: with their own labels.
             seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
         """
-        decided = np.asarray(_decisions(self.teacher, users, key_from(seed, TEACHERS_KEY)))
+        decided = np.asarray(_decisions(self.teacher, users, key_from(seed, 4)))
         owner = np.repeat(np.arange(len(users)), users.size)
         place = np.arange(len(owner)) - np.asarray(users.first)[owner]
         return replace(users, y=jnp.asarray(decided[owner, place], users.y.dtype))
