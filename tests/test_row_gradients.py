@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 from two_group_rows import NETWORK, rows_of
 
 from synthfair.federated.dp_sgd import (
@@ -25,7 +24,7 @@ KEY = jax.random.key(3)
 
 
 def flat(tree):
-    return np.asarray(ravel_pytree(tree)[0])
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def row_gradients(model, params, rows):

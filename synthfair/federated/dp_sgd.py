@@ -166,6 +166,7 @@ def poisson_sum(
     order = jnp.nonzero(chosen, size=-(-len(rows.weight) // room) * room, fill_value=0)[0]
     count = jnp.sum(chosen)
 
+    @jax.jit  # so that JAX traces it once for both uses below
     def sum_of(start: jax.Array | int) -> RowSum:
         which = jax.lax.dynamic_slice_in_dim(order, start, room)
         there = (start + jnp.arange(room) < count).astype(rows.weight.dtype)

@@ -241,11 +241,12 @@ def _rounds(
 
 def _sum_of_reports(fixed: _Fixed, state: ServerState, cohort: Drawn, key: jax.Array) -> UserReport:
     """Of clipped reports, some users at a time; blocks of padding alone cost nothing."""
+    report = jax.jit(fixed.algorithm.report)  # so that JAX traces it once for both uses below
 
     def block_sum(which: jax.Array, present: jax.Array) -> UserReport:
         user_keys = jax.vmap(partial(jax.random.fold_in, key))(which)
         rows = fixed.users.take(which, present)
-        sent = jax.vmap(fixed.algorithm.report, in_axes=(None, 0, 0))(state, rows, user_keys)
+        sent = jax.vmap(report, in_axes=(None, 0, 0))(state, rows, user_keys)
         clipped = jax.vmap(clip_report, in_axes=(0, None))(sent, fixed.protection.clip)
         return jax.tree.map(partial(_sum_present, present), clipped)
 
