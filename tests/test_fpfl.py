@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
 from synthfair.errors import InputError
@@ -51,7 +50,7 @@ def rates(theta, notion):
     p = jax.nn.sigmoid(A @ theta)
     value, among = (p, jnp.ones(N)) if notion == "statistical_parity" else (1 - p, (Y > 0) * 1.0)
     overall = jnp.sum(value * among) / jnp.sum(among)
-    group = [jnp.sum(value * among * (S == g)) / jnp.sum(among * (S == g)) for g in (0, 1)]
+    group = [jnp.sum(value * among * (g == S)) / jnp.sum(among * (g == S)) for g in (0, 1)]
     return overall - jnp.array(group)
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
@@ -75,7 +76,7 @@ def test_noise_differs_from_round_to_round_and_user_to_user():
     users, algorithm, seen = users_of(30, 30), DpSgd(NETWORK, noise=50.0, batch=5), []
     everyone = Cohorts.everyone(2)
     run(algorithm, users, everyone, rounds=3, seed=0, chunk=1, on_chunk=seen.append)
-    first, second = (flat(b.state) - flat(a.state) for a, b in zip(seen, seen[1:], strict=False))
+    first, second = (flat(b.state) - flat(a.state) for a, b in pairwise(seen))
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.6
     one, two = (report(algorithm, seen[0].state, ROWS, key) for key in jax.random.split(KEY))
     assert abs(np.corrcoef(flat(one), flat(two))[0, 1]) < 0.6

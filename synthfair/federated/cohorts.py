@@ -41,9 +41,9 @@ class Cohorts:
 
     Example:
         >>> import synthfair as sf
-        >>> drawn = sf.federated.Cohorts(1000, 5, "poisson").draw(seed=0, first=0, rounds=3)
-        >>> drawn.present.sum(axis=1).tolist()  # 5 users on average
-        [4, 2, 7]
+        >>> drawn = sf.federated.Cohorts(1000, 5, "fixed").draw(seed=0, first=0, rounds=3)
+        >>> drawn.users.shape, bool(drawn.present.all())
+        ((3, 5), True)
     """
 
     population: int

@@ -44,23 +44,21 @@ def first_state(model: Trainable, kappa: jax.Array | float, key: jax.Array) -> F
     return FairState(params, jnp.asarray(kappa, jnp.result_type(*jax.tree.leaves(params))))
 
 
-def rate_gaps(sums: RateSums) -> jax.Array:
-    """[Q] largest minus smallest rate over groups; a group without rows does not count."""
-    there = sums.counts > 0
-    rates = sums.values / jnp.where(there, sums.counts, 1.0)
-    highest = jnp.max(jnp.where(there, rates, -jnp.inf), axis=1)
-    lowest = jnp.min(jnp.where(there, rates, jnp.inf), axis=1)
-    return jnp.where(jnp.any(there, axis=1), highest - lowest, 0.0)
-
-
 def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
     """l_fair, equations (3) and (4): the largest gap of a rate, less the slack, at least 0.
+
+    A group without rows does not count.
 
     Args:
         sums: of probabilities; one rate for statistical parity, two for equalized odds.
         slack: gap that costs nothing, 0 to below 1.
     """
-    return jnp.maximum(jnp.max(rate_gaps(sums)) - slack, 0.0)
+    there = sums.counts > 0
+    rates = sums.values / jnp.where(there, sums.counts, 1.0)
+    highest = jnp.max(jnp.where(there, rates, -jnp.inf), axis=1)
+    lowest = jnp.min(jnp.where(there, rates, jnp.inf), axis=1)
+    gaps = jnp.where(jnp.any(there, axis=1), highest - lowest, 0.0)
+    return jnp.maximum(jnp.max(gaps) - slack, 0.0)
 
 
 @partial(

@@ -25,7 +25,6 @@ from synthfair.federated.methods import TrainingPlan, make_plan
 from synthfair.federated.training import SECRET_BITS, OnRounds, Training, read_begun, train_rounds
 from synthfair.federated.user_data import (
     AssignedTable,
-    UserAssignment,
     UserData,
     make_user_data,
     other_groups,
@@ -134,11 +133,17 @@ def train_table(
     evaluation = evaluate(training.model, dict(table.tests), report)
     write_model(training.model, files.model)
     write_text(files.rounds, rounds_csv(training.history))
-    document = {
+    document: dict[str, Any] = {
         **evaluation_document(evaluation, schema, report),
-        **_training_document(training, config, table.assignment),
+        "method": config.method,
+        "config": {},
+        "train": {**config.model_dump(mode="json"), **table.assignment.given},
+        "converged": training.model.converged,
+        "cost": training.cost._asdict(),
         "seconds": time.perf_counter() - began,
     }
+    if training.guarantee is not None:
+        document["promise"] = training.guarantee.model_dump(mode="json")
     write_json(files.metrics, document)
     checkpoint.path.unlink(missing_ok=True)
     return training, evaluation
@@ -159,21 +164,6 @@ def _fingerprint(
         digest.update(np.ascontiguousarray(leaf).data)
     digest.update(data.schema.hash.encode())
     return digest.hexdigest()
-
-
-def _training_document(
-    training: Training, config: TrainConfig, assignment: UserAssignment
-) -> dict[str, Any]:
-    """What metrics.json says of a training as well as its metrics."""
-    guarantee = training.guarantee
-    return {
-        "method": config.method,
-        "config": {},
-        "train": {**config.model_dump(mode="json"), **assignment.given},
-        "converged": training.model.converged,
-        "cost": training.cost._asdict(),
-        **({"promise": guarantee.model_dump(mode="json")} if guarantee else {}),
-    }
 
 
 def rounds_csv(history: RoundRecord) -> str:

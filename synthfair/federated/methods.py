@@ -77,13 +77,6 @@ def make_plan(data: UserData, config: TrainConfig) -> TrainingPlan:
     return METHODS[config.method].plan(data, config)
 
 
-def make_trainable(config: TrainConfig, n_inputs: int) -> Trainable:
-    """A linear model, or a network."""
-    if config.hidden:
-        return Network(Perceptron(n_inputs, config.hidden))
-    return LogisticRegression(n_inputs)
-
-
 # Users in cohorts, who are protected with all their rows
 
 
@@ -197,7 +190,11 @@ def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
 
 
 def _trainable(data: UserData, config: TrainConfig) -> Trainable:
-    return make_trainable(config, data.users.a.shape[1])
+    """A linear model, or a network."""
+    n_inputs = data.users.a.shape[1]
+    if config.hidden:
+        return Network(Perceptron(n_inputs, config.hidden))
+    return LogisticRegression(n_inputs)
 
 
 def _require_small(delta: float, number: int, of_what: str) -> None:

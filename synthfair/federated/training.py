@@ -117,7 +117,8 @@ def train_rounds(
     """
     plan = plan or make_plan(data, config)
     if begun is None:
-        seed = _seed(config, noise_seed)
+        seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
+        seed = seed if noise_seed is None else noise_seed
         begun = Begun(engine.start(plan.algorithm, data.users, seed), seed)
     done = begun.progress
 
@@ -152,12 +153,6 @@ def train_rounds(
     cost = _cost(plan, config, data, done)
     guarantee = plan.guarantee if noise_seed is None else None
     return Training(model, done.history, cost, guarantee, begun.progress.rounds)
-
-
-def _seed(config: TrainConfig, noise_seed: int | None) -> int:
-    if noise_seed is not None:
-        return noise_seed
-    return config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
 
 
 def read_begun(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> Begun | None:

@@ -90,8 +90,8 @@ MUTANTS = [
     Mutant(
         "the seed of noise that protects is the setting's",
         "federated/training.py",
-        "return config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)",
-        "return config.seed",
+        "seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)",
+        "seed = config.seed",
         "test_train.py",
     ),
     Mutant(
