@@ -74,7 +74,7 @@ def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_pat
 
 
 def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
-    outcomes = demonstrate(tmp_path, sf.DistillConfig(steps=100), silent)
+    outcomes = demonstrate(tmp_path, sf.DistillConfig(steps=40), silent)
     assert [(outcome.method, outcome.rho_o) for outcome in outcomes] == [
         ("single_shot", 10), ("single_shot", 0), ("central", 10), ("central", 0),
     ]  # fmt: skip

@@ -142,6 +142,22 @@ def test_rounds_have_noise_of_their_own_that_only_the_seed_tells():
     assert len(np.unique(noise)) == len(noise)
 
 
+@number_fields
+class Drawing(SumOneByOne):
+    """Each user sends two random numbers."""
+
+    def report(self, state, rows, key):
+        return jax.random.normal(key, (2,))
+
+
+def test_each_user_of_each_round_has_a_key_of_its_own():
+    """Variance of 100 sums within 5 standard errors; with one key for all it would be 81."""
+    _, _, users = population()
+    total = engine.run(Drawing(), users, Cohorts.everyone(9), rounds=50, seed=0).history.total
+    assert abs(total.var() / 9 - 1) < 5 * np.sqrt(2 / 100)
+    assert len(np.unique(total)) == 100
+
+
 def test_going_on_gives_the_numbers_of_a_run_that_was_not_interrupted():
     _, _, users = population()
     run = partial(
