@@ -31,7 +31,7 @@ import synthfair as sf
 from benchmarks import compilations, scaling, use_float64
 from benchmarks.compilations import Compiled
 from benchmarks.optimum import excess
-from synthfair.compare import Federation, Fitted, federate, measure
+from synthfair.compare import Federation, Fitted, federate, run_method
 from synthfair.files import write_text
 
 RESULTS = Path(__file__).parent / "results" / "table2"
@@ -213,7 +213,7 @@ def curve(
 def _cell(
     unit: Unit, clients: Federation, config: sf.DistillConfig, how: str, *, judge: bool
 ) -> Run:
-    outcome, fitted = measure(unit.method, clients, config, sf.ServerConfig(resamples=1))
+    outcome, fitted = run_method(unit.method, clients, config, sf.ServerConfig(resamples=1))
     compilations.note(clients, fitted, config)
     overall = outcome.evaluation.overall
     return Run(

@@ -202,8 +202,11 @@ def squared_norm(tree: Any) -> jax.Array:
 
 
 def mean_loss(model: Scorer, scores: jax.Array, rows: Rows) -> jax.Array:
-    """Mean of the losses of scores [N], each row counting by its weight."""
-    return jnp.average(model.loss(scores, rows.y), weights=rows.weight)
+    """Mean of the losses of scores [N], each row counting by its weight; 0 where all weigh 0."""
+    losses, weight = model.loss(scores, rows.y), rows.weight
+    if weight is None:
+        return jnp.mean(losses)
+    return jnp.sum(weight * losses) / jnp.maximum(jnp.sum(weight), jnp.finfo(losses.dtype).tiny)
 
 
 def regularized_loss(

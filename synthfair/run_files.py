@@ -32,7 +32,7 @@ MAX_BYTES = 100_000_000
 _File = TypeVar("_File", bound=BaseModel)
 
 
-class Cost(NamedTuple):
+class Communication(NamedTuple):
     """What users and network had to do.
 
     Attributes:
@@ -139,7 +139,7 @@ _Share = Annotated[Metric, *_within(0, 1)]
 _Gap = Annotated[Metric, *_within(-1, 1)]
 _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
-_Cost = Annotated[Cost, *_within(*_COUNTS)]
+_Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
 ]

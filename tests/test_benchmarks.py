@@ -164,7 +164,7 @@ def test_the_table_of_epsilons_says_whether_goals_are_met():
 
 
 def test_the_table_of_starts_says_whether_goals_are_met():
-    fast, slow = cold.Cost(2.4, 300.0), cold.Cost(2.6, 350.0)
+    fast, slow = cold.Communication(2.4, 300.0), cold.Communication(2.6, 350.0)
     warm, other = "N_s = 800, warm", "N_s = 8319, warm"
     lines = cold.table({warm: [slow, fast, slow], other: [fast], cold.HELP: [fast]}).splitlines()
     assert lines[2] == f"| {warm} | 2.40 | 2.60 | 350 | 2.5: met |"

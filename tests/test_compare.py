@@ -7,19 +7,21 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.compare import (
     METHODS,
-    Rounds,
+    RoundOptions,
     demonstrate,
     federate,
     is_done,
-    measure,
+    make_grid,
     methods,
-    plan,
-    run_cell,
+    run_method,
+    run_point,
 )
 from synthfair.config import TrainConfig
 from synthfair.data.partition import partition
-from synthfair.federated import Dealing
+from synthfair.federated import UserAssignment
 from synthfair.report import outcomes_table, plain_text, read_results, write_report
+
+REPORT = sf.ServerConfig(resamples=10)
 
 
 @contextmanager
@@ -33,10 +35,9 @@ def federation():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_narrows_the_gap(method, federation):
-    report = sf.ServerConfig(resamples=10)
+def test_every_method_lowers_the_gap(method, federation):
     plain, fair = (
-        measure(method, federation, sf.DistillConfig(rho_o=rho_o, steps=300), report)[0]
+        run_method(method, federation, sf.DistillConfig(rho_o=rho_o, steps=100), REPORT)[0]
         for rho_o in (0.0, 100.0)
     )
     gap = "spd" if method == "exponentiated_gradient" else "covariance"  # its decisions are random
@@ -47,15 +48,15 @@ def test_every_method_narrows_the_gap(method, federation):
 
 
 def test_a_grid_holds_each_run_once(tmp_path):
-    cells = plan(["local", "local"], [10.0, 1e1, 1.2345678, 1.2345679], 2, tmp_path)
-    assert len({cell.folder for cell in cells}) == len(cells) == 6
-    assert [cell.seed for cell in cells] == [0, 0, 0, 1, 1, 1]
+    points = make_grid(["local", "local"], [10.0, 1e1, 1.2345678, 1.2345679], 2, tmp_path)
+    assert len({point.folder for point in points}) == len(points) == 6
+    assert [point.seed for point in points] == [0, 0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("methods", "weights", "seeds", "complaint"),
     [
-        (["magic"], [1.0], 1, "'magic': must be one of"),
+        (["magic"], [1.0], 1, "'magic': must be one of single_shot, central"),
         (["local"], [-1.0], 1, "at least 0 and finite"),
         (["local"], [1.0], 0, "must be 1 to"),
         (["local"], [1.0], 5_000_000_000, "must be 1 to"),
@@ -63,22 +64,17 @@ def test_a_grid_holds_each_run_once(tmp_path):
 )
 def test_grids_that_cannot_be_run_are_refused(methods, weights, seeds, complaint, tmp_path):
     with pytest.raises(sf.InputError, match=complaint):
-        plan(methods, weights, seeds, tmp_path)
+        make_grid(methods, weights, seeds, tmp_path)
 
 
-def test_a_missing_package_is_told_before_anything_runs(monkeypatch, tmp_path):
+def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_path):
     monkeypatch.setattr(methods, "find_spec", lambda _: None)
     with pytest.raises(sf.InputError, match=r"needs fairlearn; pip install 'synthfair\[compare\]'"):
-        plan(["exponentiated_gradient"], [1.0], 1, tmp_path)
-
-
-def test_unknown_methods_are_refused(federation):
-    with pytest.raises(sf.InputError, match="'magic': must be one of single_shot, central"):
-        measure("magic", federation, sf.DistillConfig())
+        make_grid(["exponentiated_gradient"], [1.0], 1, tmp_path)
 
 
 def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
-    outcomes = demonstrate(tmp_path, sf.DistillConfig(steps=200), silent)
+    outcomes = demonstrate(tmp_path, sf.DistillConfig(steps=40), silent)
     assert [(outcome.method, outcome.rho_o) for outcome in outcomes] == [
         ("single_shot", 10), ("single_shot", 0), ("central", 10), ("central", 0),
     ]  # fmt: skip
@@ -94,97 +90,66 @@ def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
     assert np.isfinite(spd).all()
 
 
-@pytest.fixture(scope="module")
-def fair_and_free(federation):
-    report, how = (
-        sf.ServerConfig(resamples=10),
-        Rounds(TrainConfig(rounds=600, learning_rate=1.0)),
-    )
-    return [
-        measure("fpfl", federation, sf.DistillConfig(rho_o=rho_o), report, rounds=how)
-        for rho_o in (50.0, 0.0)
-    ]
-
-
-class TestRounds:
-    """Methods in rounds beside the others."""
-
-    def test_alpha_is_one_over_rho_o_and_narrows_the_gap(self, fair_and_free):
-        fair, free = (abs(o.evaluation.overall["spd"].value) for o, _ in fair_and_free)
-        assert free > 0.08
-        assert fair < 0.8 * free  # rates of chances are held equal, and decisions follow
-        assert fair_and_free[0][0].evaluation.overall["accuracy"].value > 0.75
-
-    def test_what_is_sent_is_counted(self, fair_and_free, federation):
-        """(A + 1) p + 2 A + 2 numbers with a constraint, p + 2 without, of 8 bytes."""
+class TestMethodsInRounds:
+    def test_alpha_is_one_over_rho_o_and_lowers_the_gap(self, federation):
+        """Sent are (A + 1) p + 2 A + 2 numbers with a constraint, p + 2 without, of 8 bytes."""
+        options = RoundOptions(TrainConfig(rounds=600, learning_rate=1.0))
+        (fair, _), (free, _) = (
+            run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), REPORT, rounds=options)
+            for rho_o in (50.0, 0.0)
+        )
+        gaps = [abs(one.evaluation.overall["spd"].value) for one in (fair, free)]
+        assert gaps[1] > 0.08
+        assert gaps[0] < 0.8 * gaps[1]  # rates of chances are held equal, and decisions follow
+        assert fair.evaluation.overall["accuracy"].value > 0.75
         p = federation.train[0].x.shape[1] + 2
-        for (outcome, _), numbers in zip(fair_and_free, (3 * p + 6, p + 2), strict=True):
-            assert outcome.cost.bytes_sent == 8 * numbers * 2 * 600
-            assert outcome.cost.rounds == 600
+        for outcome, numbers in ((fair, 3 * p + 6), (free, p + 2)):
+            assert outcome.cost == (2, 600, 8 * numbers * 2 * 600)
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
-        outcome, fitted = measure("single_shot", federation, sf.DistillConfig(steps=50))
+        outcome, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=100))
         sizes = []
         for i, distillation in enumerate(fitted.distillations):
             sf.write_release(distillation.release, tmp_path / f"{i}.parquet")
             sizes.append((tmp_path / f"{i}.parquet").stat().st_size)
-        assert outcome.cost.bytes_sent == sum(sizes)
-        assert outcome.cost.rounds == 1
+        assert outcome.cost == (2, 1, sum(sizes))
 
-    def test_a_run_of_other_rounds_is_not_taken_for_this_one(self, tmp_path):
-        table, schema, config = make_table(300), make_schema(), sf.DistillConfig()
-        cell = plan(["fpfl"], [10.0], 1, tmp_path)[0]
-        few = Rounds(TrainConfig(rounds=5))
-        run_cell(cell, table, schema, config, name="small", clients=2, rounds=few)
-        assert is_done(cell, schema, config, clients=2, rounds=few)
-        with pytest.raises(sf.InputError, match="other settings"):
-            is_done(cell, schema, config, clients=2, rounds=Rounds(TrainConfig(rounds=6)))
+    @pytest.mark.parametrize(
+        ("config", "method", "rho_o", "expected"),
+        [
+            (None, "fpfl", 20.0, {"method": "fpfl", "alpha": 0.05, "rounds": 1000}),
+            (None, "fpfl", 1.0, {"method": "fedsgd"}),
+            (None, "fair_sgd", 0.0, {"method": "fair_sgd", "kappa": 0.0, "kappa_rate": 0.0}),
+            (None, "two_phase", 0.0, {"method": "two_phase", "kappa": 0.0, "kappa_rate": 0.0}),
+            (None, "mmdm", 0.0, {"method": "mmdm", "multiplier_rate": 0.0, "damping": 0.0}),
+            ({"seed": 1}, "two_phase", 10.0, {"rounds": 4, "learning_rate": 2.0, "seed": 0}),
+            ({"rounds": 7}, "two_phase", 10.0, {"rounds": 7, "kappa": 1.0}),
+            ({"method": "two_phase", "memory": 0.5}, "fpfl", 10.0, {"rounds": 500, "memory": 0.5}),
+        ],
+    )
+    def test_settings_are_the_given_ones_or_the_methods_own(self, config, method, rho_o, expected):
+        options = RoundOptions(TrainConfig(**config) if config else None)
+        found = options.settings(method, sf.DistillConfig(rho_o=rho_o)).model_dump()
+        assert found | expected == found
 
-    def test_what_is_not_set_is_as_the_method_has_it(self):
-        found = Rounds(TrainConfig(seed=1)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
-        assert (found.rounds, found.learning_rate) == (4, 2.0)
-        found = Rounds(TrainConfig(rounds=7)).settings("two_phase", sf.DistillConfig(rho_o=10.0))
-        assert found.rounds == 7
-
-    @pytest.mark.parametrize("method", ["fair_sgd", "two_phase"])
-    def test_without_a_constraint_its_weight_is_0(self, method):
-        found = Rounds().settings(method, sf.DistillConfig(rho_o=0.0))
-        assert (found.method, found.kappa, found.kappa_rate) == (method, 0.0, 0.0)
-
-    def test_mmdm_without_a_constraint_stays_in_one_place(self):
-        found = Rounds().settings("mmdm", sf.DistillConfig(rho_o=0.0))
-        assert (found.method, found.multiplier_rate, found.damping) == ("mmdm", 0.0, 0.0)
-
-    def test_defaults_of_another_method_are_not_taken_for_wishes(self):
-        other = TrainConfig(method="two_phase", memory=0.5)
-        found = Rounds(other).settings("fpfl", sf.DistillConfig(rho_o=10.0))
-        assert (found.rounds, found.memory) == (TrainConfig().rounds, 0.5)
-
-    def test_several_attributes_are_refused_in_words(self):
-        with pytest.raises(sf.InputError, match="also: comparisons hold one attribute"):
-            Rounds(TrainConfig(also=("home",))).settings("fpfl", sf.DistillConfig())
-
-    def test_a_notion_that_a_method_does_not_know_is_refused(self):
-        config = sf.DistillConfig(notion="equal_opportunity")
+    def test_settings_that_a_comparison_or_a_method_does_not_have_are_refused(self):
+        with pytest.raises(sf.InputError, match="also: comparisons constrain one attribute"):
+            RoundOptions(TrainConfig(also=("home",))).settings("fpfl", sf.DistillConfig())
         with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):
-            Rounds().settings("two_phase", config)
+            RoundOptions().settings("two_phase", sf.DistillConfig(notion="equal_opportunity"))
 
-    def test_an_epsilon_is_promised_and_reported(self, tmp_path):
-        private = TrainConfig(rounds=5, cohort=50, clip=1.0, epsilon=8.0, delta=1e-3)
-        how = Rounds(private, Dealing(rows_per_user=2.0))
-        cell = plan(["fpfl"], [10.0], 1, tmp_path)[0]
-        run_cell(
-            cell,
-            make_table(600),
-            make_schema(),
-            sf.DistillConfig(),
-            name="s",
-            clients=2,
-            rounds=how,
-        )
-        result = read_results([cell.folder])[0]
+    def test_a_guarantee_is_reported_and_other_settings_are_another_run(self, tmp_path):
+        private = TrainConfig(rounds=5, clip=1.0, epsilon=8.0, delta=1e-3)
+        options = RoundOptions(private, UserAssignment(rows_per_user=2.0))
+        point = make_grid(["fpfl"], [10.0], 1, tmp_path)[0]
+        table, schema, config = make_table(300), make_schema(), sf.DistillConfig()
+        run_point(point, table, schema, config, name="s", clients=2, rounds=options)
+        result = read_results([point.folder])[0]
         assert result.epsilon == 8.0
         assert result.metrics.guarantee.unit == "one user, with all its rows"
-        page = tmp_path / "report.html"
-        write_report([result], page)
-        assert "differential privacy of one user" in page.read_text()
+        write_report([result], tmp_path / "report.html")
+        assert "differential privacy of one user" in (tmp_path / "report.html").read_text()
+        assert is_done(point, schema, config, clients=2, rounds=options)
+        for other in (RoundOptions(private), options._replace(config=TrainConfig(rounds=6))):
+            with pytest.raises(sf.InputError, match="other settings"):
+                is_done(point, schema, config, clients=2, rounds=other)

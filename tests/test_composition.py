@@ -1,23 +1,22 @@
-"""Mechanisms together, of several kinds, and in a ledger."""
+"""Guarantees of trainings, alone and in a ledger."""
 
 import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
-from synthfair.privacy.composition import Composition
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.rounds import promise_rounds
+from synthfair.privacy.rounds import guarantee_for_rows, guarantee_for_users
 from synthfair.privacy.sampled import SampledSums
 from synthfair.privacy.statement import Guarantee
 
-POISSON = SampledSums(1000, 50, 20)
+EVERYONE = SampledSums(50, 50, 20)
+SAMPLED = SampledSums(1000, 20, 20)
 RUN = "0" * 64
 
 
-def training(sampling="poisson", epsilon=1.0, **changes):
-    sums = SampledSums(1000, 50, 20, sampling)
-    guarantee = promise_rounds(sums, epsilon=epsilon, delta=1e-5, clip=2.0)
+def training(sums=EVERYONE, epsilon=1.0, **changes):
+    guarantee = guarantee_for_users(sums, epsilon=epsilon, delta=1e-5, clip=2.0)
     guarantee = guarantee.model_copy(update=changes)
     return Booking(kind="training", output="run", run=RUN, guarantee=guarantee)
 
@@ -34,81 +33,65 @@ def release():
     return Booking(output="r.parquet", run=RUN, guarantee=guarantee)
 
 
-def test_gaussian_mechanisms_alone_are_exact():
-    assert Composition(0.5).epsilon(1e-5) == epsilon_of(0.5, 1e-5)
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(tmp_path / "users.ledger.jsonl")
 
 
-def test_samples_of_all_cost_what_gaussian_mechanisms_cost():
-    """Two ways to account for the same, the one on a grid."""
-    everyone = SampledSums(10, 10, 4)
-    together = Composition(0.3, ((everyone, 10.0),))
-    assert together.epsilon(1e-5) == pytest.approx(
-        epsilon_of((0.3**2 + 0.2**2) ** 0.5, 1e-5), rel=1e-2
-    )
+@pytest.mark.parametrize(("sampling", "factor"), [("poisson", 1), ("fixed", 2)])
+def test_a_guarantee_holds_and_its_noise_is_that_of_the_relation(sampling, factor):
+    found = training(SampledSums(50, 50, 20, sampling)).guarantee
+    assert found.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
+    mechanism = found.mechanisms[0]
+    assert mechanism.multiplier == EVERYONE.noise(1.0, 1e-5)
+    assert mechanism.noise == pytest.approx(mechanism.multiplier * factor * 2.0)
 
 
-def test_together_is_more_than_each_and_less_than_the_sum():
-    sampled = POISSON.epsilon(1.0, 1e-5)
-    gaussian = epsilon_of(0.3, 1e-5)
-    together = Composition(0.3, ((POISSON, 1.0),)).epsilon(1e-5)
-    assert max(sampled, gaussian) < together < sampled + gaussian
+def test_kinds_of_sums_share_the_noise_in_units_of_their_clips():
+    kinds = {"teacher's gradients": (EVERYONE, 3.0), "student's gradients": (EVERYONE, 2.0)}
+    found = guarantee_for_rows(kinds, epsilon=1.0, delta=1e-5, condition=None)
+    teacher, student = found.mechanisms
+    assert teacher.noise == pytest.approx(1.5 * student.noise)
+    assert found.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
+    assert student.multiplier > EVERYONE.noise(1.0, 1e-5)
 
 
-@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
-def test_delta_and_epsilon_are_inverse(sampling):
-    together = Composition(0.0, ((SampledSums(1000, 50, 20, sampling), 1.5),))
-    assert together.delta(together.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-2)
+def test_mechanisms_of_another_relation_are_refused():
+    found = training().guarantee
+    with pytest.raises(ValueError, match="must all be of the relation 'replace'"):
+        type(found).model_validate(found.model_dump() | {"relation": "replace"})
 
 
-def test_a_promise_holds_and_its_noise_is_that_of_the_relation():
-    for sampling, factor in (("poisson", 1), ("fixed", 2)):
-        promised = training(sampling).guarantee
-        assert promised.composition.epsilon(1e-5) <= 1.0
-        mechanism = promised.mechanisms[0]
-        assert mechanism.noise == pytest.approx(mechanism.multiplier * factor * 2.0)
-
-
-def test_a_ledger_adds_trainings_up_and_keeps_its_limit(tmp_path):
-    ledger = Ledger(tmp_path / "users.ledger.jsonl")
-    ledger.set_limit(1.3, 1e-5)
+def test_a_ledger_adds_sampled_trainings_up(ledger):
+    ledger.book(training(SAMPLED, epsilon=0.6))
+    assert ledger.spent().epsilon(1e-5) == pytest.approx(0.6, rel=1e-2)
     ledger.book(training())
-    assert ledger.spent().epsilon(1e-5) == pytest.approx(1.0, rel=1e-2)
-    ledger.book(training(epsilon=0.5))
-    with pytest.raises(InputError, match="the limit is 1.3"):
-        ledger.book(training())
-    assert ledger.spent().releases == 2
+    assert 1.0 < ledger.spent().epsilon(1e-5) < 1.5
 
 
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
-def test_a_limit_allows_what_was_promised_where_everyone_takes_part(tmp_path, sampling):
-    """The noise is exact there, and so must be what the ledger adds up."""
-    everyone = SampledSums(50, 50, 20, sampling)
-    guarantee = promise_rounds(everyone, epsilon=1.0, delta=1e-5, clip=2.0)
-    assert guarantee.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
-    ledger = Ledger(tmp_path / "users.ledger.jsonl")
+def test_a_limit_allows_what_is_guaranteed_and_no_more(ledger, sampling):
+    """The noise is exact where everyone takes part, and so must be what the ledger adds up."""
     ledger.set_limit(1.0, 1e-5)
-    ledger.book(Booking(kind="training", output="run", run=RUN, guarantee=guarantee))
+    ledger.book(training(SampledSums(50, 50, 20, sampling)))
     with pytest.raises(InputError, match="the limit is 1"):
-        ledger.book(training(sampling, epsilon=0.1))
+        ledger.book(training(SampledSums(50, 50, 20, sampling), epsilon=0.1))
+    assert ledger.spent().releases == 1
 
 
-def test_users_and_rows_have_ledgers_of_their_own(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+def test_users_and_rows_have_ledgers_of_their_own(ledger):
     ledger.book(release())
     with pytest.raises(InputError, match="protects one row; one user"):
         ledger.book(training())
 
 
-def test_rows_in_rounds_add_to_a_release_of_the_same_rows(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+def test_rows_in_rounds_add_to_a_release_of_the_same_rows(ledger):
     ledger.book(release())
     ledger.book(training(unit="one row of one client"))
-    alone = epsilon_of(0.2, 1e-5)
-    assert ledger.spent().epsilon(1e-5) > max(alone, 1.0)
+    assert ledger.spent().epsilon(1e-5) > max(epsilon_of(0.2, 1e-5), 1.0)
 
 
-def test_what_is_promised_on_a_condition_counts_as_no_promise(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
-    ledger.book(training(condition="The teacher tells nothing."))
+def test_what_is_guaranteed_on_a_condition_counts_as_no_guarantee(ledger):
+    ledger.book(training(condition="The teacher gives nothing away."))
     assert ledger.spent().epsilon(1e-5) is None
     assert ledger.entries()[0].what.guarantee.condition

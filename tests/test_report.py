@@ -29,7 +29,7 @@ from synthfair.release.format import disclosures
 from synthfair.report import read_results, write_report
 from synthfair.report.overview import overviews
 from synthfair.report.page import TITLES, client_command
-from synthfair.run_files import Cost, Influence
+from synthfair.run_files import Communication, Influence
 
 CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
 
@@ -52,7 +52,7 @@ def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
         "method": method,
         "table": {"name": "small", "sensitive": "town", "clients": 2},
         "config": {"client_0": config, "client_1": config},
-        "cost": Cost(2, 1, 5000)._asdict(),
+        "cost": Communication(2, 1, 5000)._asdict(),
         "converged": True,
         "seconds": 1.5 + seed,
     }

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
+from synthfair.client.routine import distill_rows
 
 import synthfair as sf
 from synthfair.client import simulate
-from synthfair.client.routine import distill_rows
 from synthfair.data.encode import encode
 from synthfair.distill import outer
 from synthfair.distill.problem import make_problem

@@ -22,21 +22,19 @@ class TestCommand:
         return ["train", str(there / "t.csv"), "--schema", str(there / "schema.json"),
                 "--rounds", "12", "--output", str(there / "out"), *more]  # fmt: skip
 
-    def test_a_condition_is_shown_beside_the_epsilon(self, there, capsys):
-        more = ["--method", "two_phase", "--batch", "20", "--rounds", "2", "--clip", "1",
+    def test_a_condition_is_shown_with_the_epsilon(self, there, capsys):
+        more = ["--method", "two_phase", "--batch", "80", "--rounds", "2", "--clip", "1",
                 "--epsilon", "2", "--delta", "1e-3"]  # fmt: skip
         assert main(self.args(there, *more)) == 0
         assert "Conditional on the phase-1 teacher" in capsys.readouterr().out
 
-    def test_from_a_file_with_named_users(self, there, capsys):
-        assert main(self.args(there, "--user-column", "who", "--hidden", "3", "2")) == 0
+    def test_from_a_file_with_named_users_and_nothing_is_overwritten(self, there, capsys):
+        args = self.args(there, "--user-column", "who", "--hidden", "3")
+        assert main(args) == 0
         assert "rounds   12" in capsys.readouterr().out
-        assert len(read_model(there / "out" / "model.json").hidden) == 2
+        assert len(read_model(there / "out" / "model.json").hidden) == 1
         assert Ledger(there / "t.csv.ledger.jsonl").spent().releases == 1
-
-    def test_what_exists_is_not_overwritten(self, there, capsys):
-        assert main(self.args(there, "--clients", "4")) == 0
-        assert main(self.args(there, "--clients", "4")) == 2
+        assert main(args) == 2
         assert "exists" in capsys.readouterr().err
 
     @pytest.mark.parametrize(

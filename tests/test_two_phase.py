@@ -2,279 +2,60 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
-from two_group_rows import NETWORK, rows_of, users_of
+from two_group_rows import rows_of, users_of
 
 from synthfair.errors import InputError
-from synthfair.federated.averaging import steps_of
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd, FairState, fair_loss
-from synthfair.federated.networks import Linear
+from synthfair.federated.networks import LogisticRegression, Network, Perceptron
 from synthfair.federated.parity import Parity, RateSums
 from synthfair.federated.private_fair_sgd import SENSITIVITY, PrivateFairSgd, cell_weights
-from synthfair.federated.two_phase import TEACHER_NOT_COVERED, two_phase
-from synthfair.federated.users import make_users
-from synthfair.privacy.sampled import composed_epsilon
+from synthfair.federated.two_phase import TEACHER_NOT_COVERED, make_two_phase
+from synthfair.privacy.sampled import Composition
 
-NOTIONS = ["statistical_parity", "equalized_odds"]
 KEY = jax.random.key(3)
+ROWS = rows_of()
+NETWORK = Network(Perceptron(3, (6,)))
+
+noisy_sums = jax.jit(lambda teacher, *given: teacher.noisy_sums(*given))
+objective = jax.jit(lambda algorithm, *given: algorithm.objective(*given))
 
 
-def everyone(users):
-    return Cohorts(len(users), len(users))
+def run_all(algorithm, users, rounds):
+    everyone = Cohorts.everyone(len(users))
+    return run(algorithm, users, everyone, rounds=rounds, seed=0, chunk=rounds)
 
 
 def flat(tree):
-    return np.asarray(ravel_pytree(tree)[0])
-
-
-# Noise
-
-
-def std_of_noise(noisy, plain):
-    """Of many entries; the relative error of the estimate is 1 / sqrt(2 entries)."""
-    entries = np.concatenate(
-        [flat(noisy(key)) - flat(plain(key)) for key in jax.random.split(KEY, 800)]
-    )
-    return entries.std(), 5 / math.sqrt(2 * len(entries))  # false alarm 6e-7
-
-
-def test_the_noise_of_a_step_is_as_stated():
-    params, rows = NETWORK.init(KEY), rows_of()
-    step = DpSgd(NETWORK, clip=0.7, noise=1.3, batch=10)
-    found, error = std_of_noise(
-        *(
-            jax.jit(lambda key, s=s: s.noisy_gradient(params, rows, key))
-            for s in (step, replace(step, noise=0.0))
-        )
-    )
-    expected = 1.3 * 0.7 / 10
-    assert found == pytest.approx(expected, rel=error)
-    assert found != pytest.approx(
-        1.05 * expected, rel=error
-    )  # which an error of 5 % would not pass
-
-
-def test_the_noise_of_the_private_teacher_is_as_stated():
-    rows = rows_of()
-    teacher = PrivateFairSgd(NETWORK, Parity("statistical_parity"), noise=1.3, batch=10)
-    state, none = teacher.init(KEY), RateSums(jnp.zeros((1, 2)), jnp.zeros((1, 2)))
-    found, error = std_of_noise(
-        *(
-            jax.jit(lambda key, t=t: t.tell(state, none, rows, key))
-            for t in (teacher, replace(teacher, noise=0.0))
-        )
-    )
-    assert found == pytest.approx(1.3 * SENSITIVITY, rel=error)
-    assert found != pytest.approx(1.3, rel=error)
-
-
-def test_noise_differs_from_round_to_round_and_user_to_user():
-    users, algorithm = users_of(30, 30), DpSgd(NETWORK, noise=50.0, batch=5)
-    seen = []
-    run(
-        algorithm,
-        users,
-        everyone(users),
-        rounds=2,
-        seed=0,
-        chunk=1,
-        on_chunk=lambda p: seen.append(flat(p.state)),
-    )
-    first = flat(algorithm.init(jax.random.key(0)))
-    assert abs(np.corrcoef(seen[0] - first, seen[1] - seen[0])[0, 1]) < 0.6
-    rows = rows_of()
-    one, two = (
-        algorithm.report(algorithm.init(KEY), rows, key).change for key in jax.random.split(KEY)
-    )
-    assert abs(np.corrcoef(flat(one), flat(two))[0, 1]) < 0.6
-
-
-# Limits
-
-
-def test_without_clip_and_noise_it_is_gradient_descent_and_one_client_trains_alone():
-    users = users_of(60)
-    algorithm = DpSgd(NETWORK, clip=math.inf, noise=0.0, batch=60, local_steps=3)
-    done = run(algorithm, users, everyone(users), rounds=2, seed=0)
-    params = run(algorithm, users, everyone(users), rounds=0, seed=0).state
-    for _ in range(6):
-        slope = jax.grad(lambda p: jnp.mean(NETWORK.loss(p, users.a, users.y)))(params)
-        params = jax.tree.map(lambda p, g: p - 0.25 * g, params, slope)
-    np.testing.assert_allclose(flat(done.state), flat(params), rtol=1e-8, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    "off", [{"parity": None}, {"kappa": 0.0, "kappa_rate": 0.0}, {"slack": 0.99}]
-)
-def test_fairness_off_is_cross_entropy(off):
-    rows, theta = rows_of(), jnp.array([2.0, 0.0, 0.0])
-    fair = FairSgd(Linear(3), Parity("equalized_odds"), kappa=3.0)
-    without = replace(fair, **off)
-    loss = without.objective(without.init(KEY)._replace(params=theta), rows)[0]
-    expected = np.logaddexp(0, -np.asarray(rows.y * (rows.a @ theta))).mean()
-    assert loss == pytest.approx(expected)
-    assert fair.objective(fair.init(KEY)._replace(params=theta), rows)[0] > expected + 0.1
-
-
-def test_users_count_by_their_rows():
-    users = users_of(20, 60)
-    algorithm = DpSgd(NETWORK, clip=1.0, noise=0.0, batch=60, local_steps=2)
-    found = run(algorithm, users, everyone(users), rounds=1, seed=0).state
-    start = run(algorithm, users, everyone(users), rounds=0, seed=0).state
-    moved = []
-    for part, n in ((slice(0, 20), 20), (slice(20, 80), 60)):
-        own = (np.asarray(x[part]) for x in (users.a, users.s, users.y))
-        alone = make_users(*own, np.zeros(n))
-        after = run(algorithm, alone, everyone(alone), rounds=1, seed=0).state
-        moved.append(flat(after) - flat(start))
-    expected = flat(start) + 0.25 * moved[0] + 0.75 * moved[1]
-    np.testing.assert_allclose(flat(found), expected, rtol=1e-8, atol=1e-10)
-    assert not np.allclose(flat(found), flat(start) + 0.5 * moved[0] + 0.5 * moved[1], atol=1e-6)
-
-
-# Fairness
-
-
-@pytest.mark.parametrize("notion", NOTIONS)
-def test_the_fair_loss_is_the_widest_gap_of_a_rate_less_the_slack(notion):
-    rows = rows_of()
-    p, s, y = (
-        1 / (1 + np.exp(-np.asarray(rows.a[:, 0]))),
-        np.asarray(rows.s[:, 0]),
-        np.asarray(rows.y),
-    )
-    masks = [np.ones(60, bool)] if notion == "statistical_parity" else [y > 0, y < 0]
-    gaps = [abs(p[m & (s == 0)].mean() - p[m & (s == 1)].mean()) for m in masks]
-    found = fair_loss(Parity(notion).sums(rows.a[:, 0], rows), 0.01)
-    assert found == pytest.approx(max(gaps) - 0.01)
-    assert fair_loss(Parity(notion).sums(rows.a[:, 0], rows), 0.9) == 0
-
-
-def test_a_group_that_a_batch_lacks_makes_no_gap():
-    sums = RateSums(jnp.array([[0.0, 7.0]]), jnp.array([[0.0, 10.0]]))
-    assert fair_loss(sums, 0.0) == 0
-    assert np.isfinite(
-        jax.grad(lambda v: fair_loss(sums._replace(values=v), 0.0))(sums.values)
-    ).all()
-
-
-@pytest.mark.parametrize("notion", NOTIONS)
-def test_without_clip_and_noise_the_private_teacher_has_the_gradient_of_the_published(notion):
-    """Given the sums of the batch itself, and all rows in the batch."""
-    rows, parity = rows_of(), Parity(notion)
-    published = FairSgd(NETWORK, parity, slack=0.0, kappa=2.0)
-    private = PrivateFairSgd(NETWORK, parity, slack=0.0, kappa=2.0, clip=1e6, noise=0.0, batch=60)
-    state = private.init(KEY)
-    sums = parity.sums(NETWORK.scores(state.params, rows.a), rows)
-    told = private.tell(state, sums, rows, KEY)
-    expected = jax.grad(lambda p: published.objective(FairState(p, state.kappa), rows)[0])(
-        state.params
-    )
-    np.testing.assert_allclose(
-        flat(told.gradients) * 1e6 / 60, flat(expected), rtol=1e-6, atol=1e-10
-    )
-    assert np.abs(cell_weights(sums, 0.0)).max() > 0  # else the gap would not have entered
-
-
-@pytest.mark.parametrize("notion", NOTIONS)
-def test_one_row_changes_what_the_private_teacher_tells_by_its_sensitivity_at_most(notion):
-    rows = rows_of()
-    teacher = PrivateFairSgd(NETWORK, Parity(notion), kappa=50.0, clip=0.1, noise=0.0, batch=60)
-    state = teacher.init(KEY)
-    recent = Parity(notion).sums(rows.a[:, 1], rows)
-    without = rows._replace(weight=rows.weight.at[0].set(0.0))
-    told = [flat(teacher.tell(state, recent, r, KEY)) for r in (rows, without)]
-    assert 1 < np.linalg.norm(told[0] - told[1]) <= SENSITIVITY * (1 + 1e-9)
-
-
-def gap_of(params, users):
-    decided = np.asarray(NETWORK.scores(params, users.a) > 0)
-    s = np.asarray(users.s[:, 0])
-    return abs(decided[s == 1].mean() - decided[s == 0].mean())
-
-
-def test_fair_sgd_lowers_the_gap_of_a_table_that_has_one():
-    users = users_of(300, 500, gap=2.0)
-    plain = FairSgd(NETWORK, batch=100, local_steps=60)
-    fair = replace(plain, parity=Parity("statistical_parity"), kappa=2.0)
-    b1, b2 = (run(a, users, everyone(users), rounds=3, seed=0).state for a in (plain, fair))
-    assert gap_of(b1.params, users) > 0.4
-    assert gap_of(b2.params, users) < 0.5 * gap_of(b1.params, users)
-    assert b1.kappa == 1.0
-    assert b2.kappa > 2.0
-
-
-def followed(kappa, **variant):
-    """Agreement with the teachers, and gap, of students whose gap is 0.64 without fairness."""
-    users, parity = users_of(300, 500, gap=2.0), Parity("statistical_parity")
-    settings = {"batch": 60, "noise": 0.1, "teacher_epochs": 60, "local_epochs": 20, "clip": 1.0}
-    method = two_phase(
-        NETWORK,
-        parity,
-        users,
-        learning_rate=2.0,
-        kappa=kappa,
-        kappa_rate=0.0,
-        **settings,
-        **variant,
-    )
-    taught = method.teach(users, seed=0)
-    done = run(method.student, taught, everyone(users), rounds=4, seed=0)
-    decided = np.asarray(NETWORK.scores(done.state, users.a) > 0)
-    return (decided == np.asarray(taught.y > 0)).mean(), gap_of(done.state, users)
-
-
-@pytest.mark.parametrize("variant", [{}, {"end_to_end": True, "teacher_rate": 0.5}])
-def test_students_learn_their_teachers_decisions(variant):
-    assert followed(0.5, **variant)[0] > 0.95
-
-
-def test_students_of_private_fair_teachers_are_fairer():
-    """They cannot follow two teachers, each fair on its own user's rows, in all rows."""
-    agreement, gap = followed(1.2, end_to_end=True, teacher_rate=0.5)
-    assert agreement > 0.7
-    assert gap < 0.5
-
-
-def test_each_user_has_a_teacher_of_its_own():
-    """Of users whose labels are all alike, each one's teacher decides so."""
-    users = users_of(40, 70, 30)
-    owner = np.repeat(np.arange(3), [40, 70, 30])
-    wanted = np.array([1.0, -1.0, 1.0])[owner]
-    method = two_phase(NETWORK, Parity("statistical_parity"), users, batch=20, teacher_epochs=60)
-    taught = method.teach(replace(users, y=jnp.asarray(wanted)), seed=0)
-    np.testing.assert_array_equal(taught.y, wanted)
+    return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 # What is covered
 
 
 def test_the_accounts_are_of_the_smallest_user_and_of_both_phases_end_to_end():
-    users = users_of(200, 300)
-    settings = {"batch": 20, "local_epochs": 2, "teacher_epochs": 3}
-    published = two_phase(NETWORK, Parity("equalized_odds"), users, **settings)
-    private = two_phase(NETWORK, Parity("equalized_odds"), users, end_to_end=True, **settings)
+    users, parity = users_of(200, 300), Parity("equalized_odds")
+    settings = {"batch": 200, "local_epochs": 20, "teacher_epochs": 30}
+    published = make_two_phase(NETWORK, parity, users, **settings)
+    private = make_two_phase(NETWORK, parity, users, end_to_end=True, **settings)
     (student,) = published.sums(users, rounds=4)
-    assert (student.population, student.sample, student.times) == (200, 20, 4 * 20)
+    assert (student.population, student.sample, student.times) == (200, 200, 4 * 20)
     assert private.sums(users, rounds=4) == (replace(student, times=30), student)
     assert "not an end-to-end guarantee" in TEACHER_NOT_COVERED
-    noise = private.for_budget(users, 4, epsilon=2.0, delta=1e-4).student.noise
-    spent = composed_epsilon([(sums, noise) for sums in private.sums(users, 4)], 1e-4)
+    both = private.for_budget(users, 4, epsilon=2.0, delta=1e-4)
+    noise = both.student.noise
+    assert both.teacher.noise == noise
+    spent = Composition.of((sums, noise) for sums in private.sums(users, 4)).epsilon(1e-4)
     assert 1.99 < spent <= 2.0
     assert noise > published.for_budget(users, 4, epsilon=2.0, delta=1e-4).student.noise
-
-
-def test_steps_follow_from_the_smallest_users_rows():
-    assert steps_of(users_of(200, 400), batch=20, epochs=5) == 50
-    assert steps_of(users_of(5), batch=20, epochs=1) == 1
 
 
 @pytest.mark.parametrize(
@@ -294,8 +75,190 @@ def test_noise_that_nothing_bounds_is_refused():
 @pytest.mark.parametrize(
     "parity", [Parity("equal_opportunity"), Parity("statistical_parity", (2, 2))]
 )
-def test_notions_that_the_method_has_not_are_refused(parity):
+@pytest.mark.parametrize("kind", [FairSgd, PrivateFairSgd])
+def test_notions_that_the_method_does_not_have_are_refused(kind, parity):
     with pytest.raises(InputError, match="must be one of statistical_parity, equalized_odds"):
-        FairSgd(NETWORK, parity)
-    with pytest.raises(InputError, match="must be one of"):
-        PrivateFairSgd(NETWORK, parity)
+        kind(NETWORK, parity)
+
+
+# Noise
+
+
+def std_of_noise(sums, noisy, *given):
+    """Of many entries; the relative error of the estimate is 1 / sqrt(2 entries)."""
+    keys = jax.random.split(KEY, 300)
+    parts = [flat(sums(one, *given, keys)) for one in (noisy, replace(noisy, noise=0.0))]
+    return np.std(parts[0] - parts[1]), 5 / math.sqrt(2 * len(parts[0]))  # false alarm 6e-7
+
+
+@jax.jit
+def noisy_gradients(step, params, keys):
+    return jax.vmap(lambda key: step.noisy_gradient(params, ROWS, key))(keys)
+
+
+@jax.jit
+def many_sums(teacher, state, recent, keys):
+    return jax.vmap(lambda key: teacher.noisy_sums(state, recent, ROWS, key))(keys)
+
+
+def test_the_noise_of_a_step_is_as_stated():
+    step = DpSgd(NETWORK, clip=0.7, noise=1.3, batch=10)
+    found, error = std_of_noise(noisy_gradients, step, NETWORK.init(KEY))
+    expected = 1.3 * 0.7 / 10
+    assert found == pytest.approx(expected, rel=error)
+    assert found != pytest.approx(1.05 * expected, rel=error)  # an error of 5 % is found
+
+
+def test_the_noise_of_the_private_teacher_is_as_stated():
+    teacher = PrivateFairSgd(NETWORK, Parity("statistical_parity"), noise=1.3, batch=10)
+    none = RateSums(jnp.zeros((1, 2)), jnp.zeros((1, 2)))
+    found, error = std_of_noise(many_sums, teacher, teacher.init(KEY), none)
+    assert found == pytest.approx(1.3 * SENSITIVITY, rel=error)
+    assert found != pytest.approx(1.3, rel=error)
+
+
+def test_noise_differs_from_round_to_round():
+    users, seen = users_of(20, 60), []
+    algorithm = DpSgd(NETWORK, clip=1.0, noise=50.0, batch=60, local_steps=3)
+    everyone = Cohorts.everyone(2)
+    run(algorithm, users, everyone, rounds=3, seed=0, chunk=1, on_chunk=seen.append)
+    first, second = (flat(b.state) - flat(a.state) for a, b in pairwise(seen))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.6
+
+
+# Limits
+
+
+def test_without_clip_and_noise_it_is_gradient_descent_of_users_who_count_by_their_rows():
+    users = users_of(20, 60)
+    algorithm = DpSgd(NETWORK, clip=math.inf, noise=0.0, batch=60, local_steps=3)
+    begun, done = (run_all(algorithm, users, rounds).state for rounds in (0, 1))
+
+    @jax.jit
+    @jax.grad
+    def slope(params, rows):
+        losses = rows.weight * NETWORK.loss(NETWORK.scores(params, rows.a), rows.y)
+        return jnp.sum(losses) / 60  # as many as expected
+
+    ends = []
+    for user in (0, 1):
+        params, rows = begun, users.rows_of(user)
+        for _ in range(3):
+            params = jax.tree.map(lambda p, g: p - 0.25 * g, params, slope(params, rows))
+        ends.append(flat(params))
+    np.testing.assert_allclose(flat(done), 0.25 * ends[0] + 0.75 * ends[1], rtol=1e-8, atol=1e-10)
+    assert not np.allclose(flat(done), 0.5 * ends[0] + 0.5 * ends[1], atol=1e-6)
+
+
+@pytest.mark.parametrize("off", [{"parity": None}, {"kappa": 0.0}, {"slack": 0.99}])
+def test_fairness_off_is_cross_entropy(off):
+    theta = jnp.array([2.0, 0.0, 0.0])
+    fair = FairSgd(LogisticRegression(3), Parity("equalized_odds"), kappa=3.0)
+    without = replace(fair, **off)
+    loss = objective(without, FairState(theta, jnp.array(without.kappa)), ROWS)[0]
+    expected = np.logaddexp(0, -np.asarray(ROWS.y * (ROWS.a @ theta))).mean()
+    assert loss == pytest.approx(expected)
+    assert objective(fair, FairState(theta, jnp.array(3.0)), ROWS)[0] > expected + 0.1
+
+
+# Fairness
+
+
+@pytest.mark.parametrize("notion", ["statistical_parity", "equalized_odds"])
+def test_the_fair_loss_is_the_largest_gap_of_a_rate_less_the_slack(notion):
+    p = 1 / (1 + np.exp(-np.asarray(ROWS.a[:, 0])))
+    s, y = np.asarray(ROWS.s[:, 0]), np.asarray(ROWS.y)
+    masks = [np.ones(60, bool)] if notion == "statistical_parity" else [y > 0, y < 0]
+    gaps = [abs(p[m & (s == 0)].mean() - p[m & (s == 1)].mean()) for m in masks]
+    sums = Parity(notion).sums(ROWS.a[:, 0], ROWS)
+    assert fair_loss(sums, 0.01) == pytest.approx(max(gaps) - 0.01)
+    assert fair_loss(sums, 0.9) == 0
+
+
+def test_a_group_that_a_batch_lacks_makes_no_gap():
+    sums = RateSums(jnp.array([[0.0, 7.0]]), jnp.array([[0.0, 10.0]]))
+    assert fair_loss(sums, 0.0) == 0
+    slope = jax.grad(lambda values: fair_loss(sums._replace(values=values), 0.0))(sums.values)
+    assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize(
+    "notion", ["equalized_odds", pytest.param("statistical_parity", marks=pytest.mark.slow)]
+)
+def test_the_private_teacher_without_noise(notion):
+    """Its gradient is that of the published one, given the sums of the batch itself and all rows
+    in the batch; and one row changes its clipped sums by the sensitivity at most."""
+    parity = Parity(notion)
+    published = FairSgd(NETWORK, parity, slack=0.0, kappa=2.0)
+    private = PrivateFairSgd(NETWORK, parity, slack=0.0, kappa=2.0, clip=1e6, noise=0.0, batch=60)
+    state = private.init(KEY)
+    sums = parity.sums(NETWORK.scores(state.params, ROWS.a), ROWS)
+    assert np.abs(cell_weights(sums, 0.0)).max() > 0  # else the gap would not enter
+    slope = jax.jit(jax.grad(lambda p: published.objective(state._replace(params=p), ROWS)[0]))
+    found = noisy_sums(private, state, sums, ROWS, KEY).gradients
+    expected = flat(slope(state.params))
+    np.testing.assert_allclose(flat(found) * 1e6 / 60, expected, rtol=1e-6, atol=1e-10)
+
+    clipped, steep = replace(private, clip=0.1), state._replace(kappa=jnp.array(50.0))
+    without = ROWS._replace(weight=ROWS.weight.at[0].set(0.0))
+    one, other = (flat(noisy_sums(clipped, steep, sums, rows, KEY)) for rows in (ROWS, without))
+    assert 1 < np.linalg.norm(one - other) <= SENSITIVITY * (1 + 1e-9)
+
+
+def gap_of(params, users):
+    decided = np.asarray(NETWORK.scores(params, users.a) > 0)
+    s = np.asarray(users.s[:, 0])
+    return abs(decided[s == 1].mean() - decided[s == 0].mean())
+
+
+def test_fair_sgd_lowers_the_gap_of_a_table_that_has_one():
+    users, parity = users_of(300, 500, gap=2.0), Parity("statistical_parity")
+    plain = FairSgd(NETWORK, parity, batch=100, local_steps=60, kappa=0.0, kappa_rate=0.0)
+    fair = replace(plain, kappa=2.0, kappa_rate=0.1)
+    b1, b2 = (run_all(algorithm, users, 3).state for algorithm in (plain, fair))
+    assert gap_of(b1.params, users) > 0.4
+    assert gap_of(b2.params, users) < 0.5 * gap_of(b1.params, users)
+    assert b1.kappa == 0
+    assert b2.kappa > 2.0
+
+
+# The two together
+
+
+def followed(kappa, **variant):
+    """Agreement with the teachers, and gap, of students whose gap is 0.64 without fairness."""
+    users, parity = users_of(300, 500, gap=2.0), Parity("statistical_parity")
+    settings = {"batch": 60, "noise": 0.1, "teacher_epochs": 60, "local_epochs": 20, "clip": 1.0}
+    settings |= {"learning_rate": 2.0, "kappa": kappa, "kappa_rate": 0.0}
+    method = make_two_phase(NETWORK, parity, users, **settings, **variant)
+    labelled = method.teach(users, seed=0)
+    done = run_all(method.student, labelled, 4)
+    decided = np.asarray(NETWORK.scores(done.state, users.a) > 0)
+    return (decided == np.asarray(labelled.y > 0)).mean(), gap_of(done.state, users)
+
+
+PRIVATE = {"end_to_end": True, "teacher_rate": 0.5}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [PRIVATE, {}])
+def test_students_learn_their_teachers_decisions(variant):
+    assert followed(0.5, **variant)[0] > 0.95
+
+
+@pytest.mark.slow
+def test_students_of_private_fair_teachers_are_fairer():
+    """They cannot follow two teachers, each fair on its own user's rows, in all rows."""
+    agreement, gap = followed(1.2, **PRIVATE)
+    assert agreement > 0.7
+    assert gap < 0.5
+
+
+def test_each_user_has_a_teacher_of_its_own():
+    """Of users whose labels are all alike, each one's teacher decides so."""
+    users = users_of(40, 70, 30)
+    wanted = np.repeat([1.0, -1.0, 1.0], [40, 70, 30])
+    parity = Parity("statistical_parity")
+    method = make_two_phase(NETWORK, parity, users, batch=20, teacher_epochs=60)
+    labelled = method.teach(replace(users, y=jnp.asarray(wanted)), seed=0)
+    np.testing.assert_array_equal(labelled.y, wanted)

@@ -11,7 +11,8 @@ from jax import Array
 from synthfair.data.datasets import published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric, Schema
-from synthfair.federated.users import Users, deal_rows, make_users
+from synthfair.federated.user_data import poisson_users
+from synthfair.federated.users import Users, make_users
 
 BOUNDS = {"fnlwgt": 500_000.0, "capital_gain": 20_000.0, "capital_loss": 2_500.0}
 """Public upper bounds narrower than the schema's, that the values beyond are clipped to.
@@ -60,7 +61,7 @@ def scaled(encoded: Encoded, schema: Schema) -> Encoded:
 def users_of(rows: Encoded, *, central: bool, seed: int) -> Users:
     """Rows dealt out to users; or, for central training, each a user of its own."""
     n = len(rows.y)
-    user = np.arange(n) if central else deal_rows(n, mean=ROWS_PER_USER, seed=seed)
+    user = np.arange(n) if central else poisson_users(n, mean=ROWS_PER_USER, seed=seed)
     return make_users(rows.x, rows.s, rows.y, user)
 
 

@@ -8,9 +8,8 @@ from benchmarks.adult_fpfl.problem import Measured, load, measured, users_of
 from benchmarks.adult_fpfl.settings import DELTA, EPSILON, HIDDEN, Row, Setting
 from synthfair.data.encode import Encoded
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import run
+from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.networks import Network, Perceptron
-from synthfair.federated.private_sum import UNPROTECTED, Protection
 from synthfair.privacy.sampled import SampledSums, Sampling
 
 

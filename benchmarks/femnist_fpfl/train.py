@@ -22,9 +22,8 @@ from benchmarks.femnist_fpfl.settings import (
     Setting,
 )
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import run
+from synthfair.federated.engine import Protection, run
 from synthfair.federated.networks import Network
-from synthfair.federated.private_sum import Protection
 from synthfair.federated.users import Users, make_users
 from synthfair.model import Params
 from synthfair.privacy.sampled import SampledSums

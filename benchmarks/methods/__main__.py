@@ -22,12 +22,11 @@ from benchmarks import use_float64
 from benchmarks.lines import append_line, read_runs
 from benchmarks.methods.show import plot, table
 from synthfair.compare.federation import Federation, federate
-from synthfair.compare.methods import measure
-from synthfair.compare.rounds import Rounds
+from synthfair.compare.methods import RoundOptions, run_method
 from synthfair.config import DistillConfig, TrainConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
-from synthfair.federated import Dealing
+from synthfair.federated import UserAssignment
 from synthfair.files import write_text
 
 RESULTS = Path(__file__).parent.parent / "results" / "methods"
@@ -80,44 +79,48 @@ def delta(clients: Federation) -> float:
 
 def single_shot(clients: Federation, config: DistillConfig) -> tuple:
     """One upload."""
-    return measure("single_shot", clients, config)
+    return run_method("single_shot", clients, config)
 
 
 def private_single_shot(clients: Federation, config: DistillConfig) -> tuple:
     """One upload with an epsilon."""
     asked = {"epsilon": EPSILON, "delta": delta(clients), "start": "middle"}
-    return measure("single_shot", clients, DistillConfig(**config.model_dump() | asked))
+    return run_method("single_shot", clients, DistillConfig(**config.model_dump() | asked))
 
 
 def central(clients: Federation, config: DistillConfig) -> tuple:
     """All rows in one place."""
-    return measure("central", clients, config)
+    return run_method("central", clients, config)
 
 
 def fedavg(clients: Federation, config: DistillConfig) -> tuple:
     """Federated averaging with the same penalty."""
-    return measure("fedavg", clients, config)
+    return run_method("fedavg", clients, config)
 
 
 def fpfl(clients: Federation, config: DistillConfig) -> tuple:
     """Differential multipliers, the clients being the users."""
-    return measure("fpfl", clients, config, rounds=Rounds(PLAIN_ROUNDS))
+    return run_method("fpfl", clients, config, rounds=RoundOptions(PLAIN_ROUNDS))
 
 
 def private_fpfl(clients: Federation, config: DistillConfig) -> tuple:
     """The same with an epsilon for each row."""
     settings = TrainConfig(**PRIVATE_ROUNDS, delta=delta(clients))
-    return measure("fpfl", clients, config, rounds=Rounds(settings, Dealing(each_row=True)))
+    return run_method(
+        "fpfl", clients, config, rounds=RoundOptions(settings, UserAssignment(each_row=True))
+    )
 
 
 def two_phase(clients: Federation, config: DistillConfig) -> tuple:
     """A student of a fair teacher, with an epsilon that is conditional on the teacher."""
-    return measure("two_phase", clients, config, rounds=Rounds(_two_phases(clients, False)))
+    return run_method(
+        "two_phase", clients, config, rounds=RoundOptions(_two_phases(clients, False))
+    )
 
 
 def two_phase_end_to_end(clients: Federation, config: DistillConfig) -> tuple:
     """The same with private teachers."""
-    return measure("two_phase", clients, config, rounds=Rounds(_two_phases(clients, True)))
+    return run_method("two_phase", clients, config, rounds=RoundOptions(_two_phases(clients, True)))
 
 
 def _two_phases(clients: Federation, end_to_end: bool) -> TrainConfig:

@@ -26,7 +26,7 @@ from benchmarks import use_float64
 from benchmarks.lines import append_line, read_runs
 from benchmarks.privacy.show import plot, table
 from synthfair.compare.federation import Federation, federate
-from synthfair.compare.methods import measure
+from synthfair.compare.methods import run_method
 from synthfair.config import DistillConfig, load_distill_config
 from synthfair.data.datasets import load_dataset
 from synthfair.data.encode import Encoded
@@ -110,7 +110,7 @@ def run(name: str, method: str, epsilon: float, seed: int) -> Run:
             randomised(r, epsilon, clients.n_groups, seed + i) for i, r in enumerate(clients.train)
         ]
         clients = clients._replace(train=tuple(noisy))
-    overall = measure("single_shot", clients, config)[0].evaluation.overall
+    overall = run_method("single_shot", clients, config)[0].evaluation.overall
     return Run(name, method, epsilon, seed, overall["accuracy"].value, overall["spd"].value)
 
 

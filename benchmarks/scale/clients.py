@@ -13,10 +13,10 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from synthfair.client.routine import distill_rows
 
 import synthfair as sf
 from benchmarks import use_float64
-from synthfair.client.routine import distill_rows
 from synthfair.data.schema import Schema
 
 ROWS, N_SYNTHETIC, STEPS = 500, 100, 1000

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from synthfair.distill.judge import Record
 
 import synthfair as sf
 from benchmarks.peers import with_scipy
@@ -19,7 +20,6 @@ from benchmarks.peers.problem import Peer, Reached, parts, peer_problem
 from synthfair.compare import federate
 from synthfair.data.encode import Encoded
 from synthfair.distill import inner, outer
-from synthfair.distill.judge import Record
 from synthfair.distill.problem import Problem, make_problem
 
 ALL_ROWS, SMALL = 8319, 800

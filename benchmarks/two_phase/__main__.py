@@ -33,12 +33,11 @@ from benchmarks.two_phase.problem import (
 )
 from benchmarks.two_phase.show import plot, table
 from synthfair.federated.algorithm import Algorithm
-from synthfair.federated.averaging import steps_of
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.parity import ParityNotion
-from synthfair.federated.two_phase import two_phase
+from synthfair.federated.two_phase import make_two_phase
 from synthfair.federated.users import Users
 from synthfair.files import write_text
 from synthfair.model import Params
@@ -87,7 +86,7 @@ def trained(algorithm: Algorithm, users: Users, seed: int) -> Params:
 
 def baseline(problem: Problem, kappa: tuple[float, float], seed: int) -> Params:
     """B2, or B1 with a kappa of 0 that stays there: then one compiled code serves both."""
-    steps = steps_of(problem.users, batch=500, epochs=LOCAL_EPOCHS)
+    steps = problem.users.steps(batch=500, epochs=LOCAL_EPOCHS)
     algorithm = FairSgd(
         problem.model, problem.parity, kappa=kappa[0], kappa_rate=kappa[1], local_steps=steps
     )
@@ -98,7 +97,7 @@ def private(
     problem: Problem, kappa: tuple[float, float], epsilon: float, seed: int, *, end_to_end: bool
 ) -> tuple[Params, float]:
     """Both phases, and the noise that epsilon takes."""
-    method = two_phase(
+    method = make_two_phase(
         problem.model,
         problem.parity,
         problem.users,

@@ -20,7 +20,7 @@ from rich.progress import track
 
 from benchmarks.two_phase.problem import CLIENTS, RESULTS, TABLES, Judged, Problem, make_problem
 from synthfair.federated.parity import ParityNotion
-from synthfair.federated.two_phase import two_phase
+from synthfair.federated.two_phase import make_two_phase
 from synthfair.files import write_text
 
 CHOICE = RESULTS / "choice.csv"
@@ -46,7 +46,7 @@ class Tried(NamedTuple):
 
 def teacher(problem: Problem, end_to_end: bool, kappa: float, kappa_rate: float) -> Judged:
     """Decisions of the teachers of one setting."""
-    method = two_phase(problem.model, problem.parity, problem.users, end_to_end=end_to_end)
+    method = make_two_phase(problem.model, problem.parity, problem.users, end_to_end=end_to_end)
     own = replace(method.teacher, kappa=kappa, kappa_rate=kappa_rate)
     taught = replace(method, teacher=own).with_noise(NOISE).teach(problem.users, seed=0)
     return problem.judge_train(np.asarray(taught.y))

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.two_phase.__main__ import trained
 from benchmarks.two_phase.choose import NOISE
 from benchmarks.two_phase.problem import RESULTS, TABLES, Judged, Problem, make_problem
-from synthfair.federated.two_phase import two_phase
+from synthfair.federated.two_phase import make_two_phase
 from synthfair.files import write_text
 
 RATES = (0.25, 1.0, 2.0, 4.0)
@@ -27,7 +27,7 @@ def teachers(problem: Problem) -> list[Judged]:
     """Private ones, at all rates."""
     found = []
     for rate in RATES:
-        method = two_phase(
+        method = make_two_phase(
             problem.model,
             problem.parity,
             problem.users,
@@ -43,7 +43,7 @@ def teachers(problem: Problem) -> list[Judged]:
 
 def students(problem: Problem) -> list[Judged]:
     """Of one set of published teachers, at all rates."""
-    method = two_phase(
+    method = make_two_phase(
         problem.model, problem.parity, problem.users, noise=NOISE, kappa=0.3, kappa_rate=0.0
     )
     taught, found = method.teach(problem.users, seed=0), []

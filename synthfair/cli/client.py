@@ -74,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--insecure-noise-seed",
         type=int,
         metavar="INT",
-        help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing, and the"
-        " release says so.",
+        help="For tests: noise that anybody can repeat. Then there is no guarantee, and the release"
+        " says so.",
     )
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]

@@ -80,10 +80,10 @@ def run(args: argparse.Namespace) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from synthfair.compare import Rounds, is_done, plan, run_cell
+    from synthfair.compare import RoundOptions, is_done, make_grid, run_point
     from synthfair.data.datasets import load_dataset
     from synthfair.data.partition import partition
-    from synthfair.federated import Dealing
+    from synthfair.federated import UserAssignment
     from synthfair.report import overview_tables, overviews, read_results, write_report
 
     table, schema = load_dataset(args.table, args.sensitive)
@@ -91,20 +91,20 @@ def run(args: argparse.Namespace) -> None:
     train_config = load_train_config(args.train_config) if args.train_config else None
     if train_config is not None:
         require_read(train_config, args.methods)
-    named = (args.rows_per_user, args.each_row or None)
-    if "fedavg" in args.methods and (train_config or named != (None, None)):
+    users = {"rows_per_user": args.rows_per_user, "each_row": args.each_row or None}
+    assigned = any(value is not None for value in users.values())
+    if "fedavg" in args.methods and (train_config or assigned):
         warn(
             "fedavg does not read --train-config, --rows-per-user or --each-row here: the clients"
             " are its users, and nothing is private"
         )
-    dealing = None if named == (None, None) else Dealing(None, *named)
-    rounds = Rounds(train_config, dealing)
+    rounds = RoundOptions(train_config, UserAssignment(**users) if assigned else None)
     how = {"clients": args.clients, "rounds": rounds}
-    cells = plan(args.methods, args.weights, args.seeds, args.output)
-    todo = [cell for cell in cells if not is_done(cell, schema, config, **how)]
-    for cell in track(todo, description="comparing", console=Console(stderr=True)):
-        run_cell(cell, table, schema, config, name=args.table, **how)
-    results = read_results([cell.folder for cell in cells])
+    points = make_grid(args.methods, args.weights, args.seeds, args.output)
+    todo = [point for point in points if not is_done(point, schema, config, **how)]
+    for point in track(todo, description="comparing", console=Console(stderr=True)):
+        run_point(point, table, schema, config, name=args.table, **how)
+    results = read_results([point.folder for point in points])
     write_report(results, args.output / "report.html", force=True)
     for overview in overviews(results):
         say(overview_tables(overview))

@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from synthfair.data.schema import Schema
-    from synthfair.federated import Trained, TrainFiles
+    from synthfair.evaluation import Evaluation
+    from synthfair.federated import TrainFiles, Training
 
 HELP = "train in rounds (FedAvg, FPFL, ...), to compare with one upload"
 
 DESCRIPTION = """\
 Train in many rounds between a server and its users, in this process: federated
 averaging, or gradient steps under fairness constraints by differential multipliers
-(FPFL), with or without differential privacy of every user. Rows are dealt out to users
+(FPFL), with or without differential privacy of every user. Rows are assigned to users
 at random, unless a column says whose they are.
 
   python -m synthfair train adult --rows-per-user 2 --method fpfl --rounds 1000 \\
@@ -34,7 +35,7 @@ Writes model.json, metrics.json and rounds.csv, which holds what the server saw 
 round. Ctrl-C keeps a checkpoint; the same command then goes on from there. With
 --epsilon a user with all its rows is protected, as long as whoever sums the users'
 reports up shows the server nothing but the noisy sum; with two_phase, one row of a
-client, and without --end-to-end only if the teacher tells nothing. The metrics of rows
+client, and without --end-to-end only if the teacher gives nothing away. The metrics of rows
 kept for testing are not protected.
 """
 
@@ -59,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--insecure-noise-seed",
         type=int,
         metavar="INT",
-        help="For tests: noise that anybody can repeat. With it, epsilon promises nothing.",
+        help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing.",
     )
     users = parser.add_argument_group("users (one of four; default: 2 clients)")
     users.add_argument("--clients", type=int, help="So many, with equally many rows.")
@@ -88,18 +89,19 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.start import start_jax
 
     start_jax()
-    from synthfair.federated import Dealing, TrainFiles, deal, train_table
+    from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
 
-    named = (args.clients, args.rows_per_user, args.each_row, args.user_column)
-    dealing = Dealing(2) if not any(one is not None for one in named) else Dealing(*named)
+    named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
+    given = any(value is not None for value in named.values())
+    assignment = UserAssignment(**named) if given else UserAssignment(clients=2)
     table, schema, tests = _tables(args)
-    dealt = deal(table, dealing, seed=config.seed, tests=tests)
+    assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
     with round_bar() as on_rounds:
-        done = train_table(
-            dealt, schema, config, files, source=str(args.table), on_rounds=on_rounds
+        training, evaluation = train_table(
+            assigned, schema, config, files, source=str(args.table), on_rounds=on_rounds
         )
-    _tell(done, files, config)
+    _report(training, evaluation, files, config)
 
 
 def _tables(
@@ -143,21 +145,22 @@ def _ledger(args: argparse.Namespace) -> Path:
     return Ledger.for_table(Path(args.table)).path
 
 
-def _tell(done: Trained, files: TrainFiles, config: TrainConfig) -> None:
+def _report(
+    training: Training, evaluation: Evaluation, files: TrainFiles, config: TrainConfig
+) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.report import evaluation_tables, training_table
 
-    training = done.training
     if training.resumed_at:
         say(f"Taken up at round {training.resumed_at} of an interrupted run.")
     say(training_table(training, private=files.noise_seed is None))
-    say(evaluation_tables(done.evaluation))
+    say(evaluation_tables(evaluation))
     if training.model.converged is False:
         warn(
             "fedavg did not settle: more rounds, or another learning rate"
             if config.method == "fedavg"
             else "no round met the constraint on what the server saw of its cohorts, or they had"
-            " too few rows of a group: the fairest model is kept, or the most accurate. Try more"
+            " too few rows of a group: the fairest model is taken, or the most accurate. Try more"
             " rounds, larger cohorts, or a larger alpha"
         )
     say(f"Wrote {files.model}, {files.metrics} and {files.rounds}.")

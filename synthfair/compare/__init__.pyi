@@ -1,22 +1,20 @@
 from .demo import demonstrate
-from .federation import Federation, federate
-from .fitted import Fitted
-from .grid import Cell, is_done, plan, run_cell
-from .methods import ALL_METHODS, METHODS, Outcome, measure
-from .rounds import Rounds
+from .federation import Federation, Fitted, federate
+from .grid import GridPoint, is_done, make_grid, run_point
+from .methods import ALL_METHODS, METHODS, Outcome, RoundOptions, run_method
 
 __all__ = [
     "ALL_METHODS",
     "METHODS",
-    "Cell",
     "Federation",
     "Fitted",
+    "GridPoint",
     "Outcome",
-    "Rounds",
+    "RoundOptions",
     "demonstrate",
     "federate",
     "is_done",
-    "measure",
-    "plan",
-    "run_cell",
+    "make_grid",
+    "run_method",
+    "run_point",
 ]

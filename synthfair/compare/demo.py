@@ -10,7 +10,7 @@ from pathlib import Path
 from synthfair.client.distillation import Progress
 from synthfair.client.from_file import Options, distill_file
 from synthfair.compare.federation import federate
-from synthfair.compare.methods import Outcome, measure
+from synthfair.compare.methods import Outcome, run_method
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition, write_clients
@@ -45,7 +45,7 @@ def demonstrate(
         _single_shot(folder, name, setting, show, force=force) for name, setting in settings.items()
     ]
     federation = federate(clients, schema)
-    return outcomes + [measure("central", federation, s)[0] for s in settings.values()]
+    return outcomes + [run_method("central", federation, s)[0] for s in settings.values()]
 
 
 def _require_empty(folder: Path, *, force: bool) -> None:

@@ -1,4 +1,4 @@
-"""Clients in memory, for comparing methods on the same rows."""
+"""Clients in memory, for comparing methods on the same rows, and what a method makes of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthfair.client.distillation import Distillation
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import ClientTable
 from synthfair.data.schema import Schema
+from synthfair.federated import Communication
+from synthfair.privacy.rounds import TrainingGuarantee
 
 
 class Federation(NamedTuple):
@@ -30,12 +33,25 @@ class Federation(NamedTuple):
         """Number of groups that there are."""
         return len(self.schema.groups)
 
+    @property
+    def user(self) -> np.ndarray:
+        """[N] whose each row of the pooled training rows is."""
+        return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
+
 
 def federate(clients: Sequence[ClientTable], schema: Schema) -> Federation:
     """Encodes the clients' tables.
 
     Raises:
         InputError: a table does not fit the schema.
+
+    Example:
+        >>> import synthfair as sf
+        >>> from synthfair.compare import federate
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> federation = federate(sf.partition(table, clients=2, seed=0), schema)
+        >>> [len(part.y) for part in federation.train], federation.n_groups
+        ([795, 795], 2)
     """
     train = [encode(c.train, schema, source=f"client {i}, train") for i, c in enumerate(clients)]
     test = [encode(c.test, schema, source=f"client {i}, test") for i, c in enumerate(clients)]
@@ -45,3 +61,21 @@ def federate(clients: Sequence[ClientTable], schema: Schema) -> Federation:
 def pooled(parts: Sequence[Encoded]) -> Encoded:
     """The rows of all parts, one after the other."""
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+class Fitted(NamedTuple):
+    """What a method makes of a federation.
+
+    Attributes:
+        scores: [N_test] of each client's test rows; the decision is +1 where positive.
+        converged: whether every problem solved on the way met its tolerance; None: no test.
+        cost: what the clients sent, and how often.
+        distillations: one a client, of methods that distil.
+        guarantee: of privacy, of methods in rounds; releases have statements of their own.
+    """
+
+    scores: tuple[np.ndarray, ...]
+    converged: bool | None
+    cost: Communication
+    distillations: tuple[Distillation, ...] = ()
+    guarantee: TrainingGuarantee | None = None

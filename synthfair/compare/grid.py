@@ -1,4 +1,4 @@
-"""A grid of methods, weights and seeds, run cell by cell into folders."""
+"""A grid of methods, weights and seeds, each point run into a folder of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import write_history
 from synthfair.compare.federation import federate
-from synthfair.compare.fitted import Fitted
-from synthfair.compare.methods import measure, require_method
-from synthfair.compare.rounds import DEFAULT_ROUNDS, ROUND_METHODS, Rounds
+from synthfair.compare.methods import (
+    DEFAULT_ROUNDS,
+    METHODS,
+    RoundOptions,
+    require_method,
+    run_method,
+)
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema
@@ -27,7 +31,7 @@ MOST_SEEDS = 10_000
 """Of one grid."""
 
 
-class Cell(NamedTuple):
+class GridPoint(NamedTuple):
     """One run.
 
     Attributes:
@@ -52,8 +56,10 @@ class Cell(NamedTuple):
         return config.model_copy(update={"rho_o": self.rho_o, "seed": self.seed})
 
 
-def plan(methods: Sequence[str], weights: Sequence[float], seeds: int, output: Path) -> list[Cell]:
-    """All cells of a grid, seeds first, so that an interrupted one has whole comparisons.
+def make_grid(
+    methods: Sequence[str], weights: Sequence[float], seeds: int, output: Path
+) -> list[GridPoint]:
+    """All points of a grid, seeds first, so that an interrupted one has whole comparisons.
 
     Methods and weights that are given twice are run once.
 
@@ -68,114 +74,107 @@ def plan(methods: Sequence[str], weights: Sequence[float], seeds: int, output: P
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
     return [
-        Cell(method, rho_o, seed, output / f"{method}-rho_{_written(rho_o)}-seed_{seed}")
+        GridPoint(method, rho_o, seed, output / f"{method}-rho_{_shortest(rho_o)}-seed_{seed}")
         for seed in range(seeds)
         for method in dict.fromkeys(methods)
         for rho_o in dict.fromkeys(weights)
     ]
 
 
-def _written(weight: float) -> str:
-    """Short where that says it all."""
+def _shortest(weight: float) -> str:
+    """Text that is read as this very number."""
     short = f"{weight:g}"
     return short if float(short) == weight else repr(weight)
 
 
 def is_done(
-    cell: Cell,
+    point: GridPoint,
     schema: Schema,
     config: DistillConfig,
     *,
     clients: int,
-    rounds: Rounds = DEFAULT_ROUNDS,
+    rounds: RoundOptions = DEFAULT_ROUNDS,
 ) -> bool:
     """Whether the results are there.
 
     Raises:
         InputError: there are results, but of other settings, clients, or another schema.
     """
-    if not cell.results.exists():
+    if not point.results.exists():
         return False
+    wanted = _identity(point, schema, config, clients, rounds)
     try:
-        found = json.loads(cell.results.read_bytes())
-        same = found["config"] == _settings(cell, config, clients)
-        same = same and found.get("train") == _train_settings(cell, config, rounds)
-        same = same and found["schema_hash"] == schema.hash
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{cell.results}: not a result: {reason(error)}") from error
+        found = json.loads(point.results.read_bytes())
+        same = {name: found.get(name) for name in wanted} == wanted and (
+            "train" in wanted or found.get("train") is None
+        )
+    except (OSError, ValueError, AttributeError) as error:
+        raise InputError(f"{point.results}: not a result: {reason(error)}") from error
     if not same:
         raise InputError(
-            f"{cell.results}: is of another table or other settings; name another folder, or delete"
-            " that one"
+            f"{point.results}: is of another table or other settings; name another folder, or"
+            " delete that one"
         )
     return True
 
 
-def _settings(cell: Cell, config: DistillConfig, clients: int) -> dict[str, Any]:
-    one = cell.settings(config).model_dump(mode="json")
-    return {f"client_{i}": one for i in range(clients)}
-
-
-def _train_settings(cell: Cell, config: DistillConfig, rounds: Rounds) -> dict[str, Any] | None:
-    """Of a method in rounds."""
-    if cell.method not in ROUND_METHODS:
-        return None
-    settings = rounds.settings(cell.method, cell.settings(config))
-    return {
-        **settings.model_dump(mode="json"),
-        **(rounds.dealing.given if rounds.dealing else {}),
+def _identity(
+    point: GridPoint, schema: Schema, config: DistillConfig, clients: int, rounds: RoundOptions
+) -> dict[str, Any]:
+    """What metrics.json says of settings and schema, by which a run is known again."""
+    own = point.settings(config)
+    found: dict[str, Any] = {
+        "config": {f"client_{i}": own.model_dump(mode="json") for i in range(clients)},
+        "schema_hash": schema.hash,
     }
+    if point.method not in METHODS:
+        assigned = rounds.assignment.given if rounds.assignment else {}
+        settings = rounds.settings(point.method, own)
+        found["train"] = settings.model_dump(mode="json") | assigned
+    return found
 
 
-def run_cell(
-    cell: Cell,
+def run_point(
+    point: GridPoint,
     table: pd.DataFrame,
     schema: Schema,
     config: DistillConfig,
     *,
     name: str,
     clients: int,
-    rounds: Rounds = DEFAULT_ROUNDS,
+    rounds: RoundOptions = DEFAULT_ROUNDS,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
 
     Args:
-        cell: what to run.
+        point: what to run.
         table: all rows.
         schema: of the table.
-        config: settings, but for the cell's own.
+        config: settings, but for the point's own.
         name: of the table, for the report.
         clients: number of clients.
         rounds: how methods in rounds train.
     """
-    federation = federate(partition(table, clients=clients, seed=cell.seed), schema)
-    settings = cell.settings(config)
-    report = ServerConfig(seed=cell.seed)
-    outcome, fitted = measure(cell.method, federation, settings, report, rounds=rounds)
-    cell.folder.mkdir(parents=True, exist_ok=True)
+    federation = federate(partition(table, clients=clients, seed=point.seed), schema)
+    settings = point.settings(config)
+    report = ServerConfig(seed=point.seed)
+    outcome, fitted = run_method(point.method, federation, settings, report, rounds=rounds)
+    point.folder.mkdir(parents=True, exist_ok=True)
     for i, distillation in enumerate(fitted.distillations):
-        write_history(distillation.history, cell.folder / f"client_{i}.history.csv")
-    document = {
-        **evaluation_document(outcome.evaluation, schema, report),
-        "method": cell.method,
-        "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
-        "config": _settings(cell, config, clients),
-        **_told(fitted),
-        **({"train": train} if (train := _train_settings(cell, config, rounds)) else {}),
-        "converged": outcome.converged,
-        "seconds": outcome.seconds,
-    }
-    write_json(cell.results, document)
-
-
-def _told(fitted: Fitted) -> dict[str, Any]:
-    """What it cost, and what it promises, for metrics.json."""
+        write_history(distillation.history, point.folder / f"client_{i}.history.csv")
     statements = {
         f"client_{i}": distillation.release.header.privacy.model_dump(mode="json")
         for i, distillation in enumerate(fitted.distillations)
     }
-    return {
+    document = {
+        **evaluation_document(outcome.evaluation, schema, report),
+        "method": point.method,
+        "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
+        **_identity(point, schema, config, clients, rounds),
         "cost": fitted.cost._asdict(),
         **({"privacy": statements} if statements else {}),
-        **({"promise": fitted.promise.model_dump(mode="json")} if fitted.promise else {}),
+        **({"promise": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),
+        "converged": outcome.converged,
+        "seconds": outcome.seconds,
     }
+    write_json(point.results, document)

@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
 from synthfair.client.simulate import distill_clients
-from synthfair.compare.federation import Federation, pooled
-from synthfair.compare.fitted import Fitted
-from synthfair.compare.rounds import DEFAULT_ROUNDS, ROUND_METHODS, Rounds, in_rounds
-from synthfair.config import DistillConfig, ServerConfig
+from synthfair.compare.federation import Federation, Fitted, pooled
+from synthfair.config import DistillConfig, ServerConfig, TrainConfig
 from synthfair.data.encode import Encoded
 from synthfair.distill.inner import default_tolerance, train
 from synthfair.distill.problem import make_penalty, make_rows
-from synthfair.errors import InputError
+from synthfair.errors import InputError, refusal
 from synthfair.evaluation import Evaluation, evaluate_scores
 from synthfair.fairness.metrics import Scored
-from synthfair.federated import Cost, engine, rows_bytes
-from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.fedavg import FedAvg, safe_rate
-from synthfair.federated.networks import Linear
-from synthfair.federated.users import Users, make_users
+from synthfair.federated import METHODS as ROUND_METHODS
+from synthfair.federated import (
+    Cohorts,
+    Communication,
+    FedAvg,
+    LogisticRegression,
+    UserAssignment,
+    Users,
+    engine,
+    make_user_data,
+    make_users,
+    train_rounds,
+)
+from synthfair.federated.fedavg import safe_rate
 from synthfair.model import LinearModel, Params
 from synthfair.release.format import file_bytes
 from synthfair.server.routine import pool_and_train
@@ -34,14 +42,61 @@ from synthfair.server.routine import pool_and_train
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
 
-ROUNDS = 1000
-"""Of FedAvg."""
+FEDAVG_ROUNDS = 1000
 
 MOMENTUM = 0.98
 """Of FedAvg's server: it settles then where a steep penalty makes its steps short, too."""
 
+_IN_STEPS = TrainConfig(rounds=1000, learning_rate=1.0)
 
-Method = Callable[[Federation, DistillConfig], Fitted]
+
+class RoundOptions(NamedTuple):
+    """How methods in rounds train in a comparison.
+
+    Attributes:
+        config: settings; method, notion, alpha and seed are those of the comparison. If None, some
+            that suit the method.
+        assignment: how training rows become users; if None, the clients are the users.
+
+    Example:
+        >>> import synthfair as sf
+        >>> from synthfair.compare import RoundOptions
+        >>> RoundOptions().settings("fpfl", sf.DistillConfig(rho_o=20.0)).alpha
+        0.05
+    """
+
+    config: TrainConfig | None = None
+    assignment: UserAssignment | None = None
+
+    def settings(self, method: str, config: DistillConfig) -> TrainConfig:
+        """Those of one run.
+
+        These methods have no rho but a tolerance alpha, by which a group's rate may differ from
+        all rows': here 1 / rho_o, and no constraint for rho_o of at most 1.
+
+        Raises:
+            InputError: the method does not know the notion, or other settings of the comparison.
+        """
+        free = method == "fedsgd" or config.rho_o <= 1
+        own = TrainConfig.model_validate({"method": method})
+        changed = {
+            "method": method,
+            "notion": config.notion,
+            "alpha": 0.5 if free else 1.0 / config.rho_o,
+            "seed": config.seed,
+            **(ROUND_METHODS[method].unconstrained if free else {}),
+        }
+        base = self.config or (own if own.averaged else _IN_STEPS)
+        if base.also:
+            raise InputError("also: comparisons constrain one attribute only; see train")
+        try:
+            return TrainConfig.model_validate(base.given | changed)
+        except ValidationError as error:
+            raise refusal(f"method {method}", error) from error
+
+
+DEFAULT_ROUNDS = RoundOptions()
+"""Clients are the users, and nothing is clipped or noised."""
 
 
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
@@ -51,7 +106,7 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     model = pool_and_train(releases, federation.schema)
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     converged = model.converged and all(distillation.inner_converged for distillation in done)
-    cost = Cost(len(done), 1, sum(file_bytes(release) for release in releases.values()))
+    cost = Communication(len(done), 1, sum(file_bytes(release) for release in releases.values()))
     return Fitted(scores, converged, cost, tuple(done))
 
 
@@ -62,8 +117,8 @@ def central(federation: Federation, config: DistillConfig) -> Fitted:
     return Fitted(tuple(scores), converged, _all_rows(federation, config))
 
 
-def _all_rows(federation: Federation, config: DistillConfig) -> Cost:
-    return Cost(len(federation.train), 1, rows_bytes(_clients(federation, config)))
+def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
+    return Communication(len(federation.train), 1, _clients(federation, config).nbytes)
 
 
 def local(federation: Federation, config: DistillConfig) -> Fitted:
@@ -74,7 +129,9 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
         _scores(part, params, config, n_groups)
         for part, (params, _) in zip(federation.test, fits, strict=True)
     )
-    return Fitted(tuple(scores), all(converged for _, converged in fits), Cost(len(fits), 0, 0))
+    return Fitted(
+        tuple(scores), all(converged for _, converged in fits), Communication(len(fits), 0, 0)
+    )
 
 
 def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
@@ -82,18 +139,18 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     n_groups = federation.n_groups
     clients = _clients(federation, config)
     algorithm = FedAvg(
-        Linear(clients.a.shape[1]),
+        LogisticRegression(clients.a.shape[1]),
         penalty=make_penalty(config, n_groups=n_groups),
         rho=config.rho_o,
         lambda_theta=config.lambda_theta,
         momentum=MOMENTUM,
     )
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
-    everyone = Cohorts(len(clients), len(clients))
-    done = engine.run(algorithm, clients, everyone, rounds=ROUNDS, seed=config.seed)
+    everyone = Cohorts.everyone(len(clients))
+    done = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
     scores = (_scores(part, done.state.params, config, n_groups) for part in federation.test)
-    sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * ROUNDS
-    cost = Cost(len(clients), ROUNDS, sent)
+    sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * FEDAVG_ROUNDS
+    cost = Communication(len(clients), FEDAVG_ROUNDS, sent)
     return Fitted(tuple(scores), done.history.settled, cost)
 
 
@@ -101,9 +158,7 @@ def _clients(federation: Federation, config: DistillConfig) -> Users:
     rows = make_rows(
         pooled(federation.train), n_groups=federation.n_groups, intercept=config.intercept
     )
-    sizes = [len(part.y) for part in federation.train]
-    user = np.repeat(np.arange(len(sizes)), sizes)
-    return make_users(np.asarray(rows.a), np.asarray(rows.s), np.asarray(rows.y), user)
+    return make_users(np.asarray(rows.a), np.asarray(rows.s), np.asarray(rows.y), federation.user)
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
@@ -147,17 +202,39 @@ def _drawn(mitigator, part: Encoded, n_groups: int, seed: int) -> np.ndarray:  #
     return np.asarray(decided) * 2.0 - 1.0
 
 
-METHODS: dict[str, Method] = {
+def in_rounds(
+    method: str, federation: Federation, config: DistillConfig, options: RoundOptions
+) -> Fitted:
+    """A method of ``synthfair.federated``, with the notion of the other methods.
+
+    Raises:
+        InputError: the settings do not fit the clients.
+    """
+    settings, rows, user = (
+        options.settings(method, config),
+        pooled(federation.train),
+        federation.user,
+    )
+    if options.assignment is not None:
+        user = options.assignment.row_users(len(rows.y), seed=config.seed)
+    training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)
+    scores = tuple(training.model.scores(part.x, part.s) for part in federation.test)
+    return Fitted(
+        scores, training.model.converged, cost=training.cost, guarantee=training.guarantee
+    )
+
+
+METHODS: dict[str, Callable[[Federation, DistillConfig], Fitted]] = {
     "single_shot": single_shot,
     "central": central,
     "local": local,
     "fedavg": federated_averaging,
     "exponentiated_gradient": exponentiated_gradient,
 }
-"""Those with a penalty, by name."""
+"""Those with a penalty, or with a tolerance of their own, by name."""
 
-ALL_METHODS = (*METHODS, *ROUND_METHODS)
-"""All names."""
+ALL_METHODS = (*METHODS, *(name for name in ROUND_METHODS if name not in METHODS))
+"""All names; those not in :data:`METHODS` train as ``synthfair.federated`` has them."""
 
 
 def require_method(name: str) -> None:
@@ -191,16 +268,16 @@ class Outcome(NamedTuple):
     evaluation: Evaluation
     converged: bool | None
     seconds: float
-    cost: Cost | None = None
+    cost: Communication | None = None
 
 
-def measure(
+def run_method(
     method: str,
     federation: Federation,
     config: DistillConfig,
     report: ServerConfig | None = None,
     *,
-    rounds: Rounds = DEFAULT_ROUNDS,
+    rounds: RoundOptions = DEFAULT_ROUNDS,
 ) -> tuple[Outcome, Fitted]:
     """Runs one method and evaluates it.
 
@@ -222,18 +299,15 @@ def measure(
         else in_rounds(method, federation, config, rounds)
     )
     seconds = time.perf_counter() - start
-    evaluation = evaluate_scores(_scored(fitted.scores, federation), report)
+    scored = {
+        f"client_{i}": Scored(part.y, scores, part.s, federation.n_groups)
+        for i, (part, scores) in enumerate(zip(federation.test, fitted.scores, strict=True))
+    }
+    evaluation = evaluate_scores(scored, report)
     outcome = Outcome(
         method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
     )
     return outcome, fitted
-
-
-def _scored(scores: Sequence[np.ndarray], federation: Federation) -> dict[str, Scored]:
-    return {
-        f"client_{i}": Scored(part.y, score, part.s, federation.n_groups)
-        for i, (part, score) in enumerate(zip(federation.test, scores, strict=True))
-    }
 
 
 def _trained(real: Encoded, config: DistillConfig, *, n_groups: int) -> tuple[Params, bool]:

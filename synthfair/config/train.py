@@ -8,24 +8,30 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
-Method = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "fair_sgd", "two_phase"]
+TrainMethod = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "fair_sgd", "two_phase"]
 """Federated averaging; a gradient step a round; the same under fairness constraints; the same with
 all rows in one place; fair training on each client, averaged; the same once, for a teacher, and a
 private student of it, averaged."""
+
+ParityNotion = Literal[
+    "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
+]
+"""Rates that must not differ between groups: of true positives (computed as those of false
+negatives); of positive decisions; of true and of false positives; of right decisions."""
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "fair_sgd": {"rounds": 4, "learning_rate": 0.01, "alpha": 0.01},
     "two_phase": {"rounds": 4, "learning_rate": 2.0, "alpha": 0.01},
 }
-"""Of methods that have others."""
+"""Of methods that have others than :class:`TrainConfig`."""
 
-_ALL: tuple[Method, ...] = get_args(Method)
-_PRIVATE: tuple[Method, ...] = ("fedavg", "fedsgd", "fpfl", "two_phase")
-_IN_STEPS: tuple[Method, ...] = ("fedsgd", "fpfl", "mmdm")
-_CONSTRAINED: tuple[Method, ...] = ("fpfl", "mmdm")
-_ON_CLIENTS: tuple[Method, ...] = ("fair_sgd", "two_phase")
+_ALL: tuple[TrainMethod, ...] = get_args(TrainMethod)
+_PRIVATE: tuple[TrainMethod, ...] = ("fedavg", "fedsgd", "fpfl", "two_phase")
+_IN_STEPS: tuple[TrainMethod, ...] = ("fedsgd", "fpfl", "mmdm")
+_CONSTRAINED: tuple[TrainMethod, ...] = ("fpfl", "mmdm")
+_ON_CLIENTS: tuple[TrainMethod, ...] = ("fair_sgd", "two_phase")
 
-_READ_BY: dict[str, tuple[Method, ...]] = {
+_READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("method", "hidden", "group_input", "rounds", "learning_rate", "seed"), _ALL),
     **dict.fromkeys(("cohort", "sampling"), ("fedavg", *_IN_STEPS)),
     **dict.fromkeys(("local_steps", "momentum"), ("fedavg",)),
@@ -40,11 +46,20 @@ _READ_BY: dict[str, tuple[Method, ...]] = {
 
 
 class TrainConfig(BaseModel):
-    """Settings of a method that trains in rounds. Symbols of Rodríguez-Gálvez et al. (2021)."""
+    """Settings of a method that trains in rounds. Symbols of Rodríguez-Gálvez et al. (2021).
+
+    Example:
+        >>> import synthfair as sf
+        >>> config = sf.TrainConfig(method="two_phase", clip=1.0, epsilon=2.0, delta=1e-4)
+        >>> config.rounds, config.learning_rate  # the method's own defaults
+        (4, 2.0)
+        >>> config.given["epsilon"]
+        2.0
+    """
 
     model_config = STRICT
 
-    method: Method = Field(
+    method: TrainMethod = Field(
         default="fpfl",
         description="fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl:"
         " the same under fairness constraints. mmdm: that with all rows in one place. fair_sgd:"
@@ -83,9 +98,7 @@ class TrainConfig(BaseModel):
         lt=1,
         description="Share of its last movement that fedavg's server adds to the next.",
     )
-    notion: Literal[
-        "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
-    ] = Field(
+    notion: ParityNotion = Field(
         default="statistical_parity",
         description="Rates that must not differ between groups: of true positives; of positive"
         " decisions; of true and of false positives; of right decisions.",
@@ -94,7 +107,7 @@ class TrainConfig(BaseModel):
         default=(),
         strict=False,
         max_length=20,
-        description="Further attributes, by column, whose groups are held to the same.",
+        description="Further attributes, by column, whose groups are constrained likewise.",
     )
     alpha: float = Field(
         default=0.02,
@@ -129,7 +142,7 @@ class TrainConfig(BaseModel):
         ge=LEAST_EPSILON,
         le=LARGEST_EPSILON,
         description="Makes training differentially private, a user with all its rows being"
-        " protected. Without it nothing is promised.",
+        " protected. Without it nothing is guaranteed.",
     )
     delta: float | None = Field(
         default=None,
@@ -140,7 +153,7 @@ class TrainConfig(BaseModel):
     end_to_end: bool = Field(
         default=False,
         description="two_phase: whether the teachers are private, too. If not, its epsilon is"
-        " conditional on them, and nothing is promised from end to end.",
+        " conditional on them, and nothing is guaranteed from end to end.",
     )
     batch: int = Field(default=500, ge=1, description="fair_sgd, two_phase: rows of a batch.")
     local_epochs: float = Field(
@@ -196,11 +209,6 @@ class TrainConfig(BaseModel):
         if min(self.hidden, default=1) < 1:
             raise ValueError("hidden: widths must be at least 1")
         return self
-
-    @property
-    def in_steps(self) -> bool:
-        """Whether the server takes steps under constraints."""
-        return self.method in _CONSTRAINED
 
     @property
     def constrained(self) -> bool:

@@ -75,18 +75,21 @@ def adam(learning_rate: float) -> GradientDescent:
     The moments only say how far a step goes, and take half of the memory so. The gradient's entries
     are clipped at :data:`LARGEST`. x, theta and P have the precision that they have.
     """
-    adam = optax.adam(learning_rate)
+    base = optax.adam(learning_rate)
 
-    def init(x: optax.Params) -> optax.OptState:
-        return adam.init(jax.tree.map(lambda leaf: leaf.astype(np.float32), x))
+    def single(tree: Any) -> Any:
+        clip = partial(jnp.clip, min=-LARGEST, max=LARGEST)
+        return jax.tree.map(lambda leaf: clip(leaf).astype(np.float32), tree)
+
+    def init(params: optax.Params) -> optax.OptState:
+        return base.init(single(params))
 
     def update(
-        gradient: optax.Updates,
+        updates: optax.Updates,
         state: optax.OptState,
-        x: optax.Params | None = None,  # noqa: ARG001 - optax's signature
+        params: optax.Params | None = None,  # noqa: ARG001 - Adam needs none
     ) -> tuple[optax.Updates, optax.OptState]:
-        short = jax.tree.map(lambda g: jnp.clip(g, -LARGEST, LARGEST).astype(np.float32), gradient)
-        return adam.update(short, state)
+        return base.update(single(updates), state)
 
     return GradientDescent(optax.GradientTransformation(init, update))
 
@@ -179,12 +182,11 @@ def _state(
     x: jax.Array, params: Params, curvature: jax.Array, method: Method, *, first: int, last: int
 ) -> OuterState:
     # NumPy's arrays are put on the device without compiling.
-    record = empty_record(x.dtype)
-    point = Point(x, params, curvature, np.zeros(x.shape, x.dtype), record)
-    memory, counts = method.optimizer.init(point), (np.asarray(first), np.asarray(last))
-    return jax.device_put(
-        OuterState(x, params, curvature, memory, Best(x, params, record), *counts)
+    gradient, record, *counts = jax.device_put(
+        (np.zeros(x.shape, x.dtype), empty_record(x.dtype), np.asarray(first), np.asarray(last))
     )
+    memory = method.optimizer.init(Point(x, params, curvature, gradient, record))
+    return OuterState(x, params, curvature, memory, Best(x, params, record), *counts)
 
 
 def step(

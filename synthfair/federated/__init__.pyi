@@ -1,42 +1,56 @@
 from . import engine
-from .assignment import Dealing, Dealt, deal, owners
+from .algorithm import Algorithm
 from .cohorts import Cohorts
+from .dp_sgd import DpSgd
+from .engine import Protection
+from .fair_sgd import FairSgd
 from .fedavg import FedAvg
 from .fpfl import Fpfl
-from .from_table import Trained, TrainFiles, train_table
-from .networks import Linear, Network, Perceptron
+from .from_table import TrainFiles, train_table
+from .methods import METHODS, TrainingPlan, make_plan
+from .networks import LogisticRegression, Network, Perceptron
 from .parity import Parity
-from .population import Population, populate
-from .private_sum import Protection
-from .training import Cost, Training, rows_bytes, train_rounds
-from .two_phase import TwoPhase
-from .users import Users, deal_rows, make_users
+from .training import Communication, Training, train_rounds
+from .two_phase import TwoPhase, make_two_phase
+from .user_data import (
+    AssignedTable,
+    UserAssignment,
+    UserData,
+    assign_users,
+    make_user_data,
+    poisson_users,
+)
+from .users import Users, make_users
 
 __all__ = [
+    "METHODS",
+    "Algorithm",
+    "AssignedTable",
     "Cohorts",
-    "Cost",
-    "Dealing",
-    "Dealt",
+    "Communication",
+    "DpSgd",
+    "FairSgd",
     "FedAvg",
     "Fpfl",
-    "Linear",
+    "LogisticRegression",
     "Network",
     "Parity",
     "Perceptron",
-    "Population",
     "Protection",
     "TrainFiles",
-    "Trained",
     "Training",
+    "TrainingPlan",
     "TwoPhase",
+    "UserAssignment",
+    "UserData",
     "Users",
-    "deal",
-    "deal_rows",
+    "assign_users",
     "engine",
+    "make_plan",
+    "make_two_phase",
+    "make_user_data",
     "make_users",
-    "owners",
-    "populate",
-    "rows_bytes",
+    "poisson_users",
     "train_rounds",
     "train_table",
 ]

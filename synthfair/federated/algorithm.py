@@ -12,13 +12,13 @@ from synthfair.errors import InputError
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
 
-State = Any
+ServerState = Any
 """A pytree of arrays that the server keeps from round to round."""
 
-Report = Any
+UserReport = Any
 """A pytree of arrays that a user sends: only the sum over the cohort is seen by the server."""
 
-Record = Any
+RoundRecord = Any
 """A NamedTuple of arrays that is kept of every round; made of what the server saw."""
 
 
@@ -31,19 +31,36 @@ class Algorithm(Protocol):
     Attributes:
         additive: whether the sum of the reports of two users is the report of their rows together.
             Where nothing is clipped, a cohort is then computed as one user, which is faster.
+
+    Example:
+        Counts the rows that were in a cohort; :func:`synthfair.federated.engine.run` runs it.
+
+        >>> import jax.numpy as jnp
+        >>> class CountRows:
+        ...     additive = True
+        ...     def init(self, key):
+        ...         return jnp.zeros(())
+        ...     def report(self, state, rows, key):
+        ...         return rows.weight.sum()
+        ...     def update(self, state, total, cohort):
+        ...         return state + total, (total,)
+        ...     def params(self, state):
+        ...         return state
     """
 
     additive: ClassVar[bool]
 
-    def init(self, key: jax.Array) -> State:
+    def init(self, key: jax.Array) -> ServerState:
         """The server's first state."""
         ...
 
-    def report(self, state: State, rows: UserRows, key: jax.Array) -> Report:
+    def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> UserReport:
         """On the device: what a user sends of its rows. Rows of weight 0 must not enter it."""
         ...
 
-    def update(self, state: State, total: Report, cohort: float) -> tuple[State, Record]:
+    def update(
+        self, state: ServerState, total: UserReport, cohort: float
+    ) -> tuple[ServerState, RoundRecord]:
         """On the server: the next state, of the sum of the reports, which may be noisy.
 
         Args:
@@ -53,7 +70,7 @@ class Algorithm(Protocol):
         """
         ...
 
-    def params(self, state: State) -> Params:
+    def params(self, state: ServerState) -> Params:
         """The model to use if this state is the last one."""
         ...
 
@@ -74,7 +91,7 @@ def require_share(**settings: float) -> None:
 
 
 def _require(settings: dict[str, float], allowed: Callable[[float], bool], words: str) -> None:
-    """Numbers alone: JAX makes the same dataclasses again of what it traces."""
+    """Numbers alone: JAX builds the same dataclasses again from what it traces."""
     for name, value in settings.items():
         if isinstance(value, int | float) and not allowed(value):
             raise InputError(f"{name} = {value}: must be {words}")

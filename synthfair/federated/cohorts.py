@@ -11,16 +11,16 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.privacy.sampled import Sampling
 
-ROUNDING = 1e-12
+OVERFLOW_CHANCE = 1e-12
 """Chance with which a cohort drawn user by user is larger than the room first made for it."""
 
 
 class Drawn(NamedTuple):
-    """Cohorts of some rounds, filled up to one length.
+    """Cohorts of some rounds, padded to one length.
 
     Attributes:
         users: [T, m'] indices.
-        present: [T, m'] False where a place is only filled up.
+        present: [T, m'] False for padding.
     """
 
     users: np.ndarray | jax.Array
@@ -38,6 +38,12 @@ class Cohorts:
 
     Raises:
         InputError: no user, or more in a cohort than there are.
+
+    Example:
+        >>> import synthfair as sf
+        >>> drawn = sf.federated.Cohorts(1000, 5, "fixed").draw(seed=0, first=0, rounds=3)
+        >>> drawn.users.shape, bool(drawn.present.all())
+        ((3, 5), True)
     """
 
     population: int
@@ -45,11 +51,16 @@ class Cohorts:
     sampling: Sampling = "fixed"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses sizes out of range."""
         if not 1 <= self.size <= self.population:
             raise InputError(
                 f"cohort = {self.size}: must be 1 to {self.population}, the number of users"
             )
+
+    @classmethod
+    def everyone(cls, population: int) -> Cohorts:
+        """All users take part in every round."""
+        return cls(population, population)
 
     @property
     def rate(self) -> float:
@@ -58,7 +69,7 @@ class Cohorts:
 
     def draw(self, seed: int, first: int, rounds: int) -> Drawn:
         """The cohorts of the rounds first, first + 1, ...; each depends on seed and round alone."""
-        cohorts = [self._one(_generator(seed, t)) for t in range(first, first + rounds)]
+        cohorts = [self._cohort(seed, t) for t in range(first, first + rounds)]
         room = max(self._room(), *map(len, cohorts))
         users = np.zeros((rounds, room), np.int32)
         for row, cohort in zip(users, cohorts, strict=True):
@@ -66,9 +77,11 @@ class Cohorts:
         sizes = np.array([len(cohort) for cohort in cohorts])
         return Drawn(users, np.arange(room) < sizes[:, None])
 
-    def _one(self, rng: np.random.Generator) -> np.ndarray:
+    def _cohort(self, seed: int, t: int) -> np.ndarray:
+        """Independent of what else a run draws from its seed, see ``engine``."""
         if self.sampling == "fixed" and self.size == self.population:
             return np.arange(self.population)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, t)))
         size = self.size if self.sampling == "fixed" else rng.binomial(self.population, self.rate)
         return rng.choice(self.population, size, replace=False, shuffle=False)
 
@@ -78,9 +91,4 @@ class Cohorts:
             return self.size
         from scipy.stats import binom
 
-        return int(binom.isf(ROUNDING, self.population, self.rate)) + 1
-
-
-def _generator(seed: int, t: int) -> np.random.Generator:
-    """Of one round, independent of what else a run draws, see ``engine``."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, t)))
+        return int(binom.isf(OVERFLOW_CHANCE, self.population, self.rate)) + 1

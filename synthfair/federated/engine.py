@@ -1,4 +1,10 @@
-"""The rounds engine: samples cohorts, computes rounds in jitted chunks, and can be interrupted."""
+"""The rounds engine: draws cohorts, sums up clipped reports, adds noise, and can be interrupted.
+
+The protected sum of a cohort's reports is the only thing that the server sees of the users' rows.
+Each report is clipped as one vector, and noise is added to the sum, as by a trusted third party or
+within secure aggregation; :func:`clip_report` and :func:`add_noise` are the one place for both.
+Rodríguez-Gálvez et al. (2021), algorithm 1; McMahan et al. (2018).
+"""
 
 from __future__ import annotations
 
@@ -9,16 +15,18 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
-from synthfair.federated.algorithm import Algorithm, Record, Report, State
-from synthfair.federated.cohorts import Cohorts, Drawn
-from synthfair.federated.private_sum import (
-    UNPROTECTED,
-    Protection,
-    add_noise,
-    clip_report,
-    require_bounded,
+from synthfair.errors import InputError
+from synthfair.federated.algorithm import (
+    Algorithm,
+    RoundRecord,
+    ServerState,
+    UserReport,
+    require_at_least_0,
+    require_positive,
 )
+from synthfair.federated.cohorts import Cohorts, Drawn
 from synthfair.federated.users import Users
 
 ENTRIES_AT_ONCE = 2**19
@@ -28,7 +36,62 @@ CHUNK = 50
 """Rounds between two looks at the progress, if not said otherwise."""
 
 
-class Progress(NamedTuple):
+class Protection(NamedTuple):
+    """How reports are protected.
+
+    Guarantee: a sum of clipped reports to which noise of this standard deviation is added is one
+    Gaussian mechanism. Unit: one user, with all its rows. Sensitivity: ``clip`` where neighbouring
+    populations differ by one user more or less, twice that where one user is replaced.
+
+    Attributes:
+        clip: Euclidean norm that no report exceeds, or None: then none is changed.
+        noise: standard deviation of what is added to each entry of the sum; 0 for none.
+
+    Example:
+        Noise for epsilon = 2 and delta = 1e-5, where all 100 users take part in 20 rounds.
+
+        >>> import synthfair as sf
+        >>> noise = sf.privacy.SampledSums(100, 100, times=20).noise(2.0, 1e-5)
+        >>> protection = sf.federated.Protection(clip=0.5, noise=0.5 * noise)
+        >>> round(protection.noise, 2)
+        4.46
+    """
+
+    clip: jax.Array | float | None = None
+    noise: jax.Array | float = 0.0
+
+
+UNPROTECTED = Protection()
+"""Nothing is clipped and no noise is added."""
+
+
+def require_bounded(protection: Protection) -> None:
+    """Refuses noise on a sum that no clip bounds, and numbers out of range. Raises InputError."""
+    clip, noise = protection.clip, float(protection.noise)
+    require_at_least_0(noise=noise)
+    if clip is not None:
+        require_positive(clip=float(clip))
+    elif noise > 0:
+        raise InputError(f"noise = {noise}: needs a clip; without one it protects nobody")
+
+
+def clip_report(report: UserReport, clip: jax.Array | float | None) -> UserReport:
+    """A report v as v min(1, clip / |v|); one without a finite norm becomes 0."""
+    if clip is None:
+        return report
+    flat, unravel = ravel_pytree(report)
+    norm = jnp.linalg.norm(flat)
+    factor = clip / jnp.maximum(norm, clip)
+    return unravel(jnp.where(jnp.isfinite(norm), flat * factor, 0.0))
+
+
+def add_noise(total: UserReport, noise: jax.Array | float, key: jax.Array) -> UserReport:
+    """The sum with Gaussian noise in every entry."""
+    flat, unravel = ravel_pytree(total)
+    return unravel(flat + noise * jax.random.normal(key, flat.shape, flat.dtype))
+
+
+class RunProgress(NamedTuple):
     """How far a run has come.
 
     Attributes:
@@ -38,18 +101,16 @@ class Progress(NamedTuple):
     """
 
     rounds: int
-    state: State
-    history: Record
+    state: ServerState
+    history: RoundRecord
 
 
-OnChunk = Callable[[Progress], None]
-
-
-def start(algorithm: Algorithm, users: Users, seed: int) -> Progress:
+def start(algorithm: Algorithm, users: Users, seed: int) -> RunProgress:
     """Before the first round."""
-    keys = _keys(seed)
-    state = algorithm.init(keys.init)
-    return Progress(0, state, _no_records(algorithm, state, users))
+    state = algorithm.init(key_from(seed, 0))
+    record = jax.eval_shape(algorithm.update, state, _one_report(algorithm, state, users), 1.0)[1]
+    none = jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape), leaf.dtype), record)
+    return RunProgress(0, state, none)
 
 
 def run(
@@ -60,10 +121,10 @@ def run(
     rounds: int,
     seed: int,
     protection: Protection = UNPROTECTED,
-    progress: Progress | None = None,
+    progress: RunProgress | None = None,
     chunk: int = CHUNK,
-    on_chunk: OnChunk | None = None,
-) -> Progress:
+    on_chunk: Callable[[RunProgress], None] | None = None,
+) -> RunProgress:
     """Runs an algorithm for some rounds.
 
     Args:
@@ -78,40 +139,68 @@ def run(
         chunk: rounds that are computed together.
         on_chunk: called after each chunk.
 
+    Returns:
+        The server's last state, and the records of all rounds.
+
     Raises:
         InputError: what the algorithm refuses; or noise without a clip.
+
+    Example:
+        Federated averaging of two users of one row each, who are both in every round.
+
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> a, s, y = np.array([[1.0], [2.0]]), np.array([0, 1]), np.array([1.0, 1.0])
+        >>> users = sf.federated.make_users(a, s, y, user=np.arange(2))
+        >>> algorithm = sf.federated.FedAvg(sf.federated.LogisticRegression(1), learning_rate=1.0)
+        >>> done = sf.federated.engine.run(
+        ...     algorithm, users, sf.federated.Cohorts(2, 2), rounds=3, seed=0
+        ... )
+        >>> done.rounds, bool(algorithm.params(done.state)[0] > 1)
+        (3, True)
     """
     require_bounded(protection)
     progress = start(algorithm, users, seed) if progress is None else progress
-    fixed = _Fixed(algorithm, users, protection, float(cohorts.size), _keys(seed))
+    keys = _Keys(users=key_from(seed, 1), noise=key_from(seed, 2))
+    fixed = _Fixed(algorithm, users, protection, float(cohorts.size), keys)
     while progress.rounds < rounds:
         n = min(chunk, rounds - progress.rounds)
         drawn = Drawn(*map(jnp.asarray, cohorts.draw(seed, progress.rounds, n)))
         state, records = _rounds(fixed, progress.state, drawn, progress.rounds)
-        history = jax.tree.map(_appended, progress.history, jax.device_get(records))
-        progress = Progress(progress.rounds + n, state, history)
+        history = jax.tree.map(
+            lambda old, new: np.concatenate([old, new]), progress.history, jax.device_get(records)
+        )
+        progress = RunProgress(progress.rounds + n, state, history)
         if on_chunk is not None:
             on_chunk(progress)
     return progress
 
 
-def report_bytes(algorithm: Algorithm, state: State, users: Users) -> int:
+def report_bytes(algorithm: Algorithm, state: ServerState, users: Users) -> int:
     """Size of what one user sends in a round, as plain numbers."""
-    rows = users.take(jnp.zeros(1, int), jnp.ones(1, bool)).merged()
-    report = jax.eval_shape(algorithm.report, state, rows, jax.random.key(0))
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(report))
+    leaves = jax.tree.leaves(_one_report(algorithm, state, users))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _one_report(algorithm: Algorithm, state: ServerState, users: Users) -> UserReport:
+    """Shapes and types of what a user sends."""
+    rows = jax.eval_shape(users.rows_of, 0)
+    return jax.eval_shape(algorithm.report, state, rows, jax.random.key(0))
 
 
 class _Keys(NamedTuple):
-    init: jax.Array
     users: jax.Array
     noise: jax.Array
 
 
-def _keys(seed: int) -> _Keys:
-    """Independent keys. Those of the cohorts are a fourth kind, see :meth:`Cohorts.draw`."""
-    words = (np.random.SeedSequence(seed, spawn_key=(i,)).generate_state(2) for i in range(3))
-    return _Keys(*(jax.random.wrap_key_data(jnp.asarray(word)) for word in words))
+def key_from(seed: int, purpose: int) -> jax.Array:
+    """One of the independent keys of a seed of up to 128 bits.
+
+    Used are 0 for first params, 1 for users, 2 for noise, 3 for cohorts (see ``Cohorts``) and 4 for
+    what users do before the rounds.
+    """
+    words = np.random.SeedSequence(seed, spawn_key=(purpose,)).generate_state(2)
+    return jax.random.wrap_key_data(jnp.asarray(words))
 
 
 class _Fixed(NamedTuple):
@@ -124,71 +213,57 @@ class _Fixed(NamedTuple):
     keys: _Keys
 
 
-def _no_records(algorithm: Algorithm, state: State, users: Users) -> Record:
-    fixed = _Fixed(algorithm, users, Protection(), 1.0, _keys(0))
-    drawn = Drawn(jnp.zeros((1, 1), jnp.int32), jnp.ones((1, 1), bool))
-    records = jax.eval_shape(_rounds, fixed, state, drawn, 0)[1]
-    return jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), records)
-
-
-def _appended(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    return np.concatenate([before, after])
-
-
 @jax.jit
-def _rounds(fixed: _Fixed, state: State, drawn: Drawn, first: int) -> tuple[State, Record]:
+def _rounds(
+    fixed: _Fixed, state: ServerState, drawn: Drawn, first: int
+) -> tuple[ServerState, RoundRecord]:
     """As many rounds as cohorts are drawn."""
 
-    def step(state: State, this: tuple[Drawn, jax.Array]) -> tuple[State, Record]:
-        return _one_round(fixed, state, *this)
+    def one_round(
+        state: ServerState, this: tuple[Drawn, jax.Array]
+    ) -> tuple[ServerState, RoundRecord]:
+        """Users report, the sum is made private, the server moves on."""
+        (cohort, t), algorithm = this, fixed.algorithm
+        key = jax.random.fold_in(fixed.keys.users, t)
+        if algorithm.additive and fixed.protection.clip is None:
+            total = algorithm.report(
+                state, fixed.users.take(*map(jnp.asarray, cohort)).merged(), key
+            )
+        else:
+            total = _sum_of_reports(fixed, state, cohort, key)
+            noise_key = jax.random.fold_in(fixed.keys.noise, t)
+            total = add_noise(total, fixed.protection.noise, noise_key)
+        return algorithm.update(state, total, fixed.expected)
 
     rounds = first + jnp.arange(len(drawn.users))
-    return jax.lax.scan(step, state, (drawn, rounds))
+    return jax.lax.scan(one_round, state, (drawn, rounds))
 
 
-def _one_round(fixed: _Fixed, state: State, cohort: Drawn, t: jax.Array) -> tuple[State, Record]:
-    """Users report, the sum is made private, the server moves on."""
-    algorithm, key = fixed.algorithm, jax.random.fold_in(fixed.keys.users, t)
-    if algorithm.additive and fixed.protection.clip is None:
-        total = algorithm.report(state, fixed.users.take(*map(jnp.asarray, cohort)).merged(), key)
-    else:
-        total = _sum_of_reports(fixed, state, cohort, key)
-        noise_key = jax.random.fold_in(fixed.keys.noise, t)
-        total = add_noise(total, fixed.protection.noise, noise_key)
-    return algorithm.update(state, total, fixed.expected)
+def _sum_of_reports(fixed: _Fixed, state: ServerState, cohort: Drawn, key: jax.Array) -> UserReport:
+    """Of clipped reports, some users at a time; blocks of padding alone cost nothing."""
+    report = jax.jit(fixed.algorithm.report)  # so that JAX traces it once for both uses below
 
-
-def _sum_of_reports(fixed: _Fixed, state: State, cohort: Drawn, key: jax.Array) -> Report:
-    """Of clipped reports, some users at a time; places that are only filled up cost nothing."""
-
-    def block_sum(which: jax.Array, present: jax.Array) -> Report:
+    def block_sum(which: jax.Array, present: jax.Array) -> UserReport:
         user_keys = jax.vmap(partial(jax.random.fold_in, key))(which)
         rows = fixed.users.take(which, present)
-        sent = jax.vmap(fixed.algorithm.report, in_axes=(None, 0, 0))(state, rows, user_keys)
+        sent = jax.vmap(report, in_axes=(None, 0, 0))(state, rows, user_keys)
         clipped = jax.vmap(clip_report, in_axes=(0, None))(sent, fixed.protection.clip)
         return jax.tree.map(partial(_sum_present, present), clipped)
 
     one = jax.eval_shape(block_sum, cohort.users[:1], cohort.present[:1])
-    at_once = _at_once(one, len(cohort.users))
-    which, present = (_in_blocks(jnp.asarray(part), at_once) for part in cohort)
+    entries = sum(leaf.size for leaf in jax.tree.leaves(one))
+    at_once = max(1, min(len(cohort.users), ENTRIES_AT_ONCE // max(entries, 1)))
+    blocks = -(-len(cohort.users) // at_once)
+    which, present = (
+        jnp.pad(part, (0, blocks * at_once - len(part))).reshape(blocks, at_once)
+        for part in map(jnp.asarray, cohort)
+    )
 
-    def add(block: int, total: Report) -> Report:
+    def add(block: int, total: UserReport) -> UserReport:
         return jax.tree.map(jnp.add, total, block_sum(which[block], present[block]))
 
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), one)
-    blocks = -(-jnp.sum(cohort.present) // at_once)
-    return jax.lax.fori_loop(0, blocks, add, zero)
-
-
-def _at_once(report: Report, cohort: int) -> int:
-    """Number of users whose reports are held together."""
-    entries = sum(leaf.size for leaf in jax.tree.leaves(report))
-    return max(1, min(cohort, ENTRIES_AT_ONCE // max(entries, 1)))
-
-
-def _in_blocks(part: jax.Array, size: int) -> jax.Array:
-    blocks = -(-len(part) // size)
-    return jnp.pad(part, (0, blocks * size - len(part))).reshape(blocks, size)
+    return jax.lax.fori_loop(0, -(-jnp.sum(cohort.present) // at_once), add, zero)
 
 
 def _sum_present(present: jax.Array, leaf: jax.Array) -> jax.Array:

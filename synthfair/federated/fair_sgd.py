@@ -10,30 +10,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import (
-    require_at_least_0,
-    require_positive,
-    require_share,
-)
-from synthfair.federated.averaging import AverageRecord, average, movement
+from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
 from synthfair.federated.dp_sgd import cross_entropy
-from synthfair.federated.fedavg import Movement
+from synthfair.federated.fedavg import Averaged, Movement, movement
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.row_batches import random_rows
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
 
 
 class FairState(NamedTuple):
-    """What is learnt.
+    """What is learned.
 
     Attributes:
         params: phi.
@@ -44,23 +38,27 @@ class FairState(NamedTuple):
     kappa: jax.Array
 
 
-def rate_gaps(sums: RateSums) -> jax.Array:
-    """[Q] largest minus smallest rate over groups; a group without rows does not count."""
-    there = sums.counts > 0
-    rates = sums.values / jnp.where(there, sums.counts, 1.0)
-    highest = jnp.max(jnp.where(there, rates, -jnp.inf), axis=1)
-    lowest = jnp.min(jnp.where(there, rates, jnp.inf), axis=1)
-    return jnp.where(jnp.any(there, axis=1), highest - lowest, 0.0)
+def first_state(model: Trainable, kappa: jax.Array | float, key: jax.Array) -> FairState:
+    """The model's first params, and the first kappa."""
+    params = model.init(key)
+    return FairState(params, jnp.asarray(kappa, jnp.result_type(*jax.tree.leaves(params))))
 
 
 def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
-    """l_fair, equations (3) and (4): the widest gap of a rate, less the slack, at least 0.
+    """l_fair, equations (3) and (4): the largest gap of a rate, less the slack, at least 0.
+
+    A group without rows does not count.
 
     Args:
         sums: of probabilities; one rate for statistical parity, two for equalized odds.
         slack: gap that costs nothing, 0 to below 1.
     """
-    return jnp.maximum(jnp.max(rate_gaps(sums)) - slack, 0.0)
+    there = sums.counts > 0
+    rates = sums.values / jnp.where(there, sums.counts, 1.0)
+    highest = jnp.max(jnp.where(there, rates, -jnp.inf), axis=1)
+    lowest = jnp.min(jnp.where(there, rates, jnp.inf), axis=1)
+    gaps = jnp.where(jnp.any(there, axis=1), highest - lowest, 0.0)
+    return jnp.maximum(jnp.max(gaps) - slack, 0.0)
 
 
 @partial(
@@ -69,7 +67,7 @@ def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
     meta_fields=("model", "parity", "batch", "local_steps"),
 )
 @dataclass(frozen=True)
-class FairSgd:
+class FairSgd(Averaged):
     """In each round every user trains by Fair-SGD from the server's state; the mean is sent back.
 
     Nothing is private. Batches are drawn with replacement. Adam's moments start anew each round;
@@ -99,10 +97,8 @@ class FairSgd:
     batch: int = 500
     local_steps: int = 1
 
-    additive: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses values out of range."""
         require_positive(
             learning_rate=self.learning_rate, batch=self.batch, local_steps=self.local_steps
         )
@@ -112,8 +108,7 @@ class FairSgd:
 
     def init(self, key: jax.Array) -> FairState:
         """The model's first params, and the first kappa."""
-        params = self.model.init(key)
-        return FairState(params, jnp.asarray(self.kappa, jnp.result_type(*jax.tree.leaves(params))))
+        return first_state(self.model, self.kappa, key)
 
     def objective(self, state: FairState, rows: UserRows) -> tuple[jax.Array, jax.Array]:
         """Equation (5) on some rows, and l_fair."""
@@ -148,16 +143,16 @@ class FairSgd:
         """By how much training moved the state."""
         return movement(state, self.train(state, rows, key), rows)
 
-    def update(
-        self, state: FairState, total: Movement, cohort: float
-    ) -> tuple[FairState, AverageRecord]:
-        """Adds the mean change."""
-        del cohort  # users count by their rows
-        return average(state, total)
-
     def params(self, state: FairState) -> Params:
         """The last."""
         return state.params
+
+
+def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
+    """As many rows as asked for, each drawn from all that are there, with replacement."""
+    chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
+    which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
+    return UserRows(*(part[which] for part in rows))
 
 
 def require_two_phase_parity(parity: Parity | None) -> None:

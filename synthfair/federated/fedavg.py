@@ -18,7 +18,12 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from synthfair.fairness.penalties import Penalty
-from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
+from synthfair.federated.algorithm import (
+    ServerState,
+    require_at_least_0,
+    require_positive,
+    require_share,
+)
 from synthfair.federated.networks import Trainable
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params, Rows, regularized_loss
@@ -34,6 +39,38 @@ class Movement(NamedTuple):
 
     change: Params
     weight: jax.Array
+
+
+class AverageRecord(NamedTuple):
+    """Of one round of a method that takes the mean of the users' movements.
+
+    Attributes:
+        moved: Euclidean norm of the change of the server's state.
+    """
+
+    moved: jax.Array
+
+
+def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
+    """A user's, weighted by the number of its rows. No row is repeated to make users equal."""
+    weight = jnp.sum(rows.weight)
+    return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
+
+
+class Averaged:
+    """The server's part of an algorithm whose users, weighted by their rows, send movements."""
+
+    additive: ClassVar[bool] = False
+
+    def update(
+        self, state: ServerState, total: Movement, cohort: float
+    ) -> tuple[ServerState, AverageRecord]:
+        """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
+        del cohort  # users count by their rows
+        count = jnp.maximum(total.weight, 1.0)
+        mean = jax.tree.map(lambda change: change / count, total.change)
+        moved = jnp.linalg.norm(ravel_pytree(mean)[0])
+        return jax.tree.map(jnp.add, state, mean), AverageRecord(moved)
 
 
 class FedAvgState(NamedTuple):
@@ -95,6 +132,11 @@ class FedAvg:
 
     Raises:
         InputError: a value out of range.
+
+    Example:
+        >>> import synthfair as sf
+        >>> model = sf.federated.LogisticRegression(n_inputs=5)
+        >>> algorithm = sf.federated.FedAvg(model, learning_rate=0.5, local_steps=10)
     """
 
     model: Trainable
@@ -109,7 +151,7 @@ class FedAvg:
     additive: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses values out of range."""
         require_positive(learning_rate=self.learning_rate, local_steps=self.local_steps)
         require_at_least_0(rho=self.rho, lambda_theta=self.lambda_theta)
         require_share(momentum=self.momentum)
@@ -122,13 +164,10 @@ class FedAvg:
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
         """Of one user."""
         own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
-        weights = rows.weight / jnp.maximum(jnp.mean(rows.weight), jnp.finfo(rows.a.dtype).tiny)
-        loss = regularized_loss(self.model, params, own, self.lambda_theta, weights)
-        return (
-            loss
-            if self.penalty is None
-            else loss + self.rho * self.penalty(self.model, params, own)
-        )
+        loss = regularized_loss(self.model, params, own, self.lambda_theta)
+        if self.penalty is None:
+            return loss
+        return loss + self.rho * self.penalty(self.model.scores(params, own.a), own)
 
     def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
         """Local steps on all of the user's rows."""
@@ -138,11 +177,10 @@ class FedAvg:
             return jax.tree.map(lambda p, g: p - self.learning_rate * g, params, slope), None
 
         moved = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
+        if self.by_rows:
+            return movement(state.params, moved, rows)
         change = jax.tree.map(jnp.subtract, moved, state.params)
-        if not self.by_rows:
-            return Movement(change, jnp.zeros(0, rows.weight.dtype))
-        weight = jnp.sum(rows.weight)
-        return Movement(jax.tree.map(lambda leaf: weight * leaf, change), weight)
+        return Movement(change, jnp.zeros(0, rows.weight.dtype))
 
     def update(
         self, state: FedAvgState, total: Movement, cohort: float
@@ -172,7 +210,7 @@ def safe_rate(algorithm: FedAvg, users: Users) -> jax.Array:
     flat, unravel = ravel_pytree(start)
 
     def largest(user: jax.Array) -> jax.Array:
-        rows = jax.tree.map(lambda part: part[0], users.take(user[None], jnp.ones(1, bool)))
+        rows = users.rows_of(user)
         curvature = jax.hessian(lambda theta: algorithm.objective(unravel(theta), rows))(flat)
         return jnp.max(jnp.abs(jnp.linalg.eigvalsh(curvature)))
 

@@ -20,11 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
-from synthfair.federated.algorithm import (
-    require_at_least_0,
-    require_positive,
-    require_share,
-)
+from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums, is_right
 from synthfair.federated.users import UserRows
@@ -53,7 +49,7 @@ class CohortSums(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """What a user sends, (17), and what of it tells how good the model is.
+    """What a user sends, (17), and what of it says how good the model is.
 
     Attributes:
         loss_gradient: of the sum of losses.
@@ -139,20 +135,26 @@ class Fpfl:
         multiplier_rate: gamma, at least 0.
         damping: c, at least 0.
         memory: share that sums of earlier cohorts keep in each round, 0 to below 1, in what is
-            held against the constraint and in the choice of the best params, which are then
+            compared with the constraint and in the choice of the best params, which are then
             averages over the same rounds, with the same weights; 0, as published, takes each
-            cohort by itself. It is computed of what the server has, and costs no privacy.
+            cohort by itself. The server computes it from what it has, at no cost in privacy.
         count_scale: the two counts of which accuracy is made are sent times this, so that they
             take less of the norm to which a report is clipped, and get more noise. 1, as
             published, treats all entries alike.
         rate_scale: the same for the sums of the constraint and their gradients. Where few rows
             meet its condition, these are divided by a small number: above 1 they get less noise.
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
-            is not held to the constraint, and no params count as meeting it; positive. With noise
+            is left out of the constraint, and no params count as meeting it; positive. With noise
             take a few of its standard deviations: of a count near 0 a rate means nothing.
 
     Raises:
         InputError: a value out of range.
+
+    Example:
+        >>> import synthfair as sf
+        >>> model = sf.federated.LogisticRegression(n_inputs=5)
+        >>> parity = sf.federated.Parity("equal_opportunity", groups=(2,))
+        >>> algorithm = sf.federated.Fpfl(model, parity, alpha=0.05, multiplier_rate=0.1)
     """
 
     model: Trainable
@@ -169,7 +171,7 @@ class Fpfl:
     additive: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses values out of range."""
         require_positive(learning_rate=self.learning_rate)
         require_positive(count_scale=self.count_scale, rate_scale=self.rate_scale)
         require_positive(least_count=self.least_count)
@@ -180,25 +182,20 @@ class Fpfl:
         """The model's first params, and multipliers of 0."""
         params = self.model.init(key)
         dtype = jnp.result_type(*jax.tree.leaves(params))
-        zero, none = jnp.zeros((), dtype), jnp.zeros(self._shape, dtype)
+        shape = (0, 0) if self.parity is None else self.parity.shape
+        zero, none = jnp.zeros((), dtype), jnp.zeros(shape, dtype)
         sums = CohortSums(RateSums(none, none), zero, zero)
         recent = Recent(sums, jax.tree.map(jnp.zeros_like, params))
         return FpflState(params, none, recent, zero, params, zero - jnp.inf)
 
-    @property
-    def _shape(self) -> tuple[int, int]:
-        """Number of rates and of groups."""
-        return (0, 0) if self.parity is None else self.parity.shape
-
     def report(self, state: FpflState, rows: UserRows, key: jax.Array) -> Statistics:  # noqa: ARG002
         """Sums over a user's rows, and their derivatives; see :class:`Statistics`."""
 
-        def forward(params: Params) -> tuple[jax.Array, jax.Array]:
-            return self.model.scores(params, rows.a), self.model.loss(params, rows.a, rows.y)
-
         def sums(params: Params) -> tuple[tuple[jax.Array, jax.Array], CohortSums]:
-            scores, losses = forward(params)
-            rates = self._rates(scores, rows)
+            scores = self.model.scores(params, rows.a)
+            losses = self.model.loss(scores, rows.y)
+            none = jnp.zeros((0, 0), scores.dtype)
+            rates = self.parity.sums(scores, rows) if self.parity else RateSums(none, none)
             right = jnp.sum(rows.weight * is_right(scores, rows.y))
             counted = CohortSums(rates, right, jnp.sum(rows.weight))
             return (jnp.sum(rows.weight * losses), rates.values), counted
@@ -211,11 +208,6 @@ class Fpfl:
         rate, count = self.rate_scale**power, self.count_scale**power
         scaled = CohortSums(_times(rate, sums.rates), count * sums.right, count * sums.rows)
         return _times(rate, gradients), scaled
-
-    def _rates(self, scores: jax.Array, rows: UserRows) -> RateSums:
-        if self.parity is None:
-            return RateSums(jnp.zeros((0, 0), scores.dtype), jnp.zeros((0, 0), scores.dtype))
-        return self.parity.sums(scores, rows)
 
     def update(
         self, state: FpflState, total: Statistics, cohort: float
@@ -235,8 +227,8 @@ class Fpfl:
             pull,
         )
         quality = self._quality(recent.sums)
-        kept = _better(quality, _times(1 / weight, recent.params), state)
-        state = FpflState(params, multipliers, recent, weight, *kept)
+        best = _better(quality, _times(1 / weight, recent.params), state)
+        state = FpflState(params, multipliers, recent, weight, *best)
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(

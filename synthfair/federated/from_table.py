@@ -8,7 +8,7 @@ import io
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,14 +20,17 @@ from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document
-from synthfair.federated.algorithm import Record
-from synthfair.federated.assignment import Dealing, Dealt
-from synthfair.federated.methods import Plan, make_plan
-from synthfair.federated.population import Population, other_groups, populate
-from synthfair.federated.training import SECRET_BITS, OnRounds, Training, is_begun, train_rounds
+from synthfair.federated.algorithm import RoundRecord
+from synthfair.federated.methods import TrainingPlan, make_plan
+from synthfair.federated.training import SECRET_BITS, OnRounds, Training, read_begun, train_rounds
+from synthfair.federated.user_data import (
+    AssignedTable,
+    UserData,
+    make_user_data,
+    other_groups,
+)
 from synthfair.files import require_free, write_json, write_text
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.trained import write_model
 
 
@@ -39,10 +42,17 @@ class TrainFiles:
         output: folder, made if need be.
         ledger: in which the training is booked.
         force: whether existing files are overwritten.
-        noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon promises nothing.
+        noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon guarantees nothing.
 
     Raises:
         InputError: no such seed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import synthfair as sf
+        >>> files = sf.federated.TrainFiles(Path("fpfl"), ledger=Path("people.ledger.jsonl"))
+        >>> files.model.name, files.metrics.name, files.rounds.name
+        ('model.json', 'metrics.json', 'rounds.csv')
     """
 
     output: Path
@@ -51,7 +61,7 @@ class TrainFiles:
     noise_seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuses seeds that are none."""
+        """Refuses seeds out of range."""
         if self.noise_seed is not None and not 0 <= self.noise_seed < 2**SECRET_BITS:
             raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
 
@@ -71,100 +81,92 @@ class TrainFiles:
         return self.output / "rounds.csv"
 
 
-class Trained(NamedTuple):
-    """What :func:`train_table` has written."""
-
-    training: Training
-    evaluation: Evaluation
-
-
 def train_table(
-    dealt: Dealt,
+    table: AssignedTable,
     schema: Schema,
     config: TrainConfig,
     files: TrainFiles,
     *,
     source: str,
     on_rounds: OnRounds | None = None,
-) -> Trained:
-    """Trains and writes; an interrupted run is taken up where it stopped.
+) -> tuple[Training, Evaluation]:
+    """Trains and writes; an interrupted run goes on where it stopped.
 
-    What is promised is booked before the first round.
+    The guarantee is booked before the first round.
+
+    Args:
+        table: rows of users, and test tables; of :func:`synthfair.federated.assign_users`.
+        schema: of the table.
+        config: the method and its settings.
+        files: where to write.
+        source: name of the table, for error messages.
+        on_rounds: called after each chunk of rounds.
 
     Raises:
         InputError: rows, settings or budget are refused, or a file exists or cannot be written.
-        KeyboardInterrupt: after a checkpoint is written beside the output.
+        KeyboardInterrupt: after a checkpoint is written next to the output.
     """
     require_free(files.model, files.metrics, files.rounds, force=files.force)
     began = time.perf_counter()
-    rows = encode(dealt.train, schema, source=source)
-    others = other_groups(dealt.train, schema, config, source=source)
-    population = populate(rows, dealt.user, schema, config, others=others)
-    plan = make_plan(population, config)
-    run = _fingerprint(population, config, plan, files.noise_seed)
-    checkpoint = CheckpointFile.beside(files.model, run)
-    if not is_begun(population, plan, checkpoint):  # if it is, it was booked before
-        _book(files, run, None if files.noise_seed is not None else plan.guarantee)
+    rows = encode(table.train, schema, source=source)
+    others = other_groups(table.train, schema, config, source=source)
+    data = make_user_data(rows, table.user, schema, config, others=others)
+    plan = make_plan(data, config)
+    run = _fingerprint(data, config, plan, files.noise_seed)
+    checkpoint = CheckpointFile.next_to(files.model, run)
+    begun = read_begun(plan, data, checkpoint)
+    if begun is None:  # else it was booked before
+        guarantee = plan.guarantee if files.noise_seed is None else None
+        Ledger(files.ledger).book(
+            Booking(kind="training", output=files.output.name, run=run, guarantee=guarantee)
+        )
     training = train_rounds(
-        population,
+        data,
         config,
         noise_seed=files.noise_seed,
         plan=plan,
+        begun=begun,
         on_rounds=on_rounds,
         checkpoint=checkpoint,
     )
     report = ServerConfig(seed=config.seed)
-    evaluation = evaluate(training.model, dict(dealt.tests), report)
+    evaluation = evaluate(training.model, dict(table.tests), report)
     write_model(training.model, files.model)
     write_text(files.rounds, rounds_csv(training.history))
-    document = {
+    document: dict[str, Any] = {
         **evaluation_document(evaluation, schema, report),
-        **training_document(training, config, dealt.dealing, private=files.noise_seed is None),
+        "method": config.method,
+        "config": {},
+        "train": {**config.model_dump(mode="json"), **table.assignment.given},
+        "converged": training.model.converged,
+        "cost": training.cost._asdict(),
         "seconds": time.perf_counter() - began,
     }
+    if training.guarantee is not None:
+        document["promise"] = training.guarantee.model_dump(mode="json")
     write_json(files.metrics, document)
     checkpoint.path.unlink(missing_ok=True)
-    return Trained(training, evaluation)
-
-
-def _book(files: TrainFiles, run: str, guarantee: TrainingGuarantee | None) -> None:
-    booking = Booking(kind="training", output=files.output.name, run=run, guarantee=guarantee)
-    Ledger(files.ledger).book(booking)
+    return training, evaluation
 
 
 def _fingerprint(
-    population: Population, config: TrainConfig, plan: Plan, noise_seed: int | None
+    data: UserData, config: TrainConfig, plan: TrainingPlan, noise_seed: int | None
 ) -> str:
     """sha256 of all that a run depends on. Private: who guesses the rows could confirm them.
 
-    The noise and the version are part of it: the same seed with noise of another size would tell
-    both the noise and what it hides.
+    The noise and the version are part of it: the same seed with noise of another size would give
+    away both the noise and what it hides.
     """
-    promise = plan.guarantee.model_dump_json() if plan.guarantee else None
-    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {promise}"
+    guarantee = plan.guarantee.model_dump_json() if plan.guarantee else None
+    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {guarantee}"
     digest = hashlib.sha256(settings.encode())
-    for leaf in jax.tree.leaves(population.users):
+    for leaf in jax.tree.leaves(data.users):
         digest.update(np.ascontiguousarray(leaf).data)
-    digest.update(population.schema.hash.encode())
+    digest.update(data.schema.hash.encode())
     return digest.hexdigest()
 
 
-def training_document(
-    training: Training, config: TrainConfig, dealing: Dealing, *, private: bool
-) -> dict[str, Any]:
-    """What metrics.json says of a training beside its metrics."""
-    promise = training.guarantee if private else None
-    return {
-        "method": config.method,
-        "config": {},
-        "train": {**config.model_dump(mode="json"), **dealing.given},
-        "converged": training.model.converged,
-        "cost": training.cost._asdict(),
-        **({"promise": promise.model_dump(mode="json")} if promise else {}),
-    }
-
-
-def rounds_csv(history: Record) -> str:
+def rounds_csv(history: RoundRecord) -> str:
     """The records of all rounds, one line each, every number of them in a column of its own."""
     columns: dict[str, np.ndarray] = {}
     for path, leaf in jax.tree_util.tree_flatten_with_path(history)[0]:

@@ -1,33 +1,38 @@
-"""What settings mean for a population: the method, its cohorts, and what it promises."""
+"""The methods that train in rounds, one table for ``train`` and ``compare``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from synthfair.config import TrainConfig
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import Algorithm
-from synthfair.federated.averaging import steps_of
+from synthfair.federated.algorithm import Algorithm, RoundRecord
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import CHUNK
+from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.fedavg import FedAvg
 from synthfair.federated.fpfl import Fpfl
-from synthfair.federated.networks import Linear, Network, Perceptron, Trainable
+from synthfair.federated.networks import LogisticRegression, Network, Perceptron, Trainable
 from synthfair.federated.parity import Parity
-from synthfair.federated.population import Population
 from synthfair.federated.private_fair_sgd import SENSITIVITY
-from synthfair.federated.private_sum import UNPROTECTED, Protection
-from synthfair.federated.two_phase import TEACHER_NOT_COVERED, TwoPhase, two_phase
-from synthfair.privacy.rounds import Summed, TrainingGuarantee, promise_rounds, promise_rows
+from synthfair.federated.two_phase import TEACHER_NOT_COVERED, make_two_phase
+from synthfair.federated.user_data import UserData
+from synthfair.federated.users import Users
+from synthfair.privacy.rounds import (
+    Summed,
+    TrainingGuarantee,
+    guarantee_for_rows,
+    guarantee_for_users,
+)
 from synthfair.privacy.sampled import SampledSums
 
 SURE = 3.0
 """Standard deviations of noise that a count must have, so that a rate is made of it."""
 
 
-class Plan(NamedTuple):
+class TrainingPlan(NamedTuple):
     """How a training is done.
 
     Attributes:
@@ -36,6 +41,7 @@ class Plan(NamedTuple):
         protection: of what users send.
         guarantee: of privacy, if the settings ask for one.
         chunk: rounds between two looks at the progress; few where a round takes long.
+        prepare: what happens once, on the users' side, before the rounds: of users and the seed.
     """
 
     algorithm: Algorithm
@@ -43,68 +49,52 @@ class Plan(NamedTuple):
     protection: Protection = UNPROTECTED
     guarantee: TrainingGuarantee | None = None
     chunk: int = CHUNK
+    prepare: Callable[[Users, int], Users] | None = None
 
 
-def make_plan(population: Population, config: TrainConfig) -> Plan:
-    """Of the settings.
+class RoundMethod(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        plan: how it trains on some users with some settings.
+        progress: how the last round went, in a few words.
+        converged: whether a whole history ended well; None where there is no test.
+        unconstrained: settings with which it trains without a constraint.
+    """
+
+    plan: Callable[[UserData, TrainConfig], TrainingPlan]
+    progress: Callable[[RoundRecord], str]
+    converged: Callable[[TrainingPlan, RoundRecord], bool | None]
+    unconstrained: Mapping[str, str | float]
+
+
+def make_plan(data: UserData, config: TrainConfig) -> TrainingPlan:
+    """How the method of the settings trains on these users.
 
     Raises:
         InputError: the cohort is larger than the population, or no noise is enough.
     """
-    if config.averaged:
-        plan = _two_phase_plan if config.method == "two_phase" else _fair_sgd_plan
-        return plan(population, config)
-    users = len(population.users)
-    cohorts = Cohorts(users, users if config.cohort is None else config.cohort, config.sampling)
-    algorithm = _algorithm(config, population)
-    if config.clip is None:
-        return Plan(algorithm, cohorts)
-    if config.epsilon is None or config.delta is None:
-        return Plan(algorithm, cohorts, Protection(config.clip))
-    _require_small(config.delta, users, "users")
-    sums = SampledSums(users, cohorts.size, config.rounds, config.sampling)
-    promise = promise_rounds(sums, epsilon=config.epsilon, delta=config.delta, clip=config.clip)
-    noise = promise.mechanisms[0].noise
-    if isinstance(algorithm, Fpfl):
-        algorithm = replace(
-            algorithm, least_count=max(1.0, SURE * _noise_of_counts(algorithm, noise))
-        )
-    return Plan(algorithm, cohorts, Protection(config.clip, noise), promise)
+    return METHODS[config.method].plan(data, config)
 
 
-def _noise_of_counts(algorithm: Fpfl, noise: float) -> float:
-    """Standard deviation, in rows, of what noise adds to a group's count in the recent cohorts."""
-    rounds = 1 / (1 - algorithm.memory**2)
-    return noise / algorithm.rate_scale * rounds**0.5
+# Users in cohorts, who are protected with all their rows
 
 
-def _require_small(delta: float, number: int, of_what: str) -> None:
-    """With a larger one, publishing somebody drawn at random would be private."""
-    if delta * number >= 1:
-        raise InputError(
-            f"delta = {delta:g}: must be below 1 / {number}, the number of {of_what}; better far"
-            " below"
-        )
+def _plan_fedavg(data: UserData, config: TrainConfig) -> TrainingPlan:
+    algorithm = FedAvg(
+        _trainable(data, config),
+        learning_rate=config.learning_rate,
+        local_steps=config.local_steps,
+        momentum=config.momentum,
+        by_rows=config.clip is None,
+    )
+    return _in_cohorts(algorithm, data, config)
 
 
-def make_model(config: TrainConfig, n_inputs: int) -> Trainable:
-    """A linear model, or a network."""
-    return Network(Perceptron(n_inputs, config.hidden)) if config.hidden else Linear(n_inputs)
-
-
-def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
-    model = make_model(config, population.users.a.shape[1])
-    if config.method == "fedavg":
-        return FedAvg(
-            model,
-            learning_rate=config.learning_rate,
-            local_steps=config.local_steps,
-            momentum=config.momentum,
-            by_rows=config.clip is None,
-        )
-    return Fpfl(
-        model,
-        Parity(config.notion, population.groups) if config.constrained else None,
+def _plan_fpfl(data: UserData, config: TrainConfig) -> TrainingPlan:
+    algorithm = Fpfl(
+        _trainable(data, config),
+        Parity(config.notion, data.groups) if config.constrained else None,
         alpha=config.alpha,
         learning_rate=config.learning_rate,
         multiplier_rate=config.multiplier_rate,
@@ -113,31 +103,57 @@ def _algorithm(config: TrainConfig, population: Population) -> FedAvg | Fpfl:
         count_scale=config.count_scale,
         rate_scale=config.rate_scale,
     )
+    plan = _in_cohorts(algorithm, data, config)
+    # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
+    noise = float(plan.protection.noise) / config.rate_scale * (1 / (1 - config.memory**2)) ** 0.5
+    return plan._replace(algorithm=replace(algorithm, least_count=max(1.0, SURE * noise)))
 
 
-def _fair_sgd_plan(population: Population, config: TrainConfig) -> Plan:
-    """All users take part in every round, and nothing is private."""
-    users = population.users
-    method = FairSgd(
-        make_model(config, users.a.shape[1]),
-        Parity(config.notion, population.groups),
+def _in_cohorts(algorithm: Algorithm, data: UserData, config: TrainConfig) -> TrainingPlan:
+    """With clipping and noise as the settings ask for."""
+    n = len(data.users)
+    cohorts = Cohorts(n, n if config.cohort is None else config.cohort, config.sampling)
+    if config.clip is None:
+        return TrainingPlan(algorithm, cohorts)
+    if config.epsilon is None or config.delta is None:
+        return TrainingPlan(algorithm, cohorts, Protection(config.clip))
+    _require_small(config.delta, n, "users")
+    guarantee = guarantee_for_users(
+        SampledSums(n, cohorts.size, config.rounds, config.sampling),
+        epsilon=config.epsilon,
+        delta=config.delta,
+        clip=config.clip,
+    )
+    protection = Protection(config.clip, guarantee.mechanisms[0].noise)
+    return TrainingPlan(algorithm, cohorts, protection, guarantee)
+
+
+# Clients who all take part in every round, and protect their rows on their side
+
+
+def _plan_fair_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
+    algorithm = FairSgd(
+        _trainable(data, config),
+        Parity(config.notion, data.groups),
         slack=config.alpha,
         learning_rate=config.learning_rate,
         kappa=config.kappa,
         kappa_rate=config.kappa_rate,
         batch=config.batch,
-        local_steps=steps_of(users, batch=config.batch, epochs=config.local_epochs),
+        local_steps=data.users.steps(batch=config.batch, epochs=config.local_epochs),
     )
-    return Plan(method, Cohorts(len(users), len(users)), chunk=1)
+    return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)), chunk=1)
 
 
-def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
-    """All users take part in every round; noise is added on their side."""
-    users, clip = population.users, config.clip or float("inf")
-    _require_batch(config.batch, int(users.size.min()))
-    method = two_phase(
-        make_model(config, users.a.shape[1]),
-        Parity(config.notion, population.groups),
+def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
+    users, clip, guarantee = data.users, config.clip or float("inf"), None
+    if config.batch > users.smallest:  # a sum over fewer rows, divided by the batch, is too short
+        raise InputError(
+            f"batch = {config.batch}: must be 1 to {users.smallest}, the smallest client's rows"
+        )
+    method = make_two_phase(
+        _trainable(data, config),
+        Parity(config.notion, data.groups),
         users,
         end_to_end=config.end_to_end,
         noise=0.0,
@@ -150,33 +166,88 @@ def _two_phase_plan(population: Population, config: TrainConfig) -> Plan:
         kappa=config.kappa,
         kappa_rate=config.kappa_rate,
     )
-    plan = Plan(method, Cohorts(len(users), len(users)), chunk=1)
-    if config.epsilon is None or config.delta is None:
-        return plan
-    _require_small(config.delta, int(users.size.min()), "the smallest client's rows")
-    promise = _promise_two_phase(method, population, config, epsilon=config.epsilon)
-    noise = promise.mechanisms[-1].noise / clip
-    return plan._replace(algorithm=method.with_noise(noise), guarantee=promise)
-
-
-def _require_batch(batch: int, smallest: int) -> None:
-    """A sum over fewer rows than expected, divided by the number expected, is too short a step."""
-    if batch > smallest:
-        raise InputError(f"batch = {batch}: must be 1 to {smallest}, the smallest client's rows")
-
-
-def _promise_two_phase(
-    method: TwoPhase, population: Population, config: TrainConfig, *, epsilon: float
-) -> TrainingGuarantee:
-    """Names the sums of each phase, with the norm that a row's part of them has at most."""
-    clip = config.clip or 0.0
-    *teacher, student = method.sums(population.users, config.rounds)
-    kinds: dict[Summed, tuple[SampledSums, float]] = {"student's gradients": (student, clip)}
-    if teacher:
-        kinds = {"teacher's gradients": (teacher[0], clip * SENSITIVITY), **kinds}
-    return promise_rows(
-        kinds,
-        epsilon=epsilon,
-        delta=config.delta or 0.0,
-        condition=None if method.end_to_end else TEACHER_NOT_COVERED,
+    if config.epsilon is not None and config.delta is not None:
+        _require_small(config.delta, users.smallest, "the smallest client's rows")
+        *teacher, student = method.sums(users, config.rounds)
+        kinds: dict[Summed, tuple[SampledSums, float]] = {}
+        if teacher:
+            kinds["teacher's gradients"] = (teacher[0], clip * SENSITIVITY)
+        kinds["student's gradients"] = (student, clip)
+        guarantee = guarantee_for_rows(
+            kinds,
+            epsilon=config.epsilon,
+            delta=config.delta,
+            condition=None if method.end_to_end else TEACHER_NOT_COVERED,
+        )
+        method = method.with_noise(guarantee.mechanisms[-1].noise / clip)
+    return TrainingPlan(
+        method.student,
+        Cohorts.everyone(len(users)),
+        guarantee=guarantee,
+        chunk=1,
+        prepare=method.teach,
     )
+
+
+def _trainable(data: UserData, config: TrainConfig) -> Trainable:
+    """A linear model, or a network."""
+    n_inputs = data.users.a.shape[1]
+    if config.hidden:
+        return Network(Perceptron(n_inputs, config.hidden))
+    return LogisticRegression(n_inputs)
+
+
+def _require_small(delta: float, number: int, of_what: str) -> None:
+    """With a larger one, publishing somebody drawn at random would be private."""
+    if delta * number >= 1:
+        raise InputError(
+            f"delta = {delta:g}: must be below 1 / {number}, the number of {of_what}; better far"
+            " below"
+        )
+
+
+# The table
+
+
+def _quality(history: RoundRecord) -> str:
+    quality = float(history.quality[-1])
+    if quality <= -1:
+        return "too few rows of a group"
+    return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
+
+
+def _drift(history: RoundRecord) -> str:
+    return f"drift {history.drift[-1]:.1e}"
+
+
+def _moved(history: RoundRecord) -> str:
+    return f"moved by {history.moved[-1]:.2f}"
+
+
+def _untested(plan: TrainingPlan, history: RoundRecord) -> None:  # noqa: ARG001
+    return None
+
+
+def _settled(plan: TrainingPlan, history: RoundRecord) -> bool | None:
+    """Of FedAvg, which settles with all users and without noise."""
+    everyone = plan.cohorts.size == plan.cohorts.population
+    return history.settled if everyone and plan.protection.noise == 0 else None
+
+
+def _met(plan: TrainingPlan, history: RoundRecord) -> bool:  # noqa: ARG001
+    """Whether some params met the constraint on what the server saw of their cohorts."""
+    return bool(history.quality.max() >= 0)
+
+
+_NO_FORCE = {"multiplier_rate": 0.0, "damping": 0.0}
+_NO_WEIGHT = {"kappa": 0.0, "kappa_rate": 0.0}
+
+METHODS: dict[str, RoundMethod] = {
+    "fedavg": RoundMethod(_plan_fedavg, _drift, _settled, {}),
+    "fedsgd": RoundMethod(_plan_fpfl, _quality, _untested, {}),
+    "fpfl": RoundMethod(_plan_fpfl, _quality, _met, {"method": "fedsgd"}),
+    "mmdm": RoundMethod(_plan_fpfl, _quality, _met, _NO_FORCE),
+    "fair_sgd": RoundMethod(_plan_fair_sgd, _moved, _untested, _NO_WEIGHT),
+    "two_phase": RoundMethod(_plan_two_phase, _moved, _untested, _NO_WEIGHT),
+}
+"""By the names of :data:`synthfair.config.train.TrainMethod`."""

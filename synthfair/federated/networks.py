@@ -15,8 +15,7 @@ from synthfair.model import LinearModel, Params, Scorer, logistic
 BuildNetwork = Callable[[jax.Array], Callable[[jax.Array], jax.Array]]
 """Of a key, makes an equinox module that maps one row's inputs to its scores."""
 
-
-_LOGISTIC = LinearModel()
+_LINEAR = LinearModel()
 
 
 class Trainable(Scorer, Protocol):
@@ -32,28 +31,32 @@ class Trainable(Scorer, Protocol):
 
 
 @dataclass(frozen=True)
-class Linear:
-    """The linear model of the rest of the package, from zeros.
+class LogisticRegression:
+    """The linear model of the rest of the package, with the logistic loss, from zeros.
 
     Args:
         n_inputs: width of a row of inputs.
-        model: with its loss.
+
+    Example:
+        >>> import jax
+        >>> import synthfair as sf
+        >>> sf.federated.LogisticRegression(3).init(jax.random.key(0)).tolist()
+        [0.0, 0.0, 0.0]
     """
 
     n_inputs: int
-    model: LinearModel = _LOGISTIC
 
     def init(self, key: jax.Array) -> Params:  # noqa: ARG002
         """Zeros; the key is not used."""
-        return self.model.init(self.n_inputs)
+        return _LINEAR.init(self.n_inputs)
 
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
         """[R] a'theta."""
-        return self.model.scores(params, a)
+        return _LINEAR.scores(params, a)
 
-    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
+    def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
         """[R] losses of the margins."""
-        return self.model.loss(params, a, y)
+        return _LINEAR.loss(scores, y)
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,10 @@ class Network:
         build: makes the equinox module, whose arrays are all floating-point; must be hashable, and
             compare equal to another of the same mathematics, as functions and frozen dataclasses
             do.
+
+    Example:
+        >>> import synthfair as sf
+        >>> network = sf.federated.Network(sf.federated.Perceptron(3, hidden=(8, 4)))
     """
 
     build: BuildNetwork
@@ -78,9 +85,8 @@ class Network:
         static = eqx.filter(shapes, _is_weight, inverse=True)
         return jax.vmap(eqx.combine(params, static))(a)
 
-    def loss(self, params: Params, a: jax.Array, y: jax.Array) -> jax.Array:
-        """[R] logistic losses, or cross-entropies."""
-        scores = self.scores(params, a)
+    def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
+        """[R] logistic losses of log-odds [R], or cross-entropies of log-probabilities [R, C]."""
         if scores.ndim == 1:
             return logistic(y * scores)
         chosen = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None].astype(int), axis=1)

@@ -8,20 +8,15 @@ once. Rodríguez-Gálvez et al. (2021), (P), (13), (14).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from synthfair.config.train import ParityNotion
 from synthfair.errors import InputError
 from synthfair.federated.users import UserRows
-
-ParityNotion = Literal[
-    "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
-]
-"""Which rates: of false negatives (one minus those of true positives); of positive decisions; of
-false negatives and of false positives; of right decisions."""
 
 
 class RateSums(NamedTuple):
@@ -43,17 +38,23 @@ class Parity:
     Args:
         notion: which rates.
         groups: number of groups of each attribute, at least 2 each.
+
+    Raises:
+        InputError: an attribute without two groups.
+
+    Example:
+        Rates of false negatives and of false positives, in two groups by sex and three by age.
+
+        >>> import synthfair as sf
+        >>> sf.federated.Parity("equalized_odds", groups=(2, 3)).shape
+        (2, 5)
     """
 
     notion: ParityNotion = "equal_opportunity"
     groups: tuple[int, ...] = (2,)
 
     def __post_init__(self) -> None:
-        """Refuses attributes without two groups.
-
-        Raises:
-            InputError: so.
-        """
+        """Refuses attributes without two groups."""
         if not self.groups or min(self.groups) < 2:
             raise InputError(f"groups = {self.groups}: each attribute must have at least 2 groups")
 
@@ -90,7 +91,7 @@ class Parity:
         return sum(parts, start=jnp.zeros_like(members[:, 0]))
 
     def _members(self, s: jax.Array, dtype: jnp.dtype) -> jax.Array:
-        """[R, G] indicators, one attribute's groups beside the other's."""
+        """[R, G] indicators, one attribute's groups after the other's."""
         return jnp.hstack(
             [jax.nn.one_hot(s[:, i], n, dtype=dtype) for i, n in enumerate(self.groups)]
         )
@@ -139,7 +140,7 @@ class Parity:
 
 
 class Differences(NamedTuple):
-    """What sums tell of how far groups are from all.
+    """What sums say of how far groups are from all.
 
     Attributes:
         values: [Q, G] d; 0 of a group that is left out.

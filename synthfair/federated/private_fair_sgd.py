@@ -21,17 +21,23 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from synthfair.federated.algorithm import (
-    require_at_least_0,
-    require_positive,
-    require_share,
+from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
+from synthfair.federated.dp_sgd import (
+    clipped_gradients,
+    cross_entropy,
+    noise_of,
+    poisson_sum,
+    require_clip,
 )
-from synthfair.federated.dp_sgd import clipped_gradients, cross_entropy, noise_of, require_clip
-from synthfair.federated.fair_sgd import FairState, fair_loss, require_two_phase_parity
+from synthfair.federated.engine import add_noise
+from synthfair.federated.fair_sgd import (
+    FairState,
+    fair_loss,
+    first_state,
+    require_two_phase_parity,
+)
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
-from synthfair.federated.private_sum import add_noise
-from synthfair.federated.row_batches import poisson_sum
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params
 from synthfair.privacy.sampled import SampledSums
@@ -49,7 +55,7 @@ LEAST_COUNT = 5.0
 """Rows of a batch below which a noisy cell says nothing of its rate, and is left out."""
 
 
-class Told(NamedTuple):
+class BatchSums(NamedTuple):
     """What one batch releases, scaled so that a row's part has norm SENSITIVITY at most.
 
     Attributes:
@@ -61,8 +67,8 @@ class Told(NamedTuple):
     cells: RateSums
 
 
-class Memory(NamedTuple):
-    """The sums of the last batches.
+class RecentCells(NamedTuple):
+    """The sums of the cells in the last batches.
 
     Attributes:
         mean: over batches, older ones weighing less.
@@ -72,13 +78,13 @@ class Memory(NamedTuple):
     mean: RateSums
     weight: jax.Array
 
-    def with_next(self, cells: RateSums, share: jax.Array | float) -> Memory:
-        """With the sums that one more batch told; share is what earlier ones keep."""
+    def with_next(self, cells: RateSums, share: jax.Array | float) -> RecentCells:
+        """With the sums that one more batch released; earlier ones weigh ``share`` as much."""
         weight = share * self.weight + 1.0
         mean = jax.tree.map(
             lambda old, new: old + (new / COUNT_SCALE - old) / weight, self.mean, cells
         )
-        return Memory(mean, weight)
+        return RecentCells(mean, weight)
 
 
 @partial(
@@ -124,7 +130,7 @@ class PrivateFairSgd:
     local_steps: int = 1
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses values out of range."""
         require_positive(
             learning_rate=self.learning_rate,
             clip=self.clip,
@@ -138,10 +144,11 @@ class PrivateFairSgd:
 
     def init(self, key: jax.Array) -> FairState:
         """The model's first params, and the first kappa."""
-        params = self.model.init(key)
-        return FairState(params, jnp.asarray(self.kappa, jnp.result_type(*jax.tree.leaves(params))))
+        return first_state(self.model, self.kappa, key)
 
-    def tell(self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array) -> Told:
+    def noisy_sums(
+        self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array
+    ) -> BatchSums:
         """The noisy sums of one batch.
 
         Args:
@@ -156,12 +163,12 @@ class PrivateFairSgd:
         def loss(scores: jax.Array, some: UserRows) -> jax.Array:
             return cross_entropy(scores, some) + self.parity.of_rows(scores, some, weights)
 
-        def of_batch(some: UserRows) -> Told:
+        def of_batch(some: UserRows) -> BatchSums:
             gradients = clipped_gradients(self.model, state.params, some, loss, self.clip)
             scores = self.model.scores(state.params, some.a)
             finite = jnp.where(jnp.isfinite(scores), scores, 0.0)  # one row moves no sum beyond all
             cells = self.parity.sums(finite, some)
-            return Told(
+            return BatchSums(
                 jax.tree.map(lambda leaf: leaf / self.clip, gradients),
                 jax.tree.map(lambda count: COUNT_SCALE * count, cells),
             )
@@ -173,21 +180,21 @@ class PrivateFairSgd:
         """Local steps down in phi and up in kappa, of noisy sums alone."""
         rate = self.learning_rate * self.clip / self.batch
 
-        def step(carry: tuple[FairState, Memory], key: jax.Array) -> tuple[Any, None]:
+        def step(carry: tuple[FairState, RecentCells], key: jax.Array) -> tuple[Any, None]:
             state, recent = carry
-            told = self.tell(state, recent.mean, rows, key)
-            recent = recent.with_next(told.cells, self.memory)
+            released = self.noisy_sums(state, recent.mean, rows, key)
+            recent = recent.with_next(released.cells, self.memory)
             unfair = fair_loss(_trusted(recent.mean), self.slack)
-            params = jax.tree.map(lambda p, g: p - rate * g, state.params, told.gradients)
+            params = jax.tree.map(lambda p, g: p - rate * g, state.params, released.gradients)
             return (FairState(params, state.kappa + self.kappa_rate * unfair), recent), None
 
         none = jnp.zeros(self.parity.shape, state.kappa.dtype)
-        empty = Memory(RateSums(none, none), jnp.zeros((), none.dtype))
+        empty = RecentCells(RateSums(none, none), jnp.zeros((), none.dtype))
         return jax.lax.scan(step, (state, empty), jax.random.split(key, self.local_steps))[0][0]
 
     def sums(self, users: Users) -> SampledSums:
         """What training releases of the rows of the smallest user, sampled most."""
-        return SampledSums(int(users.size.min()), self.batch, self.local_steps)
+        return SampledSums(users.smallest, self.batch, self.local_steps)
 
 
 def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:

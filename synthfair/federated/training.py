@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -14,22 +14,20 @@ from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.config import TrainConfig
 from synthfair.errors import InputError
 from synthfair.federated import engine
-from synthfair.federated.algorithm import Algorithm, Record
-from synthfair.federated.engine import Progress
-from synthfair.federated.methods import Plan, make_plan
-from synthfair.federated.population import Population
-from synthfair.federated.two_phase import TwoPhase
-from synthfair.federated.users import Users
+from synthfair.federated.algorithm import RoundRecord, ServerState
+from synthfair.federated.engine import RunProgress
+from synthfair.federated.methods import METHODS, TrainingPlan, make_plan
+from synthfair.federated.user_data import UserData
 from synthfair.model import Params
 from synthfair.privacy.rounds import TrainingGuarantee
-from synthfair.run_files import Cost
+from synthfair.run_files import Communication
 from synthfair.trained import Layer, TrainedModel, input_names
 
 SECRET_BITS = 128
 """Of the seed of noise that protects."""
 
 OnRounds = Callable[[int, int, str], None]
-"""Told after each chunk: rounds done, rounds in all, and in words how it goes."""
+"""Called after each chunk: rounds done, rounds in all, and in words how it goes."""
 
 
 class Training(NamedTuple):
@@ -40,24 +38,35 @@ class Training(NamedTuple):
         history: of every round, as the server saw it.
         cost: in rounds and bytes.
         guarantee: of privacy, if one was asked for.
-        resumed_at: the round at which an interrupted run was taken up, or 0.
-        checkpoint: the file that may be removed now.
+        resumed_at: the round at which an interrupted run was resumed, or 0.
     """
 
     model: TrainedModel
-    history: Record
-    cost: Cost
+    history: RoundRecord
+    cost: Communication
     guarantee: TrainingGuarantee | None
     resumed_at: int = 0
-    checkpoint: CheckpointFile | None = None
+
+
+class Begun(NamedTuple):
+    """A run that goes on.
+
+    Attributes:
+        progress: how far it has come.
+        seed: of its cohorts and its noise.
+    """
+
+    progress: RunProgress
+    seed: int
 
 
 def train_rounds(
-    population: Population,
+    data: UserData,
     config: TrainConfig,
     *,
     noise_seed: int | None = None,
-    plan: Plan | None = None,
+    plan: TrainingPlan | None = None,
+    begun: Begun | None = None,
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
@@ -67,166 +76,134 @@ def train_rounds(
     history among them, unless ``noise_seed`` is given.
 
     Args:
-        population: users.
+        data: users and their rows.
         config: settings.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
         plan: of :func:`synthfair.federated.methods.make_plan`, if there is one already.
-        on_rounds: told how it goes.
-        checkpoint: where an interrupted run is kept, and taken up from. It holds the seed of the
-            noise: whoever reads it can undo the privacy of the run.
+        begun: an interrupted run that is to go on, see :func:`read_begun`.
+        on_rounds: called after each chunk of rounds.
+        checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
+            whoever reads it can undo the privacy of the run.
 
     Raises:
-        InputError: the settings do not fit the population, or training diverged.
+        InputError: the settings do not fit the users, or training diverged.
         KeyboardInterrupt: after the checkpoint is written.
-    """
-    plan = plan or make_plan(population, config)
-    begun, seed = _begin(plan, population, _seed(config, noise_seed), checkpoint)
-    done = begun
 
-    def on_chunk(progress: Progress) -> None:
+    Example:
+        Gradient descent on the rows of three users.
+
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> config = sf.TrainConfig(method="fedsgd", rounds=20)
+        >>> user = sf.federated.UserAssignment(clients=3).row_users(len(table), seed=0)
+        >>> data = sf.federated.make_user_data(sf.encode(table, schema), user, schema, config)
+        >>> training = sf.federated.train_rounds(data, config)
+        >>> training.cost.rounds, training.model.loss
+        (20, 'logistic; trained by fedsgd')
+    """
+    plan = plan or make_plan(data, config)
+    if begun is None:
+        seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
+        seed = seed if noise_seed is None else noise_seed
+        begun = Begun(engine.start(plan.algorithm, data.users, seed), seed)
+    done = begun.progress
+
+    def on_chunk(progress: RunProgress) -> None:
         nonlocal done
         done = progress
         if on_rounds is not None:
-            on_rounds(progress.rounds, config.rounds, told(config, progress.history))
+            words = METHODS[config.method].progress(progress.history)
+            on_rounds(progress.rounds, config.rounds, words)
 
     try:
+        users = plan.prepare(data.users, begun.seed) if plan.prepare else data.users
         done = engine.run(
             plan.algorithm,
-            _taught(plan.algorithm, population.users, seed),
+            users,
             plan.cohorts,
             rounds=config.rounds,
-            seed=seed,
+            seed=begun.seed,
             protection=plan.protection,
-            progress=begun,
+            progress=begun.progress,
             chunk=plan.chunk,
             on_chunk=on_chunk,
         )
     except KeyboardInterrupt as stop:
-        _keep(done, seed, checkpoint, stop)
-    model = _trained(plan, config, population, done)
-    cost = _cost(plan, config, population, done)
-    return Training(model, done.history, cost, plan.guarantee, begun.rounds, checkpoint)
+        if checkpoint is None or done.rounds == 0:
+            raise
+        checkpoint.save(_saved(Begun(done, begun.seed)))
+        saved = f"{checkpoint.path} keeps {done.rounds} rounds, and the same run goes on from there"
+        raise KeyboardInterrupt(saved) from stop
+    converged = METHODS[config.method].converged(plan, done.history)
+    model = make_model(plan, config, data, done.state, converged=converged)
+    cost = _cost(plan, config, data, done)
+    guarantee = plan.guarantee if noise_seed is None else None
+    return Training(model, done.history, cost, guarantee, begun.progress.rounds)
 
 
-def _taught(algorithm: Algorithm, users: Users, seed: int) -> Users:
-    """Of two phases, the first happens once, on the users' side."""
-    return algorithm.teach(users, seed) if isinstance(algorithm, TwoPhase) else users
-
-
-def _seed(config: TrainConfig, noise_seed: int | None) -> int:
-    if noise_seed is not None:
-        return noise_seed
-    return config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
-
-
-class _Kept(NamedTuple):
-    rounds: Any
-    seed: Any
-    state: Any
-
-
-def _begin(
-    plan: Plan, population: Population, seed: int, file: CheckpointFile | None
-) -> tuple[Progress, int]:
-    """From the checkpoint, with its seed, if there is one."""
-    fresh = engine.start(plan.algorithm, population.users, seed)
-    if file is None:
-        return fresh, seed
-    saved = file.load(Saved(_packed(fresh, seed), fresh.history))
+def read_begun(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> Begun | None:
+    """The interrupted run that a checkpoint holds, if there is one of this very run."""
+    fresh = Begun(engine.start(plan.algorithm, data.users, 0), 0)
+    saved = file.load(_saved(fresh))
     if saved is None:
-        return fresh, seed
-    kept = saved.state
-    progress = Progress(int(kept.rounds), kept.state, saved.history)
-    return progress, int.from_bytes(np.asarray(kept.seed).tobytes(), "little")
+        return None
+    rounds, words, state = saved.state
+    seed = int.from_bytes(np.asarray(words).tobytes(), "little")
+    return Begun(RunProgress(int(rounds), state, saved.history), seed)
 
 
-def is_begun(population: Population, plan: Plan, checkpoint: CheckpointFile) -> bool:
-    """Whether an interrupted run can be taken up: its checkpoint is there, and can be read."""
-    return _begin(plan, population, 0, checkpoint)[0].rounds > 0
-
-
-def _packed(progress: Progress, seed: int) -> _Kept:
+def _saved(begun: Begun) -> Saved:
+    progress, seed = begun
     words = np.frombuffer(seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
-    return _Kept(np.int32(progress.rounds), words, progress.state)
+    return Saved((np.int32(progress.rounds), words, progress.state), progress.history)
 
 
-def _keep(done: Progress, seed: int, file: CheckpointFile | None, stop: KeyboardInterrupt) -> None:
-    """Keeps how far it came, and stops."""
-    if file is None or done.rounds == 0:
-        raise stop
-    file.save(Saved(_packed(done, seed), done.history))
-    kept = f"{file.path} keeps {done.rounds} rounds, and the same run goes on from there"
-    raise KeyboardInterrupt(kept) from stop
-
-
-def told(config: TrainConfig, history: Record) -> str:
-    """How the last round went, in a few words."""
-    if config.method == "fedavg":
-        return f"drift {history.drift[-1]:.1e}"
-    if config.averaged:
-        return f"moved by {history.moved[-1]:.2f}"
-    quality = float(history.quality[-1])
-    if quality <= -1:
-        return "too few rows of a group"
-    return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
-
-
-def has_met(config: TrainConfig, plan: Plan, history: Record) -> bool | None:
-    """Whether it ended well, or None where there is no test.
-
-    FedAvg on all users and without noise must have settled; under a constraint some params must
-    have met it on what the server saw of their cohorts.
-    """
-    if config.method == "fedavg":
-        still = plan.cohorts.size == plan.cohorts.population and plan.guarantee is None
-        return history.settled if still else None
-    return bool(history.quality.max() >= 0) if config.in_steps else None
-
-
-def _cost(plan: Plan, config: TrainConfig, population: Population, done: Progress) -> Cost:
+def _cost(
+    plan: TrainingPlan, config: TrainConfig, data: UserData, done: RunProgress
+) -> Communication:
     """Each user of a cohort sends a report a round; for one place, rows are sent once."""
-    users = population.users
+    users = data.users
     if config.method == "mmdm":
-        return Cost(len(users), 1, rows_bytes(users))
+        return Communication(len(users), 1, users.nbytes)
     size = engine.report_bytes(plan.algorithm, done.state, users)
-    return Cost(len(users), done.rounds, size * plan.cohorts.size * done.rounds)
+    return Communication(len(users), done.rounds, size * plan.cohorts.size * done.rounds)
 
 
-def rows_bytes(users: Users) -> int:
-    """Size of all rows, as plain numbers."""
-    return int(users.a.nbytes + users.s.nbytes + users.y.nbytes)
-
-
-def _trained(
-    plan: Plan, config: TrainConfig, population: Population, done: Progress
+def make_model(
+    plan: TrainingPlan,
+    config: TrainConfig,
+    data: UserData,
+    state: ServerState,
+    *,
+    converged: bool | None = None,
 ) -> TrainedModel:
-    params = jax.device_get(plan.algorithm.params(done.state))
-    _require_finite(params, config)
-    hidden, theta = _layers(params, config)
-    names = input_names(
-        population.schema, intercept=not config.hidden, group_input=config.group_input
-    )
-    return TrainedModel(
-        schema=population.schema,
-        version=synthfair.__version__,
-        loss=f"logistic; trained by {config.method}",
-        intercept=True,
-        inputs=names,
-        group_input=config.group_input,
-        hidden=hidden,
-        theta=tuple(theta.tolist()),
-        gradient_norm=None,
-        converged=has_met(config, plan, done.history),
-    )
+    """The model of a server's state, as it is written to a file.
 
-
-def _require_finite(params: Params, config: TrainConfig) -> None:
+    Raises:
+        InputError: its parameters are not finite.
+    """
+    params = jax.device_get(plan.algorithm.params(state))
     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
         raise InputError(
             f"learning_rate = {config.learning_rate:g}: training diverged, and its parameters are"
             " no numbers; take a smaller one"
         )
+    hidden, theta = _layers(params, config)
+    return TrainedModel(
+        schema=data.schema,
+        version=synthfair.__version__,
+        loss=f"logistic; trained by {config.method}",
+        intercept=True,
+        inputs=input_names(
+            data.schema, intercept=not config.hidden, group_input=config.group_input
+        ),
+        group_input=config.group_input,
+        hidden=hidden,
+        theta=tuple(theta.tolist()),
+        gradient_norm=None,
+        converged=converged,
+    )
 
 
 def _layers(params: Params, config: TrainConfig) -> tuple[tuple[Layer, ...], np.ndarray]:

@@ -5,30 +5,26 @@ phase 2 the students are averaged in rounds. The teacher is either as published,
 :class:`synthfair.federated.fair_sgd.FairSgd`, which no guarantee covers, or
 :class:`synthfair.federated.private_fair_sgd.PrivateFairSgd`, with which one holds end to end::
 
-    method = two_phase(model, parity, users)
-    taught = method.teach(users, seed)
-    done = run(method, taught, Cohorts(len(users), len(users)), rounds=4, seed=seed)
+    method = make_two_phase(model, parity, users)
+    labelled = method.teach(users, seed)
+    done = run(method.student, labelled, Cohorts.everyone(len(users)), rounds=4, seed=seed)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.federated.averaging import AverageRecord, steps_of
 from synthfair.federated.dp_sgd import DpSgd
+from synthfair.federated.engine import key_from
 from synthfair.federated.fair_sgd import FairSgd
-from synthfair.federated.fedavg import Movement
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity
 from synthfair.federated.private_fair_sgd import PrivateFairSgd
-from synthfair.federated.users import UserRows, Users
-from synthfair.model import Params
+from synthfair.federated.users import Users
 from synthfair.privacy.sampled import SampledSums, common_noise
 
 TEACHER_NOT_COVERED = (
@@ -39,10 +35,9 @@ TEACHER_NOT_COVERED = (
 """What the published method's guarantee leaves open."""
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=("teacher", "student"), meta_fields=())
 @dataclass(frozen=True)
 class TwoPhase:
-    """The method in rounds, on users whose labels :meth:`teach` has replaced.
+    """The student, an algorithm in rounds, of users whose labels :meth:`teach` has replaced.
 
     Guarantee: :meth:`sums` with the student's noise, for what each user sends in all rounds
     together; without a private teacher conditional on it, :data:`TEACHER_NOT_COVERED`. Unit: one
@@ -57,8 +52,6 @@ class TwoPhase:
     teacher: FairSgd | PrivateFairSgd
     student: DpSgd
 
-    additive: ClassVar[bool] = False
-
     @property
     def end_to_end(self) -> bool:
         """Whether the teacher is private, too."""
@@ -67,7 +60,7 @@ class TwoPhase:
     def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
         """What is released of the rows, phase by phase; of the smallest user.
 
-        Their common epsilon is :func:`synthfair.privacy.sampled.composed_epsilon`.
+        Their common epsilon is that of :meth:`synthfair.privacy.sampled.Composition.of`.
         """
         student = self.student.sums(users, rounds)
         if isinstance(self.teacher, PrivateFairSgd):
@@ -96,32 +89,10 @@ class TwoPhase:
             users: with their own labels.
             seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
         """
-        decided = np.asarray(_decisions(self.teacher, users, _teachers_key(seed)))
+        decided = np.asarray(_decisions(self.teacher, users, key_from(seed, 4)))
         owner = np.repeat(np.arange(len(users)), users.size)
         place = np.arange(len(owner)) - np.asarray(users.first)[owner]
         return replace(users, y=jnp.asarray(decided[owner, place], users.y.dtype))
-
-    def init(self, key: jax.Array) -> Params:
-        """The model's first params are the state."""
-        return self.student.init(key)
-
-    def report(self, state: Params, rows: UserRows, key: jax.Array) -> Movement:
-        """Local steps of phase 2."""
-        return self.student.report(state, rows, key)
-
-    def update(self, state: Params, total: Movement, cohort: float) -> tuple[Params, AverageRecord]:
-        """Adds the mean change."""
-        return self.student.update(state, total, cohort)
-
-    def params(self, state: Params) -> Params:
-        """The last."""
-        return self.student.params(state)
-
-
-def _teachers_key(seed: int) -> jax.Array:
-    """Independent of the four that the engine makes of the same seed."""
-    words = np.random.SeedSequence(seed, spawn_key=(4,)).generate_state(2)
-    return jax.random.wrap_key_data(jnp.asarray(words))
 
 
 @jax.jit
@@ -129,15 +100,15 @@ def _decisions(teacher: FairSgd | PrivateFairSgd, users: Users, key: jax.Array) 
     """[K, R] -1 or +1, one user after the other."""
 
     def of_user(user: jax.Array) -> jax.Array:
-        rows = jax.tree.map(lambda part: part[0], users.take(user[None], jnp.ones(1, bool)))
+        rows = users.rows_of(user)
         first, training = jax.random.split(jax.random.fold_in(key, user))
-        taught = teacher.train(teacher.init(first), rows, training)
-        return jnp.where(teacher.model.scores(taught.params, rows.a) > 0, 1.0, -1.0)
+        trained = teacher.train(teacher.init(first), rows, training)
+        return jnp.where(teacher.model.scores(trained.params, rows.a) > 0, 1.0, -1.0)
 
     return jax.lax.map(of_user, jnp.arange(len(users)))
 
 
-def two_phase(
+def make_two_phase(
     model: Trainable,
     parity: Parity,
     users: Users,
@@ -174,6 +145,17 @@ def two_phase(
 
     Raises:
         InputError: a value out of range.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> a, s, y = np.ones((40, 2)), np.arange(40) % 2, np.ones(40)
+        >>> users = sf.federated.make_users(a, s, y, user=np.arange(40) // 20)
+        >>> model = sf.federated.LogisticRegression(2)
+        >>> parity = sf.federated.Parity("statistical_parity")
+        >>> method = sf.federated.make_two_phase(model, parity, users, batch=5, end_to_end=True)
+        >>> [sums.times for sums in method.sums(users, rounds=4)]  # the teacher's, the student's
+        [40, 80]
     """
     lagrange = {
         "slack": slack,
@@ -181,12 +163,12 @@ def two_phase(
         "kappa": kappa,
         "kappa_rate": kappa_rate,
         "batch": batch,
-        "local_steps": steps_of(users, batch=batch, epochs=teacher_epochs),
+        "local_steps": users.steps(batch=batch, epochs=teacher_epochs),
     }
     teacher = (
         PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
         if end_to_end
         else FairSgd(model, parity, **lagrange)
     )
-    steps = steps_of(users, batch=batch, epochs=local_epochs)
+    steps = users.steps(batch=batch, epochs=local_epochs)
     return TwoPhase(teacher, DpSgd(model, learning_rate, clip, noise, batch, steps))

@@ -14,13 +14,13 @@ from synthfair.errors import InputError
 
 
 class UserRows(NamedTuple):
-    """Rows of one user, or of several, filled up to one length.
+    """Rows of one user, or of several, padded to one length.
 
     Attributes:
         a: [..., R, ...] model inputs.
         s: [..., R, A] group index in each of A attributes.
         y: [..., R] label: -1.0 or +1.0, or the index of one of several classes.
-        weight: [..., R] 1 for a row that is there, 0 for one that only fills up.
+        weight: [..., R] 1 for a row that is there, 0 for padding.
     """
 
     a: jax.Array
@@ -40,10 +40,10 @@ class UserRows(NamedTuple):
 )
 @dataclass(frozen=True)
 class Users:
-    """K users with N rows in all, one user's after the other's.
+    """K users with N rows in all, one user's after the other's; see :func:`make_users`.
 
-    Only the cohort of a round is filled up to one length, so that one user with many rows does
-    not multiply the memory of all.
+    Only the cohort of a round is padded to one length, so that one user with many rows does not
+    multiply the memory of all.
 
     Attributes:
         a: [N, ...] model inputs.
@@ -65,6 +65,20 @@ class Users:
         """K."""
         return len(self.size)
 
+    @property
+    def smallest(self) -> int:
+        """Number of rows of the user who has fewest."""
+        return int(np.min(self.size))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all rows, as plain numbers."""
+        return int(self.a.nbytes + self.s.nbytes + self.y.nbytes)
+
+    def steps(self, *, batch: int, epochs: float) -> int:
+        """Number of batches that make so many passes over the smallest user's rows, at least 1."""
+        return max(1, round(epochs * self.smallest / batch))
+
     def take(self, cohort: jax.Array, present: jax.Array) -> UserRows:
         """The rows [m, R, ...] of some users.
 
@@ -76,6 +90,11 @@ class Users:
         row = jnp.minimum(self.first[cohort][:, None] + place, len(self.y) - 1)
         there = (place < self.size[cohort][:, None]) & present[:, None]
         return UserRows(self.a[row], self.s[row], self.y[row], there.astype(self.a.dtype))
+
+    def rows_of(self, user: jax.Array | int) -> UserRows:
+        """The rows [R, ...] of one user."""
+        one = self.take(jnp.asarray(user)[None], jnp.ones(1, bool))
+        return UserRows(*(part[0] for part in one))
 
 
 def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) -> Users:
@@ -89,6 +108,14 @@ def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) ->
 
     Raises:
         InputError: no row, or parts of unlike lengths.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> a, s, y = np.eye(3), np.array([0, 1, 0]), np.array([1.0, -1.0, 1.0])
+        >>> users = sf.federated.make_users(a, s, y, user=np.array(["ann", "bob", "ann"]))
+        >>> len(users), users.size.tolist(), users.y.tolist()
+        (2, [2, 1], [1.0, 1.0, -1.0])
     """
     if len({len(a), len(s), len(y), len(user)}) != 1 or len(y) == 0:
         raise InputError(
@@ -107,26 +134,3 @@ def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) ->
         jnp.asarray(size, jnp.int32),
         int(size.max()),
     )
-
-
-def deal_rows(n_rows: int, *, mean: float, seed: int) -> np.ndarray:
-    """[N] users of rows dealt out at random, a number of them to each that is Poisson distributed.
-
-    Users who would get none are left out, so that those there are have mean / (1 - exp(-mean))
-    rows on average. Rodríguez-Gálvez et al. (2021), section 4.1, with mean = 2.
-
-    Args:
-        n_rows: N, at least 1.
-        mean: positive.
-        seed: the same gives the same users.
-
-    Raises:
-        InputError: a mean that is not positive and finite.
-    """
-    if not 0 < mean < np.inf:
-        raise InputError(f"rows_per_user = {mean}: must be positive and finite")
-    rng = np.random.default_rng(seed)
-    sizes = np.empty(0, int)
-    while sizes.sum() < n_rows:
-        sizes = np.append(sizes, rng.poisson(mean, size=1 + int(n_rows / mean)))
-    return rng.permutation(np.repeat(np.arange(len(sizes)), sizes)[:n_rows])

@@ -17,8 +17,8 @@ from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.accounting import composed
-from synthfair.privacy.composition import Composition
 from synthfair.privacy.rounds import TrainingGuarantee
+from synthfair.privacy.sampled import Composition
 from synthfair.privacy.statement import Guarantee, Line
 
 ENDING = ".ledger.jsonl"

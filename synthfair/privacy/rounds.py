@@ -1,18 +1,16 @@
-"""What training in rounds promises."""
+"""The guarantee of a training in rounds: its mechanisms, and the noise that an epsilon takes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.privacy.accounting import accountant, composed
-from synthfair.privacy.composition import Composition
+from synthfair.privacy.accounting import accountant
 from synthfair.privacy.mechanism import sensitivity
-from synthfair.privacy.sampled import SampledSums, Sampling, common_noise
+from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
 from synthfair.privacy.statement import Line, Relation
 
 Unit = Literal["one user, with all its rows", "one row of one client"]
@@ -112,14 +110,11 @@ class TrainingGuarantee(BaseModel):
 
     @property
     def composition(self) -> Composition:
-        """All mechanisms together; those that sum everybody up are Gaussian, which is exact."""
-        exact = [m for m in self.mechanisms if m.sums.everyone]
-        mu = composed(math.sqrt(m.times) / m.multiplier for m in exact)
-        rest = (m for m in self.mechanisms if not m.sums.everyone)
-        return Composition(mu, tuple((m.sums, m.multiplier) for m in rest))
+        """All mechanisms together."""
+        return Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
 
 
-def promise_rounds(
+def guarantee_for_users(
     sums: SampledSums, *, epsilon: float, delta: float, clip: float
 ) -> TrainingGuarantee:
     """A guarantee for users in rounds, with the least noise that gives it.
@@ -133,18 +128,17 @@ def promise_rounds(
     Raises:
         InputError: no noise is enough.
     """
-    mechanism = _mechanism("reports", sums, sums.noise(epsilon, delta), clip)
     return TrainingGuarantee(
         epsilon=epsilon,
         delta=delta,
         unit="one user, with all its rows",
         relation=sums.relation,
-        mechanisms=(mechanism,),
+        mechanisms=(_mechanism("reports", sums, sums.noise(epsilon, delta), clip),),
         accountant=_accountant(),
     )
 
 
-def promise_rows(
+def guarantee_for_rows(
     kinds: Mapping[Summed, tuple[SampledSums, float]],
     *,
     epsilon: float,

@@ -1,4 +1,4 @@
-"""Accounts of sums over random samples of users, or of rows, each with Gaussian noise.
+"""Accounts of noisy sums over random samples of users, or of rows, and of such sums with others.
 
 That a sample is random, and not known, makes it private beyond its noise. dp-accounting computes by
 how much: for samples drawn one by one (Poisson) by its privacy loss distributions, for samples of
@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import epsilon_of, mu_for
+from synthfair.privacy.accounting import delta_of, epsilon_of, mu_for
 from synthfair.privacy.statement import Relation
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ LARGEST_NOISE = 1e4
 """Standard deviations of noise a sensitivity, beyond which a sum says nothing."""
 
 LEAST_NOISE = 0.1
-"""The same, below which no noise is looked for."""
-
-LEAST = 1e-12
-"""Epsilon below which all are alike, for the search."""
+"""The same, below which the search for the least noise does not go."""
 
 TOLERANCE = 1e-3
 """Of the noise, relatively: what is found may be larger than needed by about so much."""
@@ -52,6 +49,18 @@ class SampledSums:
         sample: how many of them are in a sample, or expected to be.
         times: number of releases.
         sampling: how samples are drawn.
+
+    Raises:
+        InputError: an empty sample, one larger than the population, or no release.
+
+    Example:
+        All ten users in each of four sums: four Gaussian mechanisms, which are accounted exactly.
+
+        >>> sums = SampledSums(population=10, sample=10, times=4)
+        >>> round(sums.epsilon(noise=4.0, delta=1e-5), 3)
+        1.993
+        >>> round(sums.noise(epsilon=2.0, delta=1e-5), 3)
+        3.988
     """
 
     population: int
@@ -60,7 +69,7 @@ class SampledSums:
     sampling: Sampling = "poisson"
 
     def __post_init__(self) -> None:
-        """Refuses what cannot be."""
+        """Refuses numbers out of range."""
         if not 1 <= self.sample <= self.population:
             raise InputError(f"sample = {self.sample}: must be 1 to {self.population}, all")
         if self.times < 1:
@@ -95,46 +104,64 @@ class SampledSums:
             noise: standard deviation, in units of the sensitivity; positive.
             delta: above 0, below 1.
         """
-        return composed_epsilon([(self, noise)], delta)
+        return Composition.of([(self, noise)]).epsilon(delta)
 
     def noise(self, epsilon: float, delta: float) -> float:
-        """The least noise for which epsilon and delta hold, up to a thousandth.
-
-        Nothing below :data:`LEAST_NOISE` is looked for.
-
-        Raises:
-            InputError: no reasonable noise does.
-        """
+        """The least noise for which epsilon and delta hold, see :func:`common_noise`."""
         return common_noise([self], epsilon, delta)
 
 
-def composed_epsilon(parts: Sequence[tuple[SampledSums, float]], delta: float) -> float:
-    """The least epsilon that is known to hold of several kinds of sums together.
+@dataclass(frozen=True)
+class Composition:
+    """Mechanisms of one unit and one neighbouring relation, in whatever order.
 
-    Composed by one accountant, which is less than the sum of each kind's epsilon.
+    One accountant composes them, which gives less than the sum of their epsilons.
 
-    Args:
-        parts: kinds of sums about the same population, each with its noise in units of its
-            sensitivity; each may depend on what those before it released.
-        delta: above 0, below 1, of all together.
-
-    Raises:
-        InputError: nothing to compose, or samples of unlike kinds.
+    Attributes:
+        mu: of Gaussian differential privacy, all mechanisms without sampling together.
+        sampled: the others, each with its noise in units of its sensitivity; all of one relation.
     """
-    _require_alike([sums for sums, _ in parts])
-    return _epsilon(tuple(parts), delta)
+
+    mu: float = 0.0
+    sampled: tuple[tuple[SampledSums, float], ...] = ()
+
+    @classmethod
+    def of(cls, parts: Iterable[tuple[SampledSums, float]]) -> Composition:
+        """Of sums with their noise; those over everyone are Gaussian mechanisms, which is exact.
+
+        Raises:
+            InputError: nothing to compose, or samples of unlike kinds.
+        """
+        parts = tuple(parts)
+        _require_alike([sums for sums, _ in parts])
+        mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.everyone))
+        return cls(mu, tuple(part for part in parts if not part[0].everyone))
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon that is known to hold at this delta; exact where nothing is sampled."""
+        return _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
+
+    def delta(self, epsilon: float) -> float:
+        """The least delta that is known to hold at this epsilon."""
+        if not self.sampled:
+            return delta_of(self.mu, epsilon)
+        with _quiet():
+            return float(_accountant(self).get_delta(epsilon))
 
 
 def common_noise(kinds: Sequence[SampledSums], epsilon: float, delta: float) -> float:
-    """The least noise that all kinds of sums may have together, up to a thousandth.
+    """The least noise, in units of the sensitivity, that several kinds of sums may all have.
+
+    It is exact where everyone is in each sum; else up to :data:`TOLERANCE` larger than needed, and
+    not below :data:`LEAST_NOISE`.
 
     Args:
-        kinds: as for :func:`composed_epsilon`.
-        epsilon: of all together.
-        delta: of all together.
+        kinds: of sums about the same population.
+        epsilon: positive, of all together.
+        delta: above 0, below 1, of all together.
 
     Raises:
-        InputError: no reasonable noise is enough, or as :func:`composed_epsilon`.
+        InputError: no reasonable noise is enough, nothing to compose, or samples of unlike kinds.
     """
     _require_alike(kinds)
     return _noise(tuple(kinds), epsilon, delta)
@@ -148,35 +175,33 @@ def _require_alike(kinds: Sequence[SampledSums]) -> None:
         )
 
 
-def accountant_of(parts: Sequence[tuple[SampledSums, float]]) -> PrivacyAccountant:
-    """That of dp-accounting which is tightest for a way of sampling, with these sums composed."""
+@cache
+def _epsilon(composition: Composition, delta: float) -> float:
+    with _quiet():
+        return float(_accountant(composition).get_epsilon(delta))
+
+
+def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccountant:
+    """That of dp-accounting which is tightest for a way of sampling; or the quick Renyi bound."""
+    import dp_accounting as dp
     from dp_accounting.pld import PLDAccountant
-
-    poisson = parts[0][0].sampling == "poisson"
-    return _composed(PLDAccountant() if poisson else _renyi(parts[0][0]), parts)
-
-
-def _renyi(sums: SampledSums) -> PrivacyAccountant:
-    from dp_accounting import NeighboringRelation
     from dp_accounting.rdp import RdpAccountant
 
-    relation = {
-        "add_or_remove": NeighboringRelation.ADD_OR_REMOVE_ONE,
-        "replace": NeighboringRelation.REPLACE_ONE,
-    }[sums.relation]
-    return RdpAccountant(neighboring_relation=relation)
-
-
-def _composed(
-    accountant: PrivacyAccountant, parts: Iterable[tuple[SampledSums, float]]
-) -> PrivacyAccountant:
-    for sums, noise in parts:
+    if tight and composition.sampled[0][0].sampling == "poisson":
+        accountant = PLDAccountant()
+    else:
+        relation = composition.sampled[0][0].relation
+        kind = "ADD_OR_REMOVE_ONE" if relation == "add_or_remove" else "REPLACE_ONE"
+        accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation[kind])
+    for sums, noise in composition.sampled:
         accountant.compose(sums.event(noise))
+    if composition.mu > 0:
+        accountant.compose(dp.GaussianDpEvent(1.0 / composition.mu))
     return accountant
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def _quiet() -> Iterator[None]:
     """The Renyi accountant logs each order that it leaves out, which only loosens the bound."""
     log = logging.getLogger("absl")
     before = log.level
@@ -188,40 +213,56 @@ def quiet() -> Iterator[None]:
 
 
 @cache
-def _epsilon(parts: tuple[tuple[SampledSums, float], ...], delta: float) -> float:
-    if all(sums.everyone for sums, _ in parts):  # no sampling: exact
-        return epsilon_of(sum(sums.times / noise**2 for sums, noise in parts) ** 0.5, delta)
-    with quiet():
-        return float(accountant_of(parts).get_epsilon(delta))
-
-
-@cache
 def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> float:
-    """By bracketing and root finding on a logarithmic scale; what is returned was checked.
-
-    The Renyi bound is quick, and at most some tenths too large: it says where to look.
-    """
-    if all(sums.everyone for sums in kinds):  # no sampling: exact
-        exact = sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
-        return _first(lambda _: True, exact, epsilon, delta)
-    from scipy.optimize import root_scalar
+    def with_noise(noise: float) -> Composition:
+        return Composition.of((sums, noise) for sums in kinds)
 
     def spent(noise: float) -> float:
-        return composed_epsilon([(sums, noise) for sums in kinds], delta)
+        return with_noise(noise).epsilon(delta)
+
+    def renyi(noise: float) -> float:
+        with _quiet():
+            return float(_accountant(with_noise(noise), tight=False).get_epsilon(delta))
+
+    try:
+        if all(sums.everyone for sums in kinds):  # no sampling: exact
+            exact = sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
+            return _first(lambda _: True, exact)
+        return least_noise(spent, epsilon, guess=spent if kinds[0].sampling == "fixed" else renyi)
+    except OverflowError as error:
+        raise InputError(
+            f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times"
+            " the clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
+        ) from error
+
+
+def least_noise(
+    spent: Callable[[float], float], epsilon: float, *, guess: Callable[[float], float]
+) -> float:
+    """The least noise that spends at most an epsilon, up to :data:`TOLERANCE`.
+
+    It is bracketed, and then found as a root on logarithmic scales, where epsilon is nearly linear
+    in the noise. That what is returned is enough was checked.
+
+    Args:
+        spent: the epsilon of a noise, falling in it; exact, and slow.
+        epsilon: positive.
+        guess: the same, quick, and somewhat too large: it says where to look.
+
+    Raises:
+        OverflowError: :data:`LARGEST_NOISE` is not enough.
+    """
+    from scipy.optimize import root_scalar
 
     def enough(noise: float) -> bool:
         return spent(noise) <= epsilon
 
     def excess(log_noise: float) -> float:
-        """Nearly linear, so that the root is found in few steps."""
-        return math.log(max(spent(math.exp(log_noise)), LEAST) / epsilon)
+        return math.log(max(spent(math.exp(log_noise)), 1e-12) / epsilon)
 
-    def nearly(noise: float) -> bool:
-        return _renyi_holds(kinds, noise, epsilon, delta)
-
-    high = _first(nearly, LEAST_NOISE, epsilon, delta)
-    while not enough(high):
-        high = _first(enough, high * 1.1, epsilon, delta)
+    high = _first(lambda noise: guess(noise) <= epsilon, LEAST_NOISE)
+    if not enough(high):
+        high = _first(enough, high * 1.1)
     low = high / 1.1
     while high > LEAST_NOISE and enough(low):
         low, high = low / 1.1, low
@@ -229,32 +270,13 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
         return high
     bracket = (math.log(low), math.log(high))
     root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
-    return _first(enough, math.exp(root + TOLERANCE / 2), epsilon, delta, step=1 + TOLERANCE / 4)
+    return _first(enough, math.exp(root + TOLERANCE / 2), step=1 + TOLERANCE / 4)
 
 
-def _renyi_holds(
-    kinds: tuple[SampledSums, ...], noise: float, epsilon: float, delta: float
-) -> bool:
-    with quiet():
-        accountant = _composed(_renyi(kinds[0]), ((sums, noise) for sums in kinds))
-        return accountant.get_epsilon(delta) <= epsilon
-
-
-def _first(
-    holds: Callable[[float], bool],
-    start: float,
-    epsilon: float,
-    delta: float,
-    *,
-    step: float = 1.2,
-) -> float:
+def _first(holds: Callable[[float], bool], noise: float, *, step: float = 1.2) -> float:
     """The first noise, growing by a factor from a start, for which it holds."""
-    noise = start
     while noise <= LARGEST_NOISE:
         if holds(noise):
             return noise
         noise *= step
-    raise InputError(
-        f"epsilon = {epsilon:g} at delta = {delta:g}: no noise up to {LARGEST_NOISE:g} times the"
-        " clip is enough; ask for less privacy, fewer rounds or smaller cohorts"
-    )
+    raise OverflowError

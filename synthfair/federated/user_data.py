@@ -1,0 +1,276 @@
+"""From a table to users with rows that a model sees: simulated users, or those that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from synthfair.config import TrainConfig
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.partition import partition
+from synthfair.data.schema import Schema
+from synthfair.errors import InputError
+from synthfair.federated.users import Users, make_users
+from synthfair.model import model_inputs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TEST_SHARE = 0.2
+"""Of the rows, where no test table is given."""
+
+
+@dataclass(frozen=True)
+class UserAssignment:
+    """How rows are assigned to users: exactly one of four ways.
+
+    Attributes:
+        clients: so many users with equally many rows.
+        rows_per_user: many users, with so many rows on average.
+        each_row: every row is a user by itself.
+        user_column: the table says whose each row is.
+
+    Raises:
+        InputError: none of them, or several.
+
+    Example:
+        >>> import synthfair as sf
+        >>> sf.federated.UserAssignment(clients=2).row_users(4, seed=0).tolist()
+        [0, 0, 1, 1]
+    """
+
+    clients: int | None = None
+    rows_per_user: float | None = None
+    each_row: bool | None = None
+    user_column: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses none and several."""
+        if len(self.given) != 1:
+            raise InputError("users: give one of clients, rows_per_user, each_row and user_column")
+
+    @property
+    def given(self) -> dict[str, int | float | str]:
+        """The one way, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def row_users(self, n_rows: int, *, seed: int) -> np.ndarray:
+        """[N] whose each row is, where no column says so; at random.
+
+        Raises:
+            InputError: numbers out of range.
+        """
+        if self.each_row:
+            return np.arange(n_rows)
+        if self.rows_per_user is not None:
+            return poisson_users(n_rows, mean=self.rows_per_user, seed=seed)
+        clients = self.clients or 0
+        if not 1 <= clients <= n_rows:
+            raise InputError(f"clients = {clients}: must be 1 to {n_rows}, the number of rows")
+        return np.random.default_rng(seed).permutation(n_rows) % clients
+
+
+def poisson_users(n_rows: int, *, mean: float, seed: int) -> np.ndarray:
+    """[N] users of rows at random, the number of rows of each Poisson distributed.
+
+    Users who would get none are left out, so that those there are have mean / (1 - exp(-mean))
+    rows on average. Rodríguez-Gálvez et al. (2021), section 4.1, with mean = 2.
+
+    Args:
+        n_rows: N, at least 1.
+        mean: positive.
+        seed: the same gives the same users.
+
+    Raises:
+        InputError: a mean that is not positive and finite.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> user = sf.federated.poisson_users(1000, mean=2.0, seed=0)
+        >>> float(np.round(1000 / len(np.unique(user)), 1))
+        2.4
+    """
+    if not 0 < mean < np.inf:
+        raise InputError(f"rows_per_user = {mean}: must be positive and finite")
+    rng = np.random.default_rng(seed)
+    sizes = np.empty(0, int)
+    while sizes.sum() < n_rows:
+        sizes = np.append(sizes, rng.poisson(mean, size=1 + int(n_rows / mean)))
+    return rng.permutation(np.repeat(np.arange(len(sizes)), sizes)[:n_rows])
+
+
+class AssignedTable(NamedTuple):
+    """A table whose rows are assigned to users, and test tables.
+
+    Attributes:
+        train: rows to train on.
+        user: [N] whose each of them is.
+        tests: test tables by name.
+        assignment: how it was done.
+    """
+
+    train: pd.DataFrame
+    user: np.ndarray
+    tests: Mapping[str, pd.DataFrame]
+    assignment: UserAssignment
+
+
+def assign_users(
+    table: pd.DataFrame,
+    assignment: UserAssignment,
+    *,
+    seed: int,
+    tests: Mapping[str, pd.DataFrame] | None = None,
+) -> AssignedTable:
+    """Assigns rows to users, and holds rows out for testing where no test tables are given.
+
+    Clients test on rows of their own; of many users, a fifth of the rows, or of the users where
+    the table names them, is held out.
+
+    Raises:
+        InputError: there are too few rows, no such column, or numbers out of range.
+
+    Example:
+        >>> import pandas as pd
+        >>> import synthfair as sf
+        >>> table = pd.DataFrame({"income": range(10), "person": list("aabbccddee")})
+        >>> by_person = sf.federated.UserAssignment(user_column="person")
+        >>> found = sf.federated.assign_users(table, by_person, seed=0)
+        >>> len(set(found.user)), len(found.tests["test"]), list(found.train)
+        (4, 2, ['income'])
+    """
+    if assignment.clients is not None and tests is None:
+        return _clients_with_tests(table, assignment, assignment.clients, seed)
+    if assignment.user_column is not None:
+        user, table = _named_users(table, assignment.user_column)
+        tested = user  # a user's rows are all tested, or none
+    else:
+        user = assignment.row_users(len(table), seed=seed)
+        tested = np.arange(len(table))
+    if tests is not None:
+        return AssignedTable(table, user, tests, assignment)
+    names = np.unique(tested)
+    held_out = np.random.default_rng(seed).permutation(names)[: int(len(names) * TEST_SHARE)]
+    is_test = np.isin(tested, held_out)
+    if not is_test.any() or is_test.all():
+        raise InputError(f"{len(table)} rows of {len(np.unique(user))} users: too few to test on")
+    return AssignedTable(table[~is_test], user[~is_test], {"test": table[is_test]}, assignment)
+
+
+def _clients_with_tests(
+    table: pd.DataFrame, assignment: UserAssignment, clients: int, seed: int
+) -> AssignedTable:
+    import pandas as pd
+
+    parts = partition(table, clients=clients, seed=seed)
+    user = np.repeat(np.arange(clients), [len(part.train) for part in parts])
+    tests = {f"client_{i}": part.test for i, part in enumerate(parts)}
+    return AssignedTable(pd.concat([part.train for part in parts]), user, tests, assignment)
+
+
+def _named_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
+    if column not in table.columns:
+        raise InputError(f"user column {column!r}: the table has no such column")
+    names = table[column]
+    if names.isna().any():
+        row = int(np.argmax(names.isna())) + 1
+        raise InputError(f"user column {column!r}, row {row}: missing; each row needs a user")
+    return names.astype("string").to_numpy(object), table.drop(columns=column)
+
+
+class UserData(NamedTuple):
+    """Users, and what their rows mean.
+
+    Attributes:
+        schema: of the rows.
+        users: with their rows, as a model of the configuration sees them.
+        attributes: names of the attributes whose groups the rows have, the sensitive one first.
+        groups: number of groups of each.
+    """
+
+    schema: Schema
+    users: Users
+    attributes: tuple[str, ...]
+    groups: tuple[int, ...]
+
+
+def make_user_data(
+    rows: Encoded,
+    user: np.ndarray,
+    schema: Schema,
+    config: TrainConfig,
+    *,
+    others: Sequence[np.ndarray] = (),
+) -> UserData:
+    """Gives encoded rows to users, with the inputs that the model of a configuration sees.
+
+    These are the features, the group unless it must not, and a 1 for linear models; networks have
+    intercepts of their own.
+
+    Args:
+        rows: N of them.
+        user: [N] whose each row is.
+        schema: of the rows.
+        config: settings; what the model sees follows from them.
+        others: [N] group index in each attribute of ``config.also``, see :func:`other_groups`.
+
+    Raises:
+        InputError: nobody has a row of some group, among the rows that are compared; or the groups
+            of a further attribute are not given.
+    """
+    if len(others) != len(config.also):
+        raise InputError(
+            f"also = {list(config.also)}: needs the groups of each; {len(others)} given"
+        )
+    s = np.column_stack([rows.s, *others])
+    attributes = (schema.sensitive, *config.also)
+    if config.constrained:
+        _require_all_groups(schema, attributes, s, rows.y, config)
+    n_groups = len(schema.groups) if config.group_input else 1
+    a = model_inputs(rows.x, rows.s, n_groups=n_groups, intercept=not config.hidden)
+    owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
+    users = make_users(np.asarray(a), s, rows.y.astype(a.dtype), owner)
+    groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
+    return UserData(schema, users, attributes, groups)
+
+
+def other_groups(
+    table: pd.DataFrame, schema: Schema, config: TrainConfig, *, source: str
+) -> list[np.ndarray]:
+    """[N] group index of each row of a table, in each attribute of ``config.also``.
+
+    Raises:
+        InputError: an attribute is unknown, is the sensitive one or the label, or is given twice.
+    """
+    if len({schema.sensitive, *config.also}) <= len(config.also):
+        raise InputError(
+            f"also = {list(config.also)}: must be attributes other than {schema.sensitive!r}, each"
+            " once"
+        )
+    return [encode(table, schema.with_sensitive(name), source=source).s for name in config.also]
+
+
+def _require_all_groups(
+    schema: Schema, attributes: Sequence[str], s: np.ndarray, y: np.ndarray, config: TrainConfig
+) -> None:
+    """Among the rows that the notion compares."""
+    positive, negative = {schema.positive: y > 0}, {schema.negative: y < 0}
+    compared: Mapping[Any, np.ndarray] = {
+        "equal_opportunity": positive,
+        "equalized_odds": positive | negative,
+    }.get(config.notion, {None: np.ones(len(y), bool)})
+    for column, name in enumerate(attributes):
+        for label, among in compared.items():
+            present = set(s[among, column].tolist())
+            groups = enumerate(schema.with_sensitive(name).groups)
+            missing = [group for g, group in groups if g not in present]
+            if missing:
+                labelled = "" if label is None else f" and {schema.label} = {label!r}"
+                raise InputError(
+                    f"no user has a row with {name} = {missing[0]!r}{labelled}: {config.notion}"
+                    " cannot be asked for; take another notion, or a schema without that group"
+                )

@@ -1,0 +1,118 @@
+"""Methods in rounds: what users send, what the server does, and what is booked."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "a report is not clipped",
+        "federated/engine.py",
+        "jnp.where(jnp.isfinite(norm), flat * factor, 0.0)",
+        "jnp.where(jnp.isfinite(norm), flat, 0.0)",
+        "test_engine.py",
+    ),
+    Mutant(
+        "the sum of reports gets no noise",
+        "federated/engine.py",
+        "return unravel(flat + noise * jax.random.normal(key, flat.shape, flat.dtype))",
+        "return unravel(flat + 0 * noise * jax.random.normal(key, flat.shape, flat.dtype))",
+        "test_engine.py",
+    ),
+    Mutant(
+        "all rounds have the same noise",
+        "federated/engine.py",
+        "noise_key = jax.random.fold_in(fixed.keys.noise, t)",
+        "noise_key = fixed.keys.noise",
+        "test_engine.py",
+    ),
+    Mutant(
+        "a round more after an interruption",
+        "federated/engine.py",
+        "n = min(chunk, rounds - progress.rounds)",
+        "n = chunk",
+        "test_engine.py",
+    ),
+    Mutant(
+        "rates of true and of false positives are swapped",
+        "federated/parity.py",
+        "false_negative = (1 - selected, positive)",
+        "false_negative = (selected, 1 - positive)",
+        "test_parity.py",
+    ),
+    Mutant(
+        "users count alike, not by their rows",
+        "federated/fedavg.py",
+        "return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)",
+        "return Movement(jax.tree.map(lambda n, o: n - o, new, old), jnp.ones_like(weight))",
+        "test_fedavg.py",
+    ),
+    Mutant(
+        "multipliers fall where a constraint is violated",
+        "federated/fpfl.py",
+        "multipliers = state.multipliers + self.multiplier_rate * violation",
+        "multipliers = state.multipliers - self.multiplier_rate * violation",
+        "test_fpfl.py",
+    ),
+    Mutant(
+        "the step ignores which group is treated better",
+        "federated/fpfl.py",
+        "force * jnp.sign(found.values)",
+        "force * jnp.abs(jnp.sign(found.values))",
+        "test_fpfl.py",
+    ),
+    Mutant(
+        "a row's gradient is not clipped",
+        "federated/dp_sgd.py",
+        "jnp.minimum(1.0, clip / jnp.maximum(norm, least))",
+        "jnp.ones_like(norm)",
+        "test_row_gradients.py",
+    ),
+    Mutant(
+        "batches of rows are larger than accounted for",
+        "federated/dp_sgd.py",
+        "< expected / size)",
+        "< 1.5 * expected / size)",
+        "test_row_gradients.py",
+    ),
+    Mutant(
+        "the account of the students is a round short",
+        "federated/dp_sgd.py",
+        "rounds * self.local_steps)",
+        "(rounds - 1) * self.local_steps)",
+        "test_two_phase.py",
+    ),
+    Mutant(
+        "the private teacher's noise is for gradients alone, not for the counts sent with them",
+        "federated/private_fair_sgd.py",
+        "SENSITIVITY = (1.0 + 2.0 * COUNT_SCALE**2) ** 0.5",
+        "SENSITIVITY = 1.0",
+        "test_two_phase.py",
+    ),
+    Mutant(
+        "the seed of noise that protects is the setting's",
+        "federated/training.py",
+        "seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)",
+        "seed = config.seed",
+        "test_train.py",
+    ),
+    Mutant(
+        "a training is not booked",
+        "federated/from_table.py",
+        "        Ledger(files.ledger).book(",
+        "        str(",
+        "test_train.py",
+    ),
+    Mutant(
+        "samples of fixed size are accounted for by adding and removing",
+        "privacy/sampled.py",
+        'return "add_or_remove" if self.sampling == "poisson" else "replace"',
+        'return "add_or_remove"',
+        "test_sampled.py",
+    ),
+    Mutant(
+        "sums over everyone are left out of a composition",
+        "privacy/sampled.py",
+        "return cls(mu, tuple(part for part in parts if not part[0].everyone))",
+        "return cls(0.0, tuple(part for part in parts if not part[0].everyone))",
+        "test_sampled.py",
+    ),
+]
