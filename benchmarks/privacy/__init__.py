@@ -1,1 +1,1 @@
-"""What an epsilon costs in accuracy and fairness, and why theta is found the way it is."""
+"""Accuracy and SPD of private releases against epsilon."""

@@ -1,12 +1,10 @@
 """Which private method finds theta best at an equal budget, on training rows only.
 
-    python -m benchmarks.privacy.choose
-
 Mean excess of F over its minimum on the first client's training rows, and mean change of their SPD,
 each theta found with the whole budget. Compared are:
 
 - averaged: what synthfair does;
-- other numbers of steps, and shares of the budget, of the same;
+- other numbers of steps of the same;
 - plain steps: without the second moment, whose budget goes to the gradients; steps of the length
   that the public bound on a row allows, averaged over the last half;
 - objective perturbation (Kifer, Smith and Thakurta 2012): the loss with a random linear term, to be
@@ -19,61 +17,49 @@ All use the same noisy moments for the penalty, which is the covariance.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import product
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
-from benchmarks import use_float64
-from benchmarks.privacy.__main__ import RESULTS, TASKS, federation
+import synthfair as sf
+from benchmarks.distilling import outer_objective
+from benchmarks.harness import Experiment, Run, by, means, page, table
+from benchmarks.privacy.budgets import TASKS, delta, federation
+from benchmarks.table2.optimum import least_objective
 from synthfair.client.private import measure
-from synthfair.config import DistillConfig
-from synthfair.data.encode import Encoded
-from synthfair.data.schema import Schema
-from synthfair.distill.inner import train
-from synthfair.distill.objective import PenalizedLoss
-from synthfair.distill.problem import make_penalty, make_rows
-from synthfair.files import write_text
-from synthfair.model import LinearModel, Rows, logistic
+from synthfair.model import logistic
 from synthfair.privacy.bounds import input_ball, with_one
 from synthfair.privacy.moments import Cells, covariance_moments
 from synthfair.privacy.noise import system_entropy
 from synthfair.privacy.plan import Parts, Plan, budget, make_plan
 from synthfair.privacy.queries import PrivateQueries
 
-REPEATS = 20
 WITHOUT_CURVATURE = Parts(moments=0.2, curvature=1e-9, gradients=0.8)
 
 
-class Client(NamedTuple):
-    """The rows of one client and how they are judged."""
+class PrivateClient(NamedTuple):
+    """The rows of one client, and its settings."""
 
-    real: Encoded
-    schema: Schema
-    config: DistillConfig
+    real: sf.Encoded
+    schema: sf.Schema
+    config: sf.DistillConfig
+
+    def with_steps(self, count: int) -> PrivateClient:
+        """With another number of noisy steps."""
+        return self._replace(config=self.config.model_copy(update={"private_steps": count}))
 
 
-Method = Callable[[Client], np.ndarray]
-
-
-def averaged(client: Client) -> np.ndarray:
+def averaged(client: PrivateClient) -> np.ndarray:
     """Theta as synthfair finds it."""
     return measure(client.real, client.schema, client.config).theta
 
 
-def steps(count: int) -> Method:
-    """The same with another number of steps."""
-
-    def method(client: Client) -> np.ndarray:
-        config = client.config.model_copy(update={"private_steps": count})
-        return measure(client.real, client.schema, config).theta
-
-    return method
-
-
-def plain_steps(client: Client) -> np.ndarray:
+def plain_steps(client: PrivateClient) -> np.ndarray:
     """Proximal gradient steps of length 1 / L, L = bound^2 / 4, the penalty's part exact."""
     queries, plan = _asked(client, WITHOUT_CURVATURE)
     moments, n_rows = _moments(queries, plan)
@@ -88,16 +74,15 @@ def plain_steps(client: Client) -> np.ndarray:
     return np.mean(path[len(path) // 2 :], axis=0)
 
 
-def perturbed_objective(client: Client) -> np.ndarray:
+def perturbed_objective(client: PrivateClient) -> np.ndarray:
     """The minimiser of F + b'theta / N + a ridge, with b as noisy as one gradient."""
-    config = client.config.model_copy(update={"private_steps": 2})
-    queries, plan = _asked(client._replace(config=config), WITHOUT_CURVATURE)
+    client = client.with_steps(2)
+    queries, plan = _asked(client, WITHOUT_CURVATURE)
     moments, n_rows = _moments(queries, plan)
-    rows = make_rows(client.real, n_groups=len(client.schema.groups), intercept=True)
-    a, y = np.asarray(rows.a), np.asarray(rows.y)
-    exact = -0.5 * a.T @ y  # the sum of gradients at 0, so that what is left of it is noise
+    a, y = _inputs(client.real), client.real.y
+    exact = -0.5 * a.T @ y  # the sum of gradients at 0, so that only noise is left of it
     noise = (queries.gradient(np.zeros(a.shape[1])) - exact) / 2**0.5
-    ridge = (with_one(input_ball(client.schema).radius) ** 2 / 4) / (0.1 * budget(config)[0])
+    ridge = (with_one(input_ball(client.schema).radius) ** 2 / 4) / (0.1 * budget(client.config)[0])
 
     def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
         margin, gaps = y * (a @ theta), moments @ theta
@@ -109,7 +94,7 @@ def perturbed_objective(client: Client) -> np.ndarray:
     return minimize(objective, np.zeros(a.shape[1]), jac=True, method="BFGS").x
 
 
-def _asked(client: Client, parts: Parts) -> tuple[PrivateQueries, Plan]:
+def _asked(client: PrivateClient, parts: Parts) -> tuple[PrivateQueries, Plan]:
     plan = make_plan(client.config, client.schema, parts=parts)
     return PrivateQueries(
         client.real, client.schema, plan, intercept=True, loss=logistic, source=system_entropy
@@ -122,76 +107,80 @@ def _moments(queries: PrivateQueries, plan: Plan) -> tuple[np.ndarray, float]:
     return covariance_moments(cells, "statistical_parity"), cells.n_rows
 
 
-METHODS: dict[str, Method] = {
+def _inputs(real: sf.Encoded) -> np.ndarray:
+    """[N, n] as the model sees them: features, group, and 1."""
+    return np.column_stack([real.x, real.s, np.ones(len(real.y))])
+
+
+METHODS: dict[str, Callable[[PrivateClient], np.ndarray]] = {
     "averaged": averaged,
-    "averaged, 10 steps": steps(10),
-    "averaged, 40 steps": steps(40),
+    "averaged, 10 steps": lambda client: averaged(client.with_steps(10)),
+    "averaged, 40 steps": lambda client: averaged(client.with_steps(40)),
     "plain steps, 20": plain_steps,
-    "plain steps, 200": lambda client: plain_steps(
-        client._replace(config=client.config.model_copy(update={"private_steps": 200}))
-    ),
+    "plain steps, 200": lambda client: plain_steps(client.with_steps(200)),
     "objective perturbation": perturbed_objective,
 }
 
 
-class Judge(NamedTuple):
-    """F and SPD on training rows, and what the minimiser of F has of both."""
+class SearchSetting(NamedTuple):
+    """A private method."""
 
-    objective: PenalizedLoss
-    rows: Rows
-    best: tuple[float, float]
+    task: str
+    epsilon: float
+    method: str
 
-    def __call__(self, theta: np.ndarray) -> tuple[float, float]:
-        """F, and SPD."""
-        decided = np.asarray(self.rows.a) @ theta > 0
-        s = np.asarray(self.rows.s)
+
+class SearchValues(NamedTuple):
+    """On training rows: F above its minimum, and the change of SPD."""
+
+    excess: float
+    spd: float
+
+
+@cache
+def _client_and_best(task: str) -> tuple[PrivateClient, Any, np.ndarray]:
+    """The first client, its F, and where that is least; without epsilon."""
+    clients, config = federation(task, 0), sf.DistillConfig()
+    client = PrivateClient(clients.train[0], clients.schema, config)
+    best, _ = least_objective(client.real, config)
+    return client, outer_objective(client.real, config), best
+
+
+def run_search(setting: SearchSetting, _seed: int, *, smoke: bool) -> SearchValues:
+    """Theta once; noise comes from the system."""
+    del smoke
+    client, objective, best = _client_and_best(setting.task)
+    budgeted = {"epsilon": setting.epsilon, "delta": delta(federation(setting.task, 0))}
+    theta = METHODS[setting.method](client._replace(config=sf.DistillConfig(**budgeted)))
+    a, s = _inputs(client.real), client.real.s
+
+    def both(theta: np.ndarray) -> np.ndarray:
+        decided = a @ theta > 0
         spd = decided[s == 1].mean() - decided[s == 0].mean()
-        return float(self.objective(jnp.asarray(theta))), float(spd)
+        return np.array([float(objective(jnp.asarray(theta))), spd])
+
+    return SearchValues(*map(float, both(theta) - both(best)))
 
 
-def judge_of(client: Client) -> Judge:
-    """For one client."""
-    n_groups = len(client.schema.groups)
-    rows = make_rows(client.real, n_groups=n_groups, intercept=True)
-    penalty = make_penalty(client.config, n_groups=n_groups)
-    rho, model = client.config.rho_o, LinearModel()
-    objective = PenalizedLoss(rows.a.T, rows.s, rows.y, rho, model, penalty)
-    best = train(rows, client.config.lambda_theta, model=model, penalty=penalty, rho=rho).params
-    unset = Judge(objective, rows, (0.0, 0.0))
-    return unset._replace(best=unset(np.asarray(best)))
-
-
-def line(task: str, epsilon: float, name: str, client: Client) -> str:
-    """One method, repeated."""
-    judge = judge_of(client)
-    found = np.array([judge(METHODS[name](client)) for _ in range(REPEATS)]) - judge.best
-    mean, error = found.mean(axis=0), found.std(axis=0) / REPEATS**0.5
-    excess, spd = (f"{m:.4f} ± {e:.4f}" for m, e in zip(mean, error, strict=True))
-    return f"| {task} | {epsilon:g} | {name} | {excess} | {spd} |"
-
-
-def main() -> None:
-    """Prints and writes a Markdown table."""
-    use_float64()
-    lines = [
-        "# Private methods at an equal budget",
-        "",
-        f"`python -m benchmarks.privacy.choose`: training rows of one client, {REPEATS} repeats.",
-        "",
-        "| task | epsilon | method | F above its minimum | change of SPD |",
-        "|---|---|---|---|---|",
+def show(runs: Sequence[Run[SearchSetting, SearchValues]]) -> dict[str, str]:
+    """As Markdown."""
+    rows = [
+        (*setting, *(means(own, name).text(error=True) for name in SearchValues._fields))
+        for setting, own in by(runs, lambda setting: setting).items()
     ]
-    for task in TASKS:
-        clients = federation(TASKS[task], seed=0)
-        for epsilon in (0.5, 1.0, 4.0):
-            delta = len(clients.train[0].y) ** -1.1
-            config = DistillConfig(epsilon=epsilon, delta=delta)
-            client = Client(clients.train[0], clients.schema, config)
-            lines += [line(task, epsilon, name, client) for name in METHODS]
-    text = "\n".join(lines) + "\n"
-    write_text(RESULTS / "choice.md", text)
-    print(text)
+    before = "`python -m benchmarks.privacy choose`: training rows of one client, mean ± standard error."
+    header = "task | epsilon | method | F above its minimum | change of SPD"
+    return {"choice.md": page("# Private methods at an equal budget", before, table(header, rows))}
 
 
-if __name__ == "__main__":
-    main()
+CHOOSE = Experiment(
+    name="choose",
+    settings=tuple(SearchSetting(*one) for one in product(TASKS, (0.5, 1.0, 4.0), METHODS)),
+    run=run_search,
+    values=SearchValues,
+    summary=show,
+    smoke=tuple(SearchSetting("law_school_race", 1.0, method) for method in METHODS),
+    seeds=20,
+    file="choice.csv",
+    default=False,
+)
