@@ -164,7 +164,7 @@ METHOD_COMPARISON = Experiment(
     run=run_method,
     values=MethodValues,
     summary=show,
-    smoke=tuple(MethodSetting("law_school", method, 10.0) for method in METHODS),
+    smoke=tuple(MethodSetting("law_school", method, 10.0) for method in [*METHODS][:-1]),
     seeds=3,
 )
 
