@@ -66,7 +66,7 @@ class Experiment(Generic[Setting, Values]):
         run: ``run(setting, seed, smoke=...)`` gives values; with smoke in the fewest steps.
         values: their type.
         summary: of all runs, in the order of the settings: name of a file to its text.
-        smoke: settings of a smoke run.
+        smoke: settings of a smoke run; none where another experiment runs the same code.
         seeds: how many, if not asked for otherwise; None where nothing is random.
         file: name of the CSV file; fields of a setting in braces are filled in.
         fingerprint: of a setting: runs with another one are made again.
@@ -201,6 +201,11 @@ def fingerprint(config: Any, *more: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def spelled(settings: Mapping[str, object]) -> str:
+    """Settings in full, as the fingerprint where there are few."""
+    return f"Setting({', '.join(f'{name}={value}' for name, value in settings.items())})"
+
+
 # Values over seeds
 
 
@@ -322,7 +327,8 @@ def main(
     """
     args = _arguments(doc, folder, experiments)
     chosen = [one for one in experiments if one.name in args.experiments]
-    for experiment in chosen or [one for one in experiments if args.smoke or one.default]:
+    usual = [one for one in experiments if (one.smoke if args.smoke else one.default)]
+    for experiment in chosen or usual:
         one = experiment.small() if args.smoke else experiment
         if one.float64:
             use_float64()

@@ -58,13 +58,13 @@ def scaled(encoded: Encoded, schema: Schema) -> Encoded:
 
 
 def users_of(rows: Encoded, *, central: bool, seed: int) -> Users:
-    """Rows dealt out to users; or, for central training, each a user of its own."""
+    """Rows assigned to users; or, for central training, each a user of its own."""
     n = len(rows.y)
     user = np.arange(n) if central else deal_rows(n, mean=ROWS_PER_USER, seed=seed)
     return make_users(rows.x, rows.s, rows.y, user)
 
 
-class Measured(NamedTuple):
+class AdultValues(NamedTuple):
     """Accuracy, and gaps: the largest difference between a group's value and that of all rows.
 
     Attributes:
@@ -82,13 +82,13 @@ class Measured(NamedTuple):
     pp_gap: float
 
 
-def measured(scores: Array, rows: Encoded) -> Measured:
+def measured(scores: Array, rows: Encoded) -> AdultValues:
     """Of a model's scores on some rows."""
     decided, positive = np.asarray(scores) > 0, rows.y > 0
     fnr = gap(~decided, positive, rows.s)
     fpr = gap(decided, ~positive, rows.s)
     everyone = np.ones_like(decided)
-    return Measured(
+    return AdultValues(
         accuracy=float(np.mean(decided == positive)),
         fnr_gap=fnr,
         eo_gap=max(fnr, fpr),
