@@ -28,7 +28,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("which", choices=["all"], help="Or one: python -m benchmarks.NAME.")
-    parser.add_argument("--seeds", type=int, help="Of each, where it is not alone. Default: its own.")
+    parser.add_argument(
+        "--seeds", type=int, help="Of each, where it is not alone. Default: its own."
+    )
     parser.add_argument("--smoke", action="store_true", help="A few small runs of each.")
     parser.add_argument("--output", type=Path, help="Folder of the results; needed with --smoke.")
     args = parser.parse_args()

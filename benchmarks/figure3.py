@@ -37,7 +37,9 @@ def draw_panel(axes: Axes, runs: TableRuns, task: str, value: str) -> None:
                 fmt=line, color=color, label=label,
             )  # fmt: skip
     for size, line in {"train": "^-", "small": "^--"}.items():
-        theirs = {c.rho_o: v for c, v in published_cells().items() if (c.task, c.size) == (task, size)}
+        theirs = {
+            c.rho_o: v for c, v in published_cells().items() if (c.task, c.size) == (task, size)
+        }
         heights = [pair[value == "spd"] for pair in theirs.values()]
         axes.plot([*theirs], heights, line, color="#009E73", label=f"published, {size}")
     axes.set_xscale("symlog", linthresh=1)

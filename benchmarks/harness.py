@@ -183,7 +183,11 @@ class Experiment(Generic[Setting, Values]):
 
 def _parsed(kind: type[Any], line: Mapping[str, str]) -> Any:
     """A named tuple from the columns of its names."""
-    kinds = {bool: lambda text: text in ("1", "True"), int: int, float: float}
+    kinds = {
+        bool: lambda text: text in ("1", "True"),
+        int: int,
+        float: lambda text: float(text or "nan"),
+    }
     hints = get_type_hints(kind)
     return kind(*(kinds.get(hints[name], str)(line[name]) for name in kind._fields))
 
@@ -344,9 +348,7 @@ def main(
                 print(text, flush=True)
 
 
-def _chosen(
-    experiment: Experiment[Setting, Values], only: Sequence[str]
-) -> Sequence[Setting]:
+def _chosen(experiment: Experiment[Setting, Values], only: Sequence[str]) -> Sequence[Setting]:
     """Those settings whose entries are, as text, among what is wanted."""
     wanted: dict[str, set[str]] = {}
     for one in only:
@@ -385,7 +387,9 @@ def _arguments(
         help="Of the settings those with these entries, e.g. table=adult.",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="Folder of the results.")
-    parser.add_argument("--smoke", action="store_true", help="A few small runs, to see that it runs.")
+    parser.add_argument(
+        "--smoke", action="store_true", help="A few small runs, to see that it runs."
+    )
     parser.add_argument("--show", action="store_true", help="Make no runs; show those there are.")
     cores = os.cpu_count() or 1
     parser.add_argument("--workers", type=_positive, default=cores, help="Processes, if possible.")

@@ -91,7 +91,9 @@ def accounts() -> str:
         " which is half of what that relation needs."
     )
     rows = []
-    for cohort, rounds in sorted({(row.cohort, SETTINGS[row].rounds) for row in ROWS if row.private}):
+    for cohort, rounds in sorted(
+        {(row.cohort, SETTINGS[row].rounds) for row in ROWS if row.private}
+    ):
         added, half = (
             SampledSums(USERS, cohort, rounds, sampling).noise(EPSILON, DELTA)
             for sampling in ("poisson", "fixed")

@@ -36,9 +36,9 @@ class PublishedLaplace(LaplaceValue):
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
     ) -> tuple[np.ndarray, np.ndarray]:
         """As M_L. Guarantee: none, see above; unit and relation are without meaning."""
-        told = GroupResponse(self.groups, self.epsilon1).respond(group, source)
+        reported = GroupResponse(self.groups, self.epsilon1).respond(group, source)
         noise = laplace(len(group), source) / self.epsilon2
-        return told, np.where(told == group, value + 2 * noise, self.k * noise)
+        return reported, np.where(reported == group, value + 2 * noise, self.k * noise)
 
 
 def published_randomized(epsilon: float) -> RandomizedValue:

@@ -6,16 +6,15 @@ compared with what ten normal numbers have, of the variance in closed form.
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
-from benchmarks.gap.tables import HALVES, SHARE_WRONG, known_error
+from benchmarks.gap.tables import HALVES, SHARE_WRONG, known_error, sensor_clients
+from benchmarks.harness import Experiment, Run, page, published, table
 from synthfair.measure.mechanisms import Mechanism
 from synthfair.measure.variance import mean_variance
 
@@ -52,7 +51,7 @@ def _same(rate: np.ndarray) -> np.ndarray:
     return rate
 
 
-READINGS = (
+READINGS_TRIED = (
     Reading("rates as they are", _same),
     Reading("true positive rates as they are", lambda rate: 1 - rate),
     Reading("**rates mapped to [-1, 1], the gap in units of the rate**", lambda x: 2 * x - 1, 0.5),
@@ -66,49 +65,59 @@ READINGS = (
 )
 
 
-class Fit(NamedTuple):
+class ReadingSetting(NamedTuple):
+    """Of one of READINGS."""
+
+    title: str
+
+
+class ReadingValues(NamedTuple):
     """How near a reading comes to the eight cells.
 
     Attributes:
-        title: of the reading.
         bounds: that have the printed digits, of 8.
-        ratio: of the mean errors, printed over expected: least and largest.
+        least: of the mean errors, printed over expected.
+        largest: of the same.
         squares: sum of squared deviations of 16 means and standard deviations, in their own.
         chance: that so large a sum comes by chance, were the reading right.
     """
 
-    title: str
     bounds: int
-    ratio: tuple[float, float]
+    least: float
+    largest: float
     squares: float
     chance: float
 
 
-class Cell(NamedTuple):
-    """The bound, and the deviation of the estimated gap."""
+def run_reading(setting: ReadingSetting, _seed: int, *, smoke: bool) -> ReadingValues:
+    """On the sensor data."""
+    (reading,) = (one for one in READINGS_TRIED if one.title == setting.title)
+    group, rate = (part[:: 200 if smoke else 1] for part in sensor_clients())
+    return fit(reading, group, rate)
 
-    bound: float
-    deviation: float
 
-
-def fit(reading: Reading, data: tuple[np.ndarray, np.ndarray], printed: Path) -> Fit:
+def fit(reading: Reading, group: np.ndarray, rate: np.ndarray) -> ReadingValues:
     """A reading against the printed table."""
-    group, rate = data
     squares = np.bincount(group, weights=reading.value(rate) ** 2) / np.bincount(group)
-    told = _ten_runs(signed=reading.signed)
-    drawn = np.zeros(len(told))
+    normal = _ten_runs(signed=reading.signed)
+    drawn = np.zeros(len(normal))
     bounds, ratios, found = 0, [], 0.0
-    with printed.open(newline="") as file:
-        for i, line in enumerate(csv.DictReader(file)):
-            cell = _cell(line, reading, squares)
-            wanted = np.array([float(line["mean_error"]), float(line["error_sd"])])
-            bounds += abs(cell.bound - float(line["chebyshev_alpha"])) <= DIGIT
-            ratios.append(wanted[0] / cell.deviation / told[:, 0].mean())
-            found += _distance(wanted, cell.deviation * told).item()
-            others = cell.deviation * np.roll(told, i, axis=0)
-            drawn += _distance(np.round(others, 4), cell.deviation * told)
-    chance = float(np.mean(drawn >= found))
-    return Fit(reading.title, bounds, (min(ratios), max(ratios)), found, chance)
+    for i, line in enumerate(published("juarez_2022_table2")):
+        made: Mechanism = PUBLISHED[line["mechanism"]](float(line["epsilon"]))
+        square = known_error(made, reading.clients, reading.shares)
+        sizes = reading.shares * reading.clients
+        variance = mean_variance(made, sizes, reading.clients, squares).sum()
+        bound = reading.unit * math.sqrt(square / SHARE_WRONG)
+        deviation = reading.unit * math.sqrt(float(variance))
+        wanted = np.array([float(line["mean_error"]), float(line["error_sd"])])
+        bounds += abs(bound - float(line["chebyshev_alpha"])) <= DIGIT
+        ratios.append(wanted[0] / deviation / normal[:, 0].mean())
+        found += _distance(wanted, deviation * normal).item()
+        others = deviation * np.roll(normal, i, axis=0)
+        drawn += _distance(np.round(others, 4), deviation * normal)
+    return ReadingValues(
+        int(bounds), min(ratios), max(ratios), found, float(np.mean(drawn >= found))
+    )
 
 
 def _ten_runs(*, signed: bool, draws: int = 4000) -> np.ndarray:
@@ -125,34 +134,34 @@ def _distance(found: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     return ((off / drawn.std(axis=0)) ** 2).sum(axis=-1)
 
 
-def _cell(line: dict[str, str], reading: Reading, squares: np.ndarray) -> Cell:
-    made: Mechanism = PUBLISHED[line["mechanism"]](float(line["epsilon"]))
-    square = known_error(made, reading.clients, reading.shares)
-    sizes = reading.shares * reading.clients
-    variance = mean_variance(made, sizes, reading.clients, squares).sum()
-    return Cell(
-        reading.unit * math.sqrt(square / SHARE_WRONG), reading.unit * math.sqrt(float(variance))
-    )
-
-
-def table(fits: list[Fit]) -> str:
+def show(runs: Sequence[Run[ReadingSetting, ReadingValues]]) -> dict[str, str]:
     """As Markdown."""
-    lines = [
-        "# What table 2 of Juarez and Korolova (2022) may mean",
-        "",
-        "`python -m benchmarks.gap table2`: every reading tried, in closed form, against the eight"
-        " printed bounds (the same to one of the last digit), and against the mean and standard"
-        " deviation of ten errors in each of eight cells: *squares* is the sum of the 16 squared"
-        " deviations beyond rounding, each in its own standard deviation, and *chance* how often"
-        " ten normal errors of this reading have as large a sum (of 4,000).",
-        "",
-        "| reading | bounds met, of 8 | mean errors, printed over expected | squares | chance |",
-        "|---|---|---|---|---|",
-    ]
-    for one in fits:
-        low, high = one.ratio
-        lines.append(
-            f"| {one.title} | {one.bounds} | {low:.2f} to {high:.2f} | {one.squares:.1f} |"
-            f" {one.chance:.4f} |"
+    rows = [
+        (
+            *setting, one.bounds, f"{one.least:.2f} to {one.largest:.2f}", f"{one.squares:.1f}",
+            f"{one.chance:.4f}",
         )
-    return "\n".join(lines) + "\n"
+        for setting, _, one, _ in runs
+    ]  # fmt: skip
+    before = (
+        "`python -m benchmarks.gap readings`: every reading tried, in closed form, against the"
+        " eight printed bounds (the same to one of the last digit), and against the mean and"
+        " standard deviation of ten errors in each of eight cells: *squares* is the sum of the 16"
+        " squared deviations beyond rounding, each in its own standard deviation, and *chance* how"
+        " often ten normal errors of this reading have as large a sum (of 4,000)."
+    )
+    header = "reading | bounds met, of 8 | mean errors, printed over expected | squares | chance"
+    title = "# What table 2 of Juarez and Korolova (2022) may mean"
+    return {"table2_readings.md": page(title, before, table(header, rows))}
+
+
+READINGS = Experiment(
+    name="readings",
+    settings=tuple(ReadingSetting(reading.title) for reading in READINGS_TRIED),
+    run=run_reading,
+    values=ReadingValues,
+    summary=show,
+    smoke=(ReadingSetting(READINGS_TRIED[0].title),),
+    file="table2_readings.csv",
+    float64=False,
+)

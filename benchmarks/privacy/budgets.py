@@ -127,7 +127,9 @@ def show(runs: BudgetRuns) -> dict[str, str]:
     ]
     header = "task | method | epsilon | accuracy | SPD | accuracy lost | SPD changed by | goal"
     plots = {f"{task}.svg": plot(own) for task, own in by(runs, lambda one: one.task).items()}
-    return {"privacy.md": page("# Accuracy and SPD against epsilon", before, table(header, rows))} | plots
+    return {
+        "privacy.md": page("# Accuracy and SPD against epsilon", before, table(header, rows))
+    } | plots
 
 
 def _cells(setting: BudgetSetting, runs: BudgetRuns, plain: BudgetRuns) -> tuple[object, ...]:

@@ -168,7 +168,9 @@ def show(runs: Sequence[Run[SearchSetting, SearchValues]]) -> dict[str, str]:
         (*setting, *(means(own, name).text(error=True) for name in SearchValues._fields))
         for setting, own in by(runs, lambda setting: setting).items()
     ]
-    before = "`python -m benchmarks.privacy choose`: training rows of one client, mean ± standard error."
+    before = (
+        "`python -m benchmarks.privacy choose`: training rows of one client, mean ± standard error."
+    )
     header = "task | epsilon | method | F above its minimum | change of SPD"
     return {"choice.md": page("# Private methods at an equal budget", before, table(header, rows))}
 

@@ -141,7 +141,13 @@ def federation(task: str, seed: int, scaling: str = "range") -> Federation:
 
 
 def run_cell(
-    cell: TableCell, seed: int, *, smoke: bool, scaling: str = "range", excess: bool = True, **changes: Any
+    cell: TableCell,
+    seed: int,
+    *,
+    smoke: bool,
+    scaling: str = "range",
+    excess: bool = True,
+    **changes: Any,
 ) -> TableValues:
     """Trains and evaluates; for the first seeds the optimum of F is sought, too."""
     clients = federation(cell.task, seed, scaling)

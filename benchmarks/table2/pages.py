@@ -248,7 +248,9 @@ def _unconverged(runs: TableRuns) -> str:
 
 
 def _curves(runs: TableRuns, task: str, size: str) -> dict[str, list[Point]]:
-    theirs = [Point(abs(p[1]), p[0]) for cell, p in published_cells().items() if cell[2:4] == (task, size)]
+    theirs = [
+        Point(abs(p[1]), p[0]) for cell, p in published_cells().items() if cell[2:4] == (task, size)
+    ]
     chosen = {
         recipe: select(runs, recipe=recipe, task=task, size=size) for recipe in ("faithful", "ours")
     }

@@ -72,9 +72,7 @@ class PhaseValues(NamedTuple):
     noise: float
 
 
-def run_phases(
-    setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = False
-) -> PhaseValues:
+def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = False) -> PhaseValues:
     """One method on one split."""
     hidden = PUBLISHED_HIDDEN[setting.table] if wide else HIDDEN
     problem = make_parity_problem(setting.table, setting.notion, seed, hidden)
@@ -105,9 +103,7 @@ def run_wide(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
     return run_phases(setting, seed, smoke=smoke, wide=True)
 
 
-def baseline(
-    problem: ParityProblem, kappa: tuple[float, float], seed: int, epochs: int
-) -> Params:
+def baseline(problem: ParityProblem, kappa: tuple[float, float], seed: int, epochs: int) -> Params:
     """B2, or B1 with a kappa of 0 that stays there: then one compiled code serves both."""
     steps = steps_of(problem.users, batch=500, epochs=epochs)
     algorithm = FairSgd(
