@@ -2,7 +2,6 @@
 
     python -m benchmarks.adult_fpfl                 # 5 seeds; goes on where it stopped
     python -m benchmarks.adult_fpfl --only cohort=200 algorithm=FPFL
-    python -m benchmarks.adult_fpfl choose          # settings compared with others, on training rows
 
 The published split; sex is the sensitive attribute and no input; epsilon = 2 and delta = 5e-5 for
 users with two rows on average, cohorts drawn user by user (Poisson), and neighbours that differ by
@@ -10,8 +9,8 @@ one user more or less. Seeds are of users, first params, cohorts and noise: an e
 rows, not a release.
 """
 
-from benchmarks.adult_fpfl.experiment import ADULT, CHOOSE
+from benchmarks.adult_fpfl.experiment import ADULT
 from benchmarks.harness import main
 
 if __name__ == "__main__":
-    main(__doc__, "adult_fpfl", ADULT, CHOOSE)
+    main(__doc__, "adult_fpfl", ADULT)

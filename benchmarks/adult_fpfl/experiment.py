@@ -1,10 +1,8 @@
-"""One run: a row of the tables, trained with one seed; and settings compared with others."""
+"""One run: a row of the tables, trained with one seed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -18,10 +16,8 @@ from benchmarks.adult_fpfl.settings import (
     SETTINGS,
     AdultRow,
     AdultSettings,
-    Algorithm,
 )
-from benchmarks.harness import Experiment, Run, page, spelled, table
-from synthfair.data.encode import Encoded
+from benchmarks.harness import Experiment, spelled
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import run
 from synthfair.federated.networks import Network, Perceptron
@@ -29,11 +25,9 @@ from synthfair.federated.private_sum import UNPROTECTED, Protection
 from synthfair.privacy.sampled import SampledSums
 
 
-def trained(
-    row: AdultRow, settings: AdultSettings, seed: int, *, evaluated_on: Encoded
-) -> AdultValues:
-    """Trains on the training rows, and measures on rows of choice."""
-    train = load().train
+def trained(row: AdultRow, settings: AdultSettings, seed: int) -> AdultValues:
+    """Trains on the training rows, and measures on the test rows."""
+    train, test = load()
     network = Network(Perceptron(train.x.shape[1], HIDDEN[row.model]))
     users = users_of(train, central=row.central, seed=seed)
     algorithm = settings.algorithm(network, fair=row.fair)
@@ -45,8 +39,8 @@ def trained(
         seed=seed,
         protection=protection(row, settings, len(users)),
     )
-    scores = network.scores(algorithm.params(end.state), jnp.asarray(evaluated_on.x))
-    return measured(scores, evaluated_on)
+    scores = network.scores(algorithm.params(end.state), jnp.asarray(test.x))
+    return measured(scores, test)
 
 
 def protection(row: AdultRow, settings: AdultSettings, population: int) -> Protection:
@@ -66,7 +60,7 @@ def protection(row: AdultRow, settings: AdultSettings, population: int) -> Prote
 def run_row(row: AdultRow, seed: int, *, smoke: bool) -> AdultValues:
     """On test rows."""
     settings = replace(SETTINGS[row], rounds=2) if smoke else SETTINGS[row]
-    return trained(row, settings, seed, evaluated_on=load().test)
+    return trained(row, settings, seed)
 
 
 ADULT = Experiment(
@@ -79,75 +73,4 @@ ADULT = Experiment(
     seeds=5,
     fingerprint=lambda row: spelled(asdict(SETTINGS[row])),
     float64=False,
-)
-
-
-class ChangedSetting(NamedTuple):
-    """A row of the shallow network with one thing changed."""
-
-    cohort: int
-    algorithm: Algorithm
-    changed: str
-
-
-CHANGES: dict[str, dict[str, Any]] = {
-    "in use": {},
-    "alpha = 0.02": {"alpha": 0.02},
-    "rate_scale = 1": {"rate_scale": 1.0},
-    "rate_scale = 2": {"rate_scale": 2.0},
-    "rate_scale = 3": {"rate_scale": 3.0},
-    "rate_scale = 4": {"rate_scale": 4.0},
-    "memory = 0.95": {"memory": 0.95},
-    "learning_rate = 0.1": {"learning_rate": 0.1},
-    "multiplier_rate = 0.01": {"multiplier_rate": 0.01},
-    "multiplier_rate = 0.05": {"multiplier_rate": 0.05},
-    "rounds = 250, learning_rate = 0.6": {"rounds": 250, "learning_rate": 0.6},
-    "rounds = 250, learning_rate = 0.8, memory = 0.97": {
-        "rounds": 250,
-        "learning_rate": 0.8,
-        "memory": 0.97,
-    },
-}
-
-COMPARED: dict[tuple[int, Algorithm], tuple[int, ...]] = {
-    (200, "FPFL"): (0, 1, 2, 3, 5, 6, 7, 9, 11),
-    (200, "FFL+Clip"): (0, 1, 2, 4, 8),
-    (1000, "FPFL"): (0, 1, 10),
-}
-"""Which of the changes, by their places."""
-
-SEED = 100
-"""None of the tables'."""
-
-
-def run_changed(setting: ChangedSetting, _seed: int, *, smoke: bool) -> AdultValues:
-    """On the training rows, whose labels the training has seen."""
-    row = AdultRow(setting.cohort, "shallow", setting.algorithm)
-    settings = replace(SETTINGS[row], **CHANGES[setting.changed])
-    settings = replace(settings, rounds=2) if smoke else settings
-    return trained(row, settings, SEED, evaluated_on=load().train)
-
-
-def show_changed(runs: Sequence[Run[ChangedSetting, AdultValues]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = [
-        (*run.setting, f"{run.values.accuracy:.4f}", f"{run.values.fnr_gap:.4f}") for run in runs
-    ]
-    before = f"`python -m benchmarks.adult_fpfl choose`: seed {SEED}, shallow network."
-    header = "cohort | algorithm | changed | accuracy | FNR gap"
-    return {"choice.md": page("# Settings, on training rows", before, table(header, rows))}
-
-
-CHOOSE = Experiment(
-    name="choose",
-    settings=tuple(
-        ChangedSetting(*key, [*CHANGES][i]) for key, places in COMPARED.items() for i in places
-    ),
-    run=run_changed,
-    values=AdultValues,
-    summary=show_changed,
-    smoke=(ChangedSetting(200, "FFL+Clip", "rate_scale = 1"),),
-    file="choice.csv",
-    float64=False,
-    default=False,
 )

@@ -100,7 +100,7 @@ CLIPPED = AdultSettings(
 
 
 def settings_of(row: AdultRow) -> AdultSettings:
-    """Found by hand; ``choose`` compares some with others, on training rows.
+    """Found by hand, and some compared with others on training rows: see LOG.md.
 
     C without a constraint is the published one.
     """

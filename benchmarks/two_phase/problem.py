@@ -61,11 +61,6 @@ class ParityProblem(NamedTuple):
         scores = self.model.scores(params, jnp.asarray(_inputs(self.test)))
         return accuracy_and_gap(self.notion, np.asarray(scores), self.test.y, self.test.s)
 
-    def on_training_rows(self, decisions: np.ndarray) -> tuple[float, float]:
-        """Accuracy and gap of decisions on the training rows."""
-        y, s = np.asarray(self.users.y), np.asarray(self.users.s[:, 0])
-        return accuracy_and_gap(self.notion, decisions, y, s)
-
 
 def accuracy_and_gap(
     notion: ParityNotion, scores: np.ndarray, y: np.ndarray, s: np.ndarray

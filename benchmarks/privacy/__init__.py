@@ -1,1 +1,0 @@
-"""Accuracy and SPD of private releases against epsilon."""
