@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Experiment, Run, fingerprint, main, means, panels, select
+from benchmarks.harness import Experiment, Run, as_svg, fingerprint, main, means, panels, select
 from benchmarks.table2.cells import RHO_FAITHFUL, TableCell, TableValues, config_of, run_cell
-from synthfair.report.plots import as_svg
 
 
 class HeatSetting(NamedTuple):
@@ -61,10 +60,9 @@ def draw(runs: Sequence[Run[HeatSetting, TableValues]]) -> dict[str, str]:
 
 
 FIGURE2 = Experiment(
-    name="figure2",
+    name="runs",
     settings=tuple(HeatSetting(*one) for one in product(RHO_FAITHFUL, RHO_FAITHFUL)),
     run=run_weights,
-    values=TableValues,
     summary=draw,
     smoke=(HeatSetting(10.0, 10.0),),
     seeds=3,

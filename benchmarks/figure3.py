@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from matplotlib.axes import Axes
 
-from benchmarks.harness import legend, main, panels, select
+from benchmarks.harness import as_svg, legend, main, panels, select
 from benchmarks.table2.cells import TASKS
 from benchmarks.table2.pages import TABLE2, TableRuns, curve, published_cells
-from synthfair.report.plots import as_svg
 
 LOOKS = {
     ("faithful", "single_shot", "train"): ("#0072B2", "o-"),

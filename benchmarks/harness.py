@@ -63,12 +63,13 @@ class Experiment(Generic[Setting, Values]):
     Attributes:
         name: on the command line.
         settings: all of one type.
-        run: ``run(setting, seed, smoke=...)`` gives values; with smoke in the fewest steps.
-        values: their type.
+        run: ``run(setting, seed, smoke=...)`` gives values, a named tuple of the type that it is
+            annotated with; with smoke in the fewest steps.
         summary: of all runs, in the order of the settings: name of a file to its text.
         smoke: settings of a smoke run; none where another experiment runs the same code.
         seeds: how many, if not asked for otherwise; None where nothing is random.
-        file: name of the CSV file; fields of a setting in braces are filled in.
+        file: name of the CSV file, if not the experiment's; fields of a setting in braces are
+            filled in.
         fingerprint: of a setting: runs with another one are made again.
         parallel: whether processes may share the runs; not where time is measured.
         float64: whether JAX computes in double precision.
@@ -78,15 +79,19 @@ class Experiment(Generic[Setting, Values]):
     name: str
     settings: Sequence[Setting]
     run: Callable[..., Values]
-    values: type[Values]
     summary: Callable[[Sequence[Run[Setting, Values]]], Mapping[str, str]]
     smoke: Sequence[Setting]
     seeds: int | None = None
-    file: str = "runs.csv"
+    file: str = ""
     fingerprint: Callable[[Setting], str] = lambda _: ""
     parallel: bool = False
     float64: bool = True
     default: bool = True
+
+    @property
+    def values(self) -> type[Values]:
+        """What a run gives."""
+        return get_type_hints(self.run)["return"]
 
     def small(self) -> Experiment[Setting, Values]:
         """The smoke run; its runs are never taken for others."""
@@ -125,7 +130,7 @@ class Experiment(Generic[Setting, Values]):
         write_text(folder / self._file(runs[0].setting), text.getvalue())
 
     def _file(self, setting: Any) -> str:
-        return self.file.format(**setting._asdict())
+        return (self.file or f"{self.name}.csv").format(**setting._asdict())
 
     def current(self, runs: Iterable[Run[Setting, Values]]) -> list[Run[Setting, Values]]:
         """The runs of today's settings, in their order."""
@@ -307,6 +312,13 @@ def legend(figure: Figure, columns: int) -> None:
     handles, labels = figure.axes[0].get_legend_handles_labels()
     place: Any = {"loc": "outside lower center", "ncols": columns}
     figure.legend(handles, labels, frameon=False, fontsize=8, **place)
+
+
+def as_svg(figure: Figure) -> str:
+    """SVG text: the same numbers give the same bytes."""
+    from synthfair.report.plots import as_svg
+
+    return as_svg(figure)
 
 
 def published(name: str) -> list[dict[str, str]]:

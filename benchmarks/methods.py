@@ -21,6 +21,7 @@ import synthfair as sf
 from benchmarks.harness import (
     Experiment,
     Run,
+    as_svg,
     by,
     legend,
     look,
@@ -34,7 +35,6 @@ from benchmarks.harness import (
 )
 from synthfair.compare import Rounds, federate, measure
 from synthfair.federated import Dealing
-from synthfair.report.plots import as_svg
 
 TABLES = {"law_school": "race", "dutch": "sex", "adult": "sex"}
 EPSILON = 1.0
@@ -159,10 +159,9 @@ def plot(runs: MethodRuns) -> str:
 
 
 METHOD_COMPARISON = Experiment(
-    name="methods",
+    name="runs",
     settings=tuple(MethodSetting(*one) for one in product(TABLES, METHODS, (0.0, 10.0, 100.0))),
     run=run_method,
-    values=MethodValues,
     summary=show,
     smoke=tuple(MethodSetting("law_school", method, 10.0) for method in [*METHODS][:-1]),
     seeds=3,

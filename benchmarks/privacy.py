@@ -24,6 +24,7 @@ from benchmarks.harness import (
     ROOT,
     Experiment,
     Run,
+    as_svg,
     by,
     main,
     means,
@@ -36,7 +37,6 @@ from benchmarks.harness import (
 )
 from synthfair.compare import federate, measure
 from synthfair.config import load_distill_config
-from synthfair.report.plots import as_svg
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 GOALS = {0.5: (0.010, 0.030), 1.0: (0.005, 0.020)}
@@ -166,7 +166,7 @@ def plot(runs: BudgetRuns) -> str:
 
 
 BUDGETS = Experiment(
-    name="privacy",
+    name="runs",
     settings=tuple(
         BudgetSetting(task, method, epsilon)
         for task in TASKS
@@ -174,7 +174,6 @@ BUDGETS = Experiment(
         for epsilon in ((np.inf,) if method == "plain" else EPSILONS)
     ),
     run=run_budget,
-    values=BudgetValues,
     summary=show,
     smoke=(
         BudgetSetting("law_school_race", "plain", np.inf),

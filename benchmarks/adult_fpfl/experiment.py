@@ -64,10 +64,9 @@ def run_row(row: AdultRow, seed: int, *, smoke: bool) -> AdultValues:
 
 
 ADULT = Experiment(
-    name="adult_fpfl",
+    name="runs",
     settings=ROWS,
     run=run_row,
-    values=AdultValues,
     summary=show,
     smoke=tuple(AdultRow(200, "shallow", name) for name in ("FL", "FPFL")),
     seeds=5,

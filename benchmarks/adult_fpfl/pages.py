@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from benchmarks.adult_fpfl.problem import AdultValues
 from benchmarks.adult_fpfl.settings import DELTA, EPSILON, ROWS, SETTINGS, AdultRow
-from benchmarks.harness import Run, by, means, n_seeds, page, panels, published, table
+from benchmarks.harness import Run, as_svg, by, means, n_seeds, page, panels, published, table
 from synthfair.privacy.sampled import SampledSums
-from synthfair.report.plots import as_svg
 
 USERS = 14_000
 """About as many users as there are, for the accounts that are shown."""

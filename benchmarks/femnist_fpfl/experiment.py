@@ -112,10 +112,9 @@ def measured(network: Network, params: Params, digits: Digits) -> DigitValues:
 
 
 FEMNIST = Experiment(
-    name="femnist_fpfl",
+    name="runs",
     settings=ROWS,
     run=run_row,
-    values=DigitValues,
     summary=show,
     smoke=(DigitRow("FPFL", "1000K"),),
     seeds=1,

@@ -96,8 +96,6 @@ DEVICES = Experiment(
         for one in product(("dutch", "adult", "law_school"), (2.0, 4.0, 8.0), RATES)
     ),
     run=run_device,
-    values=DeviceValues,
     summary=show,
     smoke=tuple(DeviceSetting("law_school", 4.0, rate) for rate in RATES),
-    file="devices.csv",
 )

@@ -10,10 +10,9 @@ import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, known_error
-from benchmarks.harness import Experiment, Run, by, panels, select
+from benchmarks.harness import Experiment, Run, as_svg, by, panels, select
 from synthfair.measure.split import best_split
 from synthfair.measure.variance import largest_variance, mean_variance
-from synthfair.report.plots import as_svg
 
 CLIENTS = 20_000
 SURE = 3.0
@@ -123,11 +122,8 @@ MSE = Experiment(
         )
     ),
     run=run_bounds,
-    values=ErrorBounds,
     summary=draw_bounds,
     smoke=tuple(ErrorPoint("true", name, 1.0) for name in KINDS),
-    file="mse.csv",
-    float64=False,
 )
 
 UNBALANCED = Experiment(
@@ -137,9 +133,6 @@ UNBALANCED = Experiment(
         for one in product(KINDS, (0.5, 1.0, 2.0), (0.5, 0.2, 0.1, 0.05, 0.02, 0.01))
     ),
     run=run_share,
-    values=ShareErrors,
     summary=draw_shares,
     smoke=tuple(SharePoint("M_R", 2.0, share) for share in (0.5, 0.1)),
-    file="unbalanced.csv",
-    float64=False,
 )

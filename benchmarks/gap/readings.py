@@ -159,9 +159,6 @@ READINGS = Experiment(
     name="readings",
     settings=tuple(ReadingSetting(reading.title) for reading in READINGS_TRIED),
     run=run_reading,
-    values=ReadingValues,
     summary=show,
     smoke=(ReadingSetting(READINGS_TRIED[0].title),),
-    file="table2_readings.csv",
-    float64=False,
 )

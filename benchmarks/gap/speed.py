@@ -132,9 +132,7 @@ SPEED = Experiment(
     name="speed",
     settings=tuple(GapSpeedSetting(kind, 10**7, how) for kind, how in WAYS),
     run=run_speed,
-    values=GapSpeedValues,
     summary=show,
     smoke=tuple(GapSpeedSetting(kind, 10**5, how) for kind, how in WAYS),
-    file="speed.csv",
     float64=False,
 )

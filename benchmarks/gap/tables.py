@@ -125,11 +125,8 @@ TABLE1 = Experiment(
         for line in published("juarez_2022_table1")
     ),  # fmt: skip
     run=run_epsilon,
-    values=EpsilonValues,
     summary=show_epsilons,
     smoke=(EpsilonSetting(1e5, "M_R", 0.1, 1.86),),
-    file="table1.csv",
-    float64=False,
 )
 
 
@@ -244,10 +241,7 @@ TABLE2 = Experiment(
         for epsilon in EPSILONS
     ),
     run=run_errors,
-    values=ErrorValues,
     summary=show_errors,
     smoke=tuple(ErrorSetting(accounting, "M_L", 1.0) for accounting in ("published", "true")),
     seeds=10,
-    file="table2.csv",
-    float64=False,
 )

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 from benchmarks.speed.limits import Ceilings, least_seconds
 from benchmarks.speed.measure import Measured, Timed
 from benchmarks.speed.show import works
-from synthfair.report.plots import as_svg
 
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#F0E442")
 HATCHES = ("", "//", "..", "xx", "||")

@@ -100,10 +100,8 @@ RECIPES = Experiment(
     name="recipes",
     settings=tuple(TemperatureSetting(*one) for one in product(TASKS, (2.0, 4.0, 8.0, 16.0))),
     run=run_temperature,
-    values=Worth,
     summary=show_temperatures,
     smoke=(TemperatureSetting("law_school_race", 8.0),),
-    file="recipes.csv",
     parallel=True,
     default=False,
 )
@@ -115,10 +113,8 @@ SWEEP = Experiment(
         for one in product(("range", "standard", "unscaled"), (0.01, 0.1), ("normal", "range"))
     ),
     run=run_swept,
-    values=Distance,
     summary=show_sweep,
     smoke=(Swept("standard", 0.1, "range"), Swept("unscaled", 0.1, "range")),
-    file="sweep.csv",
     parallel=True,
     default=False,
 )

@@ -269,7 +269,6 @@ TABLE2 = Experiment(
     name="table2",
     settings=tuple(cells()),
     run=run_cell,
-    values=TableValues,
     summary=show,
     smoke=(
         TableCell("faithful", "single_shot", "law_school_race", "small", 10.0),

@@ -12,6 +12,7 @@ import numpy as np
 from benchmarks.harness import (
     Experiment,
     Run,
+    as_svg,
     by,
     legend,
     means,
@@ -35,7 +36,6 @@ from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.parity import ParityNotion
 from synthfair.federated.two_phase import two_phase
 from synthfair.model import Params
-from synthfair.report.plots import as_svg
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 DELTA = 1e-4
@@ -181,7 +181,7 @@ def _draw(axes: Any, runs: PhaseRuns, field: str) -> None:
 
 
 TWO_PHASE = Experiment(
-    name="two_phase",
+    name="runs",
     settings=tuple(
         PhaseSetting(name, notion, method, epsilon)
         for name in sorted(TABLES)
@@ -190,7 +190,6 @@ TWO_PHASE = Experiment(
         for epsilon in ((np.inf,) if method in ("B1", "B2") else EPSILONS)
     ),
     run=run_phases,
-    values=PhaseValues,
     summary=show,
     smoke=(
         PhaseSetting("bank", "statistical_parity", "B2", np.inf),
