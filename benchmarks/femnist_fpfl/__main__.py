@@ -2,7 +2,6 @@
 
     python -m benchmarks.femnist_fpfl                    # one seed; goes on where it stopped
     python -m benchmarks.femnist_fpfl --seeds 3 --output elsewhere
-    python -m benchmarks.femnist_fpfl.examples           # ten digits of each group, as a picture
 
 201 writers instead of 3,383, and shorter runs on fewer images, see ``settings``: orderings can be
 compared, not digits after the point. Larger populations exist in the accounts alone, as in the

@@ -86,8 +86,10 @@ def least_seconds(work: Work, ceilings: Ceilings) -> float:
     return max(work.flops / ceilings.flops, work.bytes / ceilings.bytes)
 
 
-def measured_ceilings(size: int = 3000, numbers: int = 25_000_000) -> Ceilings:
-    """Of a product of square matrices, and of a copy with all cores or one: the best of some runs.
+def measured_ceilings(size: int, numbers: int) -> Ceilings:
+    """Of a product of square matrices of a size, and of a copy of so many numbers.
+
+    The best of some runs, of the copy with all cores or one, whichever is faster.
 
     Both arrays have been used before: to new memory, which the system must clear first, a copy
     would be several times slower.

@@ -122,26 +122,27 @@ def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValu
 
     if setting.package == OURS:
         # A busy minute only ever lowers what the machine can do.
-        before = measured_ceilings()
+        sizes = (300, 10**6) if smoke else (3000, 25 * 10**6)
+        before = measured_ceilings(*sizes)
         seconds = tuple(run_ours() for _ in range(1 + TURNS))
-        ceilings = tuple(map(max, before, measured_ceilings()))
+        ceilings = tuple(map(max, before, measured_ceilings(*sizes)))
         reached = Reached(made[-1].x, made[-1].theta)
         turns = Turns(reached, made[-1].objectives, compiling, seconds, seconds)
     else:
         module, settings = PEERS[setting.package]
         peer = importlib.import_module(f"benchmarks.peers.{module}")
         turns, ceilings = take_turns(peer.distil(plain, steps, **settings), steps, run_ours), (0, 0)
-    return values_of(turns, plain, made, ceilings)
+    return values_of(turns, steps, plain, made, ceilings)
 
 
 def values_of(
-    turns: Turns, plain: PeerProblem, made: list[Steps], ceilings: tuple[float, ...]
+    turns: Turns, steps: int, plain: PeerProblem, made: list[Steps], ceilings: tuple[float, ...]
 ) -> StepsValues:
     """All that is shown; P(x) with theta(x) by one solver for all packages."""
     x, theta = turns.reached
     ratios = [their / our for their, our in zip(turns.seconds, turns.ours, strict=True)]
     return StepsValues(
-        *(len(plain.y), plain.a.shape[1], len(turns.objectives) - (made[-1].x is x)),
+        *(len(plain.y), plain.a.shape[1], steps),
         *(statistics.median(turns.seconds), min(turns.seconds), max(turns.seconds), turns.first),
         *(statistics.median(ratios), min(ratios), max(ratios)),
         ratio_of_totals=sum(turns.seconds) / sum(turns.ours),
