@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import synthfair as sf
-from benchmarks.harness import ROOT, Experiment, Run, by, main, page, table, verdict
+from benchmarks.harness import ROOT, Experiment, Run, by, main, n_seeds, page, table, verdict
 from synthfair.data.partition import write_clients
 
 FLAGS = {
@@ -109,7 +109,7 @@ def show(runs: Sequence[Run[StartSetting, Usage]]) -> dict[str, str]:
         goal = f"{most:g}: {verdict(best <= most)}" if most else ""
         peak = max(run.values.megabytes for run in own)
         rows.append((setting.case, f"{best:.2f}", f"{median:.2f}", f"{peak:.0f}", goal))
-    before = f"One Law School client, 1,000 steps, each run a new process; {len(own)} runs of each."
+    before = f"One Law School client, 1,000 steps, each run a new process; {n_seeds(runs)} of each."
     text = table("case | best s | median s | peak MB | at most, s", rows)
     return {"cold.md": page("# Start of a client", before, text)}
 

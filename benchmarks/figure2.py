@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class HeatSetting(NamedTuple):
         return TableCell("faithful", "single_shot", "law_school_race", "train", self.rho_o)
 
     @property
-    def changes(self) -> dict[str, float]:
+    def changes(self) -> dict[str, Any]:
         """Of its settings."""
         return {"rho_s": self.rho_s, "lambda_theta": 1e-4}
 

@@ -272,7 +272,7 @@ def n_seeds(runs: Iterable[Run[Any, Any]]) -> int:
 # Markdown and plots
 
 
-def verdict(met: bool) -> str:  # noqa: FBT001
+def verdict(met: bool) -> str:
     """Of a goal."""
     return "met" if met else "MISSED"
 
@@ -302,7 +302,7 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
     return figure, found
 
 
-def look(i: int) -> dict[str, str]:
+def look(i: int) -> dict[str, Any]:
     """Colour and marker of the i-th curve."""
     return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
 

@@ -129,7 +129,7 @@ def show_rows(runs: Sequence[Run[ManyRows, Usage]]) -> dict[str, str]:
     own = [run for run in runs if run.setting.kind == "parquet"]
     n = [run.setting.rows for run in own]
     for axes, i, label in zip(both, (0, 1), ("wall time, s", "peak memory, MB"), strict=True):
-        values = [run.values[i] for run in own]
+        values = [run[2][i] for run in own]
         axes.plot(n, values, "o", color="#0072B2", label="measured")
         ends = ([n[0], n[-1]], [values[0], values[-1]])
         axes.plot(*ends, "--", color="0.5", label="straight line")
@@ -175,7 +175,7 @@ def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
 
 def show_releases(runs: Sequence[Run[ManyReleases, Usage]]) -> dict[str, str]:
     """As Markdown."""
-    rows = [(*one.setting, f"{one.values[0]:.1f}", f"{one.values[1]:.0f}") for one in runs]
+    rows = [(*setting, f"{one[0]:.1f}", f"{one[1]:.0f}") for setting, _, one, _ in runs]
     before = "The server's whole process. Goal for ten thousand: 30 s."
     text = table("releases | rows of each | s | peak MB", rows)
     return {"releases.md": page("## Releases", before, text)}

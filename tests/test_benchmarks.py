@@ -182,7 +182,7 @@ def test_runs_are_grouped_and_selected():
 # Table 2
 
 
-def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, method="single_shot", converged=True):
+def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, *, method="single_shot", converged=True):
     cell = TableCell("ours", method, "dutch_gender", "small", rho_o)
     return Run(cell, seed, TableValues(accuracy, spd, 0.1, np.nan, 0.3, converged, 1.5))
 
@@ -263,7 +263,11 @@ def test_randomised_response_has_its_odds():
 def test_the_table_of_epsilons_says_whether_goals_are_met():
     from benchmarks.privacy import BudgetSetting, BudgetValues, show
 
-    some = [("plain", np.inf, 0.9, 0.02), ("private", 1.0, 0.896, 0.03), ("private", 0.5, 0.896, 0.06)]
+    some = [
+        ("plain", np.inf, 0.9, 0.02),
+        ("private", 1.0, 0.896, 0.03),
+        ("private", 0.5, 0.896, 0.06),
+    ]
     runs = [
         Run(BudgetSetting("t", method, epsilon), seed, BudgetValues(accuracy, spd))
         for method, epsilon, accuracy, spd in some

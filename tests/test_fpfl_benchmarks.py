@@ -37,7 +37,9 @@ def test_all_published_rows_have_a_setting():
 
 
 @pytest.mark.parametrize(
-    ("one", "seeds"), [(experiment.ADULT, 5), (digit_experiment.FEMNIST, 1)], ids=["adult", "femnist"]
+    ("one", "seeds"),
+    [(experiment.ADULT, 5), (digit_experiment.FEMNIST, 1)],
+    ids=["adult", "femnist"],
 )
 def test_the_committed_runs_are_of_the_settings_of_today(one, seeds):
     folder = "adult_fpfl" if one is experiment.ADULT else "femnist_fpfl"

@@ -142,7 +142,9 @@ def some_runs(ratio=50.0, totals=50.0, objective=0.3, gradient=1e-7, ours=1.0):
     same = (8319, 11, 1000, 60.0, 30.0, 990.0, 0.1)
     end = (objective, gradient, 3.0, 1e-9)
     values = {
-        "synthfair": pages.StepsValues(*same, 1.0, 1.0, 1.0, 1.0, ours, 0.3, 1e-9, 3.0, 1e-9, *CEILINGS),
+        "synthfair": pages.StepsValues(
+            *same, 1.0, 1.0, 1.0, 1.0, ours, 0.3, 1e-9, 3.0, 1e-9, *CEILINGS
+        ),
         "torch": pages.StepsValues(*same, ratio, 30.0, 110.0, totals, 9.0, *end, 0.0, 0.0),
     }
     return [Run(pages.StepsSetting(8319, name), 0, one) for name, one in values.items()]

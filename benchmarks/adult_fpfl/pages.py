@@ -113,7 +113,7 @@ def plot(found: dict[AdultRow, AdultValues]) -> str:
                 axes.plot(x, y, color=color, linewidth=0.5, alpha=0.5)
                 axes.plot(*theirs[1::-1], "x", color=color)
                 axes.plot(*ours[1::-1], "o", color=color)
-                axes.annotate(f"{row.algorithm} {row.cohort}", ours[1::-1], fontsize=6)
+                axes.annotate(f"{row.algorithm} {row.cohort}", (x[1], y[1]), fontsize=6)
         axes.set(xlabel="FNR gap", title="constrained" if fair else "not constrained")
         axes.sharex(both[0])
         axes.sharey(both[0])

@@ -90,7 +90,7 @@ class AdultSettings:
 PLAIN = AdultSettings(memory=0.95)
 LARGE_COHORTS = {"rounds": 400, "learning_rate": 0.4}
 PRIVATE = AdultSettings(clip=2.0, rate_scale=3.0, count_scale=0.5, learning_rate=0.2, alpha=0.01)
-"""Constraints that weigh much: their sums are divided by the few women with high income in a cohort."""
+"""The constraint weighs much: its sums are divided by the few women with high income."""
 
 
 CLIPPED = AdultSettings(

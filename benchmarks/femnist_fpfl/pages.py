@@ -78,6 +78,7 @@ def plot(ours: dict[DigitRow, DigitValues]) -> str:
             color = "#D55E00" if row.fair else "#0072B2"
             axes.plot(*theirs[::-1], "x", color=color)
             axes.plot(*ours[row][::-1], "o", color=color)
-            axes.annotate(f"{row.algorithm} {row.population}", ours[row][::-1], fontsize=6)
+            gap, accuracy = ours[row].accuracy_gap, ours[row].accuracy
+            axes.annotate(f"{row.algorithm} {row.population}", (gap, accuracy), fontsize=6)
     axes.set(xlabel="accuracy gap", ylabel="accuracy (x published, o ours)")
     return as_svg(figure)

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, known_error
-from benchmarks.harness import Experiment, Run, as_svg, by, panels, select
+from benchmarks.harness import Experiment, Run, as_svg, by, panels
 from synthfair.measure.split import best_split
 from synthfair.measure.variance import largest_variance, mean_variance
 

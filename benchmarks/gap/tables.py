@@ -123,7 +123,7 @@ TABLE1 = Experiment(
             float(line["epsilon"] or "inf"),
         )
         for line in published("juarez_2022_table1")
-    ),  # fmt: skip
+    ),
     run=run_epsilon,
     summary=show_epsilons,
     smoke=(EpsilonSetting(1e5, "M_R", 0.1, 1.86),),

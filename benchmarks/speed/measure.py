@@ -172,7 +172,7 @@ def run_inner(setting: InnerSetting, _seed: int, *, smoke: bool) -> InnerValues:
         seconds[name].append(time.perf_counter() - start)
     norms = (float(np.linalg.norm(plain.inner_gradient(t, plain.x))) for t in thetas.values())
     distance = float(np.abs(thetas["scipy"] - thetas[OURS]).max())
-    return InnerValues(*map(statistics.median, seconds.values()), *norms, distance)
+    return InnerValues._make((*map(statistics.median, seconds.values()), *norms, distance))
 
 
 STEPS = Experiment(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.harness import COLORS, Run, as_svg, by, legend, page, panels, table, verdict
 from benchmarks.speed.limits import Ceilings, Work, least_seconds, work_of_step
@@ -127,7 +127,10 @@ def steps_table(runs: StepsRuns) -> str:
         " it is faster. torch-early has PyTorch's own tolerance_change, which ends its inner solve"
         " before the tolerance is met."
     )
-    header = "N_s | package | s | from, to | ms a step | s before | s / ours | from, to | of totals | goal"
+    header = (
+        "N_s | package | s | from, to | ms a step | s before | s / ours | from, to | of totals"
+        " | goal"
+    )
     return f"## Outer steps\n\n{before}\n\n{table(header, rows)}"
 
 
@@ -193,7 +196,7 @@ def limit_table(runs: StepsRuns) -> str:
         amounts = (sum(getattr(work, kind) for work in one.works) for kind in ("flops", "bytes"))
         rows.append(
             (
-                one.n_synthetic, f"{one.evaluations:.2f}", *(f"{sum_ / 1e6:.2f}" for sum_ in amounts),
+                one.n_synthetic, f"{one.evaluations:.2f}", *(f"{a / 1e6:.2f}" for a in amounts),
                 *(f"{rate / 1e9:.1f}" for rate in one.ceilings), f"{1e3 * one.seconds:.3f}",
                 f"{1e3 * one.fastest:.3f}", f"{times:.1f}", goal, f"{1e3 * one.median:.3f}",
                 f"{one.median / one.seconds:.1f}",
@@ -265,8 +268,8 @@ def plot_limits(runs: StepsRuns) -> str:
             end += length
         words = f"{end:.3g} (our fastest run takes {step / end:.1f} times that)"
         for text, place in ((f"{step:.3g}", (step, 0)), (words, (end, 1))):
-            look = {"va": "center", "fontsize": "small"}
-            axes.annotate(text, place, xytext=(4, 0), textcoords="offset points", **look)
+            where: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
+            axes.annotate(text, place, fontsize="small", **where)
         axes.set_yticks(range(2), ["fastest run", "limit"])
         axes.invert_yaxis()
         axes.margins(x=0.12)
@@ -276,6 +279,6 @@ def plot_limits(runs: StepsRuns) -> str:
     return as_svg(figure)
 
 
-def _bar(i: int) -> dict[str, object]:
+def _bar(i: int) -> dict[str, Any]:
     """Told apart by hatches as well as by colours."""
     return {"color": COLORS[i], "hatch": HATCHES[i], "edgecolor": "black", "linewidth": 0.6}

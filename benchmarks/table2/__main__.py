@@ -6,8 +6,8 @@
     python -m benchmarks.table2 recipes sweep        # the choices behind it
 
 Two recipes. faithful: the paper's settings: no intercept, covariance penalty, Adam, first features
-normal, labels copied or balanced. ours: an intercept, the smooth selection rate, Gauss-Newton steps;
-and on the same splits and seeds the methods that one would otherwise use.
+normal, labels copied or balanced. ours: an intercept, the smooth selection rate, Gauss-Newton
+steps; and on the same splits and seeds the methods that one would otherwise use.
 """
 
 from benchmarks.harness import main
