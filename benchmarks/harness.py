@@ -37,8 +37,6 @@ RESULTS, PUBLISHED = ROOT / "results", ROOT / "published"
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "0.4", "#000000")
 """Of Okabe and Ito."""
 
-MARKERS = "osD^v<P*"
-
 
 class Run(NamedTuple, Generic[Setting, Values]):
     """One line of the CSV file.
@@ -302,16 +300,44 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
     return figure, found
 
 
-def look(i: int) -> dict[str, Any]:
-    """Colour and marker of the i-th curve."""
-    return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)]}
-
-
 def legend(figure: Figure, columns: int) -> None:
     """Below the panels, of what the first of them shows."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     place: Any = {"loc": "outside lower center", "ncols": columns}
     figure.legend(handles, labels, frameon=False, fontsize=8, **place)
+
+
+def over_epsilon(
+    axes: Axes,
+    runs: Sequence[Run[Any, Any]],
+    field: str,
+    looks: Mapping[str, tuple[str, str, str]],
+    *,
+    error: bool = False,
+) -> None:
+    """A value of methods over epsilon; of those without an epsilon, a band.
+
+    Args:
+        axes: to draw into.
+        runs: their settings have a method and an epsilon, which may be infinite.
+        field: of the values.
+        looks: label, colour and marker of each method.
+        error: whether bars show standard errors, not standard deviations.
+    """
+    for method, (label, color, marker) in looks.items():
+        own = by(select(runs, method=method), lambda setting: setting.epsilon)
+        found = {epsilon: means(some, field) for epsilon, some in own.items()}
+        heights = [mean.mean for mean in found.values()]
+        spreads = [mean.error if error else mean.spread for mean in found.values()]
+        if marker:
+            look: Any = {"color": color, "marker": marker, "capsize": 2, "label": label}
+            axes.errorbar([*found], heights, yerr=spreads, **look)
+            continue
+        for height, spread in zip(heights, spreads, strict=True):
+            axes.axhline(height, color=color, linestyle="--", label=label)
+            low, high = height - spread, height + spread
+            axes.axhspan(low, high, color=color, alpha=0.2, linewidth=0)
+    axes.set(xscale="log", xlabel="epsilon", ylabel=field.replace("spd", "SPD"))
 
 
 def as_svg(figure: Figure) -> str:

@@ -18,21 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import (
-    Experiment,
-    Run,
-    as_svg,
-    by,
-    legend,
-    look,
-    main,
-    means,
-    n_seeds,
-    page,
-    panels,
-    select,
-    table,
-)
+from benchmarks import harness
+from benchmarks.harness import Experiment, Run, main
 from synthfair.compare import Rounds, federate, measure
 from synthfair.federated import Dealing
 
@@ -117,45 +104,48 @@ MethodRuns = Sequence[Run[MethodSetting, MethodValues]]
 def show(runs: MethodRuns) -> dict[str, str]:
     """One table and one plot."""
     before = (
-        f"`python -m benchmarks.methods`: mean ± standard deviation over {n_seeds(runs)} seeds, all"
-        " clients' test rows. Sent: by all clients together, as files or plain numbers; what comes"
-        " back is not counted. A run that is marked * did not converge, or met its constraint in no"
-        " round, on some seed."
+        f"`python -m benchmarks.methods`: mean ± standard deviation over"
+        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Sent: by all clients together, as"
+        " files or plain numbers; what comes back is not counted. A run that is marked * did not"
+        " converge, or met its constraint in no round, on some seed."
     )
     header = "table | method | weight | accuracy | SPD | rounds | sent | seconds"
     rows = []
-    for setting, own in by(runs, lambda setting: setting).items():
+    for setting, own in harness.by(runs, lambda setting: setting).items():
         converged = all(run.values.converged for run in own)
         rows.append(
             (
                 setting.table,
                 setting.method + ("" if converged else " *"),
                 setting.weight,
-                means(own, "accuracy").text(),
-                means(own, "spd").text(),
+                harness.means(own, "accuracy").text(),
+                harness.means(own, "spd").text(),
                 f"{own[0].values.rounds:,}",
-                f"{means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
-                f"{means(own, 'seconds').mean:.1f}",
+                f"{harness.means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
+                f"{harness.means(own, 'seconds').mean:.1f}",
             )
         )
-    text = page("# One upload or many rounds", before, table(header, rows))
+    text = harness.page("# One upload or many rounds", before, harness.table(header, rows))
     return {"methods.md": text, "frontier.svg": plot(runs)}
 
 
 def plot(runs: MethodRuns) -> str:
     """Accuracy against |SPD|, a panel for each table and a line for each method."""
-    tables = by(runs, lambda setting: setting.table)
-    figure, across = panels(1, len(tables), 4 * len(tables), 3.8)
+    tables = harness.by(runs, lambda setting: setting.table)
+    figure, across = harness.panels(1, len(tables), 4 * len(tables), 3.8)
     for axes, (name, here) in zip(across, tables.items(), strict=True):
         for i, method in enumerate(METHODS):
-            weights = by(select(here, method=method), lambda setting: setting.weight).values()
+            weights = harness.by(
+                harness.select(here, method=method), lambda setting: setting.weight
+            ).values()
             # Mean sizes of SPDs: their signs would cancel.
             gaps = [float(np.mean([abs(run.values.spd) for run in own])) for own in weights]
-            accuracies = [means(own, "accuracy").mean for own in weights]
-            axes.plot(gaps, accuracies, label=method, linewidth=1, **look(i))
+            accuracies = [harness.means(own, "accuracy").mean for own in weights]
+            look: Any = {"color": harness.COLORS[i], "marker": "osD^v<P*"[i], "linewidth": 1}
+            axes.plot(gaps, accuracies, label=method, **look)
         axes.set(title=name, xlabel="mean size of the SPD", ylabel="accuracy")
-    legend(figure, 4)
-    return as_svg(figure)
+    harness.legend(figure, 4)
+    return harness.as_svg(figure)
 
 
 METHOD_COMPARISON = Experiment(

@@ -20,21 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import (
-    ROOT,
-    Experiment,
-    Run,
-    as_svg,
-    by,
-    main,
-    means,
-    n_seeds,
-    page,
-    panels,
-    select,
-    table,
-    verdict,
-)
+from benchmarks import harness
+from benchmarks.harness import Experiment, Run, main
 from synthfair.compare import federate, measure
 from synthfair.config import load_distill_config
 
@@ -95,7 +82,7 @@ def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValue
     task, epsilon = TASKS[setting.task], setting.epsilon
     rows, schema = sf.load_dataset(task.dataset, task.sensitive)
     clients = federate(sf.partition(rows, clients=task.clients, seed=seed), schema)
-    path = ROOT.parent / "configs" / task.config
+    path = harness.ROOT.parent / "configs" / task.config
     config = load_distill_config(path, seed=seed, **({"steps": 5} if smoke else {}))
     if setting.method == "private":
         # Settings that a file leaves open have other defaults with an epsilon.
@@ -117,52 +104,44 @@ BudgetRuns = Sequence[Run[BudgetSetting, BudgetValues]]
 def show(runs: BudgetRuns) -> dict[str, str]:
     """All means next to the non-private run, and a plot for each task."""
     before = (
-        f"`python -m benchmarks.privacy`: mean ± standard error over {n_seeds(runs)} seeds, all"
-        " clients' test rows. Differences are between the means and those of the non-private run on"
+        f"`python -m benchmarks.privacy`: mean ± standard error over"
+        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Differences are between the means and those of the non-private run on"
         " the same splits."
     )
     rows = [
-        _cells(setting, own, select(runs, task=setting.task, method="plain"))
-        for setting, own in by(runs, lambda setting: setting).items()
+        _cells(setting, own, harness.select(runs, task=setting.task, method="plain"))
+        for setting, own in harness.by(runs, lambda setting: setting).items()
     ]
     header = "task | method | epsilon | accuracy | SPD | accuracy lost | SPD changed by | goal"
-    plots = {f"{task}.svg": plot(own) for task, own in by(runs, lambda one: one.task).items()}
+    plots = {
+        f"{task}.svg": plot(own) for task, own in harness.by(runs, lambda one: one.task).items()
+    }
     return {
-        "privacy.md": page("# Accuracy and SPD against epsilon", before, table(header, rows))
+        "privacy.md": harness.page(
+            "# Accuracy and SPD against epsilon", before, harness.table(header, rows)
+        )
     } | plots
 
 
 def _cells(setting: BudgetSetting, runs: BudgetRuns, plain: BudgetRuns) -> tuple[object, ...]:
-    accuracy, spd, goal = means(runs, "accuracy"), means(runs, "spd"), ""
-    lost = means(plain, "accuracy").mean - accuracy.mean
-    changed = spd.mean - means(plain, "spd").mean
+    accuracy, spd, goal = harness.means(runs, "accuracy"), harness.means(runs, "spd"), ""
+    lost = harness.means(plain, "accuracy").mean - accuracy.mean
+    changed = spd.mean - harness.means(plain, "spd").mean
     if setting.method == "private" and setting.epsilon in GOALS:
         most = GOALS[setting.epsilon]
         met = lost <= most[0] and abs(changed) <= most[1]
-        goal = f"{most[0]:g} and {most[1]:g}: {verdict(met)}"
+        goal = f"{most[0]:g} and {most[1]:g}: {harness.verdict(met)}"
     texts = (accuracy.text(error=True), spd.text(error=True), f"{lost:.4f}", f"{changed:+.4f}")
     return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, goal
 
 
 def plot(runs: BudgetRuns) -> str:
     """Accuracy and SPD over epsilon, with the non-private run as a band."""
-    figure, both = panels(1, 2, 8, 3.2)
+    figure, both = harness.panels(1, 2, 8, 3.2)
     for axes, field in zip(both, ("accuracy", "spd"), strict=True):
-        for method, (name, color, marker) in METHODS.items():
-            own = by(select(runs, method=method), lambda setting: setting.epsilon)
-            found = {epsilon: means(some, field) for epsilon, some in own.items()}
-            if method == "plain":
-                (one,) = found.values()
-                axes.axhline(one.mean, color=color, linestyle="--", label=name)
-                low, high = one.mean - one.error, one.mean + one.error
-                axes.axhspan(low, high, color=color, alpha=0.2, linewidth=0)
-                continue
-            heights, errors = [m.mean for m in found.values()], [m.error for m in found.values()]
-            look = {"color": color, "marker": marker, "capsize": 2, "label": name}
-            axes.errorbar([*found], heights, yerr=errors, **look)
-        axes.set(xscale="log", xlabel="epsilon", ylabel=field.replace("spd", "SPD"))
+        harness.over_epsilon(axes, runs, field, METHODS, error=True)
     both[0].legend(frameon=False, fontsize=8)
-    return as_svg(figure)
+    return harness.as_svg(figure)
 
 
 BUDGETS = Experiment(

@@ -182,4 +182,3 @@ def test_tables_are_whole_and_plots_are_drawn():
     for block in found["speed.md"].split("\n\n"):
         assert len({line.count("|") for line in block.splitlines() if line[:1] == "|"}) <= 1
     assert "seconds for 1,000 outer steps" in found["seconds.svg"]
-    assert "milliseconds for one outer step" in found["limits.svg"]

@@ -98,7 +98,7 @@ StepsRuns = Sequence[Run[StepsSetting, StepsValues]]
 def show_steps(runs: StepsRuns) -> dict[str, str]:
     """All tables and plots."""
     text = page("# Speed", steps_table(runs), answers_table(runs), limit_table(runs))
-    return {"speed.md": text, "seconds.svg": plot_seconds(runs), "limits.svg": plot_limits(runs)}
+    return {"speed.md": text, "seconds.svg": plot_seconds(runs)}
 
 
 def steps_table(runs: StepsRuns) -> str:
@@ -252,30 +252,6 @@ def plot_seconds(runs: StepsRuns) -> str:
     least = min(run.values.seconds for run in runs)
     axes.set_ylim(bottom=10 ** math.floor(math.log10(least)))
     legend(figure, len(packages))
-    return as_svg(figure)
-
-
-def plot_limits(runs: StepsRuns) -> str:
-    """The phases of the least work stacked, above the measured step; a panel for each size."""
-    found = limits(runs)
-    figure, down = panels(max(len(found), 1), 1, 7, 1 + 1.7 * max(len(found), 1))
-    for axes, one in zip(down, found, strict=False):
-        step, end = 1e3 * one.fastest, 0.0
-        axes.barh(0, step, color="#BBBBBB", edgecolor="black", linewidth=0.6)
-        for i, work in enumerate(one.works):
-            length = 1e3 * least_seconds(work, one.ceilings)
-            axes.barh(1, length, left=end, label=work.phase, **_bar(i))
-            end += length
-        words = f"{end:.3g} (our fastest run takes {step / end:.1f} times that)"
-        for text, place in ((f"{step:.3g}", (step, 0)), (words, (end, 1))):
-            where: Any = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-            axes.annotate(text, place, fontsize="small", **where)
-        axes.set_yticks(range(2), ["fastest run", "limit"])
-        axes.invert_yaxis()
-        axes.margins(x=0.12)
-        axes.set_title(f"N_s = {one.n_synthetic:,}", fontsize="medium", loc="left")
-    down[-1].set_xlabel("milliseconds for one outer step")
-    legend(figure, 3)
     return as_svg(figure)
 
 

@@ -5,23 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import (
-    Experiment,
-    Run,
-    as_svg,
-    by,
-    legend,
-    means,
-    n_seeds,
-    page,
-    panels,
-    select,
-    table,
-)
+from benchmarks import harness
+from benchmarks.harness import Experiment, Run
 from benchmarks.two_phase.problem import (
     CLIENTS,
     HIDDEN,
@@ -63,12 +52,12 @@ were chosen on training rows (results/two_phase/choice.md, by the rule in LOG.md
 LOCAL_EPOCHS = 5
 
 METHODS = {
-    "B1": ("B1: accuracy alone, not private", "0.6"),
-    "B2": ("B2: Fair-SGD, not private", "0.2"),
-    "two_phase": ("two-phase (phase 1 is not covered)", "#D55E00"),
-    "end_to_end": ("end to end", "#0072B2"),
+    "B1": ("B1: accuracy alone, not private", "0.6", ""),
+    "B2": ("B2: Fair-SGD, not private", "0.2", ""),
+    "two_phase": ("two-phase (phase 1 is not covered)", "#D55E00", "o"),
+    "end_to_end": ("end to end", "#0072B2", "o"),
 }
-"""Name and colour of each."""
+"""Name, colour and marker of each; none of those without an epsilon."""
 
 
 class PhaseSetting(NamedTuple):
@@ -134,50 +123,36 @@ PhaseRuns = Sequence[Run[PhaseSetting, PhaseValues]]
 def show(runs: PhaseRuns) -> dict[str, str]:
     """All means, and a plot for each notion."""
     before = (
-        f"`python -m benchmarks.two_phase`: mean ± standard deviation (seeds: {n_seeds(runs)}), all"
-        " clients' test rows; delta = 1e-4. The gap is |SPD| for statistical parity, and the larger"
+        f"`python -m benchmarks.two_phase`: mean ± standard deviation (seeds:"
+        f" {harness.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD| for statistical parity, and the larger"
         " difference of true or false positive rates for equalized odds. The epsilon of"
         " **two-phase is conditional on the teacher**, which reads the same rows without noise."
     )
     rows = []
-    for setting, own in by(runs, lambda setting: setting).items():
+    for setting, own in harness.by(runs, lambda setting: setting).items():
         budget: tuple[object, ...] = ("-", "-")
         if np.isfinite(setting.epsilon):
             budget = setting.epsilon, f"{own[0].values.noise:.2f}"
-        found = (means(own, "accuracy").text(), means(own, "gap").text())
+        found = (harness.means(own, "accuracy").text(), harness.means(own, "gap").text())
         rows.append((setting.table, setting.notion, METHODS[setting.method][0], *budget, *found))
     header = "table | notion | method | epsilon | noise | accuracy | gap"
-    plots = {f"{notion}.svg": plot(own) for notion, own in by(runs, lambda one: one.notion).items()}
+    plots = {
+        f"{notion}.svg": plot(own)
+        for notion, own in harness.by(runs, lambda one: one.notion).items()
+    }
     title = "# Two-phase: accuracy and gap against epsilon"
-    return {"two_phase.md": page(title, before, table(header, rows))} | plots
+    return {"two_phase.md": harness.page(title, before, harness.table(header, rows))} | plots
 
 
 def plot(runs: PhaseRuns) -> str:
     """Of one notion: accuracy above, the gap below, a column a table."""
-    tables = by(runs, lambda setting: setting.table)
-    figure, grid = panels(2, len(tables), 3.4 * len(tables), 5.2)
+    tables = harness.by(runs, lambda setting: setting.table)
+    figure, grid = harness.panels(2, len(tables), 3.4 * len(tables), 5.2)
     for axes, (field, name) in zip(grid, product(("accuracy", "gap"), tables), strict=True):
-        _draw(axes, tables[name], field)
-        axes.set(xscale="log", xlabel="epsilon", ylabel=field)
+        harness.over_epsilon(axes, tables[name], field, METHODS)
         axes.set_title(name if field == "accuracy" else "")
-    legend(figure, 2)
-    return as_svg(figure)
-
-
-def _draw(axes: Any, runs: PhaseRuns, field: str) -> None:
-    """The lines of one field: baselines as bands, the rest over epsilon."""
-    for method, (name, color) in METHODS.items():
-        own = by(select(runs, method=method), lambda setting: setting.epsilon)
-        found = {epsilon: means(some, field) for epsilon, some in own.items()}
-        if method in ("B1", "B2"):
-            for one in found.values():
-                axes.axhline(one.mean, color=color, linestyle="--", label=name)
-                low, high = one.mean - one.spread, one.mean + one.spread
-                axes.axhspan(low, high, color=color, alpha=0.15)
-        else:
-            heights, spreads = [m.mean for m in found.values()], [m.spread for m in found.values()]
-            look = {"color": color, "marker": "o", "capsize": 2, "label": name}
-            axes.errorbar([*found], heights, yerr=spreads, **look)
+    harness.legend(figure, 2)
+    return harness.as_svg(figure)
 
 
 TWO_PHASE = Experiment(
