@@ -377,9 +377,10 @@ def main(
         if not (args.show or show):
             settings, workers = _chosen(one, args.only), 1 if args.smoke else args.workers
             one.resume(args.output, settings, seeds=args.seeds, smoke=args.smoke, workers=workers)
-        runs = one.current(one.read(args.output))
+        stored = one.read(args.output)
+        runs = one.current(stored)
         if not runs:
-            raise SystemExit(f"{args.output}: no runs of today's settings to show")
+            raise SystemExit(f"{args.output}: {len(stored)} runs, none of today's settings to show")
         for name, text in one.summary(runs).items():
             write_text(args.output / name, text)
             if name.endswith(".md"):

@@ -105,8 +105,8 @@ def show(runs: BudgetRuns) -> dict[str, str]:
     """All means next to the non-private run, and a plot for each task."""
     before = (
         f"`python -m benchmarks.privacy`: mean ± standard error over"
-        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Differences are between the means and those of the non-private run on"
-        " the same splits."
+        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Differences are between the"
+        " means and those of the non-private run on the same splits."
     )
     rows = [
         _cells(setting, own, harness.select(runs, task=setting.task, method="plain"))

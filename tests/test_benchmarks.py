@@ -135,7 +135,7 @@ def test_some_settings_are_chosen_and_all_runs_shown(tmp_path, monkeypatch, done
 
 
 def test_showing_makes_no_run(tmp_path, monkeypatch, done):
-    with pytest.raises(SystemExit, match="no runs"):
+    with pytest.raises(SystemExit, match="0 runs, none"):
         command_line(monkeypatch, "--output", tmp_path, "--show")
     assert not done
 
