@@ -400,7 +400,10 @@ def _chosen(experiment: Experiment[Setting, Values], only: Sequence[str]) -> Seq
     def fits(setting: Any) -> bool:
         return all(_plain(getattr(setting, name)) in wanted[name] for name in wanted)
 
-    return [setting for setting in experiment.settings if fits(setting)]
+    chosen = [setting for setting in experiment.settings if fits(setting)]
+    if not chosen:
+        raise SystemExit(f"--only {' '.join(only)}: fits no setting of {experiment.name}")
+    return chosen
 
 
 def _plain(value: object) -> str:

@@ -132,6 +132,8 @@ def test_some_settings_are_chosen_and_all_runs_shown(tmp_path, monkeypatch, done
     assert capsys.readouterr().out.split("\n")[-3] == "[('a', 2.0, 0), ('b', 2.0, 0)]"
     with pytest.raises(SystemExit, match="must be of kind, weight, even"):
         command_line(monkeypatch, "--output", tmp_path, "--only", "size=2")
+    with pytest.raises(SystemExit, match="fits no setting of toys"):
+        command_line(monkeypatch, "--output", tmp_path, "--only", "weight=3")
 
 
 def test_showing_makes_no_run(tmp_path, monkeypatch, done):

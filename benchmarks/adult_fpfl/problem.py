@@ -37,11 +37,11 @@ class Adult(NamedTuple):
 def load() -> Adult:
     """Seven categorical columns one-hot, six numbers in [-2, 2]; sex is no input."""
     train, test, schema = published_split("adult")
-    schema = narrowed(schema)
+    schema = with_bounds(schema)
     return Adult(scaled(encode(train, schema), schema), scaled(encode(test, schema), schema))
 
 
-def narrowed(schema: Schema) -> Schema:
+def with_bounds(schema: Schema) -> Schema:
     """The schema with BOUNDS."""
     columns = dict(schema.columns)
     for name, upper in BOUNDS.items():

@@ -66,12 +66,12 @@ def trained(row: DigitRow, settings: DigitSettings, seed: int) -> DigitValues:
 
 
 def writers_of(digits: Digits, most: int, seed: int) -> Users:
-    """The training images of each writer, of which so many are kept at random."""
+    """The training images of each writer, so many at random."""
     shuffled = np.random.default_rng(seed).permutation(np.flatnonzero(~digits.is_test))
     writer = digits.writers[shuffled]
-    kept = np.concatenate([shuffled[writer == one][:most] for one in np.unique(writer)])
+    chosen = np.concatenate([shuffled[writer == one][:most] for one in np.unique(writer)])
     return make_users(
-        digits.images[kept], digits.groups[kept], digits.labels[kept], digits.writers[kept]
+        digits.images[chosen], digits.groups[chosen], digits.labels[chosen], digits.writers[chosen]
     )
 
 

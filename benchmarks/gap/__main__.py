@@ -2,7 +2,6 @@
 
     python -m benchmarks.gap                    # some minutes
     python -m benchmarks.gap table1 mse         # seconds
-    python -m benchmarks.gap speed --only clients=100000000
 
 SYNTHFAIR_DATA names the folder with bed_exit_sensors.zip (table 2). The printed numbers of the
 paper lie in benchmarks/published.
