@@ -126,8 +126,8 @@ def show(runs: PhaseRuns) -> dict[str, str]:
         f"`python -m benchmarks.two_phase`: mean ± standard deviation (seeds:"
         f" {harness.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD| for"
         " statistical parity, and the larger difference of true or false positive rates for"
-        " equalized odds. The epsilon of **two-phase is conditional on the teacher**, which reads the"
-        " same rows without noise."
+        " equalized odds. The epsilon of **two-phase is conditional on the teacher**, which reads"
+        " the same rows without noise."
     )
     rows = []
     for setting, own in harness.by(runs, lambda setting: setting).items():
