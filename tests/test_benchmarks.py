@@ -1,92 +1,202 @@
-"""The benchmarks' own logic: what is skipped, what counts as beaten."""
+"""The benchmarks' harness, without JAX: what is run again, what is shown; and what counts as beaten."""
+
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from benchmarks import cold, table2
-from benchmarks.table2 import (
-    Run,
-    Unit,
-    append_runs,
-    fingerprint,
-    grid,
-    missing,
-    read_runs,
-    scaling_of,
-    settings,
-    units,
-)
-from benchmarks.table2_show import Cell, answer, gaps_to_ceiling, means, published
+import synthfair as sf
+from benchmarks import __main__ as everything
+from benchmarks import cold, harness
+from benchmarks.harness import Experiment, Mean, Run, by, fingerprint, mean_of, means, select, table
+from benchmarks.table2 import pages
+from benchmarks.table2.cells import TASKS, TableCell, TableValues, cell_fingerprint, cells
 from synthfair.data.encode import Encoded
 
 
-def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, **changes):
-    run = Run(
-        "ours", "single_shot", "dutch_gender", "small", rho_o, seed, accuracy, spd, 0.1, np.nan, 0.3,
-        True, 1.5, "abc",
-    )  # fmt: skip
-    return run._replace(**changes)
+class Toy(NamedTuple):
+    kind: str
+    weight: float
+    even: bool
+
+
+class Found(NamedTuple):
+    score: float
+    good: bool
+
+
+TOYS = tuple(Toy(kind, weight, weight == 2) for kind in "ab" for weight in (1.0, 2.0))
+calls = []
+
+
+def run_toy(setting: Toy, seed: int, *, smoke: bool) -> Found:
+    calls.append((setting, seed, smoke))
+    return Found(setting.weight + seed, setting.even)
+
+
+def show_toys(runs):
+    return {"toys.md": f"{[(*run.setting[:2], run.seed) for run in runs]}\n"}
+
+
+EXPERIMENT = Experiment(
+    name="toys", settings=TOYS, run=run_toy, summary=show_toys, smoke=TOYS[:1], seeds=2,
+    float64=False,
+)  # fmt: skip
+
+
+@pytest.fixture
+def done():
+    calls.clear()
+    return calls
+
+
+def command_line(monkeypatch, *words, experiment=EXPERIMENT, **more):
+    monkeypatch.setattr("sys.argv", ["toys", *map(str, words)])
+    harness.main(None, "toys", experiment, **more)
 
 
 def test_runs_survive_the_file(tmp_path):
-    runs = [some_run(), some_run(seed=1, converged=False, excess=1e-9)]
-    append_runs(tmp_path / "x.csv", runs[:1])
-    append_runs(tmp_path / "x.csv", runs[1:])
-    for found, run in zip(read_runs(tmp_path / "x.csv"), runs, strict=True):
-        assert found._replace(excess=0) == run._replace(excess=0)
-        assert found.excess == pytest.approx(run.excess, nan_ok=True)
+    runs = [Run(TOYS[0], 0, Found(np.nan, True)), Run(TOYS[1], 3, Found(1 / 3, False), "x")]
+    EXPERIMENT.write(tmp_path, runs)
+    found = EXPERIMENT.read(tmp_path)
+    assert found[1] == runs[1]
+    assert (found[0].setting, found[0].values.good) == (TOYS[0], True)
+    assert np.isnan(found[0].values.score)
 
 
-UNIT = Unit("ours", "single_shot", "dutch_gender", "small", 0)
+def test_only_what_is_missing_is_run_and_seeds_come_first(tmp_path, done):
+    EXPERIMENT.resume(tmp_path, TOYS[:2], seeds=1)
+    EXPERIMENT.resume(tmp_path, TOYS[:2], seeds=2)
+    EXPERIMENT.resume(tmp_path, TOYS, seeds=None)
+    order = [(setting, 0) for setting in TOYS[:2]] + [(setting, 1) for setting in TOYS[:2]]
+    order += [(setting, seed) for seed in (0, 1) for setting in TOYS[2:]]
+    assert [call[:2] for call in done] == order
+    shown = EXPERIMENT.current(EXPERIMENT.read(tmp_path))
+    assert [(run.setting, run.seed) for run in shown] == [(t, s) for t in TOYS for s in (0, 1)]
 
 
-def as_run(rho_o, **changes):
-    key = fingerprint(settings(UNIT, rho_o, **changes), scaling_of("ours"))
-    return some_run(rho_o=rho_o, settings=key)
+def test_a_line_that_was_cut_off_is_run_again(tmp_path, done):
+    EXPERIMENT.resume(tmp_path, TOYS[:2], seeds=1)
+    path = tmp_path / "toys.csv"
+    path.write_text(path.read_text()[:-4])
+    EXPERIMENT.resume(tmp_path, TOYS[:2], seeds=1)
+    assert [setting for setting, *_ in done] == [*TOYS[:2], TOYS[1]]
 
 
-def test_only_what_is_missing_is_run():
-    runs = [as_run(0.0), as_run(10.0), as_run(100.0)._replace(task="law_school_race")]
-    assert missing(UNIT, (0.0, 10.0, 100.0), runs) == (100.0,)
-    assert missing(UNIT._replace(seed=1), (0.0, 10.0), runs) == (0.0, 10.0)
+def test_a_run_of_other_settings_is_replaced(tmp_path, done):
+    old = replace(EXPERIMENT, fingerprint=lambda _: "old")
+    old.resume(tmp_path, TOYS[:1], seeds=1)
+    new = replace(EXPERIMENT, fingerprint=lambda _: "new")
+    assert new.current(new.read(tmp_path)) == []
+    new.resume(tmp_path, TOYS[:1], seeds=1)
+    assert [run.fingerprint for run in new.read(tmp_path)] == ["new"]
+    assert len(done) == 2
 
 
-def test_runs_of_other_settings_are_not_taken_for_these():
-    with pytest.raises(SystemExit, match="other settings"):
-        missing(UNIT, (0.0, 10.0), [as_run(10.0, temperature=1.5)])
+def test_without_seeds_each_setting_is_run_once_whatever_is_asked(tmp_path, done):
+    once = replace(EXPERIMENT, seeds=None)
+    once.resume(tmp_path, TOYS, seeds=5)
+    assert [setting for setting, *_ in done] == [*TOYS]
+    assert (tmp_path / "toys.csv").read_text().startswith("kind,weight,even,score,good\n")
 
 
-def test_the_grid_of_a_unit():
-    assert grid(UNIT, smoke=False) == table2.RHO_OURS
-    assert grid(UNIT._replace(method="local", size=""), smoke=False) == table2.RHO_OTHERS
-    assert grid(UNIT._replace(recipe="faithful"), smoke=False) == table2.RHO_FAITHFUL
+def test_a_file_may_be_named_by_the_setting(tmp_path):
+    named = replace(EXPERIMENT, file="{kind}.csv")
+    named.resume(tmp_path, TOYS, seeds=1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv"]
+    assert len(named.read(tmp_path)) == len(TOYS)
 
 
-def test_a_line_that_was_cut_off_is_run_again(tmp_path):
-    path = tmp_path / "x.csv"
-    append_runs(path, [some_run(seed=0), some_run(seed=1)])
-    path.write_text(path.read_text()[:-30])
-    assert [run.seed for run in read_runs(path)] == [0]
-    append_runs(path, [some_run(seed=1)])
-    assert [run.seed for run in read_runs(path)] == [0, 1]
+def test_smoke_runs_are_small_and_never_taken_for_others(tmp_path, monkeypatch, done, capsys):
+    command_line(monkeypatch, "--smoke", "--output", tmp_path)
+    assert done == [(TOYS[0], 0, True)]
+    command_line(monkeypatch, "--seeds", 1, "--output", tmp_path)
+    assert [call[1:] for call in done[1:]] == [(0, False)] * len(TOYS)
+    assert "toys.md" in [path.name for path in tmp_path.iterdir()]
+    assert "[('a', 1.0, 0), ('a', 2.0, 0), ('b', 1.0, 0)" in capsys.readouterr().out
+
+
+def test_smoke_runs_keep_out_of_the_results(monkeypatch, done):
+    with pytest.raises(SystemExit):
+        command_line(monkeypatch, "--smoke", "--output", harness.RESULTS / "toys")
+    assert not done
+
+
+def test_some_settings_are_chosen_and_all_runs_shown(tmp_path, monkeypatch, done, capsys):
+    for kind in "ab":
+        chosen = ("--only", f"kind={kind}", "weight=2")
+        command_line(monkeypatch, "--seeds", 1, "--output", tmp_path, *chosen)
+    assert [setting for setting, *_ in done] == [TOYS[1], TOYS[3]]
+    assert capsys.readouterr().out.split("\n")[-3] == "[('a', 2.0, 0), ('b', 2.0, 0)]"
+    with pytest.raises(SystemExit, match="must be of kind, weight, even"):
+        command_line(monkeypatch, "--output", tmp_path, "--only", "size=2")
+    with pytest.raises(SystemExit, match="fits no setting of toys"):
+        command_line(monkeypatch, "--output", tmp_path, "--only", "weight=3")
+
+
+def test_showing_makes_no_run(tmp_path, monkeypatch, done):
+    with pytest.raises(SystemExit, match="0 runs, none"):
+        command_line(monkeypatch, "--output", tmp_path, "--show")
+    assert not done
+
+
+def test_all_are_run_in_order_and_failures_are_named(tmp_path, monkeypatch, capsys):
+    commands = []
+
+    def run(command, check):
+        commands.append(command)
+        return type("Done", (), {"returncode": "benchmarks.gap" in command})
+
+    monkeypatch.setattr(everything.subprocess, "run", run)
+    words = ["", "all", "--smoke", "--seeds", "2", "--output", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit, match="failed: gap$"):
+        everything.main()
+    assert [command[2] for command in commands] == [f"benchmarks.{n}" for n in everything.NAMES]
+    assert commands[2][3:] == ["--smoke", "--seeds", "2", "--output", str(tmp_path / "table2")]
+    assert "| gap | 0 | FAILED |" in capsys.readouterr().out
+
+
+def test_a_default_setting_does_not_count_in_a_fingerprint():
+    usual, named = sf.DistillConfig(), sf.DistillConfig(rho_o=10.0, inner_solver="auto")
+    assert fingerprint(usual) == fingerprint(named) != fingerprint(sf.DistillConfig(rho_o=9.0))
+    assert fingerprint(usual) != fingerprint(usual, "standard")
+
+
+def test_means_deviations_and_errors():
+    mean = mean_of([0.7, 0.8, 0.9])
+    assert mean == pytest.approx((0.8, 0.1, 3))
+    assert mean.error == pytest.approx(0.1 / 3**0.5)
+    assert mean.text(".2f") == "0.80 ± 0.10"
+    assert mean.text("+.3f", error=True) == "+0.800 ± 0.058"
+    assert mean_of([0.25]).text() == "0.2500"
+
+
+def test_runs_are_grouped_and_selected():
+    runs = [Run(toy, seed, Found(seed, True)) for toy in TOYS for seed in (0, 2)]
+    assert [*by(runs, lambda toy: toy.weight)] == [1.0, 2.0]
+    assert means(select(runs, kind="a", weight=2.0), "score") == Mean(1.0, 2**0.5, 2)
+    assert table("a | b", [(1.0, "x")]) == "| a | b |\n|---|---|\n| 1 | x |"
+
+
+# Table 2
+
+
+def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, *, method="single_shot", converged=True):
+    cell = TableCell("ours", method, "dutch_gender", "small", rho_o)
+    return Run(cell, seed, TableValues(accuracy, spd, 0.1, np.nan, 0.3, converged, 1.5))
 
 
 def test_one_seed_claims_no_error():
-    curve = means([some_run(accuracy=0.8001, spd=0.0499)])
-    assert str(answer(Cell("dutch_gender", "small", 10.0, 0.8, 0.05), curve)) == "yes, on one seed"
-    assert "±" not in str(curve[0])
-
-
-def test_means_and_standard_errors():
-    (mean,) = means([some_run(accuracy=a, spd=0.1) for a in (0.7, 0.8, 0.9)])
-    assert mean.accuracy == pytest.approx(0.8)
-    assert mean.accuracy_error == pytest.approx(0.1 / 3**0.5)
-    assert mean.spd_error == pytest.approx(0)
+    points = pages.curve([some_run(accuracy=0.8001, spd=0.0499)])
+    assert str(pages.answer(0.8, 0.05, points)) == "yes, on one seed"
+    assert "±" not in str(points[0])
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "spd", "verdict"),
+    ("accuracy", "spd", "answer"),
     [
         (0.85, 0.01, "yes"),
         (0.85, -0.01, "yes"),
@@ -97,77 +207,89 @@ def test_means_and_standard_errors():
         (0.85, 0.0503, "no, within one standard error"),
     ],
 )
-def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, verdict):
-    curve = means([some_run(accuracy=accuracy + e, spd=spd + e) for e in (-0.001, 0, 0.001)])
-    cell = Cell("dutch_gender", "small", 10.0, 0.8, 0.05)
-    found = answer(cell, [*curve, *means([some_run(rho_o=99.0, accuracy=0.1, spd=0.9)])])
-    assert str(found) == verdict
-    assert found.mean.rho_o == 10.0
-    assert answer(cell, []) is None
+def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, answer):
+    runs = [some_run(10.0, i, accuracy + e, spd + e) for i, e in enumerate((-0.001, 0, 0.001))]
+    found = pages.answer(0.8, 0.05, pages.curve([*runs, some_run(99.0, accuracy=0.1, spd=0.9)]))
+    assert str(found) == answer
+    assert found.point.rho_o == 10.0
+    assert pages.answer(0.8, 0.05, []) is None
 
 
 def test_the_ceiling_is_compared_on_common_seeds():
     single = [some_run(seed=s, accuracy=0.8 + s / 100, spd=0.05 - s / 10) for s in (0, 1, 2)]
     central = [some_run(seed=s, accuracy=0.804 + s / 100, spd=0.02) for s in (0, 1, 7)]
-    (gap,) = gaps_to_ceiling(single, central)
-    assert gap.seeds == 2
-    assert gap.accuracy == pytest.approx(-0.004)
-    assert gap.accuracy_error == pytest.approx(0)
-    assert gap.spd == pytest.approx(-0.02)  # |0.0| - |0.02|
+    (gap,) = pages.gaps_to_ceiling(single, central)
+    assert gap.accuracy == pytest.approx((-0.004, 0, 2))
+    assert gap.spd_more == pytest.approx(-0.02)  # |0.0| - |0.02|
     assert gap.met
-    assert not gap._replace(accuracy=-0.0051).met
-    assert not gap._replace(spd=0.0101).met
-    assert gaps_to_ceiling(single, [some_run(rho_o=1.0)]) == []
+    assert not gap._replace(accuracy=gap.accuracy._replace(mean=-0.0051)).met
+    assert not gap._replace(spd_more=0.0101).met
+    assert pages.gaps_to_ceiling(single, [some_run(rho_o=1.0)]) == []
 
 
 def test_the_published_table_is_whole():
-    cells = published()
-    assert len(cells) == 30
-    assert {cell.task for cell in cells} == set(table2.TASKS)
-    assert Cell("dutch_gender", "small", 1000.0, 0.7670, 0.0390) in cells
+    found = pages.published_cells()
+    assert len(found) == 30
+    assert {cell.task for cell in found} == set(TASKS)
+    cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 1000.0)
+    assert found[cell] == (0.7670, 0.0390)
+    assert set(found) <= set(cells())
 
 
-def test_units_are_whole_tables():
-    found = list(units("ours", 3))
-    assert {unit.seed for unit in found} == {3}
-    assert Unit("ours", "fedavg", "law_school_race", "", 3) in found
-    assert {(u.task, u.size) for u in units("faithful", 0)} == {
-        (task, size) for task in table2.TASKS for size in table2.SIZES
-    }
+def test_the_page_is_whole_and_names_what_did_not_converge():
+    runs = [some_run(), some_run(method="central", converged=False)]
+    text = pages.show(runs)["table2.md"]
+    assert "| ours | central | dutch_gender | small | 10 | 1 of 1 |" in text
+    assert "| 0.8000 | +0.0500 | 10 | yes, on one seed |" in text
+    assert len({cell_fingerprint(cell) for cell in cells()}) > 60
 
 
-def test_randomised_response_keeps_its_odds():
-    """The pair told is the true one exp(epsilon) times as often as each other pair; the features
-    are as they were. One false alarm in 10,000."""
-    from benchmarks.privacy.__main__ import randomised
+# Privacy, and starts
+
+
+def test_randomised_response_has_its_odds():
+    """The pair reported is the true one exp(epsilon) times as often as each other pair; the
+    features are as they were. One false alarm in 10,000."""
+    from benchmarks.privacy import randomised
 
     n, epsilon = 40_000, 1.0
     real = Encoded(np.arange(n)[:, None] / n, np.ones(n, int), -np.ones(n))
-    told = randomised(real, epsilon, 2, seed=0)
-    counts = np.bincount(2 * told.s + (told.y > 0), minlength=4)
+    noisy = randomised(real, epsilon, 2, seed=0)
+    counts = np.bincount(2 * noisy.s + (noisy.y > 0), minlength=4)
     odds = np.array([1, 1, np.e, 1]) / (np.e + 3)
     assert chisquare(counts, n * odds).pvalue > 1e-4
     assert chisquare(counts, n * np.array([1, 1, 2.5, 1]) / 5.5).pvalue < 1e-4
-    np.testing.assert_array_equal(told.x, real.x)
+    np.testing.assert_array_equal(noisy.x, real.x)
 
 
 def test_the_table_of_epsilons_says_whether_goals_are_met():
-    from benchmarks.privacy.__main__ import Run
-    from benchmarks.privacy.show import table
+    from benchmarks.privacy import BudgetSetting, BudgetValues, show
 
-    base = [Run("t", "plain", np.inf, seed, 0.9, 0.02) for seed in range(2)]
-    good = [Run("t", "private", 1.0, seed, 0.896, 0.03) for seed in range(2)]
-    bad = [Run("t", "private", 0.5, seed, 0.896, 0.06) for seed in range(2)]
-    text = table([*base, *good, *bad])
+    some = [
+        ("plain", np.inf, 0.9, 0.02),
+        ("private", 1.0, 0.896, 0.03),
+        ("private", 0.5, 0.896, 0.06),
+    ]
+    runs = [
+        Run(BudgetSetting("t", method, epsilon), seed, BudgetValues(accuracy, spd))
+        for method, epsilon, accuracy, spd in some
+        for seed in range(2)
+    ]
+    text = show(runs)["privacy.md"]
     assert "0.005 and 0.02: met" in text
     assert "0.01 and 0.03: MISSED" in text
 
 
 def test_the_table_of_starts_says_whether_goals_are_met():
-    fast, slow = cold.Communication(2.4, 300.0), cold.Communication(2.6, 350.0)
+    fast, slow = cold.Usage(2.9, 300.0), cold.Usage(3.1, 350.0)
     warm, other = "N_s = 800, warm", "N_s = 8319, warm"
-    lines = cold.table({warm: [slow, fast, slow], other: [fast], cold.HELP: [fast]}).splitlines()
-    assert lines[2] == f"| {warm} | 2.40 | 2.60 | 350 | 2.5: met |"
-    assert lines[3] == f"| {other} | 2.40 | 2.40 | 300 |  |"
-    assert lines[4].endswith("| 0.4: MISSED |")
-    assert "MISSED" in cold.table({warm: [slow]})
+    found = {warm: [slow, fast, slow], other: [fast], cold.HELP: [fast]}
+    runs = [
+        Run(cold.StartSetting(case), seed, usage)
+        for case, usages in found.items()
+        for seed, usage in enumerate(usages)
+    ]
+    lines = cold.show(runs)["cold.md"].splitlines()[6:]
+    assert lines[0] == f"| {warm} | 2.90 | 3.10 | 350 | 3: met |"
+    assert lines[1] == f"| {other} | 2.90 | 2.90 | 300 |  |"
+    assert lines[2].endswith("| 0.4: MISSED |")

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from conftest import needs_data
 
-from benchmarks.adult_fpfl import problem, runs, settings, show, train
+from benchmarks.adult_fpfl import experiment, pages, problem, settings
+from benchmarks.femnist_fpfl import experiment as digit_experiment
 from benchmarks.femnist_fpfl import network
+from benchmarks.femnist_fpfl import pages as digit_pages
 from benchmarks.femnist_fpfl import settings as digit_settings
-from benchmarks.femnist_fpfl import show as digit_show
-from benchmarks.femnist_fpfl import train as digit_train
 from benchmarks.femnist_fpfl.data import Digits
+from benchmarks.harness import RESULTS, Run
 from synthfair.data.encode import Encoded
 
 
@@ -31,34 +32,43 @@ def test_a_gap_without_a_decision_in_a_group_is_undefined():
 
 
 def test_all_published_rows_have_a_setting():
-    assert set(show.published()) == set(settings.SETTINGS) == set(settings.ROWS)
-    assert set(digit_show.published()) == set(digit_settings.ROWS)
+    assert set(pages.published_rows()) == set(settings.SETTINGS) == set(settings.ROWS)
+    assert set(digit_pages.published_rows()) == set(digit_settings.ROWS)
 
 
-def test_runs_survive_the_file_and_those_of_other_settings_do_not(tmp_path):
-    row = settings.ROWS[0]
-    made = runs.RUNS.made(row, 3, problem.Measured(0.8, 0.1, 0.2, 0.3, np.nan))
-    runs.RUNS.append(tmp_path / "runs.csv", made)
-    runs.RUNS.append(tmp_path / "runs.csv", made._replace(setting="another"))
-    [found] = runs.RUNS.current(tmp_path / "runs.csv")
-    assert (found.row, found.seed, found.found[:4]) == (row, 3, made.found[:4])
+@pytest.mark.parametrize(
+    ("one", "seeds"),
+    [(experiment.ADULT, 5), (digit_experiment.FEMNIST, 1)],
+    ids=["adult", "femnist"],
+)
+def test_the_committed_runs_are_of_the_settings_of_today(one, seeds):
+    folder = "adult_fpfl" if one is experiment.ADULT else "femnist_fpfl"
+    assert one.missing(one.read(RESULTS / folder), one.settings, seeds) == []
 
 
 def test_the_page_tells_what_is_missed(monkeypatch):
-    monkeypatch.setattr(show, "relative_noise", lambda *_: 1.0)
-    bad = problem.Measured(0.5, 0.2, 0.2, 0.2, 0.2)
-    page = show.page([runs.RUNS.made(row, 0, bad) for row in settings.ROWS])
+    monkeypatch.setattr(pages.SampledSums, "noise", lambda *_: 1.0)
+    bad = problem.AdultValues(0.5, 0.2, 0.2, 0.2, 0.2)
+    page = pages.show([Run(row, 0, bad) for row in settings.ROWS])["adult_fpfl.md"]
     assert "| FNR gap at most 0.03 where constrained | 400 shallow MMDM, " in page
     assert "| clipping alone makes FL less fair | 200 shallow FL+Clip, 200 deep FL+Clip |" in page
 
 
+def test_claims_about_digits_hold_or_do_not():
+    values = {row: digit_settings.DigitValues(0.9, 0.1) for row in digit_settings.ROWS}
+    values[digit_settings.DigitRow("FL")] = digit_settings.DigitValues(0.9, 0.2)
+    values[digit_settings.DigitRow("FFL+Clip")] = digit_settings.DigitValues(0.4, 0.05)
+    text = digit_pages.orderings(values)
+    assert "| accuracy_gap of FFL K | FL K | yes |" in text
+    assert "| accuracy_gap of FFL+Clip K | FL+Clip K | NO: nothing was learned |" in text
+    assert "| accuracy_gap of FL K | FL+Clip K | NO |" in text
+
+
 @needs_data
 def test_rounds_on_adult_run():
-    row = settings.Row(200, "shallow", "FFL+Clip")
-    setting = settings.Setting(rounds=2, clip=2.0)
-    test = problem.load().test
-    assert np.abs(test.x).max() == 2.0
-    found = train.trained(row, setting, 0, judged_on=test)
+    row = settings.AdultRow(200, "shallow", "FFL+Clip")
+    assert np.abs(problem.load().test.x).max() == 2.0
+    found = experiment.run_row(row, 0, smoke=True)
     assert 0.2 < found.accuracy < 0.8
 
 
@@ -78,22 +88,22 @@ def few_digits():
 
 
 def test_rounds_on_digits_run(monkeypatch):
-    monkeypatch.setattr(digit_train, "load", lambda _: few_digits())
-    setting = digit_settings.Setting(rounds=2, cohort=5, images=2)
-    found = digit_train.trained(digit_settings.Row("FFL+Clip"), setting, 0)
+    monkeypatch.setattr(digit_experiment, "load", lambda _: few_digits())
+    setting = digit_settings.DigitSettings(rounds=2, cohort=5, images=2)
+    found = digit_experiment.trained(digit_settings.DigitRow("FFL+Clip"), setting, 0)
     assert 0 <= found.accuracy <= 1
     assert 0 <= found.accuracy_gap <= 1
 
 
 def test_of_a_writer_so_many_images_are_kept_and_none_for_testing():
-    users = digit_train.writers_of(few_digits(), 2, seed=0)
+    users = digit_experiment.writers_of(few_digits(), 2, seed=0)
     assert list(users.size) == [2] * 30
 
 
 def test_the_noise_of_a_larger_population_is_scaled_to_the_cohort_at_hand(monkeypatch):
-    monkeypatch.setattr(digit_train, "relative_noise", lambda *_: 3.0)
-    setting = digit_settings.Setting(cohort=20)
-    own = digit_train.protection(digit_settings.Row("PFL"), setting, 201)
-    larger = digit_train.protection(digit_settings.Row("PFL", "100K"), setting, 201)
+    monkeypatch.setattr(digit_experiment, "relative_noise", lambda *_: 3.0)
+    setting = digit_settings.DigitSettings(cohort=20)
+    own = digit_experiment.protection(digit_settings.DigitRow("PFL"), setting, 201)
+    larger = digit_experiment.protection(digit_settings.DigitRow("PFL", "100K"), setting, 201)
     assert own.noise == pytest.approx(3 * own.clip)
     assert larger.noise == pytest.approx(own.noise * 20 / 2000)

@@ -38,11 +38,11 @@ class Adult(NamedTuple):
 def load() -> Adult:
     """Seven categorical columns one-hot, six numbers in [-2, 2]; sex is no input."""
     train, test, schema = published_split("adult")
-    schema = narrowed(schema)
+    schema = with_bounds(schema)
     return Adult(scaled(encode(train, schema), schema), scaled(encode(test, schema), schema))
 
 
-def narrowed(schema: Schema) -> Schema:
+def with_bounds(schema: Schema) -> Schema:
     """The schema with BOUNDS."""
     columns = dict(schema.columns)
     for name, upper in BOUNDS.items():
@@ -59,13 +59,13 @@ def scaled(encoded: Encoded, schema: Schema) -> Encoded:
 
 
 def users_of(rows: Encoded, *, central: bool, seed: int) -> Users:
-    """Rows dealt out to users; or, for central training, each a user of its own."""
+    """Rows assigned to users; or, for central training, each a user of its own."""
     n = len(rows.y)
     user = np.arange(n) if central else poisson_users(n, mean=ROWS_PER_USER, seed=seed)
     return make_users(rows.x, rows.s, rows.y, user)
 
 
-class Measured(NamedTuple):
+class AdultValues(NamedTuple):
     """Accuracy, and gaps: the largest difference between a group's value and that of all rows.
 
     Attributes:
@@ -83,13 +83,13 @@ class Measured(NamedTuple):
     pp_gap: float
 
 
-def measured(scores: Array, rows: Encoded) -> Measured:
+def measured(scores: Array, rows: Encoded) -> AdultValues:
     """Of a model's scores on some rows."""
     decided, positive = np.asarray(scores) > 0, rows.y > 0
     fnr = gap(~decided, positive, rows.s)
     fpr = gap(decided, ~positive, rows.s)
     everyone = np.ones_like(decided)
-    return Measured(
+    return AdultValues(
         accuracy=float(np.mean(decided == positive)),
         fnr_gap=fnr,
         eo_gap=max(fnr, fpr),

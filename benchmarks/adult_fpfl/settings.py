@@ -16,7 +16,7 @@ HIDDEN: dict[ModelName, tuple[int, ...]] = {"shallow": (10,), "deep": (16, 8, 8)
 EPSILON, DELTA = 2.0, 5e-5
 
 
-class Row(NamedTuple):
+class AdultRow(NamedTuple):
     """A row of a table: who trains what, on how many users a round."""
 
     cohort: int
@@ -49,7 +49,7 @@ COHORTS: tuple[tuple[int, tuple[Algorithm, ...]], ...] = (
 """Central batches are cohorts of users with a row each."""
 
 ROWS = tuple(
-    Row(cohort, model, algorithm)
+    AdultRow(cohort, model, algorithm)
     for cohort, algorithms in COHORTS
     for algorithm in algorithms
     for model in HIDDEN
@@ -57,7 +57,7 @@ ROWS = tuple(
 
 
 @dataclass(frozen=True)
-class Setting:
+class AdultSettings:
     """Of one run; see :class:`synthfair.federated.fpfl.Fpfl`. Damping is 2, as published.
 
     Attributes:
@@ -87,20 +87,20 @@ class Setting:
         return Fpfl(network, Parity("equal_opportunity", (2,)) if fair else None, **values)
 
 
-PLAIN = Setting(memory=0.95)
+PLAIN = AdultSettings(memory=0.95)
 LARGE_COHORTS = {"rounds": 400, "learning_rate": 0.4}
-PRIVATE = Setting(clip=2.0, rate_scale=3.0, count_scale=0.5, learning_rate=0.2, alpha=0.01)
-"""Loud constraints: their sums are divided by the few women with high income in a cohort."""
+PRIVATE = AdultSettings(clip=2.0, rate_scale=3.0, count_scale=0.5, learning_rate=0.2, alpha=0.01)
+"""The constraint weighs much: its sums are divided by the few women with high income."""
 
 
-CLIPPED = Setting(
+CLIPPED = AdultSettings(
     clip=2.0, rate_scale=0.5, count_scale=0.2, learning_rate=0.2, multiplier_rate=0.05, alpha=0.01
 )
-"""Quiet constraints: less noise to drown, and less clipped."""
+"""Constraints that weigh little: less of a report is clipped."""
 
 
-def setting(row: Row) -> Setting:
-    """Found by hand; ``choose`` has some beside others, on training rows.
+def settings_of(row: AdultRow) -> AdultSettings:
+    """Found by hand, and some compared with others on training rows: see LOG.md.
 
     C without a constraint is the published one.
     """
@@ -110,7 +110,7 @@ def setting(row: Row) -> Setting:
         case "SGD" | "FL":
             return PLAIN
         case "MMDM" | "FFL":
-            return Setting()
+            return AdultSettings()
         case "FL+Clip" | "PFL":
             return replace(PLAIN, clip=clip, **large)
         case "FFL+Clip":
@@ -120,4 +120,4 @@ def setting(row: Row) -> Setting:
             return replace(PRIVATE, **large, **steady)
 
 
-SETTINGS = {row: setting(row) for row in ROWS}
+SETTINGS = {row: settings_of(row) for row in ROWS}

@@ -57,11 +57,11 @@ def unfair_digits(seed: int) -> Digits:
         x, y, names = file["x"], file["y"], file["writer_ids"][file["writer"]]
         is_test = file["is_test"]
     present, writers = np.unique(names, return_inverse=True)  # six names have no digit left
-    kept = distinct(x, writers, is_test)
-    groups = group_of_writer(len(present))[writers[kept]]
-    paper = (x[kept].reshape(-1, 28, 28) / 255).astype(np.float32)
+    chosen = distinct(x, writers, is_test)
+    groups = group_of_writer(len(present))[writers[chosen]]
+    paper = (x[chosen].reshape(-1, 28, 28) / 255).astype(np.float32)
     images = painted(paper, groups, np.random.default_rng(seed))
-    return Digits(images, y[kept].astype(int), groups, writers[kept], is_test[kept])
+    return Digits(images, y[chosen].astype(int), groups, writers[chosen], is_test[chosen])
 
 
 def distinct(x: np.ndarray, writers: np.ndarray, is_test: np.ndarray) -> np.ndarray:

@@ -2,88 +2,137 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from collections.abc import Sequence
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, known_error
-from synthfair.measure.estimate import mean_variance
-from synthfair.measure.mechanisms import LocalMechanism
-from synthfair.measure.plan import best_split, largest_variance
-from synthfair.report.plots import as_svg
+from benchmarks.harness import Experiment, Run, as_svg, by, panels
+from synthfair.measure.split import best_split
+from synthfair.measure.variance import largest_variance, mean_variance
 
 CLIENTS = 20_000
-SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 SURE = 3.0
-EPSILONS = np.geomspace(0.1, 10, 25)
 COLORS = {"M_R": "#0072B2", "M_L": "#D55E00"}
 
 
-def bounds(mechanism: LocalMechanism) -> tuple[float, float]:
-    """Least and largest mean squared error of the gap of equal groups, over nu^2; sizes known."""
+class ErrorPoint(NamedTuple):
+    """Of figure 1."""
+
+    accounting: str
+    mechanism: str
+    epsilon: float
+
+
+class ErrorBounds(NamedTuple):
+    """Least and largest mean squared error of the gap of equal groups; sizes known."""
+
+    least: float
+    largest: float
+
+
+def run_bounds(point: ErrorPoint, _seed: int, *, smoke: bool) -> ErrorBounds:
+    """In closed form."""
+    del smoke
+    make = corrected(point.mechanism) if point.accounting == "true" else PUBLISHED[point.mechanism]
     sizes = np.full(2, CLIENTS / 2)
-    both = 2 * mean_variance(mechanism, sizes, CLIENTS, np.array([0.0, 1.0]))
-    return float(both.min()), float(both.max())
+    both = 2 * mean_variance(make(point.epsilon), sizes, CLIENTS, np.array([0.0, 1.0]))
+    return ErrorBounds(_short(both.min()), _short(both.max()))
 
 
-def by_epsilon() -> tuple[str, str]:
-    """Figure 1 as SVG, and its numbers as CSV."""
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    lines: list[tuple] = [("accounting", "mechanism", "epsilon", "least", "largest")]
-    makers = {"published (false)": PUBLISHED, "true": {name: corrected(name) for name in KINDS}}
-    axes_of = figure.subplots(1, 2, sharey=True)
-    for axes, (title, makes) in zip(axes_of, makers.items(), strict=True):
-        for name, make in makes.items():
-            found = [bounds(make(float(epsilon))) for epsilon in EPSILONS]
-            low, high = zip(*found, strict=True)
-            axes.fill_between(EPSILONS, low, high, color=COLORS[name], alpha=0.25, linewidth=0)
-            axes.plot(EPSILONS, high, color=COLORS[name], label=name)
-            lines += [(title, name, f"{e:.4g}", *map(_short, b)) for e, b in zip(EPSILONS, found)]  # noqa: B905
+def draw_bounds(runs: Sequence[Run[ErrorPoint, ErrorBounds]]) -> dict[str, str]:
+    """A panel for each accounting."""
+    accountings = by(runs, lambda point: point.accounting)
+    figure, across = panels(1, len(accountings), 8, 3.6)
+    for axes, (title, here) in zip(across, accountings.items(), strict=True):
+        for name, own in by(here, lambda point: point.mechanism).items():
+            epsilons = [run.setting.epsilon for run in own]
+            low, high = ([run.values[i] for run in own] for i in (0, 1))
+            axes.fill_between(epsilons, low, high, color=COLORS[name], alpha=0.25, linewidth=0)
+            axes.plot(epsilons, high, color=COLORS[name], label=name)
         axes.set(xscale="log", yscale="log", xlabel="epsilon", title=title)
-        axes.spines[["top", "right"]].set_visible(False)
-    axes_of[0].set_ylabel("MSE of the gap")
-    axes_of[0].legend(frameon=False)
-    return as_svg(figure), _as_csv(lines)
+        axes.sharey(across[0])
+    across[0].set_ylabel("MSE of the gap")
+    across[0].legend(frameon=False)
+    return {"mse.svg": as_svg(figure)}
 
 
-def by_share() -> tuple[str, str]:
-    """Figure 2: largest error against the smaller group's share, sizes known and estimated.
+class SharePoint(NamedTuple):
+    """Of figure 2: the smaller group's share."""
+
+    mechanism: str
+    epsilon: float
+    share: float
+
+
+class ShareErrors(NamedTuple):
+    """Largest mean squared error of the gap.
 
     An error to first order means something where the share is sure to be above 0: from
-    :data:`SURE` of its own errors on. Below, nothing is shown.
+    :data:`SURE` of its own errors on. Below, it is not-a-number.
     """
-    figure = Figure(figsize=(8, 3.6), layout="constrained")
-    lines: list[tuple] = [("mechanism", "epsilon", "share", "known_sizes", "estimated_sizes")]
-    axes_of = figure.subplots(1, 2, sharey=True)
-    for axes, (name, kind) in zip(axes_of, KINDS.items(), strict=True):
-        for epsilon, color in ((0.5, "0.6"), (1.0, "0.3"), (2.0, COLORS[name])):
-            mechanism = best_split(kind, 2, epsilon)
-            known, unknown = [], []
-            for share in SHARES:
-                shares = np.array([1 - share, share])
-                known.append(known_error(mechanism, CLIENTS, shares))
-                error = np.sqrt(mechanism.share_variance(shares, CLIENTS)[1])
-                variance = largest_variance(mechanism, shares, CLIENTS)
-                unknown.append(variance if share > SURE * error else np.nan)
-                numbers = map(_short, (known[-1], unknown[-1]))
-                lines.append((name, f"{epsilon:g}", f"{share:g}", *numbers))
-            axes.plot(SHARES, known, "o--", color=color, markersize=3)
-            axes.plot(SHARES, unknown, "o-", color=color, label=f"epsilon = {epsilon:g}")
+
+    known_sizes: float
+    estimated_sizes: float
+
+
+def run_share(point: SharePoint, _seed: int, *, smoke: bool) -> ShareErrors:
+    """In closed form, at the best split."""
+    del smoke
+    mechanism = best_split(KINDS[point.mechanism], 2, point.epsilon)
+    shares = np.array([1 - point.share, point.share])
+    error = np.sqrt(mechanism.response.share_variance(shares, CLIENTS)[1])
+    variance = (
+        largest_variance(mechanism, shares, CLIENTS) if point.share > SURE * error else np.nan
+    )
+    return ShareErrors(_short(known_error(mechanism, CLIENTS, shares)), _short(variance))
+
+
+def draw_shares(runs: Sequence[Run[SharePoint, ShareErrors]]) -> dict[str, str]:
+    """Sizes known (dashed) and estimated, a panel for each mechanism."""
+    mechanisms = by(runs, lambda point: point.mechanism)
+    figure, across = panels(1, len(mechanisms), 8, 3.6)
+    for axes, (name, here) in zip(across, mechanisms.items(), strict=True):
+        epsilons = by(here, lambda point: point.epsilon).items()
+        for color, (epsilon, own) in zip(("0.6", "0.3", COLORS[name]), epsilons, strict=False):
+            shares = [run.setting.share for run in own]
+            known, unknown = ([run.values[i] for run in own] for i in (0, 1))
+            axes.plot(shares, known, "o--", color=color, markersize=3)
+            axes.plot(shares, unknown, "o-", color=color, label=f"epsilon = {epsilon:g}")
         axes.set(xscale="log", yscale="log", xlabel="share of the smaller group", title=name)
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.sharey(across[0])
         axes.legend(frameon=False, fontsize=8)
-    axes_of[0].set_ylabel("largest MSE of the gap")
-    return as_svg(figure), _as_csv(lines)
+    across[0].set_ylabel("largest MSE of the gap")
+    return {"unbalanced.svg": as_svg(figure)}
 
 
-def _short(number: float) -> str:
-    return f"{number:.4g}" if np.isfinite(number) else ""
+def _short(number: float) -> float:
+    return float(f"{number:.4g}")
 
 
-def _as_csv(lines: list[tuple]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(lines)
-    return file.getvalue()
+MSE = Experiment(
+    name="mse",
+    settings=tuple(
+        ErrorPoint(accounting, name, _short(epsilon))
+        for accounting, name, epsilon in product(
+            ("published (false)", "true"), KINDS, np.geomspace(0.1, 10, 25)
+        )
+    ),
+    run=run_bounds,
+    summary=draw_bounds,
+    smoke=tuple(ErrorPoint("true", name, 1.0) for name in KINDS),
+)
+
+UNBALANCED = Experiment(
+    name="unbalanced",
+    settings=tuple(
+        SharePoint(*one)
+        for one in product(KINDS, (0.5, 1.0, 2.0), (0.5, 0.2, 0.1, 0.05, 0.02, 0.01))
+    ),
+    run=run_share,
+    summary=draw_shares,
+    smoke=tuple(SharePoint("M_R", 2.0, share) for share in (0.5, 0.1)),
+)

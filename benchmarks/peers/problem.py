@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 import synthfair as sf
-from synthfair.data.encode import Encoded
-from synthfair.distill.problem import make_problem
+from benchmarks.distilling import first_rows
 
 TURNS = 10
 """In which a peer makes its steps; between them ours runs, so that a busy minute meets both."""
@@ -45,6 +45,38 @@ class PeerProblem(NamedTuple):
     lambda_theta: float
     learning_rate: float
 
+    def inputs(self, x: np.ndarray) -> np.ndarray:
+        """[N_s, n] of the synthetic rows."""
+        return np.column_stack([x, self.s_hat])
+
+    def inner_gradient(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """Of equation (11) in theta."""
+        a = self.inputs(x)
+        slope = -self.y_hat * expit(-self.y_hat * (a @ theta))
+        return a.T @ slope / len(a) + self.lambda_theta / len(theta) ** 2 * theta
+
+    def solve(self, x: np.ndarray) -> np.ndarray:
+        """theta(x) by damped Newton steps, to the last digits."""
+        a, theta = self.inputs(x), np.zeros(self.a.shape[1])
+        for _ in range(100):
+            p = expit(a @ theta)
+            ridge = self.lambda_theta / len(theta) ** 2 * np.eye(len(theta))
+            step = np.linalg.solve(
+                (a.T * (p * (1 - p))) @ a / len(a) + ridge, self.inner_gradient(theta, x)
+            )
+            theta = theta - step / max(1.0, np.abs(a @ step).max() / 2)
+            if np.abs(step).max() < 1e-12:
+                break
+        return theta
+
+    def outer(self, theta: np.ndarray, x: np.ndarray) -> float:
+        """P(x) where theta = theta(x), equation (12) with rho_s = 0."""
+        scores, s = self.a @ theta, self.a[:, -1]
+        loss = np.logaddexp(0, -self.y * scores).mean()
+        covariance = ((s - s.mean()) * scores).mean()
+        ridge = self.lambda_x / (2 * (len(x) * len(theta)) ** 2) * (x**2).sum()
+        return float(loss + self.rho_o / 2 * covariance**2 + ridge)
+
 
 class Reached(NamedTuple):
     """Where a peer ended.
@@ -63,15 +95,15 @@ Peer = Generator[np.ndarray, None, Reached]
 P(x) as it found it itself before each of the turn's steps."""
 
 
-def peer_problem(real: Encoded, config: sf.DistillConfig) -> PeerProblem:
-    """The same problem, from the same first features, as ``make_problem`` gives synthfair."""
-    problem, x = make_problem(real, config, n_groups=2)
+def peer_problem(real: sf.Encoded, config: sf.DistillConfig) -> PeerProblem:
+    """The same problem, from the same first features, as synthfair has it."""
+    first = first_rows(real, config)
     return PeerProblem(
         np.column_stack([real.x, real.s]),
         np.asarray(real.y, float),
-        np.asarray(x.T),
-        np.asarray(problem.s, float),
-        np.asarray(problem.y, float),
+        first.x,
+        np.asarray(first.s, float),
+        np.asarray(first.y, float),
         config.rho_o,
         config.lambda_x,
         config.lambda_theta,

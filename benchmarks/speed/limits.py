@@ -1,16 +1,15 @@
 """What an outer step must compute and move, and what this machine can.
 
-Counted phase by phase, each of which waits for the one before, in double precision:
+Counted phase by phase, each of which waits for the one before. Numbers are of 8 bytes, but for the
+gradient of P and Adam's moments, which are of 4.
 
 - An evaluation of the inner objective reads the inputs, multiplies them by theta and by a column,
   and has an exponential, a logarithm and a quotient a row. As many are counted as our solver made,
   for the paper leaves the solver open; another one may need fewer or more.
 - The Hessian reads the inputs; one triangle is needed, and a weight a row.
 - F and its gradient read the real inputs.
-- The mixed derivative reads the inputs and writes the gradient, of three products a number (ours
-  makes it where Adam needs it).
-- Adam reads gradient, x and two moments, and writes the last three; the moments are of four bytes
-  a number.
+- The mixed derivative reads the inputs and writes the gradient, of three products a number.
+- Adam reads gradient, x and two moments, and writes the last three.
 
 Left out is what is small: labels and groups, vectors of one number a row, the solver's own vectors,
 trial steps of line searches that did not take the first, the covariance and the gap.
@@ -19,9 +18,6 @@ The time is the roofline's: of each phase the longer of computing at the speed o
 product and moving at that of a large copy, as if both went on at once. These arrays fit in the
 processor's last cache, and exponentials run far below the speed of a product; so the first makes
 the limit a little long, the second short.
-
-:func:`fused_work` counts less: as if no array were ever read twice where one pass would do, a limit
-for whoever writes the whole step as one loop by hand.
 """
 
 from __future__ import annotations
@@ -34,13 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.distill import adam
-
-BYTES = 8
-"""Of a number in double precision."""
-
-MOMENT = np.dtype(adam.KEPT).itemsize
-"""Bytes of a number in one of Adam's moments."""
+DOUBLE, SINGLE = 8, 4
+"""Bytes of a number."""
 
 EXPONENTIAL = LOGARITHM = 18
 """Operations: a polynomial of degree eight, at least, and taking the number apart and together."""
@@ -69,116 +60,58 @@ def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: floa
         n_inputs: n, the group among them.
         evaluations: of the inner objective and its gradient, at least 1.
     """
-    real, synthetic, d = n_real * n_inputs, n_synthetic * n_inputs, n_inputs - 1
-    loss = EXPONENTIAL + LOGARITHM + QUOTIENT
+    real, synthetic = n_real * n_inputs, n_synthetic * n_inputs
+    features, loss = n_synthetic * (n_inputs - 1), EXPONENTIAL + LOGARITHM + QUOTIENT
+    evaluation = 4 * synthetic + loss * n_synthetic
+    hessian = synthetic * (n_inputs + 2) + (EXPONENTIAL + QUOTIENT) * n_synthetic + n_inputs**3 / 3
+    reading = synthetic * DOUBLE
     return [
-        Work(
-            "inner solve",
-            evaluations * (4 * synthetic + loss * n_synthetic),
-            evaluations * synthetic * BYTES,
-        ),
-        Work(
-            "Hessian",
-            synthetic * (n_inputs + 2) + (EXPONENTIAL + QUOTIENT) * n_synthetic + n_inputs**3 / 3,
-            synthetic * BYTES,
-        ),
-        Work("F and its gradient", 4 * real + loss * n_real, real * BYTES),
-        Work("mixed derivative", 5 * synthetic, (synthetic + n_synthetic * d) * BYTES),
-        Work("Adam", ADAM * n_synthetic * d, n_synthetic * d * (3 * BYTES + 4 * MOMENT)),
+        Work("inner solve", evaluations * evaluation, evaluations * reading),
+        Work("Hessian", hessian, reading),
+        Work("F and its gradient", 4 * real + loss * n_real, real * DOUBLE),
+        Work("mixed derivative", 5 * synthetic, reading + features * SINGLE),
+        Work("Adam", ADAM * features, features * (2 * DOUBLE + 5 * SINGLE)),
     ]
-
-
-def fused_work(n_real: int, n_synthetic: int, n_inputs: int, evaluations: float) -> list[Work]:
-    """The same with the fewest passes: all but the first evaluation, F, and x with its moments.
-
-    The first evaluation is made as Adam writes x, the Hessian as the last one reads it, and
-    Adam moves x as it finds the gradient; columns of groups are not stored.
-    """
-    d = n_inputs - 1
-    real, synthetic = n_real * d, n_synthetic * d
-    slope = EXPONENTIAL + QUOTIENT
-    hessian = synthetic * (d + 2) + 2 * n_synthetic  # half a product, the weights
-    return [
-        Work(
-            "inner solve",
-            evaluations * (4 * synthetic + (slope + LOGARITHM) * n_synthetic),
-            (evaluations - 1) * synthetic * BYTES,
-        ),
-        Work("Hessian and F", hessian + 4 * real + slope * n_real, real * BYTES),
-        # a'v, two columns times a number and their sum, lambda_x x; x and two moments, both ways
-        Work("x and Adam", (7 + ADAM) * synthetic, synthetic * (2 * BYTES + 4 * MOMENT)),
-    ]
-
-
-class Ceiling(NamedTuple):
-    """What a machine does at most.
-
-    Attributes:
-        rate: floating-point operations, or bytes read and written, a second.
-        cores: that were busy, on average.
-    """
-
-    rate: float
-    cores: float
 
 
 class Ceilings(NamedTuple):
-    """Of a machine.
+    """What a machine does at most: operations, and bytes read and written, a second."""
 
-    Attributes:
-        flops: of a large matrix product.
-        memory: of a large copy.
-    """
-
-    flops: Ceiling
-    memory: Ceiling
+    flops: float
+    bytes: float
 
 
-def least_seconds(work: Work, flops: Ceiling, copy: Ceiling) -> float:
+def least_seconds(work: Work, ceilings: Ceilings) -> float:
     """The least time that a machine needs for a phase (the roofline)."""
-    return max(work.flops / flops.rate, work.bytes / copy.rate)
+    return max(work.flops / ceilings.flops, work.bytes / ceilings.bytes)
 
 
-def measured_ceilings() -> Ceilings:
-    """The best of some runs of each, of the copy with all cores or one, whichever is faster."""
-    return Ceilings(product_ceiling(), copy_ceiling())
+def measured_ceilings(size: int, numbers: int) -> Ceilings:
+    """Of a product of square matrices of a size, and of a copy of so many numbers.
 
+    The best of some runs, of the copy with all cores or one, whichever is faster.
 
-def best(first: Ceilings, second: Ceilings) -> Ceilings:
-    """The higher of each: a busy minute only ever lowers them."""
-    return Ceilings(*map(max, first, second))
-
-
-def product_ceiling(size: int = 3000) -> Ceiling:
-    """Of NumPy's product of square matrices, which takes all cores."""
-    a, result = np.ones((size, size)), np.empty((size, size))
-    return _ceiling(2 * size**3, lambda: np.matmul(a, a, result))
-
-
-def copy_ceiling(numbers: int = 25_000_000) -> Ceiling:
-    """Of copying so many numbers from one array to another.
-
-    Both have been used before: to new memory, which the system must clear first, a copy would be
-    several times slower.
+    Both arrays have been used before: to new memory, which the system must clear first, a copy
+    would be several times slower.
     """
+    a, result = np.ones((size, size)), np.empty((size, size))
+    flops = _rate(2 * size**3, lambda: np.matmul(a, a, result))
+    source, target = np.ones(numbers), np.ones(numbers)
     counts = {1, os.cpu_count() or 1}
-    return max(_copy_ceiling(np.ones(numbers), np.ones(numbers), n) for n in counts)
+    return Ceilings(flops, max(_copy_rate(source, target, threads) for threads in counts))
 
 
-def _copy_ceiling(source: np.ndarray, target: np.ndarray, threads: int) -> Ceiling:
+def _copy_rate(source: np.ndarray, target: np.ndarray, threads: int) -> float:
     pairs = [*zip(*(np.array_split(part, threads) for part in (target, source)), strict=True)]
     with ThreadPoolExecutor(threads) as pool:
-        return _ceiling(
-            2 * BYTES * len(source), lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs))
-        )
+        amount = 2 * DOUBLE * len(source)
+        return _rate(amount, lambda: list(pool.map(lambda pair: np.copyto(*pair), pairs)))
 
 
-def _ceiling(amount: float, function: Callable[[], object], repeats: int = 7) -> Ceiling:
-    function()
+def _rate(amount: float, function: Callable[[], object], repeats: int = 7) -> float:
     found = []
-    for _ in range(repeats):
-        busy, start = time.process_time(), time.perf_counter()
+    for _ in range(repeats + 1):  # the first warms up
+        start = time.perf_counter()
         function()
-        seconds = time.perf_counter() - start
-        found.append(Ceiling(amount / seconds, (time.process_time() - busy) / seconds))
-    return max(found)
+        found.append(time.perf_counter() - start)
+    return amount / min(found[1:])

@@ -1,9 +1,8 @@
-"""A table cut into clients, as users train on it and as the trained network is judged."""
+"""A table cut into clients, as users train on it and how a trained network is evaluated."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -17,12 +16,13 @@ from synthfair.fairness.metrics import (
     equalized_odds_difference,
     statistical_parity_difference,
 )
+from synthfair.federated.algorithm import Algorithm
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import run
 from synthfair.federated.networks import Network, Perceptron
 from synthfair.federated.parity import Parity, ParityNotion
 from synthfair.federated.users import Users, make_users
 from synthfair.model import Params
-
-RESULTS = Path(__file__).parent.parent / "results" / "two_phase"
 
 TABLES = ("adult", "bank", "dutch")
 
@@ -36,15 +36,8 @@ PUBLISHED_HIDDEN = {"adult": (1000, 500), "bank": (500, 100), "dutch": (500, 100
 """From the authors' notebook; that of Dutch is not in it, and taken to be that of Bank."""
 
 
-class Judged(NamedTuple):
-    """Of decisions."""
-
-    accuracy: float
-    gap: float
-
-
-class Problem(NamedTuple):
-    """Clients, and rows to judge by; all in single precision.
+class ParityProblem(NamedTuple):
+    """Clients, and test rows; all in single precision.
 
     Attributes:
         users: the clients with their training rows.
@@ -63,18 +56,15 @@ class Problem(NamedTuple):
         """The notion, between two groups."""
         return Parity(self.notion)
 
-    def judge_test(self, params: Params) -> Judged:
-        """A network on the test rows."""
+    def on_test_rows(self, params: Params) -> tuple[float, float]:
+        """Accuracy and gap of a network on the test rows."""
         scores = self.model.scores(params, jnp.asarray(_inputs(self.test)))
-        return judged(self.notion, np.asarray(scores), self.test.y, self.test.s)
-
-    def judge_train(self, decisions: np.ndarray) -> Judged:
-        """Decisions on the training rows."""
-        users = self.users
-        return judged(self.notion, decisions, np.asarray(users.y), np.asarray(users.s[:, 0]))
+        return accuracy_and_gap(self.notion, np.asarray(scores), self.test.y, self.test.s)
 
 
-def judged(notion: ParityNotion, scores: np.ndarray, y: np.ndarray, s: np.ndarray) -> Judged:
+def accuracy_and_gap(
+    notion: ParityNotion, scores: np.ndarray, y: np.ndarray, s: np.ndarray
+) -> tuple[float, float]:
     """Accuracy, and |SPD| or the larger difference of error rates."""
     decided = np.where(scores > 0, 1.0, -1.0)
     gap = (
@@ -82,12 +72,19 @@ def judged(notion: ParityNotion, scores: np.ndarray, y: np.ndarray, s: np.ndarra
         if notion == "statistical_parity"
         else equalized_odds_difference(y, decided, sensitive_features=s)
     )
-    return Judged(accuracy(y, decided), gap)
+    return accuracy(y, decided), gap
 
 
-def make_problem(
+def train_everyone(algorithm: Algorithm, users: Users, seed: int) -> Params:
+    """In four rounds, all clients in every round."""
+    everyone = Cohorts(len(users), len(users))
+    done = run(algorithm, users, everyone, rounds=4, seed=seed, chunk=4)
+    return algorithm.params(done.state)
+
+
+def make_parity_problem(
     table: str, notion: ParityNotion, seed: int, hidden: tuple[int, ...] = HIDDEN
-) -> Problem:
+) -> ParityProblem:
     """One table, notion and split: 20 % of each client's rows are for the test."""
     rows, schema = load_dataset(table)
     parts = partition(rows, clients=CLIENTS[notion], seed=seed, test_fraction=0.2)
@@ -97,7 +94,7 @@ def make_problem(
     users = make_users(_inputs(own), own.s, own.y.astype(np.float32), owner)
     test = _joined([encode(part.test, schema) for part in parts])
     model = Network(Perceptron(users.a.shape[1], hidden))
-    return Problem(users, test, notion, model)
+    return ParityProblem(users, test, notion, model)
 
 
 def _inputs(rows: Encoded) -> np.ndarray:

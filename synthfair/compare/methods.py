@@ -105,7 +105,7 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     releases = {str(i): distillation.release for i, distillation in enumerate(done)}
     model = pool_and_train(releases, federation.schema)
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
-    converged = model.converged and all(distillation.inner_converged for distillation in done)
+    converged = model.converged and all(distillation.converged for distillation in done)
     cost = Communication(len(done), 1, sum(file_bytes(release) for release in releases.values()))
     return Fitted(scores, converged, cost, tuple(done))
 

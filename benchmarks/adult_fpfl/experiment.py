@@ -1,0 +1,75 @@
+"""One run: a row of the tables, trained with one seed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import jax.numpy as jnp
+
+from benchmarks.adult_fpfl.pages import show
+from benchmarks.adult_fpfl.problem import AdultValues, load, measured, users_of
+from benchmarks.adult_fpfl.settings import (
+    DELTA,
+    EPSILON,
+    HIDDEN,
+    ROWS,
+    SETTINGS,
+    AdultRow,
+    AdultSettings,
+)
+from benchmarks.harness import Experiment, spelled
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import run
+from synthfair.federated.networks import Network, Perceptron
+from synthfair.federated.private_sum import UNPROTECTED, Protection
+from synthfair.privacy.sampled import SampledSums
+
+
+def trained(row: AdultRow, settings: AdultSettings, seed: int) -> AdultValues:
+    """Trains on the training rows, and measures on the test rows."""
+    train, test = load()
+    network = Network(Perceptron(train.x.shape[1], HIDDEN[row.model]))
+    users = users_of(train, central=row.central, seed=seed)
+    algorithm = settings.algorithm(network, fair=row.fair)
+    end = run(
+        algorithm,
+        users,
+        Cohorts(len(users), row.cohort, "fixed" if row.central else "poisson"),
+        rounds=settings.rounds,
+        seed=seed,
+        protection=protection(row, settings, len(users)),
+    )
+    scores = network.scores(algorithm.params(end.state), jnp.asarray(test.x))
+    return measured(scores, test)
+
+
+def protection(row: AdultRow, settings: AdultSettings, population: int) -> Protection:
+    """Add or remove one user: its report, at most C, is how much the sum changes.
+
+    Seeds give a few users more or less; noise for fewer users than there are, rounded down to
+    hundreds, is enough for all of them and is searched for once.
+    """
+    if settings.clip is None:
+        return UNPROTECTED
+    if not row.private:
+        return Protection(settings.clip)
+    sums = SampledSums(population // 100 * 100, row.cohort, settings.rounds, "poisson")
+    return Protection(settings.clip, settings.clip * sums.noise(EPSILON, DELTA))
+
+
+def run_row(row: AdultRow, seed: int, *, smoke: bool) -> AdultValues:
+    """On test rows."""
+    settings = replace(SETTINGS[row], rounds=2) if smoke else SETTINGS[row]
+    return trained(row, settings, seed)
+
+
+ADULT = Experiment(
+    name="runs",
+    settings=ROWS,
+    run=run_row,
+    summary=show,
+    smoke=tuple(AdultRow(200, "shallow", name) for name in ("FL", "FPFL")),
+    seeds=5,
+    fingerprint=lambda row: spelled(asdict(SETTINGS[row])),
+    float64=False,
+)

@@ -1,0 +1,161 @@
+"""One upload or many rounds: accuracy against SPD, with what each method sends.
+
+    python -m benchmarks.methods                    # 3 seeds; goes on where it stopped
+    python -m benchmarks.methods --only table=dutch --output elsewhere
+
+Law School by race, Dutch and Adult by sex, each cut into 2 clients: the same splits, seeds and
+logistic model for all. Weights are rho_o = 0, 10, 100; methods with a tolerance take 1 / rho_o for
+it, and have no constraint for 0. Private methods protect one row, with epsilon = 1 and delta = 1 /
+N^1.1, N the rows of a client: of FPFL each row is a user by itself. Settings are in this file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import synthfair as sf
+from benchmarks import harness
+from benchmarks.harness import Experiment, Run, main
+from synthfair.compare import Rounds, federate, measure
+from synthfair.federated import Dealing
+
+TABLES = {"law_school": "race", "dutch": "sex", "adult": "sex"}
+EPSILON = 1.0
+
+PLAIN_ROUNDS = {"rounds": 1000, "learning_rate": 3.0, "multiplier_rate": 1.0}
+"""Of FPFL on two clients, all of them in every round."""
+
+PRIVATE_ROUNDS = {
+    "rounds": 150,
+    "cohort": 2000,
+    "learning_rate": 2.0,
+    "multiplier_rate": 0.3,
+    "clip": 3.0,
+    "epsilon": EPSILON,
+}
+"""Of FPFL on single rows."""
+
+TWO_PHASES = {"method": "two_phase", "clip": 1.5, "epsilon": EPSILON}
+
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "central": ("central", {}),
+    "single-shot": ("single_shot", {}),
+    "single-shot, epsilon = 1": ("single_shot", {"epsilon": EPSILON}),
+    "FedAvg": ("fedavg", {}),
+    "FPFL": ("fpfl", PLAIN_ROUNDS),
+    "FPFL, epsilon = 1": ("fpfl", PRIVATE_ROUNDS),
+    "two-phase, epsilon = 1 if the teacher tells nothing": ("two_phase", TWO_PHASES),
+    "two-phase end to end, epsilon = 1": ("two_phase", TWO_PHASES | {"end_to_end": True}),
+}
+"""By the name they are shown under: synthfair's name and settings."""
+
+
+class MethodSetting(NamedTuple):
+    """What is compared."""
+
+    table: str
+    method: str
+    weight: float
+
+
+class MethodValues(NamedTuple):
+    """What a method reached, and what it took; bytes are of all clients together."""
+
+    accuracy: float
+    spd: float
+    rounds: int
+    bytes_sent: int
+    seconds: float
+    converged: bool
+
+
+def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValues:
+    """One method with one weight on one seed."""
+    rows, schema = sf.load_dataset(setting.table, TABLES[setting.table])
+    clients = federate(sf.partition(rows, clients=2, seed=seed), schema)
+    method, changes = METHODS[setting.method]
+    if "epsilon" in changes:
+        changes = changes | {"delta": len(clients.train[0].y) ** -1.1}
+    config: dict[str, Any] = {"rho_o": setting.weight, "n_synthetic": 800, "seed": seed}
+    config |= {"steps": 5} if smoke else {}
+    more: dict[str, Any] = {}
+    if method in ("fpfl", "two_phase"):
+        small = {"rounds": 5} if smoke and method == "fpfl" else {}
+        each = {"dealing": Dealing(each_row=True)} if "cohort" in changes else {}
+        more["rounds"] = Rounds(sf.TrainConfig.model_validate(changes | small), **each)
+    else:
+        config |= changes
+    made, _ = measure(method, clients, sf.DistillConfig.model_validate(config), **more)
+    overall, cost = made.evaluation.overall, made.cost
+    assert cost is not None
+    return MethodValues(
+        overall["accuracy"].value, overall["spd"].value, cost.rounds, cost.bytes_sent, made.seconds,
+        made.converged is not False,
+    )  # fmt: skip
+
+
+MethodRuns = Sequence[Run[MethodSetting, MethodValues]]
+
+
+def show(runs: MethodRuns) -> dict[str, str]:
+    """One table and one plot."""
+    before = (
+        f"`python -m benchmarks.methods`: mean ± standard deviation over"
+        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Sent: by all clients together, as"
+        " files or plain numbers; what comes back is not counted. A run that is marked * did not"
+        " converge, or met its constraint in no round, on some seed."
+    )
+    header = "table | method | weight | accuracy | SPD | rounds | sent | seconds"
+    rows = []
+    for setting, own in harness.by(runs, lambda setting: setting).items():
+        converged = all(run.values.converged for run in own)
+        rows.append(
+            (
+                setting.table,
+                setting.method + ("" if converged else " *"),
+                setting.weight,
+                harness.means(own, "accuracy").text(),
+                harness.means(own, "spd").text(),
+                f"{own[0].values.rounds:,}",
+                f"{harness.means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
+                f"{harness.means(own, 'seconds').mean:.1f}",
+            )
+        )
+    text = harness.page("# One upload or many rounds", before, harness.table(header, rows))
+    return {"methods.md": text, "frontier.svg": plot(runs)}
+
+
+def plot(runs: MethodRuns) -> str:
+    """Accuracy against |SPD|, a panel for each table and a line for each method."""
+    tables = harness.by(runs, lambda setting: setting.table)
+    figure, across = harness.panels(1, len(tables), 4 * len(tables), 3.8)
+    for axes, (name, here) in zip(across, tables.items(), strict=True):
+        for i, method in enumerate(METHODS):
+            weights = harness.by(
+                harness.select(here, method=method), lambda setting: setting.weight
+            ).values()
+            # Mean sizes of SPDs: their signs would cancel.
+            gaps = [float(np.mean([abs(run.values.spd) for run in own])) for own in weights]
+            accuracies = [harness.means(own, "accuracy").mean for own in weights]
+            look: Any = {"color": harness.COLORS[i], "marker": "osD^v<P*"[i], "linewidth": 1}
+            axes.plot(gaps, accuracies, label=method, **look)
+        axes.set(title=name, xlabel="mean size of the SPD", ylabel="accuracy")
+    harness.legend(figure, 4)
+    return harness.as_svg(figure)
+
+
+METHOD_COMPARISON = Experiment(
+    name="runs",
+    settings=tuple(MethodSetting(*one) for one in product(TABLES, METHODS, (0.0, 10.0, 100.0))),
+    run=run_method,
+    summary=show,
+    smoke=tuple(MethodSetting("law_school", method, 10.0) for method in [*METHODS][:-1]),
+    seeds=3,
+)
+
+if __name__ == "__main__":
+    main(__doc__, "methods", METHOD_COMPARISON)

@@ -1,1 +1,0 @@
-"""One upload or many rounds: all methods on the same splits."""

@@ -1,0 +1,364 @@
+"""How time and memory grow with rows, releases, clients and inputs.
+
+    python -m benchmarks.scale                                  # about ten minutes
+    python -m benchmarks.scale rows --only rows=1000000 --output elsewhere
+
+rows: a client with many rows, its whole process: reading, encoding, compiling and 1,000 steps with
+2,000 synthetic rows, without a cache of compiled code. The table is drawn at random: 33 numbers, 5
+columns of three categories, a group and a label that depends on them.
+
+releases: a server that pools many releases, its whole process. The synthetic rows are random: only
+reading, checking, pooling and training on them is measured, not how good they are.
+
+clients: many small clients in one process, each with rows drawn from Dutch with replacement, and
+whether a batch gives what one by one gives.
+
+inputs: an outer step with a Cholesky factor and with conjugate gradients. Random features, 4
+synthetic rows for each input (2,000 at least), 5,000 real rows, and a ridge of lambda_theta / n^2 =
+0.001: a thousand inputs and the default ridge let the synthetic rows be separated, which takes
+L-BFGS many more iterations than it is given.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+import synthfair as sf
+from benchmarks.cold import Usage, watch
+from benchmarks.harness import Experiment, Run, as_svg, main, page, panels, table
+from synthfair.data.schema import Categorical, Numeric
+from synthfair.data.tables import write_csv
+
+NUMBERS, CHOICES, CATEGORIES = 33, 5, ("low", "middle", "high")
+INPUTS = NUMBERS + CHOICES * len(CATEGORIES) + 2
+"""The group and the intercept counted."""
+
+
+class ManyRows(NamedTuple):
+    """A table's rows and the kind of its file."""
+
+    rows: int
+    kind: str
+
+
+def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
+    """Writes a table, and distils it in a new process."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "schema.json").write_text(many_rows_schema().to_json())
+        write_many_rows(folder / f"table.{setting.kind}", setting.rows)
+        return watch(
+            [
+                *(sys.executable, "-m", "synthfair.client"),
+                *("--schema", str(folder / "schema.json")),
+                *("--data", str(folder / f"table.{setting.kind}")),
+                *("--output", str(folder / "release.parquet"), "--n-synthetic", "2000"),
+                *("--steps", "5" if smoke else "1000"),
+            ]
+        )
+
+
+def many_rows_schema() -> sf.Schema:
+    """Its codebook."""
+    columns: dict[str, Numeric | Categorical] = {
+        **{f"number_{i}": Numeric(lower=0.0, upper=1.0) for i in range(NUMBERS)},
+        **{f"choice_{i}": Categorical(categories=CATEGORIES) for i in range(CHOICES)},
+        "town": Categorical(categories=("a", "b")),
+        "paid": Categorical(categories=("no", "yes")),
+    }
+    return sf.Schema(
+        name="many rows", label="paid", positive="yes", sensitive="town", columns=columns,
+        ignored=(), missing_values=(),
+    )  # fmt: skip
+
+
+def write_many_rows(path: Path, n: int) -> None:
+    """A table of n rows, CSV or Parquet, the same for the same n."""
+    parts = (pa.Table.from_pandas(part, preserve_index=False) for part in _parts(n))
+    first = next(parts)
+    kind = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
+    with kind(path, first.schema) as file:
+        file.write_table(first)
+        for part in parts:
+            file.write_table(part)
+
+
+def _parts(n: int, most: int = 20_000) -> Iterator[pd.DataFrame]:
+    """A part at a time: this process must stay smaller than the one that it measures."""
+    rng, words = np.random.default_rng(0), np.array(CATEGORIES)
+    weights = rng.normal(size=NUMBERS)
+    for begin in range(0, n, most):
+        size = min(most, n - begin)
+        numbers = rng.random((size, NUMBERS)).round(4)
+        choices, town = rng.integers(3, size=(size, CHOICES)), rng.integers(2, size=size)
+        z = 2 * (numbers - 0.5) @ weights + 0.3 * (choices - 1).sum(axis=1) + town - 0.5
+        part = pd.DataFrame(numbers, columns=[f"number_{i}" for i in range(NUMBERS)])
+        for i in range(CHOICES):
+            part[f"choice_{i}"] = words[choices[:, i]]
+        part["town"] = np.array(["a", "b"])[town]
+        part["paid"] = np.where(z + rng.logistic(size=size) > 0, "yes", "no")
+        yield part
+
+
+def show_rows(runs: Sequence[Run[ManyRows, Usage]]) -> dict[str, str]:
+    """A table, and time and memory over the number of rows with straight lines."""
+    rows = [
+        (
+            *setting, f"{values.seconds:.1f}", f"{values.megabytes:.0f}",
+            f"{values.megabytes / (setting.rows * INPUTS * 8 / 1e6):.2f}",
+        )
+        for setting, _, values, _ in runs
+    ]  # fmt: skip
+    before = (
+        f"One client, {INPUTS} inputs, 2000 synthetic rows, 1000 steps: the whole process. Goals"
+        " for a million rows: 150 s, 2.5 times the encoded table."
+    )
+    text = table("rows | file | s | peak MB | times the encoded table", rows)
+    figure, both = panels(1, 2, 7, 3)
+    own = [run for run in runs if run.setting.kind == "parquet"]
+    n = [run.setting.rows for run in own]
+    for axes, i, label in zip(both, (0, 1), ("wall time, s", "peak memory, MB"), strict=True):
+        values = [run[2][i] for run in own]
+        axes.plot(n, values, "o", color="#0072B2", label="measured")
+        ends = ([n[0], n[-1]], [values[0], values[-1]])
+        axes.plot(*ends, "--", color="0.5", label="straight line")
+        axes.set(xlabel="real rows", ylabel=label, ylim=(0, None))
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
+    both[0].legend(frameon=False)
+    return {"rows.md": page("## Rows", before, text), "rows.svg": as_svg(figure)}
+
+
+class ManyReleases(NamedTuple):
+    """How many, and the rows of each."""
+
+    releases: int
+    rows: int
+
+
+def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
+    """Writes releases, which takes longer than the rest, and pools them in a new process."""
+    from synthfair.release.format import make_header
+
+    del smoke
+    with tempfile.TemporaryDirectory() as name:
+        folder, rng = Path(name), np.random.default_rng(0)
+        rows, schema = sf.load_dataset("law_school", "race")
+        write_csv(rows.head(2000), folder / "test.csv")
+        (folder / "schema.json").write_text(schema.to_json())
+        model = sf.LinearModel()
+        header = make_header(sf.DistillConfig(), schema, model=model, penalty="covariance")
+        names, paths = schema.encoded_names, []
+        for i in range(setting.releases):
+            s, positive = rng.integers(2, size=(2, setting.rows))
+            x = rng.random((setting.rows, len(names)))
+            paths.append(folder / f"client_{i}.parquet")
+            sf.write_release(sf.Release(header, names, x, s, 2.0 * positive - 1.0), paths[-1])
+        return watch(
+            [
+                *(sys.executable, "-m", "synthfair.server", *map(str, paths)),
+                *("--schema", str(folder / "schema.json"), "--test", str(folder / "test.csv")),
+                *("--output", str(folder / "server")),
+            ]
+        )
+
+
+def show_releases(runs: Sequence[Run[ManyReleases, Usage]]) -> dict[str, str]:
+    """As Markdown."""
+    rows = [(*setting, f"{one[0]:.1f}", f"{one[1]:.0f}") for setting, _, one, _ in runs]
+    before = "The server's whole process. Goal for ten thousand: 30 s."
+    text = table("releases | rows of each | s | peak MB", rows)
+    return {"releases.md": page("## Releases", before, text)}
+
+
+class ManyClients(NamedTuple):
+    """How many, their rows, synthetic rows and steps."""
+
+    clients: int
+    rows: int
+    n_synthetic: int
+    steps: int
+
+
+class ManyClientsValues(NamedTuple):
+    """What distilling them together took.
+
+    Attributes:
+        seconds: of all, compilation included.
+        alone: of one client by itself, compiled before.
+        early: largest relative difference of P(x) between the batch and one by one over the first
+            200 steps of the clients compared: rounding.
+        late: the same at the end. Where Adam has come near an optimum it begins to bounce, and
+            doubles a difference of rounding in a few steps.
+        converged: how many clients met the tolerance of the inner problem.
+    """
+
+    seconds: float
+    alone: float
+    early: float
+    late: float
+    converged: int
+
+
+def run_clients(setting: ManyClients, _seed: int, *, smoke: bool) -> ManyClientsValues:
+    """Distils all together, and up to ten of them again one by one."""
+    del smoke
+    rows, schema = sf.load_dataset("dutch")
+    everything, rng = sf.encode(rows, schema), np.random.default_rng(0)
+    drawn = rng.integers(len(rows), size=(setting.clients, setting.rows))
+    clients = [sf.Encoded(*(part[one] for part in everything)) for one in drawn]
+    config = sf.DistillConfig(n_synthetic=setting.n_synthetic, steps=setting.steps)
+    start = time.perf_counter()
+    together = sf.distill_clients(clients, schema, config)
+    seconds = time.perf_counter() - start
+    sf.distill_clients(clients[:1], schema, config)  # compiles
+    start, compared = time.perf_counter(), clients[:10]
+    alone = [sf.distill_clients([real], schema, config)[0] for real in compared]
+    each = (time.perf_counter() - start) / len(compared)
+    batch, single = (
+        np.array([one.history.objective for one in some])
+        for some in (together[: len(compared)], alone)
+    )
+    off = np.abs(batch / single - 1)
+    converged = sum(distillation.inner_converged for distillation in together)
+    return ManyClientsValues(seconds, each, off[:, :200].max(), off[:, -1].max(), converged)
+
+
+def show_clients(runs: Sequence[Run[ManyClients, ManyClientsValues]]) -> dict[str, str]:
+    """As Markdown."""
+    rows = [
+        (
+            *setting, f"{one.seconds:.1f}", f"{setting.clients * one.alone:.1f}",
+            f"{one.early:.0e}", f"{one.late:.0e}", one.converged,
+        )
+        for setting, _, one, _ in runs
+    ]  # fmt: skip
+    before = (
+        "In one process. Goal for a thousand: 60 s. One by one: ten of them, times their number."
+        " Differences are relative, between the batch and one by one."
+    )
+    header = (
+        "clients | rows | synthetic rows | steps | s | one by one, s | P(x), first 200 steps"
+        " | P(x), end | converged"
+    )
+    return {"clients.md": page("## Clients", before, table(header, rows))}
+
+
+METHODS = {
+    "L-BFGS, Cholesky": ("lbfgs", "cholesky"),
+    "L-BFGS, conjugate gradients": ("lbfgs", "conjugate_gradient"),
+    "Newton, conjugate gradients": ("newton", "conjugate_gradient"),
+}
+
+
+class ManyInputs(NamedTuple):
+    """How many, and what solves the inner problem and for its derivative."""
+
+    inputs: int
+    method: str
+
+
+class ManyInputsValues(NamedTuple):
+    """Of the second run: milliseconds of a step, the last P(x), and how it was solved.
+
+    Attributes:
+        milliseconds: of a step.
+        objective: P(x) after the last.
+        converged: whether the inner problem and its derivative met their tolerances, always.
+        automatic: whether the method is what is chosen where nothing is asked for.
+    """
+
+    milliseconds: float
+    objective: float
+    converged: bool
+    automatic: bool
+
+
+def run_inputs(setting: ManyInputs, _seed: int, *, smoke: bool) -> ManyInputsValues:
+    """Twenty steps of one problem."""
+    from benchmarks.distilling import prepare, run_steps, solvers
+
+    n, (inner_solver, linear_solver) = setting.inputs, METHODS[setting.method]
+    config = sf.DistillConfig.model_validate(
+        {
+            "n_synthetic": max(2000, 4 * n), "lambda_theta": 1e-3 * n**2,
+            "steps": 2 if smoke else 20, "inner_solver": inner_solver,
+            "linear_solver": linear_solver,
+        }
+    )  # fmt: skip
+    rng, n_rows, d = np.random.default_rng(0), 5000, n - 2
+    x, s = rng.random((n_rows, d)), rng.integers(2, size=n_rows)
+    z = (x - 0.5) @ rng.normal(size=d) * (10 / d) ** 0.5 + s - 0.5
+    y = np.where(z + rng.logistic(size=n_rows) > 0, 1.0, -1.0)
+    prepared = prepare(sf.Encoded(x, s, y), config)
+    run_steps(prepared, config)  # compiles
+    made = run_steps(prepared, config)
+    automatic = solvers(sf.DistillConfig(), n) == solvers(config, n)
+    milliseconds = 1e3 * made.seconds / len(made.objectives)
+    return ManyInputsValues(milliseconds, float(made.objectives[-1]), made.converged, automatic)
+
+
+def show_inputs(runs: Sequence[Run[ManyInputs, ManyInputsValues]]) -> dict[str, str]:
+    """The default method of a size is marked."""
+    rows = [
+        (
+            setting.inputs, setting.method + " *" * one.automatic, f"{one.milliseconds:.2f}",
+            f"{one.objective:.8f}", "yes" if one.converged else "no",
+        )
+        for setting, _, one, _ in runs
+    ]  # fmt: skip
+    before = "One outer step; what solves the inner problem and for its derivative."
+    text = table("inputs | method | ms a step | P(x) | converged", rows)
+    after = "\\* what is chosen where nothing is asked for."
+    return {"inputs.md": page("## Inputs", before, text, after)}
+
+
+ROWS = Experiment(
+    name="rows",
+    settings=(
+        *(ManyRows(n, "parquet") for n in (10_000, 100_000, 300_000, 1_000_000)),
+        ManyRows(1_000_000, "csv"),
+    ),
+    run=run_rows,
+    summary=show_rows,
+    smoke=(ManyRows(2000, "parquet"), ManyRows(2000, "csv")),
+    float64=False,
+)
+
+RELEASES = Experiment(
+    name="releases",
+    settings=(ManyReleases(1000, 100), ManyReleases(10_000, 100)),
+    run=run_releases,
+    summary=show_releases,
+    smoke=(ManyReleases(3, 100),),
+    float64=False,
+)
+
+CLIENTS = Experiment(
+    name="clients",
+    settings=(ManyClients(1000, 500, 100, 1000),),
+    run=run_clients,
+    summary=show_clients,
+    smoke=(ManyClients(3, 100, 20, 5),),
+)
+
+INPUTS_TRIED = Experiment(
+    name="inputs",
+    settings=tuple(ManyInputs(*one) for one in product((50, 100, 200, 300, 500, 1000), METHODS)),
+    run=run_inputs,
+    summary=show_inputs,
+    smoke=(ManyInputs(50, "Newton, conjugate gradients"),),
+)
+
+if __name__ == "__main__":  # those that start processes first: see watch
+    main(__doc__, "scale", ROWS, RELEASES, CLIENTS, INPUTS_TRIED)
