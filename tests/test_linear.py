@@ -62,6 +62,13 @@ def test_conjugate_gradients_start_from_the_last_solution():
     np.testing.assert_array_equal(solution.v, near)  # good enough: not a step is made
 
 
+def test_a_residual_that_is_not_reached_is_reported():
+    c, solver = jnp.array([1.0, -2.0, 3.0]), SOLVERS["conjugate_gradient"]
+    at = quadratic, jnp.zeros(3), jnp.array(HESSIAN), c, solver.init(c)
+    assert solver.solve(*at, tolerance=1e-9).converged
+    assert not solver.solve(*at, tolerance=1e-30).converged
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_a_singular_hessian_is_reported(name):
     solver, c = SOLVERS[name], jnp.array([1.0, 1.0])

@@ -56,11 +56,11 @@ def test_the_best_x_is_that_of_the_lowest_objective(problem):
 
 
 def test_an_x_whose_inner_problem_did_not_converge_is_not_the_best(problem):
-    end, history = run(problem, DistillConfig(steps=120, inner_max_iterations=4, learning_rate=0.3))
-    assert not history.inner_converged.all()
-    assert history.inner_converged.any()
+    end, history = run(problem, DistillConfig(steps=120, inner_max_iterations=5, learning_rate=1.0))
+    converged = history.inner_converged
+    assert history.objective[~converged].min() < history.objective[converged].min()
     assert end.best.record.inner_converged
-    assert float(end.best.record.objective) == history.objective[history.inner_converged].min()
+    assert float(end.best.record.objective) == history.objective[converged].min()
     never, _ = run(problem, DistillConfig(steps=30, inner_tolerance=1e-30, inner_max_iterations=2))
     assert not never.best.record.inner_converged
     assert np.isfinite(never.best.record.objective)
