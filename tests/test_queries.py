@@ -108,7 +108,7 @@ def test_without_noise_the_answers_are_the_plain_sums(n_groups, intercept):
     assert counts[1, 0] == np.sum((real.s == 1) & (real.y < 0))
     np.testing.assert_allclose(inputs[1, 1], a[(real.s == 1) & (real.y > 0)].sum(axis=0))
     np.testing.assert_allclose(queries.second_moment(), a.T @ a, atol=1e-9)
-    plain = jax.grad(lambda t: model.loss(t, rows.a, rows.y).sum())(theta)
+    plain = jax.grad(lambda t: model.loss(rows.a @ t, rows.y).sum())(theta)
     np.testing.assert_allclose(queries.gradient(theta), plain, atol=1e-9)
     rates, slopes = queries.rates(theta, 4.0)
     in_cell = (real.s == 0) & (real.y > 0)
