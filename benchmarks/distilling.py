@@ -3,73 +3,57 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 import synthfair as sf
-from synthfair.distill import inner, outer
-from synthfair.distill.problem import make_problem
+from synthfair.distill import inner, optimize
+from synthfair.distill.hypergradient import StepRecord
+from synthfair.distill.problem import Problem, make_problem
 from synthfair.model import LinearModel, Rows
-
-Prepared = tuple[Any, jax.Array]
-"""A client's bilevel problem, and the first synthetic features."""
 
 
 class Steps(NamedTuple):
     """What a run of all outer steps reached.
 
     Attributes:
-        x: [N_s, d] synthetic features at the end.
+        x: [N_s, d] synthetic features of the least P(x).
         theta: the inner solution there.
         seconds: of all steps.
-        evaluations: of the inner objective and its gradient in a step, on average: one for each
-            iteration and one before.
-        worst_gradient: largest gradient norm of the inner problem in any step.
-        objectives: [steps + 1] P(x) at each.
-        converged: whether all inner problems were solved.
+        records: [steps + 1] of each x.
     """
 
     x: np.ndarray
     theta: np.ndarray
     seconds: float
-    evaluations: float
-    worst_gradient: float
-    objectives: np.ndarray
-    converged: bool
+    records: StepRecord
 
 
-def prepare(real: sf.Encoded, config: sf.DistillConfig) -> Prepared:
-    """A client's problem, of two groups."""
+def prepare(real: sf.Encoded, config: sf.DistillConfig) -> Problem:
+    """A client's bilevel problem, of two groups."""
     return make_problem(real, config, n_groups=2)
 
 
-def first_rows(real: sf.Encoded, config: sf.DistillConfig) -> sf.Encoded:
+def first_rows(problem: Problem) -> sf.Encoded:
     """The synthetic rows before the first step."""
-    problem, x = prepare(real, config)
-    return sf.Encoded(np.asarray(x.T), np.asarray(problem.s), np.asarray(problem.y))
+    return sf.Encoded(*(np.asarray(part) for part in (problem.start.T, problem.s, problem.y)))
 
 
-def run_steps(prepared: Prepared, config: sf.DistillConfig) -> Steps:
+def run_steps(problem: Problem, config: sf.DistillConfig) -> Steps:
     """All steps, in the chunks that the client takes."""
-    problem, x = prepared
-    start, chunks = time.perf_counter(), []
-    state = outer.init(problem, x, config)
-    for chunk, records in outer.run(problem, state, config):
+    start, method = time.perf_counter(), optimize.method_of(problem, config)
+    state = optimize.init(problem, method, steps=config.steps)
+    chunks = []
+    for chunk, records in optimize.run(problem, state, method):
         state = chunk
         chunks.append(records)
-    jax.block_until_ready(state.x)
+    x, theta, _ = jax.block_until_ready(state.best)
     seconds = time.perf_counter() - start
-    iterations, norms, objectives, converged = (
-        np.concatenate([getattr(records, name) for records in chunks])
-        for name in ("inner_iterations", "gradient_norm", "objective", "inner_converged")
-    )
-    return Steps(
-        np.asarray(state.x.T), np.asarray(state.params), seconds, float(iterations.mean()) + 1,
-        float(norms.max()), objectives, bool(converged.all()),
-    )  # fmt: skip
+    records = StepRecord(*map(np.concatenate, zip(*chunks, strict=True)))
+    return Steps(np.asarray(x.T), np.asarray(theta), seconds, records)
 
 
 def train_inner(a: np.ndarray, s: np.ndarray, y: np.ndarray, lambda_theta: float) -> np.ndarray:
@@ -78,11 +62,6 @@ def train_inner(a: np.ndarray, s: np.ndarray, y: np.ndarray, lambda_theta: float
     return np.asarray(inner.train(rows, lambda_theta, model=LinearModel()).params)
 
 
-def outer_objective(real: sf.Encoded, config: sf.DistillConfig) -> Any:
-    """F(theta) of a client's real rows: a pytree that is called with theta."""
-    return prepare(real, config)[0].objective
-
-
-def solvers(config: sf.DistillConfig, n_params: int) -> object:
-    """Those that are taken for so many params."""
-    return outer.method_of(config, n_params=n_params)
+def solvers(problem: Problem, config: sf.DistillConfig) -> object:
+    """Those that the settings name."""
+    return optimize.method_of(problem, config).solvers

@@ -20,8 +20,8 @@ import numpy as np
 import synthfair as sf
 from benchmarks import harness
 from benchmarks.harness import Experiment, Run, main
-from synthfair.compare import Rounds, federate, measure
-from synthfair.federated import Dealing
+from synthfair import compare
+from synthfair.federated import UserAssignment
 
 TABLES = {"law_school": "race", "dutch": "sex", "adult": "sex"}
 EPSILON = 1.0
@@ -76,7 +76,7 @@ class MethodValues(NamedTuple):
 def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValues:
     """One method with one weight on one seed."""
     rows, schema = sf.load_dataset(setting.table, TABLES[setting.table])
-    clients = federate(sf.partition(rows, clients=2, seed=seed), schema)
+    clients = compare.federate(sf.partition(rows, clients=2, seed=seed), schema)
     method, changes = METHODS[setting.method]
     if "epsilon" in changes:
         changes = changes | {"delta": len(clients.train[0].y) ** -1.1}
@@ -85,11 +85,13 @@ def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValue
     more: dict[str, Any] = {}
     if method in ("fpfl", "two_phase"):
         small = {"rounds": 5} if smoke and method == "fpfl" else {}
-        each = {"dealing": Dealing(each_row=True)} if "cohort" in changes else {}
-        more["rounds"] = Rounds(sf.TrainConfig.model_validate(changes | small), **each)
+        each = {"assignment": UserAssignment(each_row=True)} if "cohort" in changes else {}
+        more["rounds"] = compare.RoundOptions(
+            sf.TrainConfig.model_validate(changes | small), **each
+        )
     else:
         config |= changes
-    made, _ = measure(method, clients, sf.DistillConfig.model_validate(config), **more)
+    made, _ = compare.run_method(method, clients, sf.DistillConfig.model_validate(config), **more)
     overall, cost = made.evaluation.overall, made.cost
     assert cost is not None
     return MethodValues(

@@ -22,7 +22,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks import harness
 from benchmarks.harness import Experiment, Run, main
-from synthfair.compare import federate, measure
+from synthfair.compare import federate, run_method
 from synthfair.config import load_distill_config
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -94,7 +94,7 @@ def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValue
             for i, real in enumerate(clients.train)
         )
         clients = clients._replace(train=tuple(noisy))
-    overall = measure("single_shot", clients, config)[0].evaluation.overall
+    overall = run_method("single_shot", clients, config)[0].evaluation.overall
     return BudgetValues(overall["accuracy"].value, overall["spd"].value)
 
 

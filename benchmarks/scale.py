@@ -300,12 +300,13 @@ def run_inputs(setting: ManyInputs, _seed: int, *, smoke: bool) -> ManyInputsVal
     x, s = rng.random((n_rows, d)), rng.integers(2, size=n_rows)
     z = (x - 0.5) @ rng.normal(size=d) * (10 / d) ** 0.5 + s - 0.5
     y = np.where(z + rng.logistic(size=n_rows) > 0, 1.0, -1.0)
-    prepared = prepare(sf.Encoded(x, s, y), config)
-    run_steps(prepared, config)  # compiles
-    made = run_steps(prepared, config)
-    automatic = solvers(sf.DistillConfig(), n) == solvers(config, n)
-    milliseconds = 1e3 * made.seconds / len(made.objectives)
-    return ManyInputsValues(milliseconds, float(made.objectives[-1]), made.converged, automatic)
+    problem = prepare(sf.Encoded(x, s, y), config)
+    run_steps(problem, config)  # compiles
+    made = run_steps(problem, config)
+    automatic = solvers(problem, sf.DistillConfig()) == solvers(problem, config)
+    objectives, converged = made.records.objective, bool(made.records.inner_converged.all())
+    milliseconds = 1e3 * made.seconds / len(objectives)
+    return ManyInputsValues(milliseconds, float(objectives[-1]), converged, automatic)
 
 
 def show_inputs(runs: Sequence[Run[ManyInputs, ManyInputsValues]]) -> dict[str, str]:

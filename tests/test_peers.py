@@ -37,7 +37,7 @@ def real():
 
 @pytest.fixture(scope="module")
 def plain(real):
-    return peer_problem(real, CONFIG)
+    return peer_problem(real, prepare(real, CONFIG), CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_jaxopt_reaches_our_x_in_turns_with_ours(plain, ours):
     run = take_turns(with_jaxopt.distil(plain, CONFIG.steps), 5, lambda: float(next(seconds)))
     np.testing.assert_allclose(run.reached.x, ours.x, atol=1e-5)
     np.testing.assert_allclose(run.reached.theta, ours.theta, atol=1e-5)
-    np.testing.assert_allclose(run.objectives, ours.objectives[:-1], rtol=1e-6)
+    np.testing.assert_allclose(run.objectives, ours.records.objective[:-1], rtol=1e-6)
     assert run.ours == tuple(i + 0.5 for i in range(1, 6))
     assert len(run.seconds) == 5
 
@@ -71,8 +71,10 @@ def test_all_find_one_theta_and_one_objective(plain, ours):
     np.testing.assert_allclose(found, theta, atol=1e-5)
     np.testing.assert_allclose(with_scipy.solve(plain, plain.x), theta, atol=1e-5)
     assert np.abs(plain.inner_gradient(theta, plain.x)).max() < 1e-12
-    assert plain.outer(theta, plain.x) == pytest.approx(ours.objectives[0], rel=1e-8)
-    assert plain.outer(plain.solve(ours.x), ours.x) == pytest.approx(ours.objectives[-1], rel=1e-8)
+    assert plain.outer(theta, plain.x) == pytest.approx(ours.records.objective[0], rel=1e-8)
+    assert plain.outer(plain.solve(ours.x), ours.x) == pytest.approx(
+        ours.records.objective[-1], rel=1e-8
+    )
 
 
 def test_x_has_moved_as_far_as_the_tolerances_can_tell(plain, ours):
@@ -101,7 +103,9 @@ def test_a_turn_is_timed_without_ours():
 
 def test_values_are_of_the_turns_and_the_fastest_of_ours(plain, ours):
     made = [ours._replace(seconds=seconds) for seconds in (3.0, 1.0, 2.0)]
-    turns = Turns(Reached(ours.x, ours.theta), ours.objectives, 0.5, (30.0, 60.0, 990.0), (1, 1, 9))
+    turns = Turns(
+        Reached(ours.x, ours.theta), ours.records.objective, 0.5, (30.0, 60.0, 990.0), (1, 1, 9)
+    )
     found = values_of(turns, 5, plain, made, (0.0, 0.0))
     assert (found.seconds, found.least, found.most) == (60, 30, 990)
     assert (found.ratio, found.ratio_least, found.ratio_most) == (60, 30, 110)

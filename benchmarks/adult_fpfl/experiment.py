@@ -19,9 +19,8 @@ from benchmarks.adult_fpfl.settings import (
 )
 from benchmarks.harness import Experiment, spelled
 from synthfair.federated.cohorts import Cohorts
-from synthfair.federated.engine import run
+from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.networks import Network, Perceptron
-from synthfair.federated.private_sum import UNPROTECTED, Protection
 from synthfair.privacy.sampled import SampledSums
 
 

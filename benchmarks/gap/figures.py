@@ -11,8 +11,8 @@ import numpy as np
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, known_error
 from benchmarks.harness import Experiment, Run, as_svg, by, panels
-from synthfair.measure.split import best_split
-from synthfair.measure.variance import largest_variance, mean_variance
+from synthfair.measure.estimate import mean_variance
+from synthfair.measure.plan import best_split, largest_variance
 
 CLIENTS = 20_000
 SURE = 3.0
@@ -84,7 +84,7 @@ def run_share(point: SharePoint, _seed: int, *, smoke: bool) -> ShareErrors:
     del smoke
     mechanism = best_split(KINDS[point.mechanism], 2, point.epsilon)
     shares = np.array([1 - point.share, point.share])
-    error = np.sqrt(mechanism.response.share_variance(shares, CLIENTS)[1])
+    error = np.sqrt(mechanism.share_variance(shares, CLIENTS)[1])
     variance = (
         largest_variance(mechanism, shares, CLIENTS) if point.share > SURE * error else np.nan
     )

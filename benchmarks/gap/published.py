@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from synthfair.measure.mechanisms import GroupResponse, LaplaceValue, RandomizedValue
+from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
 from synthfair.privacy.noise import RandomBytes, laplace
 
 
@@ -28,7 +28,7 @@ class PublishedLaplace(LaplaceValue):
         return super().epsilon if self.k == 2 else math.inf
 
     @property
-    def moved_square(self) -> float:
+    def changed_square(self) -> float:
         """2 (k / epsilon2)^2."""
         return 2 * (self.k / self.epsilon2) ** 2
 
@@ -36,7 +36,7 @@ class PublishedLaplace(LaplaceValue):
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
     ) -> tuple[np.ndarray, np.ndarray]:
         """As M_L. Guarantee: none, see above; unit and relation are without meaning."""
-        reported = GroupResponse(self.groups, self.epsilon1).respond(group, source)
+        reported = self.respond(group, source)
         noise = laplace(len(group), source) / self.epsilon2
         return reported, np.where(reported == group, value + 2 * noise, self.k * noise)
 

@@ -12,13 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.harness import Experiment, Run, page, table, verdict
-from synthfair.measure.aggregate import aggregate_reports
+from synthfair.measure.aggregate import SeenIds, aggregate_reports
 from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.estimate import estimate_gaps
-from synthfair.measure.identifiers import SeenIds
 from synthfair.measure.mechanisms import MECHANISMS, Kind
+from synthfair.measure.plan import best_split
 from synthfair.measure.reports import COLUMNS
-from synthfair.measure.split import best_split
 from synthfair.measure.tally import CHUNK, collect, empty_tally
 from synthfair.privacy.noise import system_entropy
 
@@ -91,7 +90,7 @@ def _write(path: Path, collection: Collection, clients: int) -> None:
     with make(str(path), schema, **options) as writer:
         for start in range(0, clients, CHUNK):
             size = min(CHUNK, clients - start)
-            groups, noisy = collection.noise().perturb(
+            groups, noisy = collection.make_mechanism().perturb(
                 rng.integers(2, size=size), rng.uniform(-1, 1, size), system_entropy
             )
             ids = [f"{start + i:032x}" for i in range(size)]

@@ -15,11 +15,10 @@ import numpy as np
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.harness import Experiment, Run, by, means, n_seeds, page, published, table
 from synthfair.data.datasets import DATA_VARIABLE
-from synthfair.measure.estimate import estimate_gaps
-from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, Mechanism
-from synthfair.measure.split import best_split
+from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, mean_variance
+from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, LocalMechanism
+from synthfair.measure.plan import best_split
 from synthfair.measure.tally import collect
-from synthfair.measure.variance import largest_mean_variance, mean_variance
 from synthfair.privacy.noise import seeded
 
 KINDS: dict[str, Kind] = {"M_R": "randomized", "M_L": "laplace"}
@@ -30,10 +29,10 @@ SHARE_WRONG = 0.01
 UNIT = 0.5
 """Of a rate in [0, 1], mapped to v = 2 rate - 1 in [-1, 1]: a difference of 1 in v."""
 
-Make = Callable[[float], Mechanism]
+Make = Callable[[float], LocalMechanism]
 
 
-def known_error(mechanism: Mechanism, clients: float, shares: np.ndarray = HALVES) -> float:
+def known_error(mechanism: LocalMechanism, clients: float, shares: np.ndarray = HALVES) -> float:
     """Largest mean squared error of the gap, sizes known, clients given; theorem 5.4."""
     return float(largest_mean_variance(mechanism, shares * clients, clients).sum())
 
@@ -149,7 +148,7 @@ class ErrorSetting(NamedTuple):
     epsilon: float
 
     @property
-    def made(self) -> Mechanism:
+    def made(self) -> LocalMechanism:
         """What clients do."""
         make = PUBLISHED if self.accounting == "published" else {}
         return make.get(self.mechanism, corrected(self.mechanism))(self.epsilon)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import expit
 
 import synthfair as sf
-from benchmarks.distilling import first_rows
+from benchmarks.distilling import Problem, first_rows
 
 TURNS = 10
 """In which a peer makes its steps; between them ours runs, so that a busy minute meets both."""
@@ -95,9 +95,9 @@ Peer = Generator[np.ndarray, None, Reached]
 P(x) as it found it itself before each of the turn's steps."""
 
 
-def peer_problem(real: sf.Encoded, config: sf.DistillConfig) -> PeerProblem:
+def peer_problem(real: sf.Encoded, ours: Problem, config: sf.DistillConfig) -> PeerProblem:
     """The same problem, from the same first features, as synthfair has it."""
-    first = first_rows(real, config)
+    first = first_rows(ours)
     return PeerProblem(
         np.column_stack([real.x, real.s]),
         np.asarray(real.y, float),

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.distilling import Prepared, Steps, prepare, run_steps, train_inner
+from benchmarks.distilling import Problem, Steps, prepare, run_steps, train_inner
 from benchmarks.harness import Experiment
 from benchmarks.peers import with_scipy
 from benchmarks.peers.problem import TURNS, Peer, PeerProblem, Reached, parts, peer_problem
@@ -54,14 +54,14 @@ def config_of(n_synthetic: int, steps: int) -> sf.DistillConfig:
 
 
 @lru_cache(maxsize=1)
-def _prepared(n_synthetic: int, steps: int) -> tuple[PeerProblem, Prepared, float]:
+def _prepared(n_synthetic: int, steps: int) -> tuple[PeerProblem, Problem, float]:
     """One client's problem for the peers and for us, and our seconds of compiling."""
     rows, schema = sf.load_dataset("law_school", "race")
     real = federate(sf.partition(rows, clients=2, seed=0), schema).train[0]
     config = config_of(n_synthetic, steps)
-    prepared = prepare(real, config)
-    first, second = (run_steps(prepared, config).seconds for _ in range(2))
-    return peer_problem(real, config), prepared, first - second
+    problem = prepare(real, config)
+    first, second = (run_steps(problem, config).seconds for _ in range(2))
+    return peer_problem(real, problem, config), problem, first - second
 
 
 class Turns(NamedTuple):
@@ -113,11 +113,11 @@ def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValu
     """A peer, with a whole run of ours before each of its turns and after the last; or ours."""
     steps = 10 if smoke else 1000
     config = config_of(setting.n_synthetic, steps)
-    plain, prepared, compiling = _prepared(setting.n_synthetic, steps)
+    plain, problem, compiling = _prepared(setting.n_synthetic, steps)
     made: list[Steps] = []
 
     def run_ours() -> float:
-        made.append(run_steps(prepared, config))
+        made.append(run_steps(problem, config))
         return made[-1].seconds
 
     if setting.package == OURS:
@@ -127,7 +127,8 @@ def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValu
         seconds = tuple(run_ours() for _ in range(1 + TURNS))
         ceilings = tuple(map(max, before, measured_ceilings(*sizes)))
         reached = Reached(made[-1].x, made[-1].theta)
-        turns = Turns(reached, made[-1].objectives, compiling, seconds, seconds)
+        objectives = np.asarray(made[-1].records.objective)
+        turns = Turns(reached, objectives, compiling, seconds, seconds)
     else:
         module, settings = PEERS[setting.package]
         peer = importlib.import_module(f"benchmarks.peers.{module}")
@@ -149,8 +150,8 @@ def values_of(
         ours_fastest=min(one.seconds for one in made),
         objective=plain.outer(plain.solve(x), x),
         gradient_norm=float(np.linalg.norm(plain.inner_gradient(theta, x))),
-        evaluations=made[-1].evaluations,
-        worst_gradient=made[-1].worst_gradient,
+        evaluations=float(made[-1].records.inner_iterations.mean()) + 1,
+        worst_gradient=float(made[-1].records.gradient_norm.max()),
         flops=ceilings[0],
         bytes=ceilings[1],
     )

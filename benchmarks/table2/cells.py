@@ -12,7 +12,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.harness import fingerprint
 from benchmarks.table2.scaling import rescaled
-from synthfair.compare import Federation, Fitted, federate, measure
+from synthfair.compare import Federation, Fitted, federate, run_method
 
 RHO_FAITHFUL = (0.0, 10.0, 100.0, 1000.0, 10000.0)
 RHO_OURS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0, 1000.0, 10000.0)
@@ -153,7 +153,7 @@ def run_cell(
     clients = federation(cell.task, seed, scaling)
     small = {"steps": 2} if smoke else {}
     config = config_of(cell, **changes | small | {"seed": seed})
-    outcome, fitted = measure(cell.method, clients, config, sf.ServerConfig(resamples=1))
+    outcome, fitted = run_method(cell.method, clients, config, sf.ServerConfig(resamples=1))
     overall, above = outcome.evaluation.overall, np.nan
     if excess and seed < SEEDS_OF_EXCESS and fitted.distillations:
         from benchmarks.table2.optimum import largest_excess

@@ -29,14 +29,14 @@ class Worth(NamedTuple):
 
 def run_temperature(setting: TemperatureSetting, _seed: int, *, smoke: bool) -> Worth:
     """Central training on the training rows of seed 0; no test row is read."""
-    from synthfair.compare import measure
+    from synthfair.compare import run_method
 
     clients = federation(setting.task, 0)
     training, found = clients._replace(test=clients.train), []
     for rho_o in RHO_OURS[1 : 2 if smoke else None]:
         cell = TableCell("ours", "central", setting.task, "small", rho_o)
         config = config_of(cell, temperature=setting.temperature)
-        overall = measure("central", training, config)[0].evaluation.overall
+        overall = run_method("central", training, config)[0].evaluation.overall
         found.append(overall["accuracy"].value - abs(overall["spd"].value))
     return Worth(float(np.mean(found)))
 

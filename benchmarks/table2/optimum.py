@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 import synthfair as sf
-from benchmarks.distilling import outer_objective
+from benchmarks.distilling import prepare
 from synthfair.compare import Federation, Fitted
 
 
@@ -18,7 +18,7 @@ def largest_excess(federation: Federation, fitted: Fitted, config: sf.DistillCon
     """Outer objective over min F, minus 1, of the client where it is largest."""
     pairs = zip(federation.train, fitted.distillations, strict=True)
     return max(
-        float(distillation.history.objective[-1]) / least_objective(real, config)[1] - 1
+        float(distillation.reached.objective) / least_objective(real, config)[1] - 1
         for real, distillation in pairs
     )
 
@@ -29,8 +29,8 @@ def least_objective(real: sf.Encoded, config: sf.DistillConfig) -> tuple[np.ndar
     From zero, and from the model of the real rows without penalty.
     """
     zero = np.zeros(real.x.shape[1] + 1 + config.intercept)
-    free = outer_objective(real, config.model_copy(update={"rho_o": 0.0}))
-    objective = outer_objective(real, config)
+    free = prepare(real, config.model_copy(update={"rho_o": 0.0})).objective
+    objective = prepare(real, config).objective
     found = [_lowest(objective, start) for start in (zero, _lowest(free, zero)[0])]
     return min(found, key=lambda one: one[1])
 

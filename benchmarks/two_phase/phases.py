@@ -20,10 +20,9 @@ from benchmarks.two_phase.problem import (
     make_parity_problem,
     train_everyone,
 )
-from synthfair.federated.averaging import steps_of
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.parity import ParityNotion
-from synthfair.federated.two_phase import two_phase
+from synthfair.federated.two_phase import make_two_phase
 from synthfair.model import Params
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -86,7 +85,7 @@ def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = Fa
     if setting.method in ("B1", "B2"):
         params = baseline(problem, (0.0, 0.0) if setting.method == "B1" else kappa, seed, epochs)
     else:
-        method = two_phase(
+        method = make_two_phase(
             problem.model,
             problem.parity,
             problem.users,
@@ -110,7 +109,7 @@ def run_wide(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
 
 def baseline(problem: ParityProblem, kappa: tuple[float, float], seed: int, epochs: int) -> Params:
     """B2, or B1 with a kappa of 0 that stays there: then one compiled code serves both."""
-    steps = steps_of(problem.users, batch=500, epochs=epochs)
+    steps = problem.users.steps(batch=500, epochs=epochs)
     algorithm = FairSgd(
         problem.model, problem.parity, kappa=kappa[0], kappa_rate=kappa[1], local_steps=steps
     )
