@@ -29,9 +29,7 @@ def distil(table=TABLE, schema=SCHEMA, *, progress=None, checkpoint=None, **sett
     """All of one shape, and most of them of one compilation."""
     mine = {name: settings.pop(name, None) for name in ("model", "optimizer")}
     config = DistillConfig(**{"n_synthetic": 24, "steps": 60, **settings})
-    return sf.distill_table(
-        table, schema, config, progress=progress, checkpoint=checkpoint, **mine
-    )
+    return sf.distill_table(table, schema, config, progress=progress, checkpoint=checkpoint, **mine)
 
 
 @pytest.fixture
@@ -96,7 +94,9 @@ def test_the_release_is_that_of_the_least_objective():
     np.testing.assert_array_equal(found.theta, upto.theta)
 
 
-@pytest.mark.parametrize("optimizer", [optax.adam(0.01), optax.adabelief(0.01)], ids=["adam", "adabelief"])
+@pytest.mark.parametrize(
+    "optimizer", [optax.adam(0.01), optax.adabelief(0.01)], ids=["adam", "adabelief"]
+)
 def test_any_optimizer_of_optax_reaches_what_adam_reaches(optimizer):
     usual, other = distil(steps=1000), distil(steps=1000, optimizer=optimizer)
     assert other.converged
@@ -117,7 +117,9 @@ def test_single_precision_agrees_with_double():
     [("equal_opportunity", "covariance"), ("equalized_odds", "selection_rate")],
 )
 def test_more_than_two_groups(notion, penalty):
-    found = distil(make_table(n_groups=3), make_schema(3), rho_s=1.0, notion=notion, penalty=penalty)
+    found = distil(
+        make_table(n_groups=3), make_schema(3), rho_s=1.0, notion=notion, penalty=penalty
+    )
     assert set(found.release.s) == {0, 1, 2}
     assert found.reached.objective < found.history.objective[0]
 

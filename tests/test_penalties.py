@@ -52,7 +52,10 @@ def test_smooth_gap_is_the_difference_of_mean_sigmoids(notion, n_groups):
     )
     groups, selected = [1] if n_groups == 2 else range(n_groups), 1 / (1 + np.exp(-3.0 * z))
     expected = [
-        [selected[among(y) & (s == g)].mean() - selected[among(y) & (s != g)].mean() for g in groups]
+        [
+            selected[among(y) & (s == g)].mean() - selected[among(y) & (s != g)].mean()
+            for g in groups
+        ]
         for among in NOTIONS[notion]
     ]
     np.testing.assert_allclose(found, expected, atol=1e-14)
