@@ -18,7 +18,7 @@ DESCRIPTION = """\
 Distil a private table into a small synthetic one, such that a model trained on the
 synthetic rows is accurate and fair on the real ones. The file written to --output is
 the only thing to send. Without --epsilon it is not anonymous: see what it discloses at
-the end. Every release is booked in a ledger beside the table, and looked at before it
+the end. Every release is booked in a ledger next to the table, and checked before it
 is written: copies of real rows stop it.
 
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
@@ -26,7 +26,7 @@ is written: copies of real rows stop it.
 
   ... --epsilon 1 --delta 1e-6     makes the release differentially private
 
-Ctrl-C keeps a checkpoint beside the output; the same command then goes on from there.
+Ctrl-C leaves a checkpoint next to the output; the same command then goes on from there.
 Flags override the configuration file and are named after its keys.
 """
 
@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=HOLD_OUT,
         metavar="SHARE",
-        help="Share of the rows, 1,000 at most, that are kept out of the distillation, to compare"
-        f" the release with. Default: {HOLD_OUT:g}.",
+        help="Share of the rows that are held out of the distillation; up to 1,000 of them are"
+        f" compared with the release. Default: {HOLD_OUT:g}.",
     )
     checks.add_argument(
         "--accept-risk",
@@ -74,8 +74,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--insecure-noise-seed",
         type=int,
         metavar="INT",
-        help="For tests: noise that anybody can repeat. With it, epsilon promises nothing, and the"
-        " release says so.",
+        help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing, and"
+        " the release says so.",
     )
     settings = parser.add_argument_group("settings (keys of the configuration)")
     add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]
