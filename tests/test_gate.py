@@ -252,7 +252,7 @@ def test_an_interrupted_private_run_spends_nothing_twice(files):
     def stop(records, step, steps):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt, match="keeps step 50"):
+    with pytest.raises(KeyboardInterrupt, match="holds step 50"):
         distill_file(data, schema, output, config, progress=stop)
     assert Ledger.for_table(data).spent().releases == 1
     done, _ = distill_file(data, schema, output, config)

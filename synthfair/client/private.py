@@ -94,7 +94,7 @@ def guaranteed(
 
 
 def measured_settings(config: DistillConfig, schema: Schema, guarantee: Guarantee | None) -> str:
-    """All that :func:`measure` depends on other than the rows, as JSON: other settings change for free.
+    """All that :func:`measure` depends on other than the rows, as JSON: the rest changes for free.
 
     Args:
         config: settings.

@@ -88,8 +88,8 @@ class DistillConfig(BaseModel):
         default=1000,
         ge=1,
         lt=2**31,
-        description="Steps of the optimizer, at most. The release holds the synthetic features of the"
-        " lowest outer objective among them.",
+        description="Steps of the optimizer, at most. The release holds the synthetic features of"
+        " the lowest outer objective among them.",
     )
     learning_rate: float = Field(
         default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."
