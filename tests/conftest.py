@@ -36,12 +36,6 @@ def size(request):
     return lambda small, whole: whole if request.config.getoption("--whole") else small
 
 
-@pytest.fixture(autouse=True)
-def _flags_of_xla_stay_in_a_test(monkeypatch):
-    """The client command adds to them."""
-    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
-
-
 needs_data = pytest.mark.skipif(
     DATA_VARIABLE not in os.environ, reason=f"{DATA_VARIABLE} names no folder with the tables"
 )

@@ -51,6 +51,60 @@ def stop_after(chunks):
     return progress
 
 
+# Files
+
+
+def test_the_same_seed_gives_the_same_bytes(files, quick):
+    data, schema, output = files
+    _, first = distill_file(data, schema, output, quick)
+    _, again = distill_file(data, schema, output, quick, Options(force=True))
+    other = quick.model_copy(update={"seed": 1})
+    assert first.sha256 == again.sha256
+    assert distill_file(data, schema, output, other, Options(force=True))[1].sha256 != first.sha256
+
+
+def test_a_release_reads_back_and_is_booked(files, quick):
+    data, schema, output = files
+    found, receipt = distill_file(data, schema, output, quick)
+    back = read_release(output, SCHEMA)
+    assert back.fingerprint == found.release.fingerprint
+    assert back.header == found.release.header
+    assert receipt.size == output.stat().st_size
+    assert [entry.what.output for entry in Ledger.for_table(data).entries()] == [output.name]
+
+
+def test_a_release_of_real_rows_is_not_written(files):
+    data, schema, output = files
+    config = DistillConfig(labels="copy", start="real", steps=1)
+    with pytest.raises(RefusedReleaseError, match="copies|copy"):
+        distill_file(data, schema, output, config, Options(hold_out=0.0))
+    assert not output.exists()
+
+
+def test_output_is_not_overwritten_without_force(files, quick):
+    data, schema, output = files
+    output.write_text("precious")
+    with pytest.raises(InputError, match="exists"):
+        distill_file(data, schema, output, quick)
+    assert output.read_text() == "precious"
+
+
+def test_divergence_makes_no_release(files):
+    data, schema, output = files
+    config = DistillConfig(n_synthetic=24, steps=60, learning_rate=1e7)
+    with pytest.raises(InputError, match="diverged, by step"):
+        distill_file(data, schema, output, config)
+    assert not output.exists()
+
+
+def test_a_history_reads_back(tmp_path):
+    history = distil().history
+    write_history(history, tmp_path / "a.history.csv")
+    back = read_history(tmp_path / "a.history.csv")
+    for name, column in back._asdict().items():
+        np.testing.assert_allclose(column, getattr(history, name), rtol=1e-9)
+
+
 # What is found, and whether it converged
 
 
@@ -182,60 +236,6 @@ def test_a_models_params_may_be_any_pytree_and_its_hessian_its_own(model):
     usual = distil(intercept=True, lambda_x=0.0, lambda_theta=0.1 * (n + 1) ** 2 / n**2)
     np.testing.assert_allclose(mine.release.x, usual.release.x, atol=1e-6)
     assert mine.release.header.model == type(model).__name__
-
-
-# Files
-
-
-def test_the_same_seed_gives_the_same_bytes(files, quick):
-    data, schema, output = files
-    _, first = distill_file(data, schema, output, quick)
-    _, again = distill_file(data, schema, output, quick, Options(force=True))
-    other = quick.model_copy(update={"seed": 1})
-    assert first.sha256 == again.sha256
-    assert distill_file(data, schema, output, other, Options(force=True))[1].sha256 != first.sha256
-
-
-def test_a_release_reads_back_and_is_booked(files, quick):
-    data, schema, output = files
-    found, receipt = distill_file(data, schema, output, quick)
-    back = read_release(output, SCHEMA)
-    assert back.fingerprint == found.release.fingerprint
-    assert back.header == found.release.header
-    assert receipt.size == output.stat().st_size
-    assert [entry.what.output for entry in Ledger.for_table(data).entries()] == [output.name]
-
-
-def test_a_release_of_real_rows_is_not_written(files):
-    data, schema, output = files
-    config = DistillConfig(labels="copy", start="real", steps=1)
-    with pytest.raises(RefusedReleaseError, match="copies|copy"):
-        distill_file(data, schema, output, config, Options(hold_out=0.0))
-    assert not output.exists()
-
-
-def test_output_is_not_overwritten_without_force(files, quick):
-    data, schema, output = files
-    output.write_text("precious")
-    with pytest.raises(InputError, match="exists"):
-        distill_file(data, schema, output, quick)
-    assert output.read_text() == "precious"
-
-
-def test_divergence_makes_no_release(files):
-    data, schema, output = files
-    config = DistillConfig(n_synthetic=24, steps=60, learning_rate=1e7)
-    with pytest.raises(InputError, match="diverged, by step"):
-        distill_file(data, schema, output, config)
-    assert not output.exists()
-
-
-def test_a_history_reads_back(tmp_path):
-    history = distil().history
-    write_history(history, tmp_path / "a.history.csv")
-    back = read_history(tmp_path / "a.history.csv")
-    for name, column in back._asdict().items():
-        np.testing.assert_allclose(column, getattr(history, name), rtol=1e-9)
 
 
 # Interrupted runs

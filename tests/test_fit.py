@@ -11,8 +11,9 @@ from scipy.special import expit
 from test_queries import silent
 
 import synthfair as sf
-from synthfair.client.private import measure, private_problem, promise
-from synthfair.client.routine import distill_fit
+from synthfair.client.distillation import distill_prepared
+from synthfair.client.prepare import prepare_private
+from synthfair.client.private import guaranteed, measure
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
@@ -143,7 +144,7 @@ def test_the_whole_budget_is_spent(schema, penalty):
 def test_the_private_objective_holds_no_rows(schema, n_rows):
     config = private()
     fit = measure(encode(make_table(n_rows), schema), schema, config)
-    problem, _ = private_problem(fit, schema, config)
+    problem = prepare_private(fit, schema, config).problem
     n = len(schema.encoded_names) + 2
     shapes = [leaf.shape for leaf in jax.tree.leaves(problem.objective)]
     assert shapes == [(n,), (n, n), (1, n)]  # whatever the number of rows
@@ -151,17 +152,27 @@ def test_the_private_objective_holds_no_rows(schema, n_rows):
 
 def test_no_row_is_read_after_the_budget_is_spent(schema):
     """What distils has no argument that could hold rows, and destroyed rows change nothing."""
-    kinds = {
-        parameter.annotation for parameter in inspect.signature(distill_fit).parameters.values()
+    arguments = inspect.signature(prepare_private).parameters.values()
+    kinds = {argument.annotation for argument in arguments}
+    assert kinds == {
+        "PrivateFit",
+        "Schema",
+        "DistillConfig",
+        "Model | None",
+        "Penalty | None",
+        "bool",
     }
-    assert kinds == {"PrivateFit", "Run", "bool"}
     config, real = private(), encode(make_table(), schema)
     fit = measure(real, schema, config)
-    run = sf.client.routine.Run(schema, config)
-    before = distill_fit(fit, run).release
+
+    def released():
+        prepared = prepare_private(fit, schema, config)
+        return distill_prepared(prepared, schema, config).release.x
+
+    before = released()
     for field in real:
         field.fill(0)
-    np.testing.assert_array_equal(distill_fit(fit, run).release.x, before.x)
+    np.testing.assert_array_equal(released(), before)
 
 
 @pytest.mark.parametrize(
@@ -214,11 +225,13 @@ def test_noise_from_a_fixed_seed_has_no_guarantee(table, schema):
 def test_what_has_no_known_sensitivity_is_refused(table, schema):
     @dataclass(frozen=True)
     class Doubled(LinearModel):
+        hessian = None
+
         def scores(self, params, a):
             return 2 * a @ params
 
-    def my_penalty(model, params, rows):
-        return jnp.sum(params**2)
+    def my_penalty(scores, rows):
+        return jnp.sum(scores**2)
 
     with pytest.raises(InputError, match="epsilon: needs a LinearModel .*not Doubled"):
         sf.distill_table(table, schema, private(), model=Doubled())
@@ -241,7 +254,7 @@ def test_losses_that_noisy_steps_cannot_minimise_are_refused_before_rows_are_rea
     with pytest.raises(
         InputError, match=f"{loss.__name__} loss reaches {reached} at margins up to"
     ):
-        promise(private(), schema, model=model)
+        guaranteed(private(), schema, model=model)
 
 
 def test_one_row_cannot_turn_an_answer_into_not_a_number(schema):
