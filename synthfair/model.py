@@ -141,8 +141,11 @@ class LinearModel:
 
     def __init_subclass__(cls) -> None:
         """Refuses a subclass with other scores and the Hessian of these."""
-        own = vars(cls)
-        if "scores" in own and "hessian" not in own:
+        scores, hessian = (
+            next(i for i, base in enumerate(cls.__mro__) if name in vars(base))
+            for name in ("scores", "hessian")
+        )
+        if scores < hessian and cls.hessian is not None:
             raise TypeError(
                 f"{cls.__name__} has scores of its own, of which LinearModel's hessian would be"
                 " wrong: give it a hessian too, or hessian = None for automatic differentiation"

@@ -1,23 +1,41 @@
-import threading
+"""One client: what is released, how well it was computed, and runs that are interrupted."""
+
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.checkpoint import CheckpointFile, Saved
-from synthfair.client import Options, distill_file, from_file
+from synthfair.client import Options, RefusedReleaseError, distill_file
+from synthfair.client.history import read_history, write_history
+from synthfair.config import DistillConfig
+from synthfair.distill.optimize import CHUNK
 from synthfair.errors import InputError
+from synthfair.privacy.ledger import Ledger
 from synthfair.release.reading import read_release
+
+TABLE, SCHEMA = make_table(), make_schema()
+
+LONG_STEPS = optax.sgd(100.0)
+"""Soon past the optimum; one object, as it is compiled once."""
+
+
+def distil(table=TABLE, schema=SCHEMA, *, progress=None, checkpoint=None, **settings):
+    """All of one shape, and most of them of one compilation."""
+    mine = {name: settings.pop(name, None) for name in ("model", "optimizer")}
+    config = DistillConfig(**{"n_synthetic": 24, "steps": 60, **settings})
+    return sf.distill_table(table, schema, config, progress=progress, checkpoint=checkpoint, **mine)
 
 
 @pytest.fixture
-def files(tmp_path, table, schema):
-    table.to_csv(tmp_path / "rows.csv", index=False)
-    (tmp_path / "schema.json").write_text(schema.to_json())
+def files(tmp_path):
+    TABLE.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
     return tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "out.parquet"
 
 
@@ -33,93 +51,34 @@ def stop_after(chunks):
     return progress
 
 
-def test_distillation_lowers_objective_and_covariance(table, schema, quick):
-    plain = sf.distill_table(table, schema, quick.model_copy(update={"rho_o": 0.0, "steps": 400}))
-    fair = sf.distill_table(table, schema, quick.model_copy(update={"rho_o": 100.0, "steps": 400}))
-    assert fair.history.objective[-1] < fair.history.objective[0]
-    assert abs(fair.history.covariance[-1]) < 0.1 * abs(plain.history.covariance[-1])
-    assert fair.inner_converged
-
-
-@pytest.mark.parametrize("notion", ["statistical_parity", "equal_opportunity", "equalized_odds"])
-@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
-def test_more_than_two_groups(notion, penalty):
-    schema = make_schema(3)
-    config = sf.DistillConfig(
-        n_synthetic=24, steps=20, rho_s=1.0, notion=notion, penalty=penalty, lambda_theta=0.1
-    )
-    found = sf.distill_table(make_table(n_groups=3), schema, config)
-    assert set(found.release.s) == {0, 1, 2}
-    assert found.history.objective[-1] < found.history.objective[0]
+# Files
 
 
 def test_the_same_seed_gives_the_same_bytes(files, quick):
     data, schema, output = files
     _, first = distill_file(data, schema, output, quick)
     _, again = distill_file(data, schema, output, quick, Options(force=True))
-    _, other = distill_file(
-        data, schema, output, quick.model_copy(update={"seed": 1}), Options(force=True)
-    )
-    assert first.sha256 == again.sha256 != other.sha256
+    other = quick.model_copy(update={"seed": 1})
+    assert first.sha256 == again.sha256
+    assert distill_file(data, schema, output, other, Options(force=True))[1].sha256 != first.sha256
 
 
-@pytest.mark.parametrize("chunks", [1, 2, 3])
-@pytest.mark.parametrize(
-    ("settings", "ends_early"),
-    [({}, False), ({"stop_tolerance": 0.03}, True), ({"learning_rate": 0.05, "rho_o": 1e3}, True)],
-)
-def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, settings, ends_early):
+def test_a_release_reads_back_and_is_booked(files, quick):
     data, schema, output = files
-    config = quick.model_copy(update={"steps": 170, **settings})
-    once, whole = distill_file(data, schema, output, config)
-    output.unlink()
-    with pytest.raises(KeyboardInterrupt):
-        distill_file(data, schema, output, config, progress=stop_after(chunks))
+    found, receipt = distill_file(data, schema, output, quick)
+    back = read_release(output, SCHEMA)
+    assert back.fingerprint == found.release.fingerprint
+    assert back.header == found.release.header
+    assert receipt.size == output.stat().st_size
+    assert [entry.what.output for entry in Ledger.for_table(data).entries()] == [output.name]
+
+
+def test_a_release_of_real_rows_is_not_written(files):
+    data, schema, output = files
+    config = DistillConfig(labels="copy", start="real", steps=1)
+    with pytest.raises(RefusedReleaseError, match="copies|copy"):
+        distill_file(data, schema, output, config, Options(hold_out=0.0))
     assert not output.exists()
-    distillation, resumed = distill_file(data, schema, output, config)
-    assert distillation.resumed_at == 21 + 50 * (chunks - 1)  # the first chunk is short
-    np.testing.assert_array_equal(distillation.history.objective, once.history.objective)
-    assert (len(once.history.objective) < 171) == ends_early
-    assert resumed.sha256 == whole.sha256
-    assert not list(output.parent.glob("*.checkpoint"))
-
-
-def test_the_checks_are_loaded_once_steps_are_made(monkeypatch):
-    loaded, shown, done = [], [], threading.Event()
-
-    def load(name):
-        loaded.append(name)
-        done.set()
-        raise ImportError("no such thing here")  # is left to whoever needs it
-
-    monkeypatch.setattr(from_file, "import_module", load)
-    told = from_file._loading_checks(lambda *of: shown.append(of))
-    assert not loaded
-    for step in (49, 99):
-        told(None, step, 100)
-    assert done.wait(10)
-    assert loaded == ["synthfair.privacy.gate"]
-    assert shown == [(None, 49, 100), (None, 99, 100)]
-    from_file._loading_checks(None)(None, 49, 100)
-
-
-def test_a_checkpoint_of_other_settings_or_damaged_is_not_used(files, quick):
-    data, schema, output = files
-    with pytest.raises(KeyboardInterrupt):
-        distill_file(data, schema, output, quick, progress=stop_after(1))
-    checkpoint = next(output.parent.glob("*.checkpoint"))
-    assert CheckpointFile(checkpoint, "other").load(Saved(None, None)) is None
-    checkpoint.write_bytes(checkpoint.read_bytes()[:200])
-    distillation, _ = distill_file(data, schema, output, quick)
-    assert distillation.resumed_at == 0
-
-
-def test_only_the_runs_own_checkpoint_is_removed(files, quick):
-    data, schema, output = files
-    other = output.with_name(output.name + ".checkpoint")
-    other.write_bytes(data.read_bytes())
-    distill_file(other, schema, output, quick)
-    assert other.read_bytes() == data.read_bytes()
 
 
 def test_output_is_not_overwritten_without_force(files, quick):
@@ -130,68 +89,124 @@ def test_output_is_not_overwritten_without_force(files, quick):
     assert output.read_text() == "precious"
 
 
-def test_unconverged_inner_problems_are_told(table, schema, quick):
-    hasty = sf.distill_table(table, schema, quick.model_copy(update={"inner_max_iterations": 1}))
-    assert not hasty.inner_converged
-    assert hasty.unconverged == 50
+def test_divergence_makes_no_release(files):
+    data, schema, output = files
+    config = DistillConfig(n_synthetic=24, steps=60, learning_rate=1e7)
+    with pytest.raises(InputError, match="diverged, by step"):
+        distill_file(data, schema, output, config)
+    assert not output.exists()
+
+
+def test_a_history_reads_back(tmp_path):
+    history = distil().history
+    write_history(history, tmp_path / "a.history.csv")
+    back = read_history(tmp_path / "a.history.csv")
+    for name, column in back._asdict().items():
+        np.testing.assert_allclose(column, getattr(history, name), rtol=1e-9)
+
+
+# What is found, and whether it converged
+
+
+def test_distillation_lowers_objective_and_covariance():
+    plain, fair = (distil(rho_o=rho_o, steps=400) for rho_o in (0.0, 100.0))
+    assert fair.reached.objective < fair.history.objective[0]
+    assert abs(fair.reached.covariance) < 0.1 * abs(plain.reached.covariance)
 
 
 @pytest.mark.parametrize(
-    ("table", "settings", "complaint"),
+    ("settings", "inner", "outer"),
     [
-        (make_table().assign(paid="yes"), {}, "'paid' holds only 'yes'"),
-        (make_table().assign(paid="no"), {}, "'paid' holds only 'no'"),
-        (make_table().assign(town="b"), {}, r"'town', among all rows, holds only \['b'\]"),
-        (make_table().query("town == 'a' or paid == 'no'"), {"notion": "equal_opportunity"}, "among positive rows"),
-        (make_table().query("town == 'a' or paid == 'yes'"), {"notion": "equalized_odds"}, "among negative rows"),
-        (make_table().head(1), {}, "1 rows are fewer than the 2 groups"),
+        ({"steps": 1000}, True, True),
+        ({"rho_o": 1000.0, "steps": 100}, True, False),
+        ({"inner_max_iterations": 1}, False, None),
     ],
-)  # fmt: skip
-def test_tables_in_which_groups_cannot_be_compared(table, settings, complaint):
-    with pytest.raises(InputError, match=f"rows.csv: .*{complaint}"):
-        sf.distill_table(table, make_schema(), sf.DistillConfig(**settings), source="rows.csv")
+)
+def test_converged_speaks_of_both_problems(settings, inner, outer):
+    found = distil(**settings)
+    assert found.inner_converged == inner
+    assert outer is None or found.outer_converged == outer
+    assert found.converged == (inner and outer is True)
 
 
-def test_the_selection_rate_needs_every_group():
-    table = make_table(n_groups=3).query("town != 'c'")
-    config = sf.DistillConfig(n_synthetic=12, steps=1)
-    sf.distill_table(table, make_schema(3), config)  # the covariance does without
-    with pytest.raises(InputError, match="needs 3 of"):
-        sf.distill_table(
-            table, make_schema(3), config.model_copy(update={"penalty": "selection_rate"})
-        )
+def test_the_outer_excess_is_that_above_a_long_run():
+    """Relative to F of the untrained model, log 2 for the logistic loss."""
+    short, long = distil(rho_o=100.0, steps=150), distil(rho_o=100.0, steps=4000)
+    above = (short.reached.objective - long.reached.objective) / np.log(2)
+    assert long.outer_converged
+    assert short.outer_excess == pytest.approx(above, rel=0.3)
 
 
-def test_single_precision_agrees_with_double(table, schema, quick):
-    config = quick.model_copy(update={"inner_tolerance": 1e-5})
-    double = sf.distill_table(table, schema, config)
+def test_the_release_is_that_of_the_least_objective():
+    found = distil(optimizer=LONG_STEPS)
+    objective = found.history.objective
+    least = int(np.argmin(objective))
+    assert objective[-1] > 1.05 * objective[least]
+    assert found.reached.objective == objective[least]
+    upto = distil(optimizer=LONG_STEPS, steps=least)
+    np.testing.assert_array_equal(found.release.x, upto.release.x)
+    np.testing.assert_array_equal(found.theta, upto.theta)
+
+
+@pytest.mark.parametrize(
+    "optimizer", [optax.adam(0.01), optax.adabelief(0.01)], ids=["adam", "adabelief"]
+)
+def test_any_optimizer_of_optax_reaches_what_adam_reaches(optimizer):
+    usual, other = distil(steps=1000), distil(steps=1000, optimizer=optimizer)
+    assert other.converged
+    assert other.reached.objective == pytest.approx(usual.reached.objective, rel=1e-4)
+
+
+def test_single_precision_agrees_with_double():
+    double = distil(inner_tolerance=1e-5)
     with jax.enable_x64(False):
-        single = sf.distill_table(table, schema, config)
+        single = distil(inner_tolerance=1e-5)
     assert single.release.x.dtype == np.float32
     assert single.inner_converged
     np.testing.assert_allclose(single.history.objective, double.history.objective, rtol=1e-3)
 
 
-def test_release_file_reads_back(files, quick, schema):
-    data, schema_path, output = files
-    distillation, receipt = distill_file(data, schema_path, output, quick)
-    back = read_release(output, schema)
-    assert back.fingerprint == distillation.release.fingerprint
-    assert back.header == distillation.release.header
-    assert receipt.size == output.stat().st_size
+@pytest.mark.parametrize(
+    ("notion", "penalty"),
+    [("equal_opportunity", "covariance"), ("equalized_odds", "selection_rate")],
+)
+def test_more_than_two_groups(notion, penalty):
+    found = distil(
+        make_table(n_groups=3), make_schema(3), rho_s=1.0, notion=notion, penalty=penalty
+    )
+    assert set(found.release.s) == {0, 1, 2}
+    assert found.reached.objective < found.history.objective[0]
 
 
-@pytest.mark.parametrize("settings", [{"learning_rate": 1e7}, {"learning_rate": 1e300}])
-def test_divergence_makes_no_release(files, quick, settings):
-    data, schema, output = files
-    with pytest.raises(InputError, match="diverged, by step"):
-        distill_file(data, schema, output, quick.model_copy(update=settings))
-    assert not output.exists()
+def test_the_selection_rate_needs_every_group():
+    table = make_table(n_groups=3).query("town != 'c'")
+    distil(table, make_schema(3), steps=1)  # the covariance does without
+    with pytest.raises(InputError, match="needs 3 of"):
+        distil(table, make_schema(3), penalty="selection_rate")
+
+
+@pytest.mark.parametrize(
+    ("table", "settings", "complaint"),
+    [
+        (TABLE.assign(paid="yes"), {}, "'paid' holds only 'yes'"),
+        (TABLE.assign(paid="no"), {}, "'paid' holds only 'no'"),
+        (TABLE.assign(town="b"), {}, r"'town', among all rows, holds only \['b'\]"),
+        (TABLE.query("town == 'a' or paid == 'no'"), {"notion": "equal_opportunity"}, "among positive rows"),
+        (TABLE.query("town == 'a' or paid == 'yes'"), {"notion": "equalized_odds"}, "among negative rows"),
+        (TABLE.head(1), {}, "1 rows are fewer than the 2 groups"),
+    ],
+)  # fmt: skip
+def test_tables_in_which_groups_cannot_be_compared(table, settings, complaint):
+    with pytest.raises(InputError, match=f"table: .*{complaint}"):
+        distil(table, **settings)
+
+
+# Models of a user's own
 
 
 @dataclass(frozen=True)
 class WeightsAndBias:
-    """A user's model, with params of two leaves."""
+    """Params of two leaves."""
 
     def init(self, n_inputs):
         return {"weights": jnp.zeros(n_inputs), "bias": jnp.zeros(())}
@@ -199,16 +214,88 @@ class WeightsAndBias:
     def scores(self, params, a):
         return a @ params["weights"] + params["bias"]
 
-    def loss(self, params, a, y):
-        return jax.nn.softplus(-y * self.scores(params, a))
+    def loss(self, scores, y):
+        return jax.nn.softplus(-y * scores)
 
 
-def test_a_models_params_may_be_any_pytree(table, schema, quick):
+@dataclass(frozen=True)
+class WithHessian(WeightsAndBias):
+    """Raveled by name: the bias first."""
+
+    def hessian(self, params, rows):
+        chance = jax.nn.sigmoid(self.scores(params, rows.a))
+        a = jnp.column_stack([jnp.ones(len(rows.y)), rows.a])
+        return (a.T * (chance * (1 - chance))) @ a / len(rows.y)
+
+
+@pytest.mark.parametrize("model", [WeightsAndBias(), WithHessian()], ids=["without", "with"])
+def test_a_models_params_may_be_any_pytree_and_its_hessian_its_own(model):
     """A bias of its own is the intercept, once lambda_theta / n^2 is made the same."""
-    n = len(schema.encoded_names) + 1
-    own = {"intercept": False, "lambda_x": 0.0, "lambda_theta": 0.1}
-    usual = {"intercept": True, "lambda_x": 0.0, "lambda_theta": 0.1 * (n + 1) ** 2 / n**2}
-    one = sf.distill_table(table, schema, quick.model_copy(update=own), model=WeightsAndBias())
-    other = sf.distill_table(table, schema, quick.model_copy(update=usual))
-    np.testing.assert_allclose(one.release.x, other.release.x, atol=1e-6)
-    assert one.release.header.model == "WeightsAndBias"
+    n = len(SCHEMA.encoded_names) + 1
+    mine = distil(model=model, intercept=False, lambda_x=0.0, lambda_theta=0.1)
+    usual = distil(intercept=True, lambda_x=0.0, lambda_theta=0.1 * (n + 1) ** 2 / n**2)
+    np.testing.assert_allclose(mine.release.x, usual.release.x, atol=1e-6)
+    assert mine.release.header.model == type(model).__name__
+
+
+# Interrupted runs
+
+
+@pytest.mark.parametrize(
+    ("chunks", "settings"),
+    [(1, {}), (3, {}), (2, {"stop_tolerance": 0.03}), (2, {"max_gap": 0.2, "steps": 400})],
+)
+def test_an_interrupted_run_goes_on_to_the_same_bytes(files, quick, chunks, settings):
+    data, schema, output = files
+    config = DistillConfig(n_synthetic=24, **{"steps": 170, **settings})
+    once, whole = distill_file(data, schema, output, config)
+    output.unlink()
+    with pytest.raises(KeyboardInterrupt, match="the same run goes on from there"):
+        distill_file(data, schema, output, config, progress=stop_after(chunks))
+    assert not output.exists()
+    found, resumed = distill_file(data, schema, output, config)
+    first = CHUNK if config.max_gap else 21  # so that whole chunks are left
+    assert found.resumed_at == first + CHUNK * (chunks - 1)
+    np.testing.assert_array_equal(found.history.objective, once.history.objective)
+    assert (len(once.history.objective) < config.steps) == bool(settings)
+    assert resumed.sha256 == whole.sha256
+    assert not list(output.parent.glob("*.checkpoint"))
+
+
+def test_the_best_rows_outlast_an_interruption(tmp_path):
+    once = distil(optimizer=LONG_STEPS)
+    file = tmp_path / "out.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        distil(optimizer=LONG_STEPS, checkpoint=file, progress=stop_after(1))
+    found = distil(optimizer=LONG_STEPS, checkpoint=file)
+    assert found.resumed_at > np.argmin(once.history.objective)
+    np.testing.assert_array_equal(found.release.x, once.release.x)
+
+
+def test_a_checkpoint_of_another_run_or_damaged_is_not_used(files, quick):
+    data, schema, output = files
+    with pytest.raises(KeyboardInterrupt):
+        distill_file(data, schema, output, quick, progress=stop_after(1))
+    (checkpoint,) = output.parent.glob("*.checkpoint")
+    other = DistillConfig(n_synthetic=24, steps=60, rho_o=3.0)
+    assert distill_file(data, schema, output, other, Options(force=True))[0].resumed_at == 0
+    checkpoint.write_bytes(checkpoint.read_bytes()[:200])
+    assert distill_file(data, schema, output, quick, Options(force=True))[0].resumed_at == 0
+
+
+def test_a_checkpoint_is_read_by_its_own_run_alone(tmp_path):
+    """Even where it has the other's name."""
+    saved = Saved({"x": np.arange(3.0)}, np.zeros(2))
+    CheckpointFile(tmp_path / "one", "mine").save(saved)
+    back = CheckpointFile(tmp_path / "one", "mine").load(saved)
+    assert back
+    np.testing.assert_array_equal(back.state["x"], saved.state["x"])
+    assert CheckpointFile(tmp_path / "one", "other").load(saved) is None
+
+
+def test_only_the_runs_own_checkpoint_is_removed(files, quick):
+    data, schema, output = files
+    other = output.with_name(output.name + ".checkpoint")
+    other.write_bytes(data.read_bytes())
+    distill_file(other, schema, output, quick)
+    assert other.read_bytes() == data.read_bytes()

@@ -1,8 +1,7 @@
-"""What the project promises of its default settings, measured on the public tables."""
+"""What the default settings reach on public tables, held against the optimum and its metrics."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from conftest import needs_data
 
@@ -19,7 +18,7 @@ RUNS = {
 }
 
 
-def newton_optimum(objective, start):
+def newton_optimum(objective, theta):
     """min F(theta), solved directly and to the last digit."""
 
     @jax.jit
@@ -28,33 +27,47 @@ def newton_optimum(objective, start):
         damped = hessian + 1e-10 * jnp.eye(len(theta))
         return theta - jnp.linalg.solve(damped, gradient), jnp.linalg.norm(gradient)
 
-    theta = start
     for _ in range(50):
         theta, norm = step(objective, theta)
     assert norm < 1e-8
     return float(objective(theta))
 
 
-def gap_to_optimum(table, schema, config):
-    """Relative excess of the outer objective over min F; P is F plus a ridge on x, so never less."""
-    distilled = sf.distill_table(table, schema, config)
-    problem, _ = make_problem(encode(table, schema), config, n_groups=2)
-    best = newton_optimum(problem.objective, jnp.zeros(problem.objective.rows.a.shape[1]))
-    gap = distilled.history.objective[-1] / best - 1
-    assert gap > -1e-9
-    return distilled, gap
+def above_optimum(table, schema, config):
+    """A distillation, and P above min F, relatively; P is F plus a ridge on x, so never less."""
+    found = sf.distill_table(table, schema, config)
+    objective = make_problem(encode(table, schema), config, n_groups=2).objective
+    least = newton_optimum(objective, jnp.zeros(len(objective.columns)))
+    above = float(found.reached.objective) / least - 1
+    assert above > -1e-9
+    return found, above
+
+
+def test_loanapp_comes_within_a_tenth_of_a_percent_of_the_optimum_and_a_short_run_does_not():
+    """In fewer steps than the default's, for the sake of time."""
+    table, schema = sf.load_dataset("loanapp")
+    client = sf.partition(table, clients=2, seed=0)[0].train
+    found, above = above_optimum(client, schema, sf.DistillConfig(n_synthetic=200, steps=300))
+    assert above <= 1e-3
+    assert found.converged
+    short, above = above_optimum(client, schema, sf.DistillConfig(n_synthetic=200, steps=50))
+    assert above > 1e-3
+    assert not short.converged
 
 
 @needs_data
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_default_configurations_reach_their_goals(name):
+def test_default_configurations_reach_their_goals(name, size):
     dataset, sensitive, n_clients, accuracy, spd = RUNS[name]
     table, schema = sf.load_dataset(dataset, sensitive)
     config = load_distill_config(configs_folder() / f"{name}.toml")
     clients = sf.partition(table, clients=n_clients, seed=0)
-    found = [gap_to_optimum(client.train, schema, config) for client in clients]
-    assert max(gap for _, gap in found) <= 1e-3
-    assert all(distilled.inner_converged for distilled, _ in found)
+    found = [
+        above_optimum(client.train, schema, config) for client in clients[: size(2, n_clients)]
+    ]
+    assert max(above for _, above in found) <= 1e-3
+    assert all(distilled.converged for distilled, _ in found)
     releases = {str(i): distilled.release for i, (distilled, _) in enumerate(found)}
     model = sf.pool_and_train(releases, schema)
     tests = {str(i): client.test for i, client in enumerate(clients)}
@@ -62,18 +75,3 @@ def test_default_configurations_reach_their_goals(name):
     assert model.converged
     assert overall["accuracy"].value >= accuracy
     assert abs(overall["spd"].value) <= spd
-
-
-def test_loanapp_comes_within_a_tenth_of_a_percent_of_the_optimum():
-    table, schema = sf.load_dataset("loanapp")
-    client = sf.partition(table, clients=2, seed=0)[0].train
-    _, gap = gap_to_optimum(client, schema, sf.DistillConfig())
-    assert gap <= 1e-3
-
-
-def test_a_run_that_is_too_short_would_be_caught():
-    table, schema = sf.load_dataset("loanapp")
-    client = sf.partition(table, clients=2, seed=0)[0].train
-    _, gap = gap_to_optimum(client, schema, sf.DistillConfig(steps=50))
-    assert gap > 1e-3
-    assert np.isfinite(gap)

@@ -1,4 +1,6 @@
-import dataclasses
+"""The linear model, its loss and Hessian; and what a model is."""
+
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +8,6 @@ import numpy as np
 import pytest
 
 from synthfair.model import (
-    CACHED,
-    FEW_INPUTS,
     LinearModel,
     Rows,
     logistic,
@@ -20,7 +20,8 @@ from synthfair.model import (
 
 def test_logistic_loss_is_equation_9_at_any_margin():
     a, y = np.array([[0.5], [-2.0], [800.0], [-800.0]]), np.array([1.0, -1.0, 1.0, 1.0])
-    losses = LinearModel().loss(jnp.ones(1), a, y)
+    model = LinearModel()
+    losses = model.loss(model.scores(jnp.ones(1), a), y)
     np.testing.assert_allclose(losses, np.logaddexp(0, -y * a[:, 0]))
 
 
@@ -78,20 +79,59 @@ def test_equal_models_are_one_key_of_compiled_code():
     assert LinearModel() != LinearModel(jnp.square)
 
 
-@pytest.mark.parametrize("margin_loss", [logistic, lambda m: jnp.maximum(0.0, 1.0 - m) ** 2])
-@pytest.mark.parametrize("shape", [(30, 4), (CACHED.start // FEW_INPUTS, FEW_INPUTS)])
-def test_the_hessian_is_that_of_automatic_differentiation(margin_loss, shape):
+def squared_hinge(margin):
+    return jnp.maximum(0.0, 1.0 - margin) ** 2
+
+
+@dataclass(frozen=True)
+class Scaled(LinearModel):
+    """Other scores, and no Hessian."""
+
+    hessian = None
+
+    def scores(self, params, a):
+        return 2.0 * super().scores(params, a)
+
+
+@dataclass(frozen=True)
+class HalfLoss(LinearModel):
+    """Another loss, for which the Hessian of LinearModel is right."""
+
+    def loss(self, scores, y):
+        return 0.5 * super().loss(scores, y)
+
+
+def weighted_rows(weight):
     rng = np.random.default_rng(0)
-    n_rows, n_inputs = shape
-    rows = Rows(
-        jnp.array(rng.normal(size=shape)),
-        jnp.zeros(n_rows, int),
-        jnp.array(rng.choice([-1.0, 1.0], n_rows)),
-    )
-    model, theta = LinearModel(margin_loss), jnp.array(rng.normal(size=n_inputs))
+    a, y = rng.normal(size=(30, 4)), rng.choice([-1.0, 1.0], 30)
+    return Rows(jnp.array(a), jnp.zeros(30, int), jnp.array(y), weight)
+
+
+@pytest.mark.parametrize("weight", [None, np.arange(30.0)], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize(
+    "model",
+    [LinearModel(), LinearModel(squared_hinge), HalfLoss(), Scaled()],
+    ids=["logistic", "squared hinge", "half", "scaled"],
+)
+def test_the_hessian_is_that_of_automatic_differentiation(model, weight):
+    rows, theta = weighted_rows(weight), jnp.linspace(-1.0, 1.0, 4)
     expected = jax.hessian(lambda t: regularized_loss(model, t, rows, 0.3))(theta)
     found = regularized_hessian(model, theta, rows, 0.3)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
-    other = dataclasses.make_dataclass("Other", [], bases=(LinearModel,), frozen=True)(margin_loss)
-    found = regularized_hessian(other, theta, rows, 0.3)
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_other_scores_need_another_hessian():
+    """Wherever the scores come from."""
+
+    class Shifted:
+        def scores(self, params, a):
+            return params @ a.T + 1.0
+
+    for bases in [(LinearModel,), (Scaled,)]:
+        own = {"scores": Shifted.scores, "hessian": LinearModel.hessian}
+        assert type("Complete", bases, own)
+        assert type("Automatic", bases, own | {"hessian": None})
+    with pytest.raises(TypeError, match="Wrong has scores of its own"):
+        type("Wrong", (LinearModel,), {"scores": Shifted.scores})
+    with pytest.raises(TypeError, match="Mixed has scores of its own"):
+        type("Mixed", (Shifted, LinearModel), {})

@@ -1,3 +1,5 @@
+"""Penalties and gaps against NumPy, a stratum at a time."""
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -5,10 +7,11 @@ import pytest
 from synthfair.fairness.penalties import (
     CovariancePenalty,
     SelectionRatePenalty,
+    decision_gaps,
     group_covariances,
     selection_rate_gaps,
 )
-from synthfair.model import LinearModel, Rows
+from synthfair.model import Rows
 
 NOTIONS = {
     "statistical_parity": [lambda y: np.full(len(y), True)],
@@ -16,20 +19,23 @@ NOTIONS = {
     "equalized_odds": [lambda y: y > 0, lambda y: y < 0],
 }
 
+each_notion = pytest.mark.parametrize("notion", NOTIONS)
+each_number_of_groups = pytest.mark.parametrize("n_groups", [2, 3])
+
 
 def some_rows(n_groups, n=60):
+    """Scores, groups, labels; and the rows."""
     rng = np.random.default_rng(n_groups)
     s, y = rng.integers(n_groups, size=n), rng.choice([-1.0, 1.0], n)
-    return rng.normal(size=n), Rows(jnp.array(rng.normal(size=(n, 3))), jnp.array(s), jnp.array(y))
+    return rng.normal(size=n), s, y, Rows(jnp.zeros((n, 3)), jnp.array(s), jnp.array(y))
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("n_groups", [2, 3])
+@each_notion
+@each_number_of_groups
 def test_covariance_is_numpys_within_each_stratum(notion, n_groups):
-    z, rows = some_rows(n_groups)
+    z, s, y, rows = some_rows(n_groups)
     found = group_covariances(jnp.array(z), rows, notion=notion, n_groups=n_groups)
     groups = [1] if n_groups == 2 else range(n_groups)
-    s, y = np.asarray(rows.s), np.asarray(rows.y)
     expected = [
         [np.cov(s[among(y)] == g, z[among(y)], bias=True)[0, 1] for g in groups]
         for among in NOTIONS[notion]
@@ -37,30 +43,54 @@ def test_covariance_is_numpys_within_each_stratum(notion, n_groups):
     np.testing.assert_allclose(found, expected, atol=1e-14)
 
 
-@pytest.mark.parametrize("notion", NOTIONS)
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_smooth_gap_tends_to_the_gap_in_selection_rates(notion, n_groups):
-    z, rows = some_rows(n_groups)
+@each_notion
+@each_number_of_groups
+def test_smooth_gap_is_the_difference_of_mean_sigmoids(notion, n_groups):
+    z, s, y, rows = some_rows(n_groups)
     found = selection_rate_gaps(
-        jnp.array(z), rows, notion=notion, n_groups=n_groups, temperature=1e6
+        jnp.array(z), rows, notion=notion, n_groups=n_groups, temperature=3.0
     )
-    groups = [1] if n_groups == 2 else range(n_groups)
-    s, y = np.asarray(rows.s), np.asarray(rows.y)
+    groups, selected = [1] if n_groups == 2 else range(n_groups), 1 / (1 + np.exp(-3.0 * z))
     expected = [
-        [(z[among(y) & (s == g)] > 0).mean() - (z[among(y) & (s != g)] > 0).mean() for g in groups]
+        [
+            selected[among(y) & (s == g)].mean() - selected[among(y) & (s != g)].mean()
+            for g in groups
+        ]
         for among in NOTIONS[notion]
     ]
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+
+
+@each_notion
+@each_number_of_groups
+def test_the_gap_in_decisions_is_the_largest_minus_the_smallest_rate(notion, n_groups):
+    z, s, y, rows = some_rows(n_groups)
+    found = decision_gaps(jnp.array(z), rows, notion=notion, n_groups=n_groups)
+    rates = [
+        [(z[among(y) & (s == g)] > 0).mean() for g in range(n_groups)] for among in NOTIONS[notion]
+    ]
+    np.testing.assert_allclose(found, np.max(rates, axis=1) - np.min(rates, axis=1), atol=1e-14)
+    absent = decision_gaps(jnp.array(z), rows, notion=notion, n_groups=n_groups + 1)
+    np.testing.assert_array_equal(absent, found)  # a group without rows does not count
 
 
 def test_two_groups_count_once():
-    _, rows = some_rows(2)
-    covariance = np.cov(np.asarray(rows.s), np.asarray(rows.a @ np.ones(3)), bias=True)[0, 1]
-    penalty = CovariancePenalty()(LinearModel(), jnp.ones(3), rows)
-    assert penalty == pytest.approx(covariance**2 / 2)
+    z, s, _, rows = some_rows(2)
+    covariance = np.cov(s, z, bias=True)[0, 1]
+    assert CovariancePenalty()(jnp.array(z), rows) == pytest.approx(covariance**2 / 2)
 
 
-def test_penalties_vanish_where_groups_score_alike():
-    _, rows = some_rows(3)
-    for penalty in (CovariancePenalty(3), SelectionRatePenalty(3)):
-        assert penalty(LinearModel(), jnp.zeros(3), rows) == pytest.approx(0, abs=1e-30)
+@pytest.mark.parametrize("make", [CovariancePenalty, SelectionRatePenalty])
+@each_notion
+def test_a_weight_is_a_number_of_equal_rows(make, notion):
+    """0 among them: such a row is as if it were not there."""
+    z, s, y, rows = some_rows(3)
+    times = np.random.default_rng(0).integers(0, 4, len(z))
+    weighted = make(3, notion)(jnp.array(z), rows._replace(weight=jnp.array(times, float)))
+    several = Rows(*(jnp.array(np.repeat(part, times, axis=0)) for part in (rows.a, s, y)))
+    assert weighted == pytest.approx(make(3, notion)(jnp.array(np.repeat(z, times)), several))
+
+
+@pytest.mark.parametrize("penalty", [CovariancePenalty(3), SelectionRatePenalty(3)])
+def test_penalties_vanish_where_groups_score_alike(penalty):
+    assert penalty(jnp.zeros(60), some_rows(3)[-1]) == pytest.approx(0, abs=1e-30)

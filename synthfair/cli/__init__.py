@@ -51,8 +51,8 @@ COMMANDS: dict[str, ModuleType] = {
 _EPILOG = """\
 the way of the data:
   split or schema -> client (one for each organisation) -> server -> predict, evaluate,
-  report; keygen and inspect: who sent a release, and what it holds; gap: how a model
-  serves each group, over devices none of which tells its own
+  report; keygen and inspect: who sent a release, and what it holds; gap: how well a
+  model serves each group, over devices none of which reveals its group
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

@@ -62,8 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=HOLD_OUT,
         metavar="SHARE",
-        help="Share of the rows, 1,000 at most, that are kept out of the distillation, to compare"
-        f" the release with. Default: {HOLD_OUT:g}.",
+        help="Share of the rows that are held out of the distillation; up to 1,000 of them are"
+        f" compared with the release. Default: {HOLD_OUT:g}.",
     )
     checks.add_argument(
         "--accept-risk",

@@ -72,7 +72,7 @@ class Options(NamedTuple):
     Attributes:
         force: whether an existing output is overwritten.
         key: that the release is signed with; it is not signed if not given.
-        hold_out: share of the rows kept out of the distillation, 0 to 0.5; see :class:`HeldOut`.
+        hold_out: share of the rows held out of the distillation, 0 to 0.5; see :class:`HeldOut`.
         accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; next to the table if not given.
         noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
@@ -174,7 +174,7 @@ def read_rows(
 
 
 class _Ready(NamedTuple):
-    """A problem, and what is still to be done once its release may be written.
+    """A problem, and what is left to do once its release may be written.
 
     Attributes:
         prepared: the problem.

@@ -1,4 +1,4 @@
-"""Rows kept out of a distillation, for the checks before a release."""
+"""Rows held out of a distillation, for the checks before a release."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 
 MOST_CHECKED = 1000
-"""Held-out rows that the checks use; the others are not used at all."""
+"""Held-out rows that the checks use, at most; the others are not used at all."""
 
 
 class HeldOut:
-    """Decides of every row, by its own content, whether it is distilled; holds those that are not.
+    """Chooses the rows to hold out, each by a hash of its own content, and stores them.
 
-    A row goes the same way in every table. So with a row more or less the rows distilled differ by
-    that row at most, which differential privacy relies on: a choice by position, or of a fixed
-    number, would change hundreds of them. Equal rows go the same way, too.
+    Whether a row is held out does not depend on the other rows. So where a table has one row more
+    or less, the rows distilled differ by that row at most, as differential privacy requires; a
+    choice by position, or of a fixed number, would change hundreds of them. Equal rows are held
+    out together or not at all.
 
     Args:
-        share: of all rows, 0 to 0.5; what is left out is about that.
-        seed: another one, other rows.
+        share: of all rows, 0 to 0.5; what is held out is about that.
+        seed: of the hash; another one holds out other rows.
 
     Raises:
         InputError: a share that is not allowed.
@@ -35,7 +36,7 @@ class HeldOut:
         self._parts: list[Encoded] = []
 
     def __call__(self, part: Encoded) -> np.ndarray:
-        """[N] whether a row is left out."""
+        """[N] whether each row of a part of the table is held out."""
         table = pd.DataFrame(np.column_stack([part.x, part.s, part.y]))
         digests = pd.util.hash_pandas_object(table.assign(seed=self._seed), index=False)
         apart = digests.to_numpy() < np.uint64(self._threshold)
@@ -46,5 +47,5 @@ class HeldOut:
 
     @property
     def rows(self) -> Encoded:
-        """Those for the checks, the first of the table."""
+        """The held-out rows for the checks: the first :data:`MOST_CHECKED` of the table."""
         return Encoded(*(np.concatenate(fields) for fields in zip(*self._parts, strict=True)))

@@ -1,4 +1,4 @@
-"""The record of every step of a distillation as CSV: for plots, in house. Never to be sent."""
+"""The record of every step of a distillation as CSV, for plots in house. It must not be sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from synthfair.distill.hypergradient import StepRecord
 
 ENDING = ".history.csv"
-"""By which a report finds histories."""
+"""Of the names of histories, so that a report finds them."""
 
 MAX_STEPS = 1_000_000
 """Most steps that are read."""
@@ -24,7 +24,7 @@ MAX_ABSOLUTE = 1e12
 
 
 class History(NamedTuple):
-    """Columns of the file, one entry a step.
+    """Columns of the file, one entry for each step.
 
     Attributes:
         objective: P(x).
@@ -40,7 +40,7 @@ class History(NamedTuple):
 
 
 def require_history_name(path: Path) -> None:
-    """Refuses a name that no report would find.
+    """Refuses a name that a report would not find.
 
     Raises:
         InputError: it has another ending.
@@ -50,7 +50,7 @@ def require_history_name(path: Path) -> None:
 
 
 def write_history(record: StepRecord, path: Path) -> None:
-    """Writes the records, whole or not at all. They are functions of private rows."""
+    """Writes the records, whole or not at all. They are computed from private rows."""
     columns = [getattr(record, name) for name in History._fields]
     lines = [",".join(History._fields)]
     lines += [",".join(f"{value:.10g}" for value in row) for row in zip(*columns, strict=True)]

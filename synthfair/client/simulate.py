@@ -59,9 +59,9 @@ def distill_clients(
     """:func:`distill_table` of each client, batched through vmap.
 
     The numbers are those of one client after the other, but for rounding, which Adam magnifies once
-    it oscillates near an optimum. Clients with equally many
-    rows share a compilation and go in batches that fit memory; each other number of rows costs a
-    compilation more. With ``max_gap``, whose search differs between clients, they go one by one.
+    it oscillates near an optimum. Clients with equally many rows share a compilation and go in
+    batches that fit memory; each other number of rows costs a compilation more. With ``max_gap``,
+    whose search differs between clients, they go one by one.
 
     Args:
         clients: the table of each, or its rows encoded.

@@ -13,7 +13,7 @@ MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
 HOLD_OUT = 0.1
-"""Share of a client's rows that are kept out of the distillation, to compare the release with."""
+"""Share of a client's rows that are held out of the distillation, to compare the release with."""
 
 
 class DistillConfig(BaseModel):
@@ -88,7 +88,8 @@ class DistillConfig(BaseModel):
         default=1000,
         ge=1,
         lt=2**31,
-        description="Steps of the optimizer, at most; the release is the best x of all steps.",
+        description="Steps of the optimizer, at most. The release holds the synthetic features of"
+        " the lowest outer objective among them.",
     )
     learning_rate: float = Field(
         default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."
@@ -125,7 +126,7 @@ class DistillConfig(BaseModel):
         ge=LEAST_EPSILON,
         le=LARGEST_EPSILON,
         description="Makes the release differentially private, e.g. 1; smaller is more private and"
-        " noisier. Without it there is no guarantee.",
+        " noisier. Without it nothing is guaranteed.",
     )
     delta: float | None = Field(
         default=None,

@@ -1,0 +1,69 @@
+"""Bugs in what a client reads, optimises, books and releases."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "a release without an epsilon is not booked",
+        "client/from_file.py",
+        "if ready.booking:",
+        "if False:",
+        "test_client.py",
+    ),
+    Mutant(
+        "the checks do not stop a release",
+        "client/from_file.py",
+        "if found.risks and not accepted:",
+        "if False:",
+        "test_client.py",
+    ),
+    Mutant(
+        "rows are held out by position",
+        "client/held_out.py",
+        "apart = digests.to_numpy() < np.uint64(self._threshold)",
+        "apart = np.arange(len(digests)) < len(digests) * self._threshold / 2**64",
+        "test_gate.py",
+    ),
+    Mutant(
+        "what a budget has bought is bought again",
+        "client/from_file.py",
+        "fit = file.load()",
+        "fit = None",
+        "test_gate.py",
+    ),
+    Mutant(
+        "a checkpoint of another run is taken",
+        "checkpoint.py",
+        'if str(file["fingerprint"]) != self.fingerprint:',
+        "if False:",
+        "test_client.py",
+    ),
+    Mutant(
+        "the release is the last x, not the best",
+        "distill/optimize.py",
+        "lower = found.objective < so_far.objective",
+        "lower = True",
+        "test_client.py",
+    ),
+    Mutant(
+        "the outer problem always counts as converged",
+        "client/distillation.py",
+        "return self.outer_excess <= OUTER_TOLERANCE",
+        "return True",
+        "test_client.py",
+    ),
+    Mutant(
+        "the excess is twice as large",
+        "distill/optimize.py",
+        "return float(0.5 * np.sum(",
+        "return float(np.sum(",
+        "test_client.py",
+    ),
+    Mutant(
+        "clients of a batch get each other's rows",
+        "client/simulate.py",
+        "lambda leaf: leaf[i], state",
+        "lambda leaf: leaf[0], state",
+        "test_simulate.py",
+    ),
+]
