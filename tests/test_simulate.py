@@ -10,7 +10,6 @@ import jax
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
-from synthfair.client.routine import distill_rows
 
 import synthfair as sf
 from synthfair.client import simulate
