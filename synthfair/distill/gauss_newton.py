@@ -152,7 +152,7 @@ def sensitivity_gram(problem: Problem, point: Point) -> jax.Array:
     The training loss is a mean over rows, so that M falls into parts, one a row; they are summed
     up in blocks that fit the processor's cache.
     """
-    d, n = point.x.shape
+    n = point.x.shape[1]
     n_blocks = -(-n // BLOCK)
 
     def blocks(part: jax.Array) -> jax.Array:
@@ -160,23 +160,23 @@ def sensitivity_gram(problem: Problem, point: Point) -> jax.Array:
         return jnp.pad(part, padding).reshape(n_blocks, BLOCK, *part.shape[1:])
 
     def add(total: jax.Array, block: tuple[jax.Array, ...]) -> tuple[jax.Array, None]:
-        inputs, y, weight = block
+        x, others, y, weight = block
 
         def gradient(x: jax.Array) -> jax.Array:
             def loss(params: Params) -> jax.Array:
-                scores = problem.model.scores(params, inputs.at[:, :d].set(x))
+                scores = problem.model.scores(params, jnp.concatenate([x.T, others.T]).T)
                 return weight @ problem.model.loss(scores, y)
 
             return ravel_pytree(jax.grad(loss)(point.params))[0]
 
-        slope, pull = jax.vjp(gradient, inputs[:, :d])
+        slope, pull = jax.vjp(gradient, x)
         (m,) = jax.vmap(pull)(jnp.eye(len(slope), dtype=slope.dtype))
         m = m.reshape(len(slope), -1)
         return total + m @ m.T, None
 
     p = len(point.curvature)
     weight = jnp.full(n, 1 / n, point.x.dtype)
-    rows = tuple(map(blocks, (problem.inputs(point.x).T, problem.y, weight)))
+    rows = tuple(map(blocks, (point.x.T, problem.others.T, problem.y, weight)))
     total, _ = jax.lax.scan(add, jnp.zeros((p, p), point.x.dtype), rows)
     half = cho_solve((point.curvature, True), total)
     return cho_solve((point.curvature, True), half.T)

@@ -75,21 +75,22 @@ def adam(learning_rate: float) -> GradientDescent:
     The moments only say how far a step goes, and take half of the memory so. The gradient's entries
     are clipped at :data:`LARGEST`. x, theta and P have the precision that they have.
     """
-    base = optax.adam(learning_rate)
+    moments = optax.scale_by_adam()
 
     def single(tree: Any) -> Any:
         clip = partial(jnp.clip, min=-LARGEST, max=LARGEST)
         return jax.tree.map(lambda leaf: clip(leaf).astype(np.float32), tree)
 
     def init(params: optax.Params) -> optax.OptState:
-        return base.init(single(params))
+        return moments.init(single(params))
 
     def update(
         updates: optax.Updates,
         state: optax.OptState,
         params: optax.Params | None = None,  # noqa: ARG001 - Adam needs none
     ) -> tuple[optax.Updates, optax.OptState]:
-        return base.update(single(updates), state)
+        short, state = moments.update(single(updates), state)
+        return jax.tree.map(lambda u, s: -learning_rate * s.astype(u.dtype), updates, short), state
 
     return GradientDescent(optax.GradientTransformation(init, update))
 
