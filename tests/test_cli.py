@@ -197,9 +197,10 @@ sys.exit(run(client, prog="client"))
 """
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder):
+def test_ctrl_c_leaves_a_checkpoint_and_the_same_command_goes_on(folder, monkeypatch):
     """Pressed while it compiles, it waits for a whole chunk of steps."""
-    flags = ["--n-synthetic", "400", "--steps", "20000"]
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "true")
+    flags = ["--n-synthetic", "24", "--steps", "300"]
     options = ["--data", f"{folder}/client_0_train.csv", "--schema", f"{folder}/schema.json"]
     options += ["--output", f"{folder}/client_0.parquet", *flags]
     process = subprocess.Popen(

@@ -11,9 +11,10 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.checkpoint import CheckpointFile, Saved
-from synthfair.client import Options, RefusedReleaseError, distill_file
+from synthfair.client import Options, RefusedReleaseError, check_rows, distill_file
 from synthfair.client.history import read_history, write_history
 from synthfair.config import DistillConfig
+from synthfair.data.encode import encode
 from synthfair.distill.optimize import CHUNK
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
@@ -91,7 +92,7 @@ def test_output_is_not_overwritten_without_force(files, quick):
 
 def test_divergence_makes_no_release(files):
     data, schema, output = files
-    config = DistillConfig(n_synthetic=24, steps=60, learning_rate=1e7)
+    config = DistillConfig(n_synthetic=24, steps=60, rho_o=1e308)
     with pytest.raises(InputError, match="diverged, by step"):
         distill_file(data, schema, output, config)
     assert not output.exists()
@@ -179,10 +180,10 @@ def test_more_than_two_groups(notion, penalty):
 
 
 def test_the_selection_rate_needs_every_group():
-    table = make_table(n_groups=3).query("town != 'c'")
-    distil(table, make_schema(3), steps=1)  # the covariance does without
+    schema, table = make_schema(3), make_table(n_groups=3).query("town != 'c'")
+    check_rows(encode(table, schema), schema, DistillConfig(), source="")  # the covariance does not
     with pytest.raises(InputError, match="needs 3 of"):
-        distil(table, make_schema(3), penalty="selection_rate")
+        distil(table, schema, penalty="selection_rate")
 
 
 @pytest.mark.parametrize(
