@@ -17,7 +17,7 @@ from synthfair.measure.aggregate import NUMBER, SeenIds, aggregate_reports
 from synthfair.measure.collection import make_collection
 from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.reading import BLOCK, LONGEST
+from synthfair.measure.report_files import BLOCK, LONGEST
 from synthfair.measure.reports import perturb_record, perturb_records
 from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded

@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
 
+    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import progress_bar, say
-    from synthfair.cli.start import start_jax
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 

@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> None:
     config = load_train_config(args.config, **config_flags(args, TrainConfig))
     require_read(config, [config.method])
 
+    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import round_bar
-    from synthfair.cli.start import start_jax
 
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table

@@ -1,7 +1,7 @@
 from .distillation import Distillation, distill_table
 from .from_file import Options, Receipt, RefusedReleaseError, distill_file
+from .many_clients import distill_clients
 from .prepare import check_rows
-from .simulate import distill_clients
 
 __all__ = [
     "Distillation",

@@ -24,7 +24,7 @@ from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
 from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.objective import PrivateObjective
+from synthfair.privacy.private_objective import PrivateObjective
 from synthfair.release.format import Header, make_header
 
 

@@ -1,7 +1,7 @@
-from .demo import demonstrate
+from .compared_methods import ALL_METHODS, METHODS, Outcome, RoundOptions, run_method
+from .demonstration import demonstrate
 from .federation import Federation, Fitted, federate
 from .grid import GridPoint, is_done, make_grid, run_point
-from .methods import ALL_METHODS, METHODS, Outcome, RoundOptions, run_method
 
 __all__ = [
     "ALL_METHODS",

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import write_history
-from synthfair.compare.federation import federate
-from synthfair.compare.methods import (
+from synthfair.compare.compared_methods import (
     DEFAULT_ROUNDS,
     METHODS,
     RoundOptions,
     require_method,
     run_method,
 )
+from synthfair.compare.federation import federate
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import partition
 from synthfair.data.schema import Schema

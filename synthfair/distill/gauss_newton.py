@@ -32,7 +32,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 
-from synthfair.distill.hypergradient import Point
+from synthfair.distill.hypergradient import Iterate
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
@@ -63,7 +63,7 @@ class State(NamedTuple):
         damping: e, in units of the mean curvature.
     """
 
-    best: Point
+    best: Iterate
     damping: jax.Array | np.ndarray
 
 
@@ -71,11 +71,11 @@ class State(NamedTuple):
 class GaussNewton:
     """An optimizer of x, as :class:`synthfair.distill.optimize.Optimizer` says; needs Cholesky."""
 
-    def init(self, point: Point) -> State:
+    def init(self, point: Iterate) -> State:
         """Any point that is evaluated next is better."""
         return State(point, np.asarray(FIRST_DAMPING, point.x.dtype))
 
-    def step(self, problem: Problem, point: Point, state: State) -> tuple[jax.Array, State]:
+    def step(self, problem: Problem, point: Iterate, state: State) -> tuple[jax.Array, State]:
         """One step from the best point so far."""
         lower = _value(point, problem.start) < _value(state.best, problem.start)
         # A theta that is not the inner optimum may look good, and a server would not find it.
@@ -89,12 +89,12 @@ class GaussNewton:
         return best.x + step, State(best, damping)
 
 
-def _value(point: Point, start: jax.Array) -> jax.Array:
+def _value(point: Iterate, start: jax.Array) -> jax.Array:
     """P(x) + m/2 ||x - x_0||^2: what is minimised."""
     return jnp.asarray(point.record.objective) + PULL / 2 * jnp.mean((point.x - start) ** 2)
 
 
-def direction(problem: Problem, point: Point, damping: jax.Array | float) -> jax.Array:
+def direction(problem: Problem, point: Iterate, damping: jax.Array | float) -> jax.Array:
     """The step dx [d, N_s], by the Woodbury identity: only a p x p system is solved.
 
     With R'R = |B| and K = R J [p, N_s d],
@@ -113,7 +113,7 @@ def direction(problem: Problem, point: Point, damping: jax.Array | float) -> jax
     return -(h - back(root.T @ inside)) / c
 
 
-def curvature_root(problem: Problem, point: Point) -> jax.Array:
+def curvature_root(problem: Problem, point: Iterate) -> jax.Array:
     """R [p, p] with R'R = |B|.
 
     P may be concave in some directions of theta, as where a selection-rate penalty saturates; with
@@ -127,7 +127,7 @@ def curvature_root(problem: Problem, point: Point) -> jax.Array:
     return jnp.sqrt(jnp.maximum(values, floor))[:, None] * vectors.T
 
 
-def sensitivity(problem: Problem, point: Point) -> tuple[LinearMap, LinearMap]:
+def sensitivity(problem: Problem, point: Iterate) -> tuple[LinearMap, LinearMap]:
     """J = dtheta/dx = -H^-1 M, M = d2 inner/(dtheta dx), by the implicit function theorem.
 
     Returns:
@@ -146,7 +146,7 @@ def sensitivity(problem: Problem, point: Point) -> tuple[LinearMap, LinearMap]:
     )
 
 
-def sensitivity_gram(problem: Problem, point: Point) -> jax.Array:
+def sensitivity_gram(problem: Problem, point: Iterate) -> jax.Array:
     """J J' = H^-1 M M' H^-1 [p, p].
 
     The training loss is a mean over rows, so that M falls into parts, one a row; they are summed

@@ -67,7 +67,7 @@ def empty_record(dtype: jnp.dtype) -> StepRecord:
     return StepRecord(np.full((), np.inf, dtype), zero, zero, zero, np.zeros((), bool), count)
 
 
-class Point(NamedTuple):
+class Iterate(NamedTuple):
     """Synthetic features and what was found there.
 
     Attributes:
@@ -129,7 +129,7 @@ def hypergradient(
 
 def evaluate(
     problem: Problem, x: jax.Array, params: Params, curvature: jax.Array, solvers: Solvers
-) -> Point:
+) -> Iterate:
     """Solves the inner problem at x, from params and curvature near there, and differentiates."""
     solver = linear.SOLVERS[solvers.linear]
     solution: InnerSolution = inner.SOLVERS[solvers.inner](
@@ -152,4 +152,4 @@ def evaluate(
         solution.converged & derivative.converged,
         solution.iterations.astype(int),
     )
-    return Point(x, theta, derivative.memory, gradient, record)
+    return Iterate(x, theta, derivative.memory, gradient, record)

@@ -100,7 +100,7 @@ def default_tolerance() -> float:
     return 1e-8 if jax.dtypes.canonicalize_dtype(float) == jnp.float64 else 1e-5
 
 
-class _Iterate(NamedTuple):
+class _LbfgsState(NamedTuple):
     """Where L-BFGS is: phi [p], the gradient there, iterations, and whether no step was found."""
 
     phi: jax.Array
@@ -120,7 +120,7 @@ def lbfgs(
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
     convex: bool = True,
-    minimise: Callable[..., _Iterate] | None = None,
+    minimise: Callable[..., _LbfgsState] | None = None,
 ) -> InnerSolution:
     """L-BFGS, Nocedal and Wright (2006) algorithm 7.5, with optax's direction. See InnerSolver.
 
@@ -162,20 +162,20 @@ def _lbfgs(
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
     convex: bool,
-) -> _Iterate:
+) -> _LbfgsState:
     direction = optax.scale_by_lbfgs(MEMORY)
 
-    def unfinished(carry: tuple[_Iterate, Any]) -> jax.Array:
+    def unfinished(carry: tuple[_LbfgsState, Any]) -> jax.Array:
         at, _ = carry
         missed = jnp.linalg.norm(at.gradient) > tolerance  # not-a-number ends it, too
         return missed & (at.iterations < max_iterations) & ~at.failed
 
-    def update(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
+    def update(carry: tuple[_LbfgsState, Any]) -> tuple[_LbfgsState, Any]:
         at, memory = carry
         uphill, memory = direction.update(at.gradient, memory, at.phi)
         return _line_search(fun, at, -uphill, convex=convex), memory  # pyright: ignore
 
-    first = _Iterate(phi, jax.grad(fun)(phi), jnp.zeros((), int), jnp.zeros((), bool))
+    first = _LbfgsState(phi, jax.grad(fun)(phi), jnp.zeros((), int), jnp.zeros((), bool))
     return jax.lax.while_loop(unfinished, update, (first, direction.init(phi)))[0]
 
 
@@ -191,8 +191,8 @@ class _Trial(NamedTuple):
 
 
 def _line_search(
-    fun: Callable[[jax.Array], jax.Array], at: _Iterate, step: jax.Array, *, convex: bool
-) -> _Iterate:
+    fun: Callable[[jax.Array], jax.Array], at: _LbfgsState, step: jax.Array, *, convex: bool
+) -> _LbfgsState:
     """A step length that satisfies the Wolfe conditions, Nocedal and Wright (2006) eq. (3.6).
 
     The unit step where it will do, as almost always near the solution; otherwise by doubling and
@@ -230,7 +230,7 @@ def _line_search(
     zero, no = jnp.zeros_like(slope), jnp.zeros((), bool)
     first = _Trial(zero + 1, zero, zero + jnp.inf, at.gradient, no, jnp.zeros((), int))
     last = jax.lax.while_loop(unfinished, attempt, first)
-    return _Iterate(
+    return _LbfgsState(
         jnp.where(last.good, at.phi + last.length * step, at.phi),
         jnp.where(last.good, last.gradient, at.gradient),
         at.iterations + 1,
@@ -250,7 +250,7 @@ def jaxopt_lbfgs(*args: Any, **settings: Any) -> InnerSolution:
         *,
         tolerance: jax.Array | float,
         max_iterations: jax.Array | int,
-    ) -> _Iterate:
+    ) -> _LbfgsState:
         with warnings.catch_warnings():  # it announces on import that it is no longer maintained
             warnings.simplefilter("ignore", DeprecationWarning)
             import jaxopt
@@ -264,7 +264,7 @@ def jaxopt_lbfgs(*args: Any, **settings: Any) -> InnerSolution:
         )
         reached, state = solver.run(phi)
         failed = state.failed_linesearch & (jnp.linalg.norm(state.grad) > tolerance)
-        return _Iterate(reached, state.grad, state.iter_num, failed)
+        return _LbfgsState(reached, state.grad, state.iter_num, failed)
 
     return lbfgs(*args, minimise=minimise, **settings)
 

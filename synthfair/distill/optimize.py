@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from synthfair.config import DistillConfig
 from synthfair.distill import inner, linear
 from synthfair.distill.gauss_newton import GaussNewton
-from synthfair.distill.hypergradient import Point, Solvers, StepRecord, empty_record, evaluate
+from synthfair.distill.hypergradient import Iterate, Solvers, StepRecord, empty_record, evaluate
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
@@ -39,11 +39,11 @@ _Count = TypeVar("_Count", int, jax.Array)
 class Optimizer(Protocol):
     """What moves x; hashable, as it is chosen when compiling."""
 
-    def init(self, point: Point) -> Any:
+    def init(self, point: Iterate) -> Any:
         """The optimizer's state before the first step from a point."""
         ...
 
-    def step(self, problem: Problem, point: Point, state: Any) -> tuple[jax.Array, Any]:
+    def step(self, problem: Problem, point: Iterate, state: Any) -> tuple[jax.Array, Any]:
         """The next x [d, N_s], and the state there."""
         ...
 
@@ -58,11 +58,11 @@ class GradientDescent:
 
     transformation: optax.GradientTransformation
 
-    def init(self, point: Point) -> Any:
+    def init(self, point: Iterate) -> Any:
         """Optax's state."""
         return self.transformation.init(point.x)
 
-    def step(self, problem: Problem, point: Point, state: Any) -> tuple[jax.Array, Any]:  # noqa: ARG002
+    def step(self, problem: Problem, point: Iterate, state: Any) -> tuple[jax.Array, Any]:  # noqa: ARG002
         """Adds optax's update."""
         updates, state = self.transformation.update(point.gradient, state, point.x)
         return optax.apply_updates(point.x, updates), state  # pyright: ignore
@@ -186,7 +186,7 @@ def _state(
     gradient, record, *counts = jax.device_put(
         (np.zeros(x.shape, x.dtype), empty_record(x.dtype), np.asarray(first), np.asarray(last))
     )
-    memory = method.optimizer.init(Point(x, params, curvature, gradient, record))
+    memory = method.optimizer.init(Iterate(x, params, curvature, gradient, record))
     return OuterState(x, params, curvature, memory, Best(x, params, record), *counts)
 
 

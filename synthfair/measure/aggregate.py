@@ -12,7 +12,7 @@ import numpy as np
 
 from synthfair.errors import InputError
 from synthfair.measure.collection import Collection
-from synthfair.measure.reading import Batch, read_batches
+from synthfair.measure.report_files import Batch, read_batches
 from synthfair.measure.reports import COLUMNS, ID_BYTES
 from synthfair.measure.tally import Tally, empty_tally, tally
 from synthfair.privacy.noise import RandomBytes, system_entropy

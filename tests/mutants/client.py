@@ -61,9 +61,9 @@ MUTANTS = [
     ),
     Mutant(
         "clients of a batch get each other's rows",
-        "client/simulate.py",
+        "client/many_clients.py",
         "lambda leaf: leaf[i], state",
         "lambda leaf: leaf[0], state",
-        "test_simulate.py",
+        "test_many_clients.py",
     ),
 ]

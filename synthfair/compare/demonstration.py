@@ -9,8 +9,8 @@ from pathlib import Path
 
 from synthfair.client.distillation import Progress
 from synthfair.client.from_file import Options, distill_file
+from synthfair.compare.compared_methods import Outcome, run_method
 from synthfair.compare.federation import federate
-from synthfair.compare.methods import Outcome, run_method
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition, write_clients

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from synthfair.client.simulate import distill_clients
+from synthfair.client.many_clients import distill_clients
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config import DistillConfig, ServerConfig, TrainConfig
 from synthfair.data.encode import Encoded

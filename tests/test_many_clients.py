@@ -12,7 +12,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from synthfair.client import simulate
+from synthfair.client import many_clients as simulate
 from synthfair.client.distillation import distill_rows
 from synthfair.data.encode import encode
 from synthfair.distill import optimize
