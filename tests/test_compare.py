@@ -8,11 +8,11 @@ import synthfair as sf
 from synthfair.compare import (
     METHODS,
     RoundOptions,
+    compared_methods,
     demonstrate,
     federate,
     is_done,
     make_grid,
-    methods,
     run_method,
     run_point,
 )
@@ -68,7 +68,7 @@ def test_grids_that_cannot_be_run_are_refused(methods, weights, seeds, complaint
 
 
 def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_path):
-    monkeypatch.setattr(methods, "find_spec", lambda _: None)
+    monkeypatch.setattr(compared_methods, "find_spec", lambda _: None)
     with pytest.raises(sf.InputError, match=r"needs fairlearn; pip install 'synthfair\[compare\]'"):
         make_grid(["exponentiated_gradient"], [1.0], 1, tmp_path)
 
