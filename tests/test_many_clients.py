@@ -65,7 +65,7 @@ def test_each_of_a_batch_stops_by_itself_and_releases_its_best():
     assert lengths == [len(found.history.objective) for found in alone]
     assert len(set(lengths)) > 1
     for found, other in zip(together, alone, strict=True):
-        assert found.reached.objective == found.history.objective.min()
+        assert float(found.reached.objective) == pytest.approx(found.history.objective.min())
         np.testing.assert_allclose(found.release.x, other.release.x, atol=1e-5)
 
 

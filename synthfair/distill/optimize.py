@@ -186,7 +186,7 @@ def _state(
     gradient, record, *counts = jax.device_put(
         (np.zeros(x.shape, x.dtype), empty_record(x.dtype), np.asarray(first), np.asarray(last))
     )
-    memory = method.optimizer.init(Iterate(x, params, curvature, gradient, record))
+    memory = jax.device_put(method.optimizer.init(Iterate(x, params, curvature, gradient, record)))
     return OuterState(x, params, curvature, memory, Best(x, params, record), *counts)
 
 
