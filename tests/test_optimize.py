@@ -15,6 +15,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill import optimize
 from synthfair.distill.problem import make_problem
+from synthfair.errors import InputError
 
 SHORT = DistillConfig(steps=30)
 
@@ -143,6 +144,27 @@ def test_the_excess_estimates_how_far_the_optimum_is(rho_o, steps):
     whole = float(problem.objective(jnp.zeros(len(end.best.params))))
     true = (float(end.best.record.objective) - best) / whole
     assert optimize.outer_excess(problem, end.best) == pytest.approx(true, rel=0.5, abs=1e-6)
+
+
+def test_the_excess_counts_the_synthetic_penalty_and_is_no_more_than_p():
+    problem = some_problem(rho_s=1e4)
+    end, _ = run(problem, SHORT)
+    whole = float(problem.objective(jnp.zeros(len(end.best.params))))
+    assert 0 < optimize.outer_excess(problem, end.best) <= end.best.record.objective / whole
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "complaint"),
+    [(optax.lbfgs(), "cannot be used with"), (optax.add_noise(0.1, 0.5, key=0), "random keys")],
+)
+def test_optimizers_that_need_more_than_a_gradient_are_refused(problem, optimizer, complaint):
+    with pytest.raises(InputError, match=f"optimizer: .*{complaint}"):
+        optimize.method_of(problem, SHORT, optimizer=optimizer)
+
+
+def test_an_optimizer_may_ask_for_the_objective(problem):
+    end, history = run(problem, SHORT, optax.polyak_sgd(max_learning_rate=1.0))
+    assert end.best.record.objective < history.objective[0]
 
 
 def test_a_batch_gives_what_its_problems_give_alone(problem):

@@ -213,19 +213,19 @@ def distill_prepared(
         chunks = optimize.run(problem, state, method, stop_tolerance=config.stop_tolerance)
     try:
         for after, records in chunks:
-            refuse_divergence(outer_of(after), records, source=source)
+            refuse_divergence(after.best, records, step=int(after.step), source=source)
             state, parts = after, [*parts, records]  # one assignment: never half done
             if progress:
                 progress(records, int(after.step) - 1, config.steps)
+        found = finished(prepared, schema, config, state, joined(parts))
     except KeyboardInterrupt as stop:
-        if file is None or len(parts) == 1:
+        history = joined(parts)
+        if file is None or len(history.objective) == 0:
             raise
-        file.save(Saved(state, joined(parts)))
+        file.save(Saved(state, history))
         continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
         raise KeyboardInterrupt(continues) from stop
-    resumed_at = int(resumed.state.step)
-    found = finished(prepared, schema, config, state, joined(parts))
-    return found._replace(resumed_at=resumed_at, checkpoint=file and file.path)
+    return found._replace(resumed_at=int(resumed.state.step), checkpoint=file and file.path)
 
 
 def finished(
@@ -258,26 +258,20 @@ def finished(
     return result
 
 
-def outer_of(state: OuterState | Search) -> OuterState:
-    """The state of the outer loop."""
-    return state.outer if isinstance(state, Search) else state
-
-
 def joined(parts: list[StepRecord]) -> StepRecord:
     """Records of chunks one after the other, as one."""
     return StepRecord(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
-def refuse_divergence(state: OuterState, records: StepRecord, *, source: str) -> None:
+def refuse_divergence(best: Best, records: StepRecord, *, step: int, source: str) -> None:
     """Stops a run whose release no server would accept.
 
     Raises:
-        InputError: the objective is not finite, or an entry of x larger than a release may hold.
+        InputError: an objective is not finite, or an entry of the best x larger than a release may
+            hold.
     """
-    x = np.asarray(state.x)
-    if not (np.isfinite(records.objective).all() and np.abs(x).max() <= MAX_ABSOLUTE):
+    if not (np.isfinite(records.objective).all() and np.abs(best.x).max() <= MAX_ABSOLUTE):
         raise InputError(
-            f"{source}: distillation diverged, by step {int(np.max(state.step))}: lower"
-            " learning_rate, rho_o or temperature, or raise lambda_theta (the inner problem must be"
-            " strictly convex)"
+            f"{source}: distillation diverged, by step {step}: lower learning_rate, rho_o or"
+            " temperature, or raise lambda_theta (the inner problem must be strictly convex)"
         )

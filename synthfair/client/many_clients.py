@@ -190,9 +190,10 @@ def _distill_batch(
     for state, records in chunks:
         end_if_stopped()
         for i, name in enumerate(prepared):
-            refuse_divergence(
-                _at(state, i), _until(records, i, len(records.objective)), source=name
-            )
+            mine, taken = _at(state, i), len(records.objective)
+            left = int(mine.last) + 1 - (int(mine.step) - taken)  # of this chunk, if any
+            own = _until(records, i, min(left, taken) - 1)
+            refuse_divergence(mine.best, own, step=int(mine.step), source=name)
         parts.append(records)
     history = joined(parts)
     return {
@@ -208,4 +209,4 @@ def _at(state: OuterState, i: int) -> OuterState:
 
 def _until(history: StepRecord, i: int, last: int) -> StepRecord:
     """The records of one problem of a batch, up to its last step."""
-    return StepRecord(*(field[: last + 1, i] for field in history))
+    return StepRecord(*(field[: max(last + 1, 0), i] for field in history))

@@ -32,7 +32,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import cho_solve
 
-from synthfair.distill.hypergradient import Iterate
+from synthfair.distill.hypergradient import Iterate, absolute_eigen, hessian_of
 from synthfair.distill.problem import Problem
 from synthfair.model import Params
 
@@ -119,10 +119,7 @@ def curvature_root(problem: Problem, point: Iterate) -> jax.Array:
     P may be concave in some directions of theta, as where a selection-rate penalty saturates; with
     the absolute value the step still goes downhill there.
     """
-    theta, unravel = ravel_pytree(point.params)
-    curvature = jax.hessian(lambda t: problem.outer(unravel(t), point.x))(theta)
-    values, vectors = jnp.linalg.eigh(curvature)
-    values = jnp.abs(values)
+    values, vectors = absolute_eigen(hessian_of(lambda p: problem.outer(p, point.x), point.params))
     floor = 1e-10 * jnp.max(values)  # flat directions: let them move, but not to infinity
     return jnp.sqrt(jnp.maximum(values, floor))[:, None] * vectors.T
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,6 +39,20 @@ def implicit_vjp(fun: Function, params: Params, data: Any, v: jax.Array) -> Any:
     _, unravel = ravel_pytree(params)
     _, pull = jax.vjp(lambda d: jax.grad(fun)(params, d), data)
     return jax.tree.map(lambda leaf: -leaf, pull(unravel(v))[0])
+
+
+def hessian_of(fun: Callable[[Params], jax.Array], params: Params) -> jax.Array:
+    """Hessian [p, p] of a function of params, a line at a time: rows of data may be a million."""
+    theta, unravel = ravel_pytree(params)
+    _, times_hessian = jax.linearize(jax.grad(lambda t: fun(unravel(t))), theta)
+    return jax.lax.map(times_hessian, jnp.eye(len(theta), dtype=theta.dtype))
+
+
+def absolute_eigen(hessian: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Absolute eigenvalues [p] and eigenvectors [p, p]; 0 counts as a little, for rounding."""
+    values, vectors = jnp.linalg.eigh(hessian)
+    values = jnp.abs(values)
+    return jnp.maximum(values, 10 * jnp.finfo(values.dtype).eps * jnp.max(values)), vectors
 
 
 class StepRecord(NamedTuple):

@@ -17,8 +17,17 @@ from jax.flatten_util import ravel_pytree
 from synthfair.config import DistillConfig
 from synthfair.distill import inner, linear
 from synthfair.distill.gauss_newton import GaussNewton
-from synthfair.distill.hypergradient import Iterate, Solvers, StepRecord, empty_record, evaluate
+from synthfair.distill.hypergradient import (
+    Iterate,
+    Solvers,
+    StepRecord,
+    absolute_eigen,
+    empty_record,
+    evaluate,
+    hessian_of,
+)
 from synthfair.distill.problem import Problem
+from synthfair.errors import InputError
 from synthfair.model import Params
 
 CHUNK = 50
@@ -64,7 +73,9 @@ class GradientDescent:
 
     def step(self, problem: Problem, point: Iterate, state: Any) -> tuple[jax.Array, Any]:  # noqa: ARG002
         """Adds optax's update."""
-        updates, state = self.transformation.update(point.gradient, state, point.x)
+        update = optax.with_extra_args_support(self.transformation).update
+        found = {"value": point.record.objective, "grad": point.gradient}
+        updates, state = update(point.gradient, state, point.x, **found)
         return optax.apply_updates(point.x, updates), state  # pyright: ignore
 
 
@@ -154,9 +165,29 @@ def method_of(
     tolerance = config.inner_tolerance or inner.default_tolerance()
     solvers = Solvers(training, solver, tolerance, config.inner_max_iterations)
     if optimizer is not None:
+        _require_usable(optimizer, problem.start)
         return Method(GradientDescent(optimizer), solvers)
     gauss_newton = config.optimizer == "gauss_newton"
     return Method(GaussNewton() if gauss_newton else adam(config.learning_rate), solvers)
+
+
+def _require_usable(optimizer: optax.GradientTransformation, x: jax.Array) -> None:
+    """Refuses what cannot move x by its gradient and P(x) alone, before anything is computed."""
+
+    def once(x: jax.Array) -> tuple[Any, Any]:
+        state, update = optimizer.init(x), optax.with_extra_args_support(optimizer).update
+        return state, update(x, state, x, value=jnp.sum(x), grad=x)
+
+    try:
+        state, _ = jax.eval_shape(once, x)
+    except Exception as error:  # whatever a user's own code raises
+        raise InputError(
+            f"optimizer: cannot be used with the gradient and the value of P(x) alone: {error}"
+        ) from error
+    if any(
+        jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in jax.tree.leaves(state)
+    ):
+        raise InputError("optimizer: its state holds random keys, which a checkpoint cannot save")
 
 
 def init(problem: Problem, method: Method, *, steps: int) -> OuterState:
@@ -287,36 +318,27 @@ def run(
 
 
 def outer_excess(problem: Problem, best: Best) -> float:
-    """How far P(x) is above its optimum, as a share of F of the untrained model.
+    """How far P(x) is above min F, which no P(x) is below, as a share of F of the untrained model.
 
-        1/2 g' |B|^-1 g / F(theta_0),    g = dP/dtheta,    B = d2P/dtheta2,
+        (1/2 g' |B|^-1 g + P(x) - F(theta)) / F(theta_0),    g = dF/dtheta,    B = d2F/dtheta2.
 
-    half the squared Newton decrement, which estimates P(x) - min P (Boyd and Vandenberghe 2004, eq.
-    9.30), the minimum being that over all theta: the many features in x can nearly always reach it.
-    |B| has the absolute eigenvalues of B, as P may be concave in places. With rho_s, what x could
-    still gain at the same theta is not counted.
+    The first term, half the squared Newton decrement, estimates F(theta) - min F (Boyd and
+    Vandenberghe 2004, eq. 9.30): the many features in x can nearly always reach that minimum. |B|
+    has the absolute eigenvalues of B, as F may be concave in places. P(x) - F(theta), the ridge on
+    x and the rho_s penalty, counts as a whole.
     """
-    whole, slope, curvature = map(np.asarray, _quadratic(problem, best.params, best.x))
-    if not (np.isfinite(slope).all() and np.isfinite(curvature).all()):
-        return np.nan
-    values, vectors = np.linalg.eigh(curvature)
-    floor = 1e-10 * np.abs(values).max()  # no gradient points where P is flat but for rounding
-    along = vectors.T @ slope
-    return float(0.5 * np.sum(along**2 / np.maximum(np.abs(values), floor)) / whole)
+    excess, whole = map(float, _excess(problem, best.params, jnp.asarray(best.record.objective)))
+    return 0.0 if excess == 0 else excess / whole if whole else np.inf
 
 
 @jax.jit
-def _quadratic(
-    problem: Problem, params: Params, x: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """F of the untrained model; gradient [p] and Hessian [p, p] of P at (params, x), raveled."""
-    theta, unravel = ravel_pytree(params)
-
-    def value(theta: jax.Array) -> jax.Array:
-        return problem.outer(unravel(theta), x)
-
-    untrained = problem.objective(_first_params(problem)[0])
-    return untrained, jax.grad(value)(theta), jax.hessian(value)(theta)
+def _excess(problem: Problem, params: Params, objective: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The numerator and the denominator of :func:`outer_excess`."""
+    value, slope = jax.value_and_grad(problem.objective)(params)
+    values, vectors = absolute_eigen(hessian_of(problem.objective, params))
+    along = ravel_pytree(slope)[0] @ vectors
+    decrement = 0.5 * jnp.sum(along**2 / jnp.where(along == 0, 1.0, values))
+    return decrement + objective - value, problem.objective(_first_params(problem)[0])
 
 
 def stack(parts: Sequence[Stackable]) -> Stackable:

@@ -168,7 +168,7 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     inner = "converged" if distillation.inner_converged else "NOT CONVERGED"
     table.add_row("inner problem", f"{inner}; gradient norm {reached.gradient_norm:.1e}")
     outer = "converged" if distillation.outer_converged else "NOT CONVERGED"
-    table.add_row("outer problem", f"{outer}; {distillation.outer_excess:.1e} above its optimum")
+    table.add_row("outer problem", f"{outer}; above its optimum by {distillation.outer_excess:.1e}")
     taken, config = len(history.objective) - 1, release.header.config
     stopped = taken < config.steps and config.max_gap is None
     table.add_row("steps", f"{taken} of {config.steps}: stopped early" if stopped else f"{taken}")
@@ -220,11 +220,12 @@ def unconverged_warning(distillation: Distillation) -> str | None:
             " may be worse than it could be. Raise --inner-max-iterations or --lambda-theta, or"
             " lower --learning-rate"
         )
-    return (
-        "the outer problem did not converge: its objective is above the optimum by about"
-        f" {distillation.outer_excess:.1%} of the untrained model's. Raise --steps, or try"
-        " --optimizer gauss_newton"
-    )
+    far = distillation.outer_excess
+    above = f"by about {far:.1%} of the untrained model's objective" if far < 1 else "by far"
+    config = distillation.release.header.config
+    steps = "" if config.max_gap else " Raise --steps."
+    adam = "" if config.optimizer == "gauss_newton" else " Try --optimizer gauss_newton."
+    return f"the outer problem did not converge: it ends above the optimum {above}.{steps}{adam}"
 
 
 def untrained_warning(model: TrainedModel) -> str | None:
