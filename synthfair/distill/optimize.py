@@ -184,9 +184,8 @@ def _require_usable(optimizer: optax.GradientTransformation, x: jax.Array) -> No
         raise InputError(
             f"optimizer: cannot be used with the gradient and the value of P(x) alone: {error}"
         ) from error
-    if any(
-        jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.extended) for leaf in jax.tree.leaves(state)
-    ):
+    kinds = [leaf.dtype for leaf in jax.tree.leaves(state)]
+    if any(jnp.issubdtype(kind, jax.dtypes.extended) for kind in kinds):
         raise InputError("optimizer: its state holds random keys, which a checkpoint cannot save")
 
 
