@@ -332,7 +332,7 @@ ROWS = Experiment(
     ),
     run=run_rows,
     summary=show_rows,
-    smoke=(ManyRows(2000, "parquet"), ManyRows(2000, "csv")),
+    smoke=(ManyRows(2000, "parquet"),),
     float64=False,
 )
 

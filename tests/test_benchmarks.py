@@ -145,7 +145,7 @@ def test_showing_makes_no_run(tmp_path, monkeypatch, done):
 def test_all_are_run_in_order_and_failures_are_named(tmp_path, monkeypatch, capsys):
     commands = []
 
-    def run(command, check):
+    def run(command, **_):
         commands.append(command)
         return type("Done", (), {"returncode": "benchmarks.gap" in command})
 
