@@ -117,8 +117,8 @@ def test_values_are_of_the_turns_and_the_fastest_of_ours(plain, ours):
 def test_work_of_a_tiny_step_counted_by_hand():
     # N = 5, N_s = 2, d = 3, n = 4, three evaluations
     solve, hessian, real, mixed, adam = work_of_step(5, 2, 4, evaluations=3)
-    # an evaluation: 2 rows of 4 products and 4 sums, twice, and exp, log, quotient: 2 (16 + 38)
-    assert solve[1:] == (3 * 108, 3 * 8 * 8)
+    # a gradient: 2 rows of 4 products and 4 sums, twice, and exp, quotient: 2 (16 + 20)
+    assert solve[1:] == (3 * 72, 3 * 8 * 8)
     # 2 rows: weighted, 4, half of a 4 x 4 product, 20, and exp, quotient, 20; and the factor
     assert hessian[1:] == (pytest.approx(2 * 44 + 64 / 3), 8 * 8)
     assert real[1:] == (5 * (16 + 38), 20 * 8)

@@ -3,9 +3,9 @@
 Counted phase by phase, each of which waits for the one before. Numbers are of 8 bytes, but for the
 gradient of P and Adam's moments, which are of 4.
 
-- An evaluation of the inner objective reads the inputs, multiplies them by theta and by a column,
-  and has an exponential, a logarithm and a quotient a row. As many are counted as our solver made,
-  for the paper leaves the solver open; another one may need fewer or more.
+- A gradient of the inner objective reads the inputs, multiplies them by theta and by a column, and
+  has an exponential and a quotient a row; of a convex objective no value is needed. As many are
+  counted as our solver made, for the paper leaves the solver open; another one may need fewer.
 - The Hessian reads the inputs; one triangle is needed, and a weight a row.
 - F and its gradient read the real inputs.
 - The mixed derivative reads the inputs and writes the gradient, of three products a number.
@@ -62,7 +62,7 @@ def work_of_step(n_real: int, n_synthetic: int, n_inputs: int, evaluations: floa
     """
     real, synthetic = n_real * n_inputs, n_synthetic * n_inputs
     features, loss = n_synthetic * (n_inputs - 1), EXPONENTIAL + LOGARITHM + QUOTIENT
-    evaluation = 4 * synthetic + loss * n_synthetic
+    evaluation = 4 * synthetic + (EXPONENTIAL + QUOTIENT) * n_synthetic
     hessian = synthetic * (n_inputs + 2) + (EXPONENTIAL + QUOTIENT) * n_synthetic + n_inputs**3 / 3
     reading = synthetic * DOUBLE
     return [
