@@ -2,7 +2,7 @@
 
 python -m tests.mutants                  all of them
 python -m tests.mutants privacy server   those of some modules of this folder
-python -m tests.mutants --jobs 1         one after the other
+python -m tests.mutants --jobs 1         one after the other    python -m tests.mutants --most 30        thirty of them, as CI does
 """
 
 from __future__ import annotations
@@ -89,9 +89,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("rooms", nargs="*", help="Modules of tests/mutants; all if none is given.")
+    parser.add_argument(
+        "--most", type=int, metavar="N", help="Only so many of them, spread over the lists."
+    )
     parser.add_argument("--jobs", type=int, default=2, help="Copies at a time. Default: 2.")
     args = parser.parse_args()
     mutants = find_mutants(args.rooms)
+    if args.most and args.most < len(mutants):
+        mutants = [mutants[i * len(mutants) // args.most] for i in range(args.most)]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(args.jobs) as pool:
         compiled = Path(name)
