@@ -2,7 +2,8 @@
 
 python -m tests.mutants                  all of them
 python -m tests.mutants privacy server   those of some modules of this folder
-python -m tests.mutants --jobs 1         one after the other    python -m tests.mutants --most 30        thirty of them, as CI does
+python -m tests.mutants --jobs 1         one after the other
+python -m tests.mutants --most 30        thirty of them, as CI does
 """
 
 from __future__ import annotations
