@@ -53,11 +53,11 @@ MUTANTS = [
         "test_client.py",
     ),
     Mutant(
-        "the excess is twice as large",
+        "a problem of a batch that has stopped goes on",
         "distill/optimize.py",
-        "return float(0.5 * np.sum(",
-        "return float(np.sum(",
-        "test_client.py",
+        " & (state.step <= state.last)",
+        "",
+        "test_many_clients.py",
     ),
     Mutant(
         "clients of a batch get each other's rows",

@@ -55,8 +55,8 @@ MUTANTS = [
     Mutant(
         "the excess twice as large",
         "distill/optimize.py",
-        "return float(0.5 * np.sum(along**2",
-        "return float(1.0 * np.sum(along**2",
+        "decrement = 0.5 * jnp.sum(along**2",
+        "decrement = 1.0 * jnp.sum(along**2",
         "test_optimize.py",
     ),
     Mutant(
