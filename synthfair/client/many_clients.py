@@ -43,7 +43,7 @@ BATCH_BYTES_ELSEWHERE = 2**30
 WORKING_COPIES = 10
 """Arrays as large as the synthetic inputs that a step works on."""
 
-Progress = Callable[[int, int], None]
+OnClients = Callable[[int, int], None]
 """Called with the number of clients that are done, and of all."""
 
 
@@ -54,7 +54,7 @@ def distill_clients(
     *,
     model: Model | None = None,
     penalty: Penalty | None = None,
-    progress: Progress | None = None,
+    progress: OnClients | None = None,
 ) -> list[Distillation]:
     """:func:`distill_table` of each client, batched through vmap.
 

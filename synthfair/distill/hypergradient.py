@@ -114,7 +114,7 @@ class Solvers:
     """
 
     inner: str = field(default="lbfgs", metadata={"static": True})
-    linear: linear.Name = field(default="cholesky", metadata={"static": True})
+    linear: linear.LinearSolverName = field(default="cholesky", metadata={"static": True})
     tolerance: jax.Array | float = 1e-8
     max_iterations: jax.Array | int = 100
 

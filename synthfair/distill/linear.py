@@ -22,7 +22,7 @@ from synthfair.model import Params
 LARGE = 200
 """From so many params on, conjugate gradients are chosen; times in benchmarks/results/scale."""
 
-Name = Literal["cholesky", "conjugate_gradient"]
+LinearSolverName = Literal["cholesky", "conjugate_gradient"]
 
 Matrix = Callable[[Params, Any], jax.Array]
 """H(theta, data) -> [p, p], theta raveled to p numbers."""
@@ -138,14 +138,16 @@ class ConjugateGradient:
         return LinearSolution(v, v, residual <= 10 * small * jnp.linalg.norm(c))
 
 
-SOLVERS: dict[Name, LinearSolver] = {
+SOLVERS: dict[LinearSolverName, LinearSolver] = {
     "cholesky": Cholesky(),
     "conjugate_gradient": ConjugateGradient(),
 }
 """The linear solvers by name."""
 
 
-def choose(wanted: Literal["auto"] | Name, *, optimizer: str, n_params: int) -> Name:
+def choose(
+    wanted: Literal["auto"] | LinearSolverName, *, optimizer: str, n_params: int
+) -> LinearSolverName:
     """The solver wanted; if that is "auto", the one that is faster for so many params.
 
     Gauss-Newton steps need the Hessian itself.

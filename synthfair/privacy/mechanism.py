@@ -9,12 +9,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field
 
+from synthfair.config import Relation
 from synthfair.config.rules import FROZEN
 from synthfair.data.schema import Categorical, Column, Schema, encoded_as
 from synthfair.privacy.noise import RandomBytes, standard_normal
-
-Relation = Literal["add_or_remove", "replace"]
-"""Which tables are neighbours: one has a row more than the other; or one row is another."""
 
 SumName = Literal["moments", "curvature", "gradients", "rates"]
 """What mechanisms release sums of: (x, 1) by group and label; b b' over model inputs b; the losses'
