@@ -52,8 +52,8 @@ class Model(Scorer, Protocol):
     """A model that is trained to its optimum: the loss is convex in params, twice differentiable.
 
     A model may also have ``hessian(params, rows) -> [p, p]``, the Hessian of its mean loss in
-    params raveled to p numbers; without it, the Hessian is found by automatic differentiation,
-    which takes longer.
+    params raveled to p numbers, where each row counts by ``rows.weight``; without it, the Hessian
+    is found by automatic differentiation, which takes longer.
     """
 
     def init(self, n_inputs: int) -> Params:
@@ -154,7 +154,8 @@ class LinearModel:
     @property
     def name(self) -> str:
         """For release files: what a server must train to get the model that the client expects."""
-        return f"linear, {getattr(self.margin_loss, '__name__', 'custom')} loss"
+        kind = "linear" if type(self) is LinearModel else f"linear ({type(self).__name__})"
+        return f"{kind}, {getattr(self.margin_loss, '__name__', 'custom')} loss"
 
     def init(self, n_inputs: int) -> jax.Array:
         """Zeros [n_inputs]; made without compiling."""
@@ -169,12 +170,17 @@ class LinearModel:
         return self.margin_loss(y * scores)
 
     def hessian(self, params: jax.Array, rows: Rows) -> jax.Array:
-        """A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative."""
+        """A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative.
+
+        With weights, the weighted mean of the rows' Hessians; 0 where all weigh 0.
+        """
         scores = self.scores(params, rows.a)
         slope = partial(derivative, partial(self.loss, y=rows.y))
         weight = derivative(slope, scores)
         if rows.weight is not None:
-            weight = weight * rows.weight / jnp.mean(rows.weight)
+            tiny = jnp.finfo(weight.dtype).tiny  # as in mean_loss
+            weight = weight * rows.weight / jnp.maximum(jnp.sum(rows.weight), tiny)
+            return (rows.a.T * weight) @ rows.a
         return (rows.a.T * weight) @ rows.a / len(rows.y)
 
 

@@ -107,7 +107,9 @@ def weighted_rows(weight):
     return Rows(jnp.array(a), jnp.zeros(30, int), jnp.array(y), weight)
 
 
-@pytest.mark.parametrize("weight", [None, np.arange(30.0)], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize(
+    "weight", [None, np.arange(30.0), np.zeros(30)], ids=["unweighted", "weighted", "weightless"]
+)
 @pytest.mark.parametrize(
     "model",
     [LinearModel(), LinearModel(squared_hinge), HalfLoss(), Scaled()],
@@ -118,6 +120,12 @@ def test_the_hessian_is_that_of_automatic_differentiation(model, weight):
     expected = jax.hessian(lambda t: regularized_loss(model, t, rows, 0.3))(theta)
     found = regularized_hessian(model, theta, rows, 0.3)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_subclass_does_not_pass_for_the_plain_model():
+    assert LinearModel().name == "linear, logistic loss"  # as old releases have it
+    assert LinearModel(squared_hinge).name == "linear, squared_hinge loss"
+    assert HalfLoss().name == "linear (HalfLoss), logistic loss"
 
 
 def test_other_scores_need_another_hessian():
