@@ -20,7 +20,8 @@ class Rows(NamedTuple):
     """Rows as a model and a penalty see them, real or synthetic.
 
     Attributes:
-        a: [N, n] model inputs, see :func:`model_inputs`.
+        a: [N, n] model inputs: features, indicators of the groups but the first, and a 1 with an
+            intercept.
         s: [N] group index, 0 to n_groups - 1.
         y: [N] label, -1 or +1.
         weight: [N] how much each row counts, at least 0; None: all alike.
@@ -182,27 +183,6 @@ class LinearModel:
             weight = weight * rows.weight / jnp.maximum(jnp.sum(rows.weight), tiny)
             return (rows.a.T * weight) @ rows.a
         return (rows.a.T * weight) @ rows.a / len(rows.y)
-
-
-@partial(jax.jit, static_argnames=("n_groups", "intercept"))
-def model_inputs(x: jax.Array, s: jax.Array, *, n_groups: int, intercept: bool) -> jax.Array:
-    """Model inputs a = (x, s), with a 1 appended where the model has an intercept.
-
-    The groups enter as indicators of the groups 1 to n_groups - 1, which in the binary case is
-    the column s of Wu et al. (2024).
-
-    Args:
-        x: [N, d] encoded features.
-        s: [N] group index.
-        n_groups: number of groups, at least 2.
-        intercept: whether the 1 is appended.
-
-    Returns:
-        [N, d + n_groups - 1 (+ 1)].
-    """
-    groups = (s[:, None] == jnp.arange(1, n_groups)).astype(x.dtype)
-    ones = jnp.ones((len(x), int(intercept)), x.dtype)
-    return jnp.concatenate([x, groups, ones], axis=1)
 
 
 def squared_norm(tree: Any) -> jax.Array:

@@ -11,7 +11,6 @@ from synthfair.model import (
     LinearModel,
     Rows,
     logistic,
-    model_inputs,
     regularized_hessian,
     regularized_loss,
     squared_norm,
@@ -42,16 +41,6 @@ def test_the_logistic_loss_keeps_single_precision():
     found = jax.vmap(logistic)(margin)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, np.logaddexp(0, -margin.astype(float)), rtol=5e-6)
-
-
-def test_binary_inputs_are_features_group_and_one():
-    a = model_inputs(jnp.array([[0.1], [0.2]]), jnp.array([1, 0]), n_groups=2, intercept=True)
-    np.testing.assert_allclose(a, [[0.1, 1, 1], [0.2, 0, 1]])
-
-
-def test_more_groups_get_an_indicator_each_but_the_first():
-    a = model_inputs(jnp.zeros((3, 1)), jnp.array([0, 1, 2]), n_groups=3, intercept=False)
-    np.testing.assert_allclose(a[:, 1:], [[0, 0], [1, 0], [0, 1]])
 
 
 def test_regularized_loss_is_equation_11():
