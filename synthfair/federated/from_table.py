@@ -143,7 +143,7 @@ def train_table(
         "seconds": time.perf_counter() - began,
     }
     if training.guarantee is not None:
-        document["promise"] = training.guarantee.model_dump(mode="json")
+        document["guarantee"] = training.guarantee.model_dump(mode="json")
     write_json(files.metrics, document)
     checkpoint.path.unlink(missing_ok=True)
     return training, evaluation
