@@ -189,7 +189,7 @@ class MetricsFile(Part):
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     guarantee: TrainingGuarantee | None = Field(
         None,
-        validation_alias=AliasChoices("guarantee", "promise"),  # in files of before 0.1.0
+        validation_alias=AliasChoices("guarantee", "promise"),  # that of older files
     )
     cost: _Cost | None = None
     method: _Line = "single_shot"

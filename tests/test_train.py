@@ -196,7 +196,7 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
     monkeypatch.setattr("synthfair.federated.training.secrets.randbits", lambda bits: seed)
     whole, _ = run(tmp_path / "whole", config)
     part = tmp_path / "part"
-    with pytest.raises(KeyboardInterrupt, match=f"keeps {rounds} rounds"):
+    with pytest.raises(KeyboardInterrupt, match=f"holds {rounds} rounds"):
         run(part, config, stop_at(rounds))
     assert not files(part).model.exists()
     saved = next((part / "out").glob("*.checkpoint"))

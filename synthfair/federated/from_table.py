@@ -90,7 +90,7 @@ def train_table(
     source: str,
     on_rounds: OnRounds | None = None,
 ) -> tuple[Training, Evaluation]:
-    """Trains and writes; an interrupted run goes on where it stopped.
+    """Trains and writes; an interrupted run continues where it stopped.
 
     The guarantee is booked before the first round.
 
