@@ -174,7 +174,7 @@ class TrainConfig(BaseModel):
         default=0.0,
         ge=0,
         description="fair_sgd, two_phase: kappa grows in each step by this times the unfairness; 0:"
-        " it is constant. In the paper it grows, at a rate that was not published.",
+        " it is constant. In the paper it grows, at a rate that is not known.",
     )
     seed: int = Seed
 
