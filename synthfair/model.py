@@ -20,7 +20,8 @@ class Rows(NamedTuple):
     """Rows as a model and a penalty see them, real or synthetic.
 
     Attributes:
-        a: [N, n] model inputs, see :func:`model_inputs`.
+        a: [N, n] model inputs: features, indicators of the groups but the first, and a 1 with an
+            intercept.
         s: [N] group index, 0 to n_groups - 1.
         y: [N] label, -1 or +1.
         weight: [N] how much each row counts, at least 0; None: all alike.
@@ -52,8 +53,8 @@ class Model(Scorer, Protocol):
     """A model that is trained to its optimum: the loss is convex in params, twice differentiable.
 
     A model may also have ``hessian(params, rows) -> [p, p]``, the Hessian of its mean loss in
-    params raveled to p numbers; without it, the Hessian is found by automatic differentiation,
-    which takes longer.
+    params raveled to p numbers, where each row counts by ``rows.weight``; without it, the Hessian
+    is found by automatic differentiation, which takes longer.
     """
 
     def init(self, n_inputs: int) -> Params:
@@ -154,7 +155,8 @@ class LinearModel:
     @property
     def name(self) -> str:
         """For release files: what a server must train to get the model that the client expects."""
-        return f"linear, {getattr(self.margin_loss, '__name__', 'custom')} loss"
+        kind = "linear" if type(self) is LinearModel else f"linear ({type(self).__name__})"
+        return f"{kind}, {getattr(self.margin_loss, '__name__', 'custom')} loss"
 
     def init(self, n_inputs: int) -> jax.Array:
         """Zeros [n_inputs]; made without compiling."""
@@ -169,34 +171,18 @@ class LinearModel:
         return self.margin_loss(y * scores)
 
     def hessian(self, params: jax.Array, rows: Rows) -> jax.Array:
-        """A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative."""
+        """A' diag(l'') A / N [n, n]: one matrix product, l'' the loss's second derivative.
+
+        With weights, the weighted mean of the rows' Hessians; 0 where all weigh 0.
+        """
         scores = self.scores(params, rows.a)
         slope = partial(derivative, partial(self.loss, y=rows.y))
         weight = derivative(slope, scores)
         if rows.weight is not None:
-            weight = weight * rows.weight / jnp.mean(rows.weight)
+            tiny = jnp.finfo(weight.dtype).tiny  # as in mean_loss
+            weight = weight * rows.weight / jnp.maximum(jnp.sum(rows.weight), tiny)
+            return (rows.a.T * weight) @ rows.a
         return (rows.a.T * weight) @ rows.a / len(rows.y)
-
-
-@partial(jax.jit, static_argnames=("n_groups", "intercept"))
-def model_inputs(x: jax.Array, s: jax.Array, *, n_groups: int, intercept: bool) -> jax.Array:
-    """Model inputs a = (x, s), with a 1 appended where the model has an intercept.
-
-    The groups enter as indicators of the groups 1 to n_groups - 1, which in the binary case is
-    the column s of Wu et al. (2024).
-
-    Args:
-        x: [N, d] encoded features.
-        s: [N] group index.
-        n_groups: number of groups, at least 2.
-        intercept: whether the 1 is appended.
-
-    Returns:
-        [N, d + n_groups - 1 (+ 1)].
-    """
-    groups = (s[:, None] == jnp.arange(1, n_groups)).astype(x.dtype)
-    ones = jnp.ones((len(x), int(intercept)), x.dtype)
-    return jnp.concatenate([x, groups, ones], axis=1)
 
 
 def squared_norm(tree: Any) -> jax.Array:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     Field,
@@ -186,7 +187,10 @@ class MetricsFile(Part):
     config: dict[_Line, DistillConfig] = Field(max_length=100_000)
     train: RoundSettings | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
-    guarantee: TrainingGuarantee | None = Field(None, alias="promise")
+    guarantee: TrainingGuarantee | None = Field(
+        None,
+        validation_alias=AliasChoices("guarantee", "promise"),  # that of older files
+    )
     cost: _Cost | None = None
     method: _Line = "single_shot"
     table: PublicTable | None = None

@@ -91,7 +91,7 @@ class TrainedModel(BaseModel):
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:
-    """Names of the model inputs, in the order of :func:`synthfair.model.model_inputs`."""
+    """Names of the model inputs, in the order of :func:`synthfair.data.real_rows.gather`."""
     groups = [f"{schema.sensitive}={value}" for value in schema.groups[1:]] if group_input else []
     return (*schema.encoded_names, *groups, *(["(intercept)"] if intercept else []))
 

@@ -149,6 +149,18 @@ def test_inputs_are_never_overwritten(folder, capsys):
         assert (folder / name).read_bytes() == before
 
 
+def test_a_refused_release_exits_with_2_though_nobody_reads(folder, monkeypatch):
+    def closed(_what):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("synthfair.cli.show.say", closed)
+    argv = ["--data", f"{folder}/client_0_train.csv", "--schema", f"{folder}/schema.json"]
+    argv += ["--output", f"{folder}/o.parquet", "--labels", "copy", "--start", "real"]
+    argv += ["--steps", "1", "--hold-out", "0"]
+    assert run(client, prog="client", argv=argv) == 2
+    assert not (folder / "o.parquet").exists()
+
+
 def test_one_file_is_not_two_outputs(folder, capsys):
     release = folder / "client_0.parquet"
     assert run_client(folder, 0, "--history", str(release)) == 2

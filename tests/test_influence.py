@@ -1,7 +1,7 @@
 """How far one release moves the model, against training without it from the start."""
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -63,18 +63,25 @@ def squared_hinge(margin):
     return jnp.maximum(0.0, 1.0 - margin) ** 2
 
 
-@pytest.mark.parametrize("loss", [None, squared_hinge])
-def test_it_is_that_of_training_again(loss):
+@dataclass(frozen=True)
+class Cautious(sf.LinearModel):
+    """Another loss than that of its margin."""
+
+    def loss(self, scores, y):
+        return super().loss(scores, y) + scores**2
+
+
+def made_for(model, n=4):
+    return {
+        name: replace(r, header=r.header.model_copy(update={"model": model.name}))
+        for name, r in some_pool(n).items()
+    }
+
+
+@pytest.mark.parametrize("model", [sf.LinearModel(), sf.LinearModel(squared_hinge)])
+def test_it_is_that_of_training_again(model):
     """To 1e-4, relatively: both models are solved to a Newton decrement of 1e-8."""
-    model = loss and sf.LinearModel(loss)
-    releases = some_pool()
-    if loss:
-        releases = {
-            name: replace(
-                r, header=r.header.model_copy(update={"model": "linear, squared_hinge loss"})
-            )
-            for name, r in releases.items()
-        }
+    releases = made_for(model)
     releases["c1"] = replace(releases["c1"], x=releases["c1"].x * 3 - 1)  # beyond the range
     trained, found = measured(releases, model)
     for name, moved in found.releases.items():
@@ -88,11 +95,13 @@ def test_the_first_step_is_near(monkeypatch):
     """Among many releases, each of which moves little: to 5 %."""
     monkeypatch.setattr(influence, "RETRAINED", 3)
     monkeypatch.setattr(influence, "SHORT", 1.0)
-    releases = some_pool(30)
-    trained, found = measured(releases)
+    releases = made_for(Cautious(), 30)
+    trained, found = measured(releases, Cautious())
     for name, moved in list(found.releases.items())[:5]:
         assert not moved.converged
-        np.testing.assert_allclose(moved[:2], expected(releases, name, trained)[:2], rtol=0.05)
+        np.testing.assert_allclose(
+            moved[:2], expected(releases, name, trained, Cautious())[:2], rtol=0.05
+        )
 
 
 def test_among_many_the_furthest_are_left_out_to_the_end(monkeypatch):

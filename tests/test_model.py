@@ -11,7 +11,6 @@ from synthfair.model import (
     LinearModel,
     Rows,
     logistic,
-    model_inputs,
     regularized_hessian,
     regularized_loss,
     squared_norm,
@@ -42,16 +41,6 @@ def test_the_logistic_loss_keeps_single_precision():
     found = jax.vmap(logistic)(margin)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, np.logaddexp(0, -margin.astype(float)), rtol=5e-6)
-
-
-def test_binary_inputs_are_features_group_and_one():
-    a = model_inputs(jnp.array([[0.1], [0.2]]), jnp.array([1, 0]), n_groups=2, intercept=True)
-    np.testing.assert_allclose(a, [[0.1, 1, 1], [0.2, 0, 1]])
-
-
-def test_more_groups_get_an_indicator_each_but_the_first():
-    a = model_inputs(jnp.zeros((3, 1)), jnp.array([0, 1, 2]), n_groups=3, intercept=False)
-    np.testing.assert_allclose(a[:, 1:], [[0, 0], [1, 0], [0, 1]])
 
 
 def test_regularized_loss_is_equation_11():
@@ -107,7 +96,9 @@ def weighted_rows(weight):
     return Rows(jnp.array(a), jnp.zeros(30, int), jnp.array(y), weight)
 
 
-@pytest.mark.parametrize("weight", [None, np.arange(30.0)], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize(
+    "weight", [None, np.arange(30.0), np.zeros(30)], ids=["unweighted", "weighted", "weightless"]
+)
 @pytest.mark.parametrize(
     "model",
     [LinearModel(), LinearModel(squared_hinge), HalfLoss(), Scaled()],
@@ -118,6 +109,12 @@ def test_the_hessian_is_that_of_automatic_differentiation(model, weight):
     expected = jax.hessian(lambda t: regularized_loss(model, t, rows, 0.3))(theta)
     found = regularized_hessian(model, theta, rows, 0.3)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_a_subclass_does_not_pass_for_the_plain_model():
+    assert LinearModel().name == "linear, logistic loss"  # as old releases have it
+    assert LinearModel(squared_hinge).name == "linear, squared_hinge loss"
+    assert HalfLoss().name == "linear (HalfLoss), logistic loss"
 
 
 def test_other_scores_need_another_hessian():

@@ -1,17 +1,15 @@
 """Real rows in parts and in place."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_schema, make_table
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
-from synthfair.data.real_rows import gather
+from synthfair.data.real_rows import gather, other_inputs
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
-from synthfair.model import model_inputs
 
 
 def parts(sizes, n_groups=2):
@@ -28,12 +26,17 @@ def parts(sizes, n_groups=2):
 def test_parts_give_the_model_inputs_of_the_whole(sizes, intercept, n_groups):
     everything, some = parts(sizes, n_groups)
     real = gather(iter(some), 120, n_groups=n_groups, intercept=intercept)
-    expected = model_inputs(
-        jnp.asarray(everything.x), jnp.asarray(everything.s), n_groups=n_groups, intercept=intercept
-    )
-    np.testing.assert_array_equal(real.columns.T, expected)
+    more = other_inputs(everything.s, n_groups=n_groups, intercept=intercept)
+    np.testing.assert_array_equal(real.columns.T, np.column_stack([everything.x, more.T]))
     for found, wanted in zip(real.encoded, everything, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_other_inputs_are_an_indicator_of_each_group_but_the_first_and_one():
+    found = other_inputs(np.array([1, 0]), n_groups=2, intercept=True)
+    np.testing.assert_array_equal(found, [[1, 0], [1, 1]])
+    found = other_inputs(np.array([0, 1, 2]), n_groups=3, intercept=False)
+    np.testing.assert_array_equal(found, [[0, 1, 0], [0, 0, 1]])
 
 
 @pytest.mark.parametrize("counted", [119, 121])

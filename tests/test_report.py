@@ -292,6 +292,7 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {"converged": True, "outlier": F
             {"influence": {"outliers_above": None, "releases": {"a\x1b": MOVED}}},
             "influence: must be printable",
         ),
+        ({"guarantee": {"epsilon": 1}}, "guarantee.delta: missing"),
         ({"promise": {"epsilon": 1}}, "promise.delta: missing"),
         ({"by_group": {}}, "by_group"),
         ({"config": {}}, "config"),
@@ -493,7 +494,7 @@ def test_odd_file_names_do_not_break_the_plots(runs, tmp_path):
 
 @pytest.mark.parametrize("text", ["", "objective\n1\n", "objective,covariance,gap,gradient_norm\n"])
 def test_damaged_histories_are_refused(tmp_path, text):
-    for rows in (text, text + "1,2,nan,4\n", text + "1,2\n", text + "1,2,1e308,4\n"):
+    for rows in (text, text + "1,nan,3,4\n", text + "1,2\n", text + "1,2,1e308,4\n"):
         (tmp_path / "c.history.csv").write_text(rows)
         with pytest.raises(sf.InputError, match="not a history"):
             read_history(tmp_path / "c.history.csv")

@@ -1,6 +1,6 @@
 import json
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
 import numpy as np
@@ -176,6 +176,33 @@ def test_a_custom_loss_must_be_given_to_the_server(releases, schema):
         sf.pool_and_train(releases, schema)
     trained = sf.pool_and_train(releases, schema, model=sf.LinearModel(squared_hinge))
     assert (trained.loss, trained.converged) == (name, True)
+
+
+@dataclass(frozen=True)
+class Scaled(sf.LinearModel):
+    """Other scores than a trained model has."""
+
+    hessian = None
+
+    def scores(self, params, a):
+        return 2.0 * super().scores(params, a)
+
+
+@dataclass(frozen=True)
+class Pairs(sf.LinearModel):
+    """Other params than a trained model has."""
+
+    def init(self, n_inputs):
+        return jnp.zeros(n_inputs), jnp.zeros(())
+
+
+@pytest.mark.parametrize(
+    ("model", "complaint"), [(Scaled(), "scores of its own"), (Pairs(), "must be a vector of")]
+)
+def test_a_model_that_is_not_linear_is_refused(model, complaint, releases, schema):
+    releases = {client: made_for(release, model=model.name) for client, release in releases.items()}
+    with pytest.raises(InputError, match=complaint):
+        sf.pool_and_train(releases, schema, model=model)
 
 
 def test_a_bad_test_table_leaves_no_output(folder):

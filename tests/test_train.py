@@ -99,7 +99,7 @@ def test_files_say_what_was_done_and_what_it_cost(tmp_path):
     n = len(training.model.inputs)
     assert found["cost"]["bytes_sent"] == 8 * (3 * n + 2 * 2 + 2) * 20 * 50
     assert found["cost"]["rounds"] == 50
-    assert "promise" not in found
+    assert "guarantee" not in found
     assert ledger(tmp_path).epsilon(1e-3) is None
     rounds = pd.read_csv(tmp_path / "out" / "rounds.csv")
     assert len(rounds) == 50
@@ -114,7 +114,7 @@ def test_files_say_what_was_done_and_what_it_cost(tmp_path):
 def test_a_private_training_is_booked_and_noisy(tmp_path):
     one, _ = run(tmp_path, PRIVATE)
     assert one.guarantee.composition.epsilon(1e-3) == pytest.approx(5.0)
-    assert metrics(tmp_path)["promise"]["unit"] == "one user, with all its rows"
+    assert metrics(tmp_path)["guarantee"]["unit"] == "one user, with all its rows"
     assert ledger(tmp_path).epsilon(1e-3) == pytest.approx(5.0)
     two, _ = run(tmp_path, PRIVATE, force=True)
     assert ledger(tmp_path).releases == 2
@@ -143,7 +143,7 @@ def test_noise_that_can_be_repeated_guarantees_nothing(tmp_path):
     one, two = (run(tmp_path, PRIVATE, noise_seed=1, force=True)[0] for _ in range(2))
     assert one.model == two.model
     assert one.guarantee is None
-    assert "promise" not in metrics(tmp_path)
+    assert "guarantee" not in metrics(tmp_path)
     assert ledger(tmp_path).epsilon(1e-3) is None
 
 
@@ -196,7 +196,7 @@ def test_an_interrupted_training_goes_on_and_is_booked_once(tmp_path, config, ro
     monkeypatch.setattr("synthfair.federated.training.secrets.randbits", lambda bits: seed)
     whole, _ = run(tmp_path / "whole", config)
     part = tmp_path / "part"
-    with pytest.raises(KeyboardInterrupt, match=f"keeps {rounds} rounds"):
+    with pytest.raises(KeyboardInterrupt, match=f"holds {rounds} rounds"):
         run(part, config, stop_at(rounds))
     assert not files(part).model.exists()
     saved = next((part / "out").glob("*.checkpoint"))

@@ -8,8 +8,9 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.data.encode import encode
+from synthfair.data.real_rows import gather
 from synthfair.errors import InputError
-from synthfair.model import LinearModel, model_inputs
+from synthfair.model import LinearModel
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
 
 
@@ -27,10 +28,10 @@ def some_model(n_groups=2, intercept=True):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_scores_are_those_of_the_jax_model(n_groups, intercept):
     model = some_model(n_groups, intercept)
-    x, s, _ = encode(make_table(n_groups=n_groups), model.schema_)
-    a = model_inputs(x, s, n_groups=n_groups, intercept=intercept)
-    expected = LinearModel().scores(jnp.array(model.theta), a)
-    np.testing.assert_allclose(model.scores(x, s), expected)
+    rows = encode(make_table(n_groups=n_groups), model.schema_)
+    real = gather([rows], len(rows.y), n_groups=n_groups, intercept=intercept)
+    expected = LinearModel().scores(jnp.array(model.theta), jnp.array(real.columns.T))
+    np.testing.assert_allclose(model.scores(rows.x, rows.s), expected)
 
 
 def test_round_trip(tmp_path):

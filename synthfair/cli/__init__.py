@@ -101,7 +101,7 @@ def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int
     except InputError as error:
         return _fail(2, f"error: {error}")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
     except OSError as error:
         return _fail(1, f"error: {error.filename or 'file'}: {reason(error)}")
     except KeyboardInterrupt as stop:
@@ -115,7 +115,16 @@ def _flush() -> None:
             stream.flush()
 
 
+def _drop_output() -> None:
+    """What is not yet written would fail again at the end, with an exit code of Python's own."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(code: int, message: str) -> int:
     shown = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
     print(shown, file=sys.stderr)  # noqa: T201 - the command line's own voice
+    try:
+        _flush()
+    except BrokenPipeError:
+        _drop_output()
     return code

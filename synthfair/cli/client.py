@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,7 +111,8 @@ def run(args: argparse.Namespace) -> None:
                 args.data, args.schema, args.output, config, options, progress=progress
             )
     except RefusedReleaseError as refused:
-        say(preview_table(refused.preview))
+        with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
+            say(preview_table(refused.preview))
         raise
     if args.history:
         write_history(distillation.history, args.history)

@@ -32,11 +32,11 @@ at random, unless a column says whose they are.
       --config configs/adult/fpfl_private.toml --output private
 
 Writes model.json, metrics.json and rounds.csv, which holds what the server saw in each
-round. Ctrl-C keeps a checkpoint; the same command then goes on from there. With
+round. Ctrl-C saves a checkpoint; the same command then continues from there. With
 --epsilon a user with all its rows is protected, as long as whoever sums the users'
 reports up shows the server nothing but the noisy sum; with two_phase, one row of a
 client, and without --end-to-end only if the teacher gives nothing away. The metrics of rows
-kept for testing are not protected.
+held out for testing are not protected.
 """
 
 
@@ -63,9 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing.",
     )
     users = parser.add_argument_group("users (one of four; default: 2 clients)")
-    users.add_argument("--clients", type=int, help="So many, with equally many rows.")
+    users.add_argument("--clients", type=int, help="Number of clients, all with equally many rows.")
     users.add_argument(
-        "--rows-per-user", type=float, metavar="MEAN", help="Many, with so many rows on average."
+        "--rows-per-user",
+        type=float,
+        metavar="MEAN",
+        help="Many users, of this many rows on average.",
     )
     users.add_argument(
         "--each-row", action="store_true", default=None, help="Every row is a user by itself."
@@ -152,7 +155,7 @@ def _report(
     from synthfair.report import evaluation_tables, training_table
 
     if training.resumed_at:
-        say(f"Taken up at round {training.resumed_at} of an interrupted run.")
+        say(f"Continued at round {training.resumed_at} of an interrupted run.")
     say(training_table(training, private=files.noise_seed is None))
     say(evaluation_tables(evaluation))
     if training.model.converged is False:

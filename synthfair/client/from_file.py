@@ -17,6 +17,7 @@ from synthfair.client.prepare import (
     prepare_plain,
     prepare_private,
     require_feasible,
+    sha256_of,
 )
 from synthfair.client.private import FitFile, guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig
@@ -201,16 +202,18 @@ def _prepare(
 
     A saved fit was booked and bought by a run that did not come to its end.
     """
-    run = fingerprint(real[:3], config.model_dump_json())
+    rows_sha256 = sha256_of(real[:3])  # once: the rows may be a million
+    run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
         booking = _booking(output, run, None)
         ledger.require_affordable(booking)  # or it ends here
-        return _Ready(prepare_plain(real, schema, config, source=source), booking, None)
+        prepared = prepare_plain(real, schema, config, source=source, rows_sha256=rows_sha256)
+        return _Ready(prepared, booking, None)
     require_feasible(schema, config)
     secure = noise_seed is None
     guarantee = guaranteed(config, schema) if secure else None
     booking = _booking(output, run, guarantee)
-    measured = fingerprint(real[:3], measured_settings(config, schema, guarantee))
+    measured = fingerprint(rows_sha256, measured_settings(config, schema, guarantee))
     file = FitFile.next_to(output, measured)
     fit = file.load()
     if fit is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +30,7 @@ class History(NamedTuple):
     Attributes:
         objective: P(x).
         covariance: on the real rows.
-        gap: of decisions on the real rows.
+        gap: of decisions on the real rows; not-a-number in a private run, which reads none.
         gradient_norm: of the inner problem.
     """
 
@@ -61,8 +62,8 @@ def read_history(path: Path) -> History:
     """Reads what :func:`write_history` wrote.
 
     Raises:
-        InputError: unreadable, other columns, a value that is no number or too large, no rows or
-            too many.
+        InputError: unreadable, other columns, a value other than a gap that is no number, one that
+            is too large, no rows or too many.
     """
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -77,14 +78,16 @@ def _parsed(rows: list[list[str]]) -> History:
         raise ValueError(f"holds more than {MAX_STEPS} steps")
     if len(rows) < 2 or tuple(rows[0]) != History._fields:
         raise ValueError(f"needs the columns {', '.join(History._fields)}, and rows")
-    numbers = [[_finite(value) for value in row] for row in rows[1:]]
-    if any(len(row) != len(History._fields) for row in numbers):
+    if any(len(row) != len(History._fields) for row in rows[1:]):
         raise ValueError(f"each row needs {len(History._fields)} numbers")
-    return History(*map(list, zip(*numbers, strict=True)))
+    columns = zip(History._fields, zip(*rows[1:], strict=True), strict=True)
+    return History(*([_number(text, name) for text in column] for name, column in columns))
 
 
-def _finite(text: str) -> float:
+def _number(text: str, column: str) -> float:
     value = float(text)
+    if column == "gap" and math.isnan(value):
+        return value
     if not abs(value) <= MAX_ABSOLUTE:
         raise ValueError(f"{text!r} is not a number of at most {MAX_ABSOLUTE:g} in size")
     return value

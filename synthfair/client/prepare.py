@@ -85,15 +85,20 @@ def prepare_plain(
     model: Model | None = None,
     penalty: Penalty | None = None,
     source: str = "table",
+    rows_sha256: str | None = None,
 ) -> Prepared:
-    """The problem whose outer objective is computed from the real rows. Raises as prepare does."""
+    """The problem whose outer objective is computed from the real rows. Raises as prepare does.
+
+    ``rows_sha256`` is :func:`sha256_of` the gathered rows, where it is known already.
+    """
     n_groups = len(schema.groups)
     check_rows(real, schema, config, source=source)
     if isinstance(real, Encoded):
         real = gather([real], len(real.y), n_groups=n_groups, intercept=config.intercept)
     problem = make_problem(real, config, n_groups=n_groups, model=model, penalty=penalty)
     header = make_header(config, schema, model=problem.model, penalty=problem.penalty)
-    return Prepared(problem, header, fingerprint(real[:3], header.model_dump_json()))
+    rows_sha256 = rows_sha256 or sha256_of(real[:3])
+    return Prepared(problem, header, fingerprint(rows_sha256, header.model_dump_json()))
 
 
 def prepare_private(
@@ -128,7 +133,7 @@ def prepare_private(
     header = make_header(
         config, schema, model=problem.model, penalty=problem.penalty, guarantee=guarantee
     )
-    return Prepared(problem, header, fingerprint(fit, header.model_dump_json()))
+    return Prepared(problem, header, fingerprint(sha256_of(fit), header.model_dump_json()))
 
 
 def require_feasible(schema: Schema, config: DistillConfig) -> None:
@@ -141,10 +146,15 @@ def require_feasible(schema: Schema, config: DistillConfig) -> None:
     choose_private_start(np.random.default_rng(), counts, config, d=len(schema.encoded_names))
 
 
-def fingerprint(arrays: tuple[np.ndarray, ...], settings: str) -> str:
-    """sha256 of arrays and settings, and of the precision that is computed with."""
+def fingerprint(rows_sha256: str, settings: str) -> str:
+    """sha256 of rows and settings, and of the precision that is computed with."""
     precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
-    digest = hashlib.sha256(f"{precision} {settings}".encode())
+    return hashlib.sha256(f"{rows_sha256} {precision} {settings}".encode()).hexdigest()
+
+
+def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
+    """Of the bytes of arrays."""
+    digest = hashlib.sha256()
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
     return digest.hexdigest()

@@ -173,7 +173,7 @@ def run_point(
         **_identity(point, schema, config, clients, rounds),
         "cost": fitted.cost._asdict(),
         **({"privacy": statements} if statements else {}),
-        **({"promise": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),
+        **({"guarantee": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),
         "converged": outcome.converged,
         "seconds": outcome.seconds,
     }

@@ -30,10 +30,10 @@ class DistillConfig(BaseModel):
         default=None,
         gt=0,
         lt=1,
-        description="Wanted gap between groups of what is decided, on the real rows, e.g. 0.05: a"
-        " small rho_o that reaches it is searched for; rho_o itself is not used. Each weight tried"
-        " takes 50 steps. Where they are not given, penalty is then selection_rate and optimizer"
-        " gauss_newton.",
+        description="Largest difference between the groups' decision rates that is wanted on the"
+        " real rows, e.g. 0.05: a small rho_o that reaches it is searched for; rho_o itself is not"
+        " used. Each weight tried takes 50 steps. Where they are not given, penalty is then"
+        " selection_rate and optimizer gauss_newton.",
     )
     rho_s: float = Field(
         default=0.0, ge=0, description="Weight of the fairness penalty on synthetic rows."

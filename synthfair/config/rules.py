@@ -10,9 +10,6 @@ STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=Fals
 FROZEN = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 """Of what is read from JSON files: the same without strict types."""
 
-FROZEN = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-"""The same without strict types, for JSON whose values need coercion."""
-
 LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
 

@@ -167,13 +167,14 @@ class TrainConfig(BaseModel):
     kappa: float = Field(
         default=1.0,
         ge=0,
-        description="fair_sgd, two_phase: first weight of unfairness; 0, and it does not count.",
+        description="fair_sgd, two_phase: initial weight of unfairness in the loss; 0 leaves it"
+        " out, unless kappa_rate lets it grow.",
     )
     kappa_rate: float = Field(
         default=0.0,
         ge=0,
-        description="fair_sgd, two_phase: by which that grows with unfairness; 0: it stays. The"
-        " paper has it grow, by a step that is lost.",
+        description="fair_sgd, two_phase: kappa grows in each step by this times the unfairness; 0:"
+        " it is constant. In the paper it grows, at a rate that is not known.",
     )
     seed: int = Seed
 

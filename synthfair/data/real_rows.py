@@ -21,7 +21,7 @@ class RealRows(NamedTuple):
     They lie column by column, an input a line: on a CPU, products with long lines are faster.
 
     Attributes:
-        columns: [n, N] of model inputs, as :func:`synthfair.model.model_inputs` has them.
+        columns: [n, N] of model inputs: features, then those of :func:`other_inputs`.
         s: [N] groups.
         y: [N] labels, -1 or +1.
         n_features: d.
@@ -89,7 +89,11 @@ def gather(
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
-    """The model inputs [n - d, N] that are no features: indicators of groups s [N], and ones."""
+    """The model inputs [n - d, N] that are no features, of rows in groups s [N].
+
+    Indicators of the groups 1 to n_groups - 1, which in the binary case are the column s of Wu et
+    al. (2024), and ones where the model has an intercept.
+    """
     groups = s == np.arange(1, n_groups)[:, None]
     return np.concatenate([groups, np.ones((int(intercept), len(s)))])
 

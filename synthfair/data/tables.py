@@ -80,18 +80,6 @@ def count_rows(path: Path) -> int:
         return sum(batch.num_rows for batch in _stream(path, lambda names: _bytes(names[0])))
 
 
-def size_of(path: Path) -> int:
-    """Bytes of a table, roughly, whatever its format: CSV as it is, Parquet with 8 a cell.
-
-    Raises as :func:`read_table`.
-    """
-    with _understood(path), path.open("rb") as file:
-        if not _is_parquet(file):
-            return path.stat().st_size
-        found = _parquet(file).metadata
-        return 8 * found.num_rows * found.num_columns
-
-
 def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
     """The rows of :func:`read_table`, some at a time. Raises as that does, when it gets there."""
     import pyarrow as pa

@@ -90,7 +90,7 @@ def train_table(
     source: str,
     on_rounds: OnRounds | None = None,
 ) -> tuple[Training, Evaluation]:
-    """Trains and writes; an interrupted run goes on where it stopped.
+    """Trains and writes; an interrupted run continues where it stopped.
 
     The guarantee is booked before the first round.
 
@@ -143,7 +143,7 @@ def train_table(
         "seconds": time.perf_counter() - began,
     }
     if training.guarantee is not None:
-        document["promise"] = training.guarantee.model_dump(mode="json")
+        document["guarantee"] = training.guarantee.model_dump(mode="json")
     write_json(files.metrics, document)
     checkpoint.path.unlink(missing_ok=True)
     return training, evaluation

@@ -27,11 +27,11 @@ SECRET_BITS = 128
 """Of the seed of noise that protects."""
 
 OnRounds = Callable[[int, int, str], None]
-"""Called after each chunk: rounds done, rounds in all, and in words how it goes."""
+"""Called after each chunk: rounds done, rounds in all, and the state in words."""
 
 
 class Training(NamedTuple):
-    """What came of it.
+    """The results of a training.
 
     Attributes:
         model: trained.
@@ -49,7 +49,7 @@ class Training(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A run that goes on.
+    """An interrupted run that is to be continued.
 
     Attributes:
         progress: how far it has come.
@@ -81,7 +81,7 @@ def train_rounds(
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
         plan: of :func:`synthfair.federated.methods.make_plan`, if there is one already.
-        begun: an interrupted run that is to go on, see :func:`read_begun`.
+        begun: an interrupted run to continue, see :func:`read_begun`.
         on_rounds: called after each chunk of rounds.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
@@ -133,7 +133,7 @@ def train_rounds(
         if checkpoint is None or done.rounds == 0:
             raise
         checkpoint.save(_saved(Begun(done, begun.seed)))
-        saved = f"{checkpoint.path} keeps {done.rounds} rounds, and the same run goes on from there"
+        saved = f"{checkpoint.path} holds {done.rounds} rounds; the same run continues from there"
         raise KeyboardInterrupt(saved) from stop
     converged = METHODS[config.method].converged(plan, done.history)
     model = make_model(plan, config, data, done.state, converged=converged)

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 
 from synthfair.config import TrainConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import partition
+from synthfair.data.real_rows import other_inputs
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.federated.users import Users, make_users
-from synthfair.model import model_inputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -231,9 +232,10 @@ def make_user_data(
     if config.constrained:
         _require_all_groups(schema, attributes, s, rows.y, config)
     n_groups = len(schema.groups) if config.group_input else 1
-    a = model_inputs(rows.x, rows.s, n_groups=n_groups, intercept=not config.hidden)
+    more = other_inputs(rows.s, n_groups=n_groups, intercept=not config.hidden)
+    a = np.column_stack([rows.x, more.T]).astype(jax.dtypes.canonicalize_dtype(float))
     owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
-    users = make_users(np.asarray(a), s, rows.y.astype(a.dtype), owner)
+    users = make_users(a, s, rows.y.astype(a.dtype), owner)
     groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
     return UserData(schema, users, attributes, groups)
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
+from synthfair.config import FROZEN
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
 from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
@@ -61,7 +62,7 @@ class Collection(BaseModel):
         epsilon2: budget of the value.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = FROZEN
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
     groups: tuple[Name, ...] = Field(min_length=2, max_length=MOST_GROUPS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.config import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.privacy.accounting import accountant
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
@@ -40,8 +40,6 @@ SIZES_NOT_COVERED = (
 Summed = Literal["reports", "teacher's gradients", "student's gradients"]
 """What sums are of."""
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
 
 class SampledMechanism(BaseModel):
     """Noisy sums over samples.
@@ -56,7 +54,7 @@ class SampledMechanism(BaseModel):
         noise: standard deviation of what is added to each entry of a sum.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     name: Summed
     sampling: Sampling
@@ -91,7 +89,7 @@ class TrainingGuarantee(BaseModel):
         not_covered: what the guarantee does not speak of.
     """
 
-    model_config = _STRICT
+    model_config = FROZEN
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(ge=LEAST_DELTA, lt=1)

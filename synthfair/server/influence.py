@@ -197,9 +197,9 @@ def _derivatives(
     theta: jax.Array, rows: Rows, *, model: LinearModel
 ) -> tuple[jax.Array, jax.Array]:
     """First and second derivative [N] of each row's loss in its score."""
-    slope = partial(derivative, model.margin_loss)
-    margin = rows.y * model.scores(theta, rows.a)
-    return rows.y * slope(margin), derivative(slope, margin)
+    slope = partial(derivative, partial(model.loss, y=rows.y))
+    scores = model.scores(theta, rows.a)
+    return slope(scores), derivative(slope, scores)
 
 
 def _retrained(pooled: _Pooled, k: int) -> tuple[np.ndarray, bool]:

@@ -14,7 +14,7 @@ from synthfair.data.schema import Schema
 from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
-from synthfair.model import LinearModel
+from synthfair.model import LinearModel, Model
 from synthfair.release.format import Release, name_of
 from synthfair.release.reading import read_release
 from synthfair.release.signature import Keys
@@ -120,12 +120,15 @@ def pool_and_train(
         releases: by name.
         schema: the clients'.
         model: that the clients distilled for, where it is not the linear model with logistic loss.
+            Its params must be a vector [n] and its scores those of :class:`LinearModel`, as a
+            trained model scores a'theta.
 
     Returns:
         The model, with how well it was trained; its ``scores`` are positive for the decision +1.
 
     Raises:
-        InputError: no release, or they were made for different models, or another than ``model``.
+        InputError: no release, or they were made for different models, or another than ``model``;
+            or that is not linear.
 
     Example:
         The files of all clients, the model, and its decisions on a table::
@@ -142,6 +145,7 @@ def pool_and_train(
             " pass that model to pool_and_train in Python"
         )
     rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=problem.intercept)
+    _require_linear(model, rows.a.shape[1])
     solution = train(rows, problem.lambda_theta, model=model)
     return TrainedModel(
         schema=schema,
@@ -153,3 +157,18 @@ def pool_and_train(
         gradient_norm=float(solution.gradient_norm),
         converged=bool(solution.converged),
     )
+
+
+def _require_linear(model: Model, n_inputs: int) -> None:
+    """Refuses a model that a trained model, which scores a'theta, would not be."""
+    params = model.init(n_inputs)
+    if not hasattr(params, "shape") or params.shape != (n_inputs,):
+        raise InputError(
+            f"{name_of(model)}: its params must be a vector of {n_inputs} numbers, one an input:"
+            " only linear models are trained on pooled releases"
+        )
+    if getattr(type(model), "scores", None) is not LinearModel.scores:
+        raise InputError(
+            f"{name_of(model)}: has scores of its own, but the trained model scores a'theta, as"
+            " LinearModel does; another loss or Hessian is allowed"
+        )

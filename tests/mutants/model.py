@@ -41,8 +41,8 @@ MUTANTS = [
     Mutant(
         "the Hessian ignores weights of rows",
         "model.py",
-        "weight = weight * rows.weight / jnp.mean(rows.weight)",
-        "weight = weight * 1.0",
+        "weight = weight * rows.weight / jnp.maximum(jnp.sum(rows.weight), tiny)",
+        "weight = weight / len(rows.y)",
         "test_model.py",
     ),
     Mutant(
