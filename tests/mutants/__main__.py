@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def find_mutants(rooms: list[str]) -> list[Mutant]:
     return found
 
 
-def run_tests(folder: Path, files: str, compiled: Path) -> int:
+def run_tests(folder: Path, files: str) -> int:
     """Exit code of pytest in a copy, on these test files, until one test fails."""
     arguments = ["-x", "-q", "--no-header", *(f"tests/{name}" for name in files.split())]
     done = subprocess.run(
@@ -54,7 +53,8 @@ def run_tests(folder: Path, files: str, compiled: Path) -> int:
         env={
             **os.environ,
             "PYTHONPATH": str(folder),
-            "JAX_COMPILATION_CACHE_DIR": str(compiled),  # most code is that of the last copy
+            # Most compiled code is that of the tests themselves.
+            "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "compiled"),
         },
         capture_output=True,
         check=False,
@@ -62,7 +62,7 @@ def run_tests(folder: Path, files: str, compiled: Path) -> int:
     return done.returncode
 
 
-def in_a_copy(compiled: Path, files: str, mutant: Mutant | None = None) -> int:
+def in_a_copy(files: str, mutant: Mutant | None = None) -> int:
     """Exit code of these tests in a copy of the project, with a bug planted or without."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,12 +76,12 @@ def in_a_copy(compiled: Path, files: str, mutant: Mutant | None = None) -> int:
         if mutant:
             path = folder / "synthfair" / mutant.file
             path.write_text(path.read_text().replace(mutant.old, mutant.new))
-        return run_tests(folder, files, compiled)
+        return run_tests(folder, files)
 
 
-def verdict_on(compiled: Path, mutant: Mutant) -> str:
+def verdict_on(mutant: Mutant) -> str:
     """What became of a bug, in a word."""
-    code = in_a_copy(compiled, mutant.tests, mutant)
+    code = in_a_copy(mutant.tests, mutant)
     return {CAUGHT: "caught", SURVIVED: "SURVIVED"}.get(code, f"pytest ended with {code}")
 
 
@@ -93,27 +93,23 @@ def main() -> int:
     parser.add_argument(
         "--most", type=int, metavar="N", help="Only so many of them, spread over the lists."
     )
+    parser.add_argument(
+        "--passed", action="store_true", help="The tests have just passed: do not run them first."
+    )
     parser.add_argument("--jobs", type=int, default=2, help="Copies at a time. Default: 2.")
     args = parser.parse_args()
     mutants = find_mutants(args.rooms)
     if args.most and args.most < len(mutants):
         mutants = [mutants[i * len(mutants) // args.most] for i in range(args.most)]
     start = time.monotonic()
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(args.jobs) as pool:
-        compiled = Path(name)
-        files = sorted({mutant.tests for mutant in mutants})
-        broken = [
-            f
-            for f, code in zip(files, pool.map(partial(in_a_copy, compiled), files), strict=True)
-            if code
-        ]
+    with ThreadPoolExecutor(args.jobs) as pool:
+        files = [] if args.passed else sorted({mutant.tests for mutant in mutants})
+        broken = [f for f, code in zip(files, pool.map(in_a_copy, files), strict=True) if code]
         if broken:
             print(f"without a bug these fail already: {', '.join(broken)}")
             return 1
         verdicts = []
-        for mutant, verdict in zip(
-            mutants, pool.map(partial(verdict_on, compiled), mutants), strict=True
-        ):
+        for mutant, verdict in zip(mutants, pool.map(verdict_on, mutants), strict=True):
             print(f"{verdict:9} {mutant.file:28} {mutant.bug}", flush=True)
             verdicts.append(verdict)
     survived = len(verdicts) - verdicts.count("caught")
