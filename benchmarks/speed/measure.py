@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import lru_cache
+from importlib.util import find_spec
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -181,7 +182,11 @@ STEPS = Experiment(
     settings=tuple(StepsSetting(*one) for one in product((SMALL, ALL_ROWS), (OURS, *PEERS))),
     run=run_steps_of,
     summary=show_steps,
-    smoke=tuple(StepsSetting(SMALL, package) for package in (OURS, "torch", "jaxopt")),
+    # PyTorch is in the extra `bench` alone.
+    smoke=tuple(
+        StepsSetting(SMALL, package)
+        for package in (OURS, "jaxopt", *(["torch"] if find_spec("torch") else []))
+    ),
 )
 
 INNER = Experiment(
