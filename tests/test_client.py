@@ -167,6 +167,12 @@ def test_any_optimizer_of_optax_reaches_what_adam_reaches(optimizer):
     usual, other = distil(steps=1000), distil(steps=1000, optimizer=optimizer)
     assert other.converged
     assert other.reached.objective == pytest.approx(usual.reached.objective, rel=1e-4)
+    assert other.release.header.config.optimizer == "custom"
+
+
+def test_settings_cannot_name_a_custom_optimizer_without_one():
+    with pytest.raises(InputError, match="optimizer: custom is one given in Python"):
+        sf.distill_table(TABLE, SCHEMA, DistillConfig(n_synthetic=24, optimizer="custom"))
 
 
 def test_single_precision_agrees_with_double():

@@ -51,7 +51,7 @@ def test_conjugate_gradients_solve_a_system_of_forty():
     rows, c, solver = some_rows(n=400, d=40), jnp.ones(40), SOLVERS["conjugate_gradient"]
     loss = lambda t, rows: regularized_loss(LinearModel(), t, rows, 10.0)  # noqa: E731
     solution = jax.jit(lambda t: solver.solve(loss, t, rows, c, solver.init(c)))(jnp.zeros(40))
-    hessian = jax.hessian(lambda t: loss(t, rows))(jnp.zeros(40))
+    hessian = jax.jit(jax.hessian(lambda t: loss(t, rows)))(jnp.zeros(40))
     np.testing.assert_allclose(solution.v, jnp.linalg.solve(hessian, c), rtol=1e-7)
 
 

@@ -170,6 +170,8 @@ def distill_rows(
 ) -> Distillation:
     """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
     config = config or DistillConfig()
+    if optimizer is not None:
+        config = config.model_copy(update={"optimizer": "custom"})
     prepared = prepare(
         real, schema, config, model=model, penalty=penalty, noise=noise, source=source
     )

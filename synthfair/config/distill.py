@@ -79,10 +79,11 @@ class DistillConfig(BaseModel):
         " default with epsilon); normal with the real rows' mean and variance (disclosed); or real"
         " rows (disclosed).",
     )
-    optimizer: Literal["adam", "gauss_newton"] = Field(
+    optimizer: Literal["adam", "gauss_newton", "custom"] = Field(
         default="adam",
         description="What moves the synthetic features: Adam; or damped Gauss-Newton steps, which"
-        " converge in about 100, also at large rho_o, where Adam crawls.",
+        " converge in about 100, also at large rho_o, where Adam crawls. A release made with"
+        " another optimizer of optax, given in Python, says custom.",
     )
     steps: int = Field(
         default=1000,

@@ -155,7 +155,12 @@ def method_of(
     *,
     optimizer: optax.GradientTransformation | None = None,
 ) -> Method:
-    """What the settings name for a problem; another optimizer of x, if given."""
+    """What the settings name for a problem; another optimizer of x, if given.
+
+    Raises:
+        InputError: the settings name a custom optimizer, and none is given, or one that cannot be
+            used.
+    """
     n_params = _first_params(problem)[1]
     solver = linear.choose(config.linear_solver, optimizer=config.optimizer, n_params=n_params)
     training = config.inner_solver
@@ -167,6 +172,8 @@ def method_of(
     if optimizer is not None:
         _require_usable(optimizer, problem.start)
         return Method(GradientDescent(optimizer), solvers)
+    if config.optimizer == "custom":
+        raise InputError("optimizer: custom is one given in Python, by distill_table(optimizer=)")
     gauss_newton = config.optimizer == "gauss_newton"
     return Method(GaussNewton() if gauss_newton else adam(config.learning_rate), solvers)
 
