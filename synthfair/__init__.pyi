@@ -1,6 +1,6 @@
-from . import federated, measure, privacy, release, server
+from . import federated, measure, privacy, release, server, surrogate
 from .client import Distillation, distill_clients, distill_table
-from .config import DistillConfig, ServerConfig, TrainConfig
+from .config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from .data.datasets import load_dataset
 from .data.encode import Encoded, encode
 from .data.partition import partition
@@ -29,6 +29,7 @@ __all__ = [
     "Schema",
     "SelectionRatePenalty",
     "ServerConfig",
+    "SurrogateConfig",
     "TrainConfig",
     "TrainedModel",
     "__version__",
@@ -48,6 +49,7 @@ __all__ = [
     "read_table",
     "release",
     "server",
+    "surrogate",
     "write_model",
     "write_release",
 ]

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import FROZEN, DistillConfig, TrainConfig
+from synthfair.config import FROZEN, ReleaseConfig, TrainConfig
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.privacy.rounds import TrainingGuarantee
@@ -184,7 +184,7 @@ class MetricsFile(Part):
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
-    config: dict[_Line, DistillConfig] = Field(max_length=100_000)
+    config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
     train: RoundSettings | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     guarantee: TrainingGuarantee | None = Field(

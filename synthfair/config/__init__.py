@@ -11,6 +11,7 @@ from synthfair.config.loading import (
 from synthfair.config.notions import Notion, Relation
 from synthfair.config.rules import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.config.server import ServerConfig
+from synthfair.config.surrogate import ReleaseConfig, SurrogateConfig
 from synthfair.config.train import TrainConfig
 
 __all__ = [
@@ -24,7 +25,9 @@ __all__ = [
     "DistillConfig",
     "Notion",
     "Relation",
+    "ReleaseConfig",
     "ServerConfig",
+    "SurrogateConfig",
     "TrainConfig",
     "changed_settings",
     "load_distill_config",

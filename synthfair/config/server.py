@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, Field
+from typing import Any, Literal
 
+from pydantic import BaseModel, Field, model_validator
+
+from synthfair.config.notions import Notion
 from synthfair.config.rules import STRICT, Seed
+
+FOR_SURROGATES = (
+    "rho", "max_gap", "penalty", "notion", "temperature", "lambda_theta", "intercept", "max_rows",
+)  # fmt: skip
+"""Settings that only surrogates leave to the server; in a fair release they are the client's."""
 
 
 class ServerConfig(BaseModel):
-    """Settings of the server. The model's settings come with the releases.
+    """Settings of the server: of its report, and, for surrogates, of fairness.
 
     Raises:
         ValueError: a value out of range, or an unknown key.
 
     Example:
         >>> import synthfair as sf
-        >>> sf.ServerConfig(resamples=200, seed=1)
-        ServerConfig(resamples=200, max_influence=1.0, seed=1)
+        >>> sf.ServerConfig(max_gap=0.05).penalty
+        'selection_rate'
     """
 
     model_config = STRICT
@@ -31,4 +39,61 @@ class ServerConfig(BaseModel):
         " relative to the scores without it (root mean squares); a pool in which one causes more"
         " is refused. A change of 2 reverses every decision.",
     )
+    max_spd_influence: float = Field(
+        default=0.2,
+        gt=0,
+        le=2,
+        description="Largest change of SPD on the test rows that one release may cause; a pool in"
+        " which one causes more is refused. Who relabels the groups of a client's rows changes SPD"
+        " more than scores.",
+    )
+    rho: float = Field(
+        default=10.0, ge=0, description="Surrogates: weight of the fairness penalty; 0 is none."
+    )
+    max_gap: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="Surrogates: largest difference between the groups' decision rates that is"
+        " wanted on the pooled rows, e.g. 0.05; the least rho that reaches it is looked for."
+        " penalty is then selection_rate, if not given.",
+    )
+    penalty: Literal["covariance", "selection_rate"] = Field(
+        default="covariance",
+        description="Surrogates: what is penalised: covariance of group and score, or the smooth"
+        " selection-rate gap.",
+    )
+    notion: Notion = Field(
+        default="statistical_parity",
+        description="Surrogates: rows in which groups are compared: all, those with the positive"
+        " label, those of each label.",
+    )
+    temperature: float = Field(
+        default=4.0, gt=0, description="Surrogates: steepness of the smooth selection rate."
+    )
+    lambda_theta: float = Field(
+        default=1e-3, gt=0, description="Surrogates: regularisation of the model."
+    )
+    intercept: bool = Field(
+        default=True, description="Surrogates: whether the model has an intercept."
+    )
+    max_rows: float = Field(
+        default=1e7,
+        gt=0,
+        description="Surrogates: most real rows that one client can have; public. One that claims"
+        " more counts as so many.",
+    )
     seed: int = Seed
+
+    @model_validator(mode="before")
+    @classmethod
+    def _other_defaults(cls, data: Any) -> Any:
+        """A search needs a penalty near the gap itself."""
+        if isinstance(data, dict) and data.get("max_gap") is not None:
+            return {"penalty": "selection_rate", **data}
+        return data
+
+    @property
+    def given_for_surrogates(self) -> tuple[str, ...]:
+        """The settings given that only surrogates need."""
+        return tuple(name for name in FOR_SURROGATES if name in self.model_fields_set)

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 import synthfair
-from synthfair.config import DistillConfig
+from synthfair.config import DistillConfig, ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError
 from synthfair.files import whole_file
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from synthfair.data.schema import Schema
 
-FORMAT = "synthfair-release/2"
+FORMATS = {"fair": "synthfair-release/2", "surrogate": "synthfair-release/3"}
+"""By kind of release."""
 
 HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
 """Of the file's metadata."""
@@ -33,19 +34,35 @@ HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
 MAX_ABSOLUTE = 1e6
 """Largest feature accepted; encoded features lie in [0, 1] and distilled ones stay near it."""
 
+SEEDED_NOISE = "The noise came from a fixed seed, for tests: anybody can subtract it."
+
+MAX_WEIGHT = 1e9
+"""Most real rows that a row of a surrogate may stand for."""
+
 
 class Header(BaseModel):
     """The metadata of a release file. Public settings only: no statistic of the real rows."""
 
     model_config = FROZEN
 
-    format: Literal["synthfair-release/2"] = FORMAT
+    format: Literal["synthfair-release/2", "synthfair-release/3"]
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
     version: Line
     model: Line
     penalty: Line
-    config: DistillConfig
+    config: ReleaseConfig
     privacy: PrivacyStatement
+
+    @property
+    def kind(self) -> Literal["fair", "surrogate"]:
+        """``fair``: rows on which an ordinary model is fair; ``surrogate``: rows with weights."""
+        return "surrogate" if isinstance(self.config, SurrogateConfig) else "fair"
+
+    @model_validator(mode="after")
+    def _format_is_that_of_the_kind(self) -> Header:
+        if self.format != FORMATS[self.kind]:
+            raise ValueError(f"a {self.kind} release has format {FORMATS[self.kind]}")
+        return self
 
     @model_validator(mode="after")
     def _statement_follows_from_settings(self) -> Header:
@@ -69,6 +86,8 @@ class Release:
         x: [N_s, d] synthetic features.
         s: [N_s] groups.
         y: [N_s] labels, -1 or +1.
+        weight: [N_s] numbers of real rows that each row of a surrogate stands for; None in a fair
+            release, whose rows count alike.
         signature: what the file that it was read from says of its content, verified; None where it
             comes from no file.
     """
@@ -78,12 +97,13 @@ class Release:
     x: np.ndarray
     s: np.ndarray
     y: np.ndarray
+    weight: np.ndarray | None = None
     signature: Signature | None = field(default=None, kw_only=True)
 
     @cached_property
     def fingerprint(self) -> bytes:
         """sha256 of the rows, whatever the metadata: the same rows twice are the same release."""
-        return rows_digest(self.x, self.s, self.y)
+        return rows_digest(self.x, self.s, self.y, self.weight)
 
 
 def name_of(part: object) -> str:
@@ -100,11 +120,11 @@ def name_of(part: object) -> str:
 
 
 def make_header(
-    config: DistillConfig,
+    config: DistillConfig | SurrogateConfig,
     schema: Schema,
     *,
     model: object,
-    penalty: object,
+    penalty: object = None,
     guarantee: Guarantee | None = None,
 ) -> Header:
     """The metadata of a release.
@@ -113,7 +133,8 @@ def make_header(
         config: settings that it was made with.
         schema: of its rows.
         model: that it was distilled for; only its name enters.
-        penalty: of the outer objective; only its name enters.
+        penalty: of the outer objective; only its name enters. A surrogate has none: its server
+            chooses one.
         guarantee: of differential privacy, or None: then nothing is claimed.
 
     Raises:
@@ -121,17 +142,21 @@ def make_header(
         ValueError: the guarantee is not that of the settings.
     """
     discloses = disclosures(config, private=guarantee is not None)
+    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
     return Header(
+        format=FORMATS[kind],  # type: ignore[arg-type]
         schema_hash=schema.hash,
         version=synthfair.__version__,
         model=name_of(model),
-        penalty=name_of(penalty),
+        penalty="chosen by the server" if penalty is None else name_of(penalty),
         config=config,
         privacy=PrivacyStatement(guarantee=guarantee, discloses=discloses),
     )
 
 
-def disclosures(config: DistillConfig, *, private: bool | None = None) -> tuple[str, ...]:
+def disclosures(
+    config: DistillConfig | SurrogateConfig, *, private: bool | None = None
+) -> tuple[str, ...]:
     """What a release made with these settings discloses about the real rows.
 
     The lines stand in release files and are compared when a file is read: never change them.
@@ -147,13 +172,15 @@ def disclosures(config: DistillConfig, *, private: bool | None = None) -> tuple[
             "What rows have in common; about any one row, at most what differential privacy with"
             f" epsilon = {config.epsilon:g} and delta = {config.delta:g} allows.",
         )
+    if isinstance(config, SurrogateConfig):
+        return _surrogate_disclosures(config, seeded=asked)
     lines = [
         "The synthetic rows fix a model trained on the real rows, and its curvature: they tell"
         " at least as much as publishing that model. No differential privacy is claimed; not"
         " anonymous."
     ]
     if asked:
-        lines.append("The noise came from a fixed seed, for tests: anybody can subtract it.")
+        lines.append(SEEDED_NOISE)
     if config.labels == "proportional":
         lines.append("The share of each pair of group and label among the real rows.")
     if config.labels == "copy":
@@ -165,6 +192,22 @@ def disclosures(config: DistillConfig, *, private: bool | None = None) -> tuple[
     if config.start == "real":
         lines.append("Real rows: it started at them, and some may be unchanged or nearly so.")
     return tuple(lines)
+
+
+def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
+    lines = [
+        f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
+        " the mean and the covariance of their features. No differential privacy is claimed; not"
+        " anonymous."
+    ]
+    if not config.moments_only:
+        lines.append(
+            "Averages over these rows of smooth functions, along public directions and along models"
+            " of the rows."
+        )
+    if seeded:
+        lines.append(SEEDED_NOISE)
+    return (*lines, f"Which pairs have fewer than {config.k_min} rows, or none.")
 
 
 def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None = None) -> str:
@@ -221,16 +264,19 @@ def _table(release: Release, key: Ed25519PrivateKey | None) -> pa.Table:
     import pyarrow as pa
 
     columns = [*release.x.T.astype(float), release.s.astype("int32"), release.y.astype("int32")]
+    if release.weight is not None:
+        columns.append(release.weight.astype(float))
     header = release.header.model_dump_json().encode()
-    rows = rows_digest(release.x, release.s, release.y)
-    signature = sign(content_digest(header, release.names, rows), key)
+    signature = sign(content_digest(header, release.names, release.fingerprint), key)
     metadata = {HEADER_KEY: header, SIGNATURE_KEY: signature.model_dump_json().encode()}
-    return pa.table(columns, schema=arrow_schema(release.names).with_metadata(metadata))
+    schema = arrow_schema(release.names, weighted=release.weight is not None)
+    return pa.table(columns, schema=schema.with_metadata(metadata))
 
 
-def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
-    """Columns of a release file with these features."""
+def arrow_schema(names: tuple[str, ...], *, weighted: bool) -> pa.Schema:
+    """Columns of a release file with these features, and with weights in a surrogate."""
     import pyarrow as pa
 
     fields = [pa.field(name, pa.float64()) for name in names]
-    return pa.schema([*fields, pa.field("s", pa.int32()), pa.field("y", pa.int32())])
+    fields += [pa.field("s", pa.int32()), pa.field("y", pa.int32())]
+    return pa.schema(fields + [pa.field("weight", pa.float64())] * weighted)

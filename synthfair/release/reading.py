@@ -15,6 +15,7 @@ from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
+    MAX_WEIGHT,
     SIGNATURE_KEY,
     Header,
     Release,
@@ -41,10 +42,11 @@ _THRIFT = 20_000_000
 
 
 class _Expected(NamedTuple):
-    """What a file must hold: the names of its features, and its number of groups."""
+    """What a file must hold: the names of its features, its number of groups, and weights or not."""
 
     names: tuple[str, ...]
     n_groups: int
+    weighted: bool
 
 
 def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None) -> Release:
@@ -75,12 +77,13 @@ def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None)
         with pq.ParquetFile(path, pre_buffer=False, **options) as file:
             found = file.schema_arrow
             text, header, signature = _metadata(found, source)
+            weighted = header.kind == "surrogate"
             if schema is None:
-                expected = _claimed(found, source)
+                expected = _claimed(found, source, weighted=weighted)
             else:
                 _check_schema(header, schema, source)
-                expected = _Expected(schema.encoded_names, len(schema.groups))
-            _check_columns(found, arrow_schema(expected.names), source)
+                expected = _Expected(schema.encoded_names, len(schema.groups), weighted)
+            _check_columns(found, arrow_schema(expected.names, weighted=weighted), source)
             _check_rows(file.metadata.num_rows, len(found), source)
             table = file.read(use_threads=False)
             table.validate(full=True)
@@ -88,7 +91,8 @@ def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None)
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
-    release = Release(header, expected.names, *_rows(table, source), signature=signature)
+    rows = _rows(table, source, weighted=expected.weighted)
+    release = Release(header, expected.names, *rows, signature=signature)
     _check_values(release, expected.n_groups, source)
     digest = content_digest(text, release.names, release.fingerprint)
     verify(signature, digest, source=source)
@@ -120,11 +124,13 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
         raise refusal(source, error) from error
 
 
-def _claimed(found: pa.Schema, source: str) -> _Expected:
+def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> _Expected:
     """What a file must hold to be what it says it is."""
-    names = tuple(found.names)
-    if len(names) < 3 or names[-2:] != ("s", "y"):
-        raise InputError(f"{source}: must have columns of features, then 's' and 'y'")
+    names, last = tuple(found.names), ("s", "y", "weight") if weighted else ("s", "y")
+    if len(names) <= len(last) or names[-len(last) :] != last:
+        raise InputError(
+            f"{source}: must have columns of features, then {', '.join(map(repr, last))}"
+        )
     if len(names) > MAX_COLUMNS or max(map(len, names)) > MAX_NAME:
         raise InputError(
             f"{source}: has {len(names)} columns; at most {MAX_COLUMNS} are allowed, with names of"
@@ -132,7 +138,7 @@ def _claimed(found: pa.Schema, source: str) -> _Expected:
         )
     if len(set(names)) < len(names):
         raise InputError(f"{source}: a column's name is repeated")
-    return _Expected(names[:-2], MAX_GROUPS)
+    return _Expected(names[: -len(last)], MAX_GROUPS, weighted)
 
 
 def _check_schema(header: Header, schema: Schema, source: str) -> None:
@@ -167,13 +173,16 @@ def _check_rows(rows: int, columns: int, source: str) -> None:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
 
 
-def _rows(table: pa.Table, source: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _rows(
+    table: pa.Table, source: str, *, weighted: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
     columns = table.columns
     if any(column.null_count for column in columns):
         raise InputError(f"{source}: holds missing values; a release has none")
-    *features, s, y = (column.to_numpy() for column in columns)
+    *features, s, y = (column.to_numpy() for column in columns[: -1 if weighted else None])
+    weight = columns[-1].to_numpy().copy() if weighted else None
     # Copies, so that no release keeps Arrow's memory.
-    return np.column_stack(features), s.copy(), y.astype(float)
+    return np.column_stack(features), s.copy(), y.astype(float), weight
 
 
 def _check_values(release: Release, n_groups: int, source: str) -> None:
@@ -182,7 +191,13 @@ def _check_values(release: Release, n_groups: int, source: str) -> None:
         ("s", release.s, (release.s >= 0) & (release.s < n_groups)),
         ("y", release.y, np.abs(release.y) == 1),
     ]
-    allowed = {"s": f"0 to {n_groups - 1}", "y": "-1 or 1"}
+    if (weight := release.weight) is not None:
+        named.append(("weight", weight, (weight >= 0) & (weight <= MAX_WEIGHT)))
+    allowed = {
+        "s": f"0 to {n_groups - 1}",
+        "y": "-1 or 1",
+        "weight": f"a number from 0 to {MAX_WEIGHT:g}",
+    }
     for name, values, right in named:
         if not right.all():
             row = int(np.argmin(right))

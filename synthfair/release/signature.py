@@ -58,11 +58,15 @@ class Signature(BaseModel):
         return self
 
 
-def rows_digest(x: np.ndarray, s: np.ndarray, y: np.ndarray) -> bytes:
-    """sha256 of rows x [N, d], s [N], y [N] in the layout above."""
+def rows_digest(
+    x: np.ndarray, s: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
+) -> bytes:
+    """sha256 of rows x [N, d], s [N], y [N], and weight [N] if any, in the layout above."""
     digest = hashlib.sha256(np.ascontiguousarray(x, "<f8").data)
     for column in (s, y):
         digest.update(np.ascontiguousarray(column, "<i4").data)
+    if weight is not None:
+        digest.update(np.ascontiguousarray(weight, "<f8").data)
     return digest.digest()
 
 

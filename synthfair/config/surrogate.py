@@ -1,0 +1,108 @@
+"""Settings of a client's surrogate: a weighted table that stands in for its rows."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+
+from synthfair.config.distill import DistillConfig
+from synthfair.config.notions import Relation
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
+
+
+class SurrogateConfig(BaseModel):
+    """Settings of a surrogate release. Nothing in it is a choice of fairness: that is the server's.
+
+    A cell is a pair of group and label.
+
+    Raises:
+        ValueError: a value out of range, an unknown key, or epsilon without delta.
+
+    Example:
+        >>> import synthfair as sf
+        >>> config = sf.SurrogateConfig(moments_only=True)
+        >>> config.rows_for(37)  # rows of a cell with 37 features
+        200
+    """
+
+    model_config = STRICT
+
+    release: Literal["surrogate"] = Field(default="surrogate", description="Kind of the release.")
+    rows_per_cell: int | None = Field(
+        default=None,
+        ge=2,
+        le=1_000_000,
+        description="Rows that stand in for the real rows of each pair of group and label; if not"
+        " given, 200, or 4 (d + 1) where the d features need more. At least d + 2.",
+    )
+    k_min: int = Field(
+        default=50,
+        ge=2,
+        description="A pair of group and label with fewer real rows is left out: mean and"
+        " covariance of a few rows would give them away.",
+    )
+    moments_only: bool = Field(
+        default=False,
+        description="Only count, mean and covariance of each pair are matched: a fraction of a"
+        " second, and enough for the covariance penalty, not for the selection rate.",
+    )
+    random_anchors: int = Field(
+        default=60,
+        ge=0,
+        le=10_000,
+        description="Random public directions along which smooth sums are matched.",
+    )
+    self_play: int = Field(
+        default=120,
+        ge=0,
+        le=10_000,
+        description="Random fair problems whose models are directions, too: they stand for what"
+        " the other clients may hold.",
+    )
+    iterations: int = Field(
+        default=400, ge=1, le=100_000, description="Of L-BFGS on the rows of a pair, at most."
+    )
+    epsilon: float | None = Field(
+        default=None,
+        ge=LEAST_EPSILON,
+        le=LARGEST_EPSILON,
+        description="Makes the release differentially private, e.g. 1; smaller is more private and"
+        " noisier. Without it nothing is guaranteed.",
+    )
+    delta: float | None = Field(
+        default=None,
+        ge=LEAST_DELTA,
+        lt=1,
+        description="Goes with epsilon; well below 1 / (number of rows), e.g. 1e-6. It is"
+        " published: choose it without counting the rows.",
+    )
+    relation: Relation = Field(
+        default="add_or_remove",
+        description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
+        " the number of rows is protected, too; or with another row in place of one, which takes"
+        " twice the noise.",
+    )
+    seed: int = Seed
+
+    @model_validator(mode="after")
+    def _epsilon_and_delta(self) -> SurrogateConfig:
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError("epsilon and delta go together: give both or neither")
+        return self
+
+    def rows_for(self, d: int) -> int:
+        """Rows of each cell with d features."""
+        return self.rows_per_cell or max(200, 4 * (d + 1))
+
+
+def _kind(config: Any) -> str:
+    given = config if isinstance(config, dict) else vars(config)
+    return str(given.get("release", "fair"))
+
+
+ReleaseConfig = Annotated[
+    Annotated[DistillConfig, Tag("fair")] | Annotated[SurrogateConfig, Tag("surrogate")],
+    Discriminator(_kind),
+]
+"""Settings of a release of either kind; those of a fair release do not name it."""

@@ -1,0 +1,5 @@
+"""Weighted tables that stand in for a client's rows, the global problem, and the fair table."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,25 @@
+from .fair_table import FairTable, make_fair_table
+from .fair_training import train_fair
+from .frontier import GlobalProblem, Point, frontier, least_weight
+from .make import Surrogate, make_surrogate
+from .sums import Anchors, CellSums, SmoothSums, cell_sums, smooth_sums
+from .table import WeightedTable, together
+
+__all__ = [
+    "Anchors",
+    "CellSums",
+    "FairTable",
+    "GlobalProblem",
+    "Point",
+    "SmoothSums",
+    "Surrogate",
+    "WeightedTable",
+    "cell_sums",
+    "frontier",
+    "least_weight",
+    "make_fair_table",
+    "make_surrogate",
+    "smooth_sums",
+    "together",
+    "train_fair",
+]

@@ -1,0 +1,132 @@
+"""Directions along which a surrogate's smooth sums must be right: where models may look."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.model import LinearModel, Rows
+from synthfair.surrogate.fair_training import minimise
+from synthfair.surrogate.sums import Anchors
+from synthfair.surrogate.table import WeightedTable
+
+THRESHOLDS, SLOPE = 5, 16.0
+"""Of each feature: they carry its distribution."""
+
+SPARSE = 3
+"""Features in every other random direction, on average."""
+
+TEMPERATURE = 4.0
+"""A self-play model is matched in its scores, which the loss sees, and in so many times these, which
+a smooth selection rate sees."""
+
+IMPORTANCE = 2.0
+"""Weight of a self-play model next to another anchor."""
+
+LONGEST = 60.0
+"""Norm of a self-play model; a longer one is of a problem without a solution worth matching."""
+
+
+def public_anchors(d: int, *, n_groups: int, n_random: int, seed: int) -> Anchors:
+    """Thresholds on each feature, and random directions; nothing of the rows enters.
+
+    Args:
+        d: number of features.
+        n_groups: number of groups.
+        n_random: number of random directions, every other one sparse.
+        seed: of these.
+    """
+    thresholds = (np.arange(THRESHOLDS) + 0.5) / THRESHOLDS
+    axes = np.repeat(SLOPE * np.eye(d), THRESHOLDS, axis=0)
+    offsets = np.tile(SLOPE * (0.5 - thresholds), d)
+    rng = np.random.default_rng(seed)
+    slopes = rng.normal(size=(n_random, d))
+    slopes[1::2] *= rng.random((len(slopes[1::2]), d)) < SPARSE / d
+    slopes[~slopes.any(axis=1), 0] = 1.0
+    length = np.exp(rng.uniform(0.0, np.log(12.0), n_random))
+    slopes *= (length / np.linalg.norm(slopes, axis=1))[:, None]
+    offsets = np.concatenate([offsets, 0.3 * length * rng.normal(size=n_random)])
+    return Anchors(
+        np.concatenate([axes, slopes]), np.tile(offsets, (n_groups, 1)), np.ones(len(offsets))
+    )
+
+
+def anchors_of(thetas: np.ndarray, d: int, *, n_groups: int, weight: float) -> Anchors:
+    """Models theta [Q, n] over (x, groups, 1) as anchors over x - 1/2, with an offset by group."""
+    groups = np.column_stack([np.zeros(len(thetas)), thetas[:, d : d + n_groups - 1]])
+    middle = thetas[:, -1] + thetas[:, :d].sum(axis=1) / 2
+    return Anchors(thetas[:, :d], (groups + middle[:, None]).T, np.full(len(thetas), weight))
+
+
+def self_play(table: WeightedTable, n_problems: int, *, n_groups: int, seed: int) -> np.ndarray:
+    """Models of random fair problems on a client's table: what other clients may lead to.
+
+    Each problem weighs the cells anew, by a Dirichlet distribution, and has a penalty and a rho of
+    its own, log-uniform from 1 to 100.
+
+    Args:
+        table: of the client's own cells.
+        n_problems: Q.
+        n_groups: number of groups.
+        seed: of the problems.
+
+    Returns:
+        [Q, n] theta over (x, groups, 1), without those that have no solution worth matching.
+    """
+    rng = np.random.default_rng(seed)
+    cell = 2 * table.s + (table.y > 0)
+    cells, position = np.unique(cell, return_inverse=True)
+    shares = rng.dirichlet(np.ones(2 * n_groups), n_problems)[:, cells] + 0.02
+    inside = table.weight / np.bincount(position, table.weight)[position]
+    y = np.tile(table.y, (n_problems, 1))
+    if len(np.unique(table.y)) < 2:  # without both labels there is nothing to learn
+        kept = rng.random(y.shape) < 0.5 + 0.3 * rng.random((n_problems, 1))
+        y = np.where(kept, y, -y)
+    mixture, odds = _penalties(n_groups, groups=len(np.unique(table.s)), cells=len(cells))
+    rho = 10 ** rng.uniform(0, 2, n_problems)
+    chosen = rho[:, None] * rng.multinomial(1, odds, n_problems)
+    with jax.enable_x64(True):
+        rows = table.rows(n_groups=n_groups)._replace(y=y, weight=shares[:, position] * inside)
+        thetas = np.asarray(_fair_models(rows, chosen, mixture=mixture))
+    usable = np.isfinite(thetas).all(axis=1)
+    usable[usable] = np.linalg.norm(thetas[usable], axis=1) < LONGEST
+    return thetas[usable]
+
+
+def _penalties(
+    n_groups: int, *, groups: int, cells: int
+) -> tuple[tuple[Penalty, ...], list[float]]:
+    """Penalties that are defined on some groups and cells, and the chance of each."""
+    covariance, rates = CovariancePenalty(n_groups), SelectionRatePenalty(n_groups)
+    if cells == 2 * n_groups:
+        return (covariance, rates, SelectionRatePenalty(n_groups, "equalized_odds")), [
+            0.3,
+            0.5,
+            0.2,
+        ]
+    return ((covariance, rates), [0.3, 0.7]) if groups == n_groups else ((covariance,), [1.0])
+
+
+@partial(jax.jit, static_argnames="mixture")
+def _fair_models(rows: Rows, weights: jax.Array, *, mixture: tuple[Penalty, ...]) -> jax.Array:
+    """Theta [Q, n] of problems that share a, s and differ in labels and weights [Q, R] and in the
+    weights [Q, K] of their penalties.
+    """
+    model = LinearModel()
+
+    def one(y: jax.Array, weight: jax.Array, of_penalties: jax.Array) -> jax.Array:
+        def unfairness(scores: jax.Array, rows: Rows) -> jax.Array:
+            found = jnp.stack([penalty(scores, rows) for penalty in mixture])
+            return of_penalties @ found
+
+        own = rows._replace(y=y, weight=weight)
+        start = jnp.zeros(rows.a.shape[1])
+        return minimise(
+            unfairness, own, 1.0, jnp.ones(1), start, model=model, tolerance=1e-4, max_iterations=40
+        ).params
+
+    return jax.vmap(one)(rows.y, rows.weight, weights)

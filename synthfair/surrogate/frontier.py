@@ -1,0 +1,125 @@
+"""Accuracy against fairness over rho: each point starts at the solution of the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from synthfair.config import Notion
+from synthfair.distill.inner import InnerSolution
+from synthfair.fairness.penalties import Penalty, decision_gaps
+from synthfair.model import LinearModel, Rows
+from synthfair.surrogate.fair_training import train_fair
+
+WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
+"""Values of rho of a frontier."""
+
+REFINEMENTS = 12
+"""Bisections of rho, on its logarithm, between the two points where a gap is met."""
+
+
+class Point(NamedTuple):
+    """A model of the frontier.
+
+    Attributes:
+        rho: weight of the penalty.
+        theta: [n] parameters.
+        accuracy: on the weighted rows.
+        gap: largest difference between the groups' decision rates there.
+        converged: whether its training met its tolerance.
+    """
+
+    rho: float
+    theta: np.ndarray
+    accuracy: float
+    gap: float
+    converged: bool
+
+
+class GlobalProblem(NamedTuple):
+    """What the server solves over all clients' rows, but for rho.
+
+    Attributes:
+        rows: of all clients, weighted.
+        penalty: of their scores.
+        notion: which rows :attr:`Point.gap` compares.
+        n_groups: number of groups.
+        lambda_theta: regularisation.
+    """
+
+    rows: Rows
+    penalty: Penalty
+    notion: Notion
+    n_groups: int
+    lambda_theta: float
+
+    def point(self, rho: float, start: np.ndarray | None = None) -> Point:
+        """The model for this rho; from that of a rho nearby, or with rho growing from 0."""
+        with jax.enable_x64(True):
+            solution = train_fair(
+                self.rows,
+                self.lambda_theta,
+                float(rho),
+                model=LinearModel(),
+                penalty=self.penalty,
+                start=start,
+            )
+            accuracy, gap = _measured(
+                solution.params, self.rows, notion=self.notion, n_groups=self.n_groups
+            )
+        return _point(rho, solution, float(accuracy), float(gap))
+
+
+def _point(rho: float, solution: InnerSolution, accuracy: float, gap: float) -> Point:
+    return Point(float(rho), np.asarray(solution.params), accuracy, gap, bool(solution.converged))
+
+
+@partial(jax.jit, static_argnames=("notion", "n_groups"))
+def _measured(
+    theta: jax.Array, rows: Rows, *, notion: Notion, n_groups: int
+) -> tuple[jax.Array, jax.Array]:
+    """Accuracy and gap of decisions on weighted rows."""
+    scores = LinearModel().scores(theta, rows.a)
+    right = jnp.where(rows.y > 0, scores > 0, scores <= 0)
+    accuracy = jnp.average(right, weights=rows.weight)
+    return accuracy, jnp.nanmax(decision_gaps(scores, rows, notion=notion, n_groups=n_groups))
+
+
+def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[Point]:
+    """The models for growing weights of the penalty.
+
+    Args:
+        problem: of all clients.
+        weights: values of rho, in ascending order.
+    """
+    points = [problem.point(weights[0])]
+    for rho in weights[1:]:
+        points.append(problem.point(rho, points[-1].theta))
+    return points
+
+
+def least_weight(problem: GlobalProblem, max_gap: float) -> Point:
+    """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
+
+    Along the frontier, and then by bisection. Where no weight reaches it, the one of least gap.
+    """
+    before: Point | None = None
+    points: list[Point] = []
+    for rho in WEIGHTS:
+        found = problem.point(rho, points[-1].theta if points else None)
+        if found.gap <= max_gap:
+            break
+        points.append(before := found)
+    else:
+        return min(points, key=lambda point: point.gap)
+    if before is None or before.rho == 0.0:
+        return found
+    for _ in range(REFINEMENTS):
+        middle = problem.point((before.rho * found.rho) ** 0.5, before.theta)
+        before, found = (before, middle) if middle.gap <= max_gap else (middle, found)
+    return found

@@ -1,0 +1,198 @@
+"""From a client's rows to its surrogate: sums, first rows, anchors, smooth sums, fitted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.config import SurrogateConfig
+from synthfair.data.batches import Batches
+from synthfair.errors import InputError
+from synthfair.surrogate.anchors import (
+    IMPORTANCE,
+    TEMPERATURE,
+    anchors_of,
+    public_anchors,
+    self_play,
+)
+from synthfair.surrogate.fit import Targets, copula_rows, fitted_rows, with_moments
+from synthfair.surrogate.sums import (
+    Anchors,
+    CellSums,
+    FirstPass,
+    SmoothSums,
+    first_pass,
+    smooth_sums,
+)
+from synthfair.surrogate.table import WeightedTable, together
+
+DRAWN = 1000
+"""Rows of each cell that self-play sees."""
+
+FEWEST_IN_BIN = 5
+"""Rows of a cell in a bin of a feature; fewer do not shape the first rows."""
+
+
+class Cell(NamedTuple):
+    """What is known of the rows of one group and label.
+
+    Attributes:
+        group: index.
+        label: -1 or +1.
+        count: number of rows, positive.
+        mean: [d] of x - 1/2.
+        covariance: [d, d] of x.
+        values: [d, 16] of x - 1/2 in each bin of a feature.
+        counts: [d, 16] rows of each bin.
+    """
+
+    group: int
+    label: float
+    count: float
+    mean: np.ndarray
+    covariance: np.ndarray
+    values: np.ndarray
+    counts: np.ndarray
+
+
+class Surrogate(NamedTuple):
+    """A client's surrogate, and how near it came.
+
+    Attributes:
+        table: the weighted rows.
+        left_out: (group, label) of the cells with rows, but fewer than ``k_min``. Private.
+        rate_error: largest difference, over cells and anchors, between the mean of a smooth rate
+            over the surrogate's rows and over the real ones; not-a-number with moments alone.
+    """
+
+    table: WeightedTable
+    left_out: tuple[tuple[int, float], ...]
+    rate_error: float
+
+
+def make_surrogate(
+    rows: Batches, config: SurrogateConfig, *, n_groups: int, known: FirstPass | None = None
+) -> Surrogate:
+    """The surrogate of some rows: in each cell of group and label, weighted rows with the same sums.
+
+    Count, mean and covariance are exact. Sums of sigma(v'(x - 1/2) + b) (1, x - 1/2) are matched as
+    nearly as the rows allow, at public anchors (v, b) and at those of self-play. Reads the rows
+    twice; with ``config.moments_only`` once.
+
+    Args:
+        rows: encoded, in memory or a stream.
+        config: without epsilon.
+        n_groups: of the schema; a client may hold one of them alone, or one label.
+        known: :func:`read_first` of the rows, where it is known already.
+
+    Raises:
+        InputError: no cell has ``config.k_min`` rows, or ``config.rows_per_cell`` are too few.
+    """
+    sums, sample = vars(known or read_first(rows, n_groups=n_groups)).values()
+    d = sums.first.shape[-1]
+    n_rows = config.rows_for(d)
+    if n_rows < d + 2:
+        raise InputError(f"rows_per_cell = {n_rows}: {d} features need at least {d + 2}")
+    cells = cells_of(sums, k_min=config.k_min)
+    left_out = tuple(
+        (int(g), 2.0 * label - 1)
+        for g, label in np.argwhere((sums.count > 0) & (sums.count < config.k_min))
+    )
+    if not cells:
+        raise InputError(
+            f"no pair of group and label has the {config.k_min} rows that k_min asks for"
+        )
+    first = [_first_rows(cell, n_rows, config.seed + i) for i, cell in enumerate(cells)]
+    if config.moments_only:
+        return Surrogate(_weighted(cells, map(_exact, cells, first)), left_out, np.nan)
+    drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
+    anchors = choose_anchors(_weighted(cells, drawn), config, n_groups=n_groups)
+    smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
+    targets = [_targets(cell, anchors, smooth) for cell in cells]
+    fitted = [
+        fitted_rows(start, target, iterations=config.iterations, seed=config.seed)
+        for start, target in zip(first, targets, strict=True)
+    ]
+    error = max(map(_rate_error, fitted, targets))
+    return Surrogate(_weighted(cells, fitted), left_out, error)
+
+
+def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
+    """The first reading of the rows."""
+    return rows.sum(partial(first_pass, n_groups=n_groups, k=DRAWN))
+
+
+def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
+    """The cells with at least ``k_min`` rows; bins with few rows do not count in their marginals."""
+    mean, covariance = sums.mean() - 0.5, sums.covariance()
+    values = sums.within / np.maximum(sums.binned, 1) - 0.5
+    counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
+    empty = counts.sum(axis=-1) == 0  # then the mean is all that is known
+    counts[empty], values[empty] = 1.0, mean[empty, None]
+    return [
+        Cell(
+            int(g),
+            2.0 * label - 1,
+            float(sums.count[g, label]),
+            *(part[g, label] for part in (mean, covariance, values, counts)),
+        )
+        for g, label in np.argwhere(sums.count >= k_min)
+    ]
+
+
+def choose_anchors(table: WeightedTable, config: SurrogateConfig, *, n_groups: int) -> Anchors:
+    """Public anchors, and those of self-play on a table like the client's."""
+    d = table.x.shape[1]
+    anchors = public_anchors(d, n_groups=n_groups, n_random=config.random_anchors, seed=config.seed)
+    if config.self_play == 0:
+        return anchors
+    thetas = self_play(table, config.self_play, n_groups=n_groups, seed=config.seed)
+    for times in (1.0, TEMPERATURE):
+        anchors += anchors_of(times * thetas, d, n_groups=n_groups, weight=IMPORTANCE)
+    return anchors
+
+
+def _first_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
+    """[R, d] with about the cell's marginals and correlations, from a Gaussian copula."""
+    spread = np.sqrt(np.diag(cell.covariance))
+    scale = np.outer(spread, spread)
+    correlation = np.divide(cell.covariance, scale, out=np.eye(len(spread)), where=scale > 1e-12)
+    return copula_rows(n_rows, cell.values, cell.counts, correlation, seed)
+
+
+def _exact(cell: Cell, first: np.ndarray) -> np.ndarray:
+    return with_moments(first, cell.mean, cell.covariance, seed=0)
+
+
+def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:
+    place = cell.group, int(cell.label > 0)
+    return Targets(
+        cell.mean,
+        cell.covariance,
+        anchors.slope,
+        anchors.offset[cell.group],
+        anchors.weight / anchors.weight.sum(),
+        smooth.rate[place] / cell.count,
+        smooth.moment[place] / cell.count,
+    )
+
+
+def _rate_error(x: np.ndarray, targets: Targets) -> float:
+    rates = 1 / (1 + np.exp(-(x @ targets.slope.T + targets.offset)))
+    return float(np.abs(rates.mean(axis=0) - targets.rate).max())
+
+
+def _weighted(cells: Sequence[Cell], parts: Sequence[np.ndarray]) -> WeightedTable:
+    """Rows of each cell, centred at 1/2, as features with the cell's count shared among them."""
+    return together(
+        WeightedTable(
+            x + 0.5,
+            np.full(len(x), cell.group),
+            np.full(len(x), cell.label),
+            np.full(len(x), cell.count / len(x)),
+        )
+        for cell, x in zip(cells, parts, strict=True)
+    )

@@ -1,0 +1,37 @@
+"""A weighted table that stands in for the rows of a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.data.real_rows import other_inputs
+from synthfair.model import Rows
+
+
+class WeightedTable(NamedTuple):
+    """Encoded rows, each of which stands for a number of real ones.
+
+    Attributes:
+        x: [R, d] features; they may leave [0, 1].
+        s: [R] groups.
+        y: [R] labels, -1 or +1.
+        weight: [R] numbers of real rows, at least 0.
+    """
+
+    x: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+    weight: np.ndarray
+
+    def rows(self, *, n_groups: int, intercept: bool = True) -> Rows:
+        """The same as a model sees them."""
+        others = other_inputs(self.s, n_groups=n_groups, intercept=intercept)
+        return Rows(np.column_stack([self.x, others.T]), self.s, self.y, self.weight)  # type: ignore[arg-type]
+
+
+def together(tables: Iterable[WeightedTable]) -> WeightedTable:
+    """The rows of all, one after the other."""
+    return WeightedTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
