@@ -37,7 +37,7 @@ from synthfair.federated import (
 from synthfair.federated.fedavg import safe_rate
 from synthfair.model import LinearModel, Params
 from synthfair.release.format import file_bytes
-from synthfair.server.routine import pool_and_train
+from synthfair.server.pooling import pool_and_train
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
