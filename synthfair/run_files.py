@@ -61,7 +61,7 @@ class Influence(NamedTuple):
         spd: the same; not-a-number where a group has no row.
         converged: whether theta_without is the optimum without the release; else it is Newton's
             first step towards it.
-        outlier: whether ``scores`` lies far above the other releases', see
+        outlier: whether ``scores``, or the size of ``spd``, lies far above the other releases', see
             :func:`synthfair.server.influence.outlier_bound`.
     """
 

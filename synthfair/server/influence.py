@@ -62,6 +62,9 @@ SPREADS, TIMES = 5.0, 5.0
 """An outlier lies more than so many robust standard deviations above the median, and is more than
 so many medians."""
 
+MUCH_SPD = 0.05
+"""Change of SPD below which no release is an outlier for it."""
+
 FEWEST = 3
 """Releases among which one may be an outlier."""
 
@@ -108,16 +111,24 @@ def measure_influence(
     if converged.any():
         moved, scores = _change_of_scores(at, without)
     bound = outlier_bound(moved)
+    accuracy, spd = _change_of_metrics(without, tables, trained)
     columns = (
         np.linalg.norm(without - at.theta, axis=1),
         moved,
         moved / np.maximum(scores, np.finfo(float).tiny),
-        *_change_of_metrics(without, tables, trained),
+        accuracy,
+        spd,
         converged,
-        moved > bound,
+        (moved > bound) | _outliers_by_spd(spd),
     )
     found = zip(*(column.tolist() for column in columns), strict=True)
     return Influences(dict(zip(names, map(Influence._make, found), strict=True)), bound)
+
+
+def _outliers_by_spd(spd: np.ndarray) -> np.ndarray:
+    """[K] whether a release changes SPD much, and far more than the others do."""
+    change = np.abs(spd)
+    return change > np.maximum(MUCH_SPD, outlier_bound(change[~np.isnan(change)]))
 
 
 def outlier_bound(change: np.ndarray) -> float:
