@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 import synthfair as sf
+from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare import Federation, federate
 from synthfair.data.batches import in_memory
 from synthfair.data.partition import ClientTable
-from synthfair.surrogate import WeightedTable, make_surrogate, together
+from synthfair.surrogate import WeightedTable, together
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +84,8 @@ def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTa
     ]
 
 
-# To be replaced by sf.partition(..., skew=) once that is there.
+# To be replaced, with cut_table, by sf.partition(table, clients=, seed=, skew=, schema=, min_rows=)
+# and partition_by(table, column, seed=, min_rows=) of synthfair.data.partition.
 def dealt(pairs: np.ndarray, clients: int, skew: float, rng: np.random.Generator) -> np.ndarray:
     """[N] client of each row: of each pair of group and label, shares drawn by Dirichlet(skew)."""
     owner = np.empty(len(pairs), int)
@@ -145,12 +147,18 @@ def surrogates(cut: Cut, kind: str, *, smoke: bool) -> Sent:
     parts, rows_out, start = [], 0, time.perf_counter()
     for real in clients.train:
         try:
-            made = make_surrogate(in_memory(real), config, n_groups=clients.n_groups)
+            made = surrogate_release(in_memory(real), clients.schema, config).release
         except sf.InputError:
             rows_out += len(real.y)
             continue
-        parts.append(made.table)
-        pairs = [*zip(real.s.tolist(), real.y.tolist(), strict=True)]
-        rows_out += sum(map(pairs.count, made.left_out))
+        assert made.weight is not None
+        parts.append(WeightedTable(made.x, made.s, made.y, made.weight))
+        rows_out += rows_without(parts[-1], real)
     seconds = (time.perf_counter() - start) / len(clients.train)
     return Sent(together(parts), len(clients.train) - len(parts), rows_out, seconds)
+
+
+def rows_without(table: WeightedTable, real: sf.Encoded) -> int:
+    """Number of real rows whose pair of group and label has no row in a surrogate."""
+    pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, table))
+    return int(np.isin(pairs, there, invert=True).sum())

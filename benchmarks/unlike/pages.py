@@ -196,9 +196,9 @@ def _worst(some: Sequence[Compared]) -> Iterator[str]:
 def differences_table(found: Sequence[Compared]) -> str:
     """A line for each setting."""
     rows = []
-    for setting, own, off in found:
-        values, goal = [run.values for run in own], goal_of(setting)
-        texts = ("", "")
+    for one in found:
+        setting, own, off = one
+        values, texts = [run.values for run in own], ("", "")
         if off and setting.method != "central":
             texts = (
                 f"{off.accuracy:.4f} ({off.accuracy_most:.4f})",
@@ -214,7 +214,7 @@ def differences_table(found: Sequence[Compared]) -> str:
                 f"{np.mean([v.spd for v in values]):+.4f}",
                 *texts,
                 f"{out[0]:.1f}, {out[1]:.0f}" if out[1] else "",
-                f"{goal}: {verdict(bool(off and off.meets(goal)))}" if goal else "",
+                f"{one.goal}: {verdict(one.met)}" if one.goal else "",
             )
         )  # fmt: skip
     header = (

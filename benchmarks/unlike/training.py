@@ -194,4 +194,4 @@ METHODS = {
 """By name."""
 
 NOT_YET = ("private",)
-"""Without runs until ``make_surrogate`` takes an epsilon. Their noise comes from the system."""
+"""Without runs until ``surrogate_release`` takes an epsilon. Their noise comes from the system."""
