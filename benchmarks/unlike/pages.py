@@ -16,6 +16,7 @@ from benchmarks.harness import (
     n_seeds,
     page,
     panels,
+    select,
     table,
     verdict,
 )
@@ -229,20 +230,25 @@ SKEWS = ("alike", "0.3", "0.1")
 
 def plot(runs: UnlikeRuns) -> str:
     """Mean |SPD| against skew: a panel for each table and number of clients, a line a method."""
-    dealt = [run for run in runs if run.setting.split in SKEWS]
-    cuts = by(dealt, lambda setting: (setting.task, setting.clients))
-    columns = min(2, len(cuts))
-    lines = -(-len(cuts) // columns)
+    shown = [r for r in runs if r.setting.split in SKEWS and r.setting.method != "constant"]
+    methods, cuts = (
+        by(shown, lambda one: one.method),
+        by(shown, lambda one: (one.task, one.clients)),
+    )
+    columns = min(2, len(cuts)) or 1
+    lines = -(-len(cuts) // columns) or 1
     figure, grid = panels(lines, columns, 4.2 * columns, 2.8 * lines + 0.6)
+    looks = dict(zip(METHODS, zip(COLORS, "xo^sDv<>", strict=True), strict=False))
     for axes, ((task, clients), own) in zip(grid, cuts.items(), strict=False):
-        for i, (name, method) in enumerate(METHODS.items()):
-            splits = by([r for r in own if r.setting.method == name], lambda one: one.split)
+        for name in methods:
+            splits = by(select(own, method=name), lambda one: one.split)
             places = [SKEWS.index(split) for split in splits]
             heights = [np.mean([abs(run.values.spd) for run in some]) for some in splits.values()]
-            look: Any = {"color": COLORS[i % len(COLORS)], "marker": "xo^sDv<>."[i]}
-            axes.plot(places, heights, label=method.label, linewidth=1, **look)
+            look: Any = dict(zip(("color", "marker"), looks[name], strict=True))
+            axes.plot(places, heights, label=METHODS[name].label, linewidth=1, **look)
         axes.set_xticks(range(len(SKEWS)), ["alike", "Dirichlet 0.3", "Dirichlet 0.1"])
-        axes.set(title=f"{task.replace('_', ' ')}, {clients} clients", ylabel="mean |SPD|", ylim=0)
+        axes.set(title=f"{task.replace('_', ' ')}, {clients} clients", ylabel="mean |SPD|")
+        axes.set_ylim(0, 1.05 * axes.get_ylim()[1])
     for axes in grid[len(cuts) :]:
         axes.set_visible(False)
     legend(figure, 3)
