@@ -71,6 +71,7 @@ def with_moments(x: np.ndarray, mean: np.ndarray, covariance: np.ndarray, seed: 
     covariance and S the one wanted: the optimal transport between normal distributions (Gelbrich
     1990). Where the rows have no variance in a direction that S has, a little noise gives them
     some, and more where that little counts as 0 next to the rest: a category of one row in 10^7.
+    Mapped once more without noise, such rows lose what rounding left.
 
     Args:
         x: [R, d] rows, R at least d + 2.
@@ -78,9 +79,9 @@ def with_moments(x: np.ndarray, mean: np.ndarray, covariance: np.ndarray, seed: 
         covariance: [d, d], positive semi-definite; it may be singular.
         seed: of the noise.
     """
-    for noise in (0.0, 1e-3, 0.1):
-        random = np.random.default_rng(seed).normal(size=x.shape)
-        spread = x + noise * (random @ _root(covariance))
+    moved, random = x, np.random.default_rng(seed).normal(size=x.shape)
+    for noise in (0.0, 1e-3, 0.0, 0.1, 0.0):
+        spread = moved + noise * (random @ _root(covariance))
         centred = spread - spread.mean(axis=0)
         root, inverse = _root_and_inverse(centred.T @ centred / len(x))
         moved = centred @ inverse @ _root(root @ covariance @ root) @ inverse
