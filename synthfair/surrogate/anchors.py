@@ -21,8 +21,8 @@ SPARSE = 3
 """Features in every other random direction, on average."""
 
 TEMPERATURE = 4.0
-"""A self-play model is matched in its scores, which the loss sees, and in so many times these, which
-a smooth selection rate sees."""
+"""A self-play model is matched in its scores, which the loss sees, and in so many times these,
+which a smooth selection rate sees."""
 
 IMPORTANCE = 2.0
 """Weight of a self-play model next to another anchor."""
@@ -92,9 +92,8 @@ def self_play(table: WeightedTable, n_problems: int, *, n_groups: int, seed: int
     with jax.enable_x64(True):
         rows = table.rows(n_groups=n_groups)._replace(y=y, weight=shares[:, position] * inside)
         thetas = np.asarray(_fair_models(rows, chosen, mixture=mixture))
-    usable = np.isfinite(thetas).all(axis=1)
-    usable[usable] = np.linalg.norm(thetas[usable], axis=1) < LONGEST
-    return thetas[usable]
+    thetas = thetas[np.isfinite(thetas).all(axis=1)]
+    return thetas[np.linalg.norm(thetas, axis=1) < LONGEST]
 
 
 def _penalties(
@@ -113,8 +112,9 @@ def _penalties(
 
 @partial(jax.jit, static_argnames="mixture")
 def _fair_models(rows: Rows, weights: jax.Array, *, mixture: tuple[Penalty, ...]) -> jax.Array:
-    """Theta [Q, n] of problems that share a, s and differ in labels and weights [Q, R] and in the
-    weights [Q, K] of their penalties.
+    """Theta [Q, n] of problems that share a and s.
+
+    They differ in labels and weights [Q, R], and in the weights [Q, K] of their penalties.
     """
     model = LinearModel()
 
@@ -129,4 +129,4 @@ def _fair_models(rows: Rows, weights: jax.Array, *, mixture: tuple[Penalty, ...]
             unfairness, own, 1.0, jnp.ones(1), start, model=model, tolerance=1e-4, max_iterations=40
         ).params
 
-    return jax.vmap(one)(rows.y, rows.weight, weights)
+    return jax.vmap(one)(rows.y, jnp.asarray(rows.weight), weights)

@@ -30,6 +30,17 @@ class FairTable(NamedTuple):
         weight: [M] positive.
         C: inverse of the regularisation, in scikit-learn's units:
             min over theta  C sum_i weight_i l(y_i a_i'theta) + ||theta||^2 / 2.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> a, s, y = np.array([[0.2, 1.0], [0.7, 1.0]]), np.array([0, 1]), np.array([-1.0, 1.0])
+        >>> rows, penalty = sf.Rows(a, s, y, weight=np.array([1.0, 3.0])), sf.CovariancePenalty()
+        >>> table = sf.surrogate.make_fair_table(
+        ...     rows, np.zeros(2), penalty, rho=0.0, lambda_theta=1.0
+        ... )
+        >>> table.y.tolist(), table.weight.tolist(), table.C  # without a penalty, the rows
+        ([1.0, -1.0], [3.0, 1.0], 1.0)
     """
 
     a: np.ndarray
@@ -44,7 +55,7 @@ def make_fair_table(
     """The table for the optimum theta of a global problem with the logistic loss.
 
     Args:
-        rows: [N] of the problem, with weights.
+        rows: [N] of the problem.
         theta: [n] its optimum, :func:`train_fair`; the table is as exact as this is stationary.
         penalty: as there.
         rho: as there.
@@ -62,27 +73,30 @@ def make_fair_table(
         >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
         >>> with jax.enable_x64(True):
         ...     rows = sf.Rows(a, s, y, rng.random(300))
-        ...     theta = sf.surrogate.train_fair(rows, 1e-3, 10.0, model=model, penalty=penalty).params
+        ...     fair = sf.surrogate.train_fair(rows, 1e-3, 10.0, model=model, penalty=penalty)
         ...     table = sf.surrogate.make_fair_table(
-        ...         rows, theta, penalty, rho=10.0, lambda_theta=1e-3
+        ...         rows, fair.params, penalty, rho=10.0, lambda_theta=1e-3
         ...     )
+        ...     theta = np.asarray(fair.params)
         >>> trainer = LogisticRegression(C=table.C, fit_intercept=False, tol=1e-10, max_iter=1000)
         >>> found = trainer.fit(table.a, table.y, sample_weight=table.weight).coef_[0]
         >>> bool(np.abs(found - theta).max() < 1e-5)
         True
     """
-    a, y, weight = (np.asarray(part, float) for part in (rows.a, rows.y, rows.weight))
+    a, y = np.asarray(rows.a, float), np.asarray(rows.y, float)
+    weight = np.ones(len(y)) if rows.weight is None else np.asarray(rows.weight, float)
     present = weight > 0
     with jax.enable_x64(True):
         scores = jnp.asarray(a @ np.asarray(theta))
         pull = rho * np.asarray(jax.grad(penalty)(scores, rows))[present]
-        p = np.asarray(jax.nn.sigmoid(scores))[present]
+        # 1 - p would be 0 for a score of 40.
+        p, other = (np.asarray(jax.nn.sigmoid(z))[present] for z in (scores, -scores))
     a, y, w = a[present], y[present], weight[present]
     target = (1 + y) / 2 - pull * w.sum() / w
-    up = np.where(target > 1, w * (target - p) / (1 - p), w * target)
+    up = np.where(target > 1, w * (target - p) / other, w * target)
     down = np.where(target < 0, w * (p - target) / p, w * (1 - target))
     both = np.concatenate([np.maximum(up, 0.0), np.maximum(down, 0.0)])
     kept = both > 0
     labels = np.repeat([1.0, -1.0], len(y))
-    ridge = lambda_theta / a.shape[1] ** 2
-    return FairTable(np.concatenate([a, a])[kept], labels[kept], both[kept], 1 / (ridge * w.sum()))
+    c = a.shape[1] ** 2 / (lambda_theta * float(w.sum()))
+    return FairTable(np.concatenate([a, a])[kept], labels[kept], both[kept], c)

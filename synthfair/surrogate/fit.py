@@ -1,4 +1,4 @@
-"""Rows that have given sums: a Gaussian copula first, moved by L-BFGS, then mapped to exact moments."""
+"""Rows that have given sums: from a Gaussian copula, by L-BFGS, mapped to exact moments at last."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import scipy.optimize
 
 MEAN_WEIGHT, SECOND_WEIGHT = 0.1, 0.01
-"""Of the differences of means and of second moments, which are mapped to 0 afterwards, next to smooth
-sums: large weights would make the problem stiff, and L-BFGS slow."""
+"""Of the differences of means and of second moments, which are mapped to 0 afterwards, next to
+smooth sums: large weights would make the problem stiff, and L-BFGS slow."""
 
 SCALE = 1e4
 """Of the objective: SciPy's L-BFGS-B ends where it falls by less than 2e-9 of its size or of 1."""
@@ -69,11 +69,19 @@ def with_moments(x: np.ndarray, mean: np.ndarray, covariance: np.ndarray, seed: 
 
     The map is x -> mean + (x - mean of x) T with T = A^-1 (A S A)^1/2 A^-1, A^2 being the rows'
     covariance and S the one wanted: the optimal transport between normal distributions (Gelbrich
-    1990). Where the rows have no variance in a direction that S has, a little noise gives them some.
+    1990). Where the rows have no variance in a direction that S has, a little noise gives them
+    some, and more where that little counts as 0 next to the rest: a category of one row in 10^7.
+    Mapped once more without noise, such rows lose what rounding left.
+
+    Args:
+        x: [R, d] rows, R at least d + 2.
+        mean: [d].
+        covariance: [d, d], positive semi-definite; it may be singular.
+        seed: of the noise.
     """
-    for noise in (0.0, 1e-3):
-        random = np.random.default_rng(seed).normal(size=x.shape)
-        spread = x + noise * (random @ _root(covariance))
+    moved, random = x, np.random.default_rng(seed).normal(size=x.shape)
+    for noise in (0.0, 1e-3, 0.0, 0.1, 0.0):
+        spread = moved + noise * (random @ _root(covariance))
         centred = spread - spread.mean(axis=0)
         root, inverse = _root_and_inverse(centred.T @ centred / len(x))
         moved = centred @ inverse @ _root(root @ covariance @ root) @ inverse
@@ -130,11 +138,11 @@ def fitted_rows(start: np.ndarray, targets: Targets, *, iterations: int, seed: i
 @jax.jit
 @jax.value_and_grad
 def _mismatch(x: jax.Array, targets: Targets) -> jax.Array:
+    mean, weight = jnp.asarray(targets.mean), jnp.asarray(targets.weight)
     selected = jax.nn.sigmoid(x @ targets.slope.T + targets.offset)
     rates = jnp.mean(selected, axis=0) - targets.rate
     moments = selected.T @ x / len(x) - targets.moment
-    means = jnp.mean(x, axis=0) - targets.mean
-    wanted = targets.covariance + jnp.outer(targets.mean, targets.mean)
-    seconds = x.T @ x / len(x) - wanted
-    smooth = targets.weight @ (rates**2 + jnp.sum(moments**2, axis=1))
+    means = jnp.mean(x, axis=0) - mean
+    seconds = x.T @ x / len(x) - (targets.covariance + jnp.outer(mean, mean))
+    smooth = weight @ (rates**2 + jnp.sum(moments**2, axis=1))
     return SCALE * (smooth + MEAN_WEIGHT * means @ means + SECOND_WEIGHT * jnp.sum(seconds**2))

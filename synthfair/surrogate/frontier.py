@@ -33,6 +33,9 @@ class FrontierPoint(NamedTuple):
         gap: largest difference between the groups' decision rates there.
         gradient_norm: of the whole objective at theta.
         converged: whether its training met its tolerance.
+
+    Example:
+        See :func:`frontier`.
     """
 
     rho: float
@@ -51,7 +54,25 @@ class GlobalProblem(NamedTuple):
         penalty: of their scores.
         notion: which rows :attr:`FrontierPoint.gap` compares.
         n_groups: number of groups.
-        lambda_theta: regularisation.
+        lambda_theta: regularisation, see :func:`synthfair.model.regularized_loss`.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> s = rng.integers(2, size=300)
+        >>> y = np.where(rng.random(300) < 0.3 + 0.4 * s, 1.0, -1.0)
+        >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
+        >>> problem = sf.surrogate.GlobalProblem(
+        ...     sf.Rows(a, s, y, weight=rng.random(300)),
+        ...     sf.SelectionRatePenalty(),
+        ...     notion="statistical_parity",
+        ...     n_groups=2,
+        ...     lambda_theta=1e-3,
+        ... )
+        >>> point = problem.point(rho=10.0)
+        >>> point.converged, f"{point.gap:.2f}"
+        (True, '0.04')
     """
 
     rows: Rows
@@ -99,6 +120,26 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
     Args:
         problem: of all clients.
         weights: values of rho, in ascending order.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> s = rng.integers(2, size=300)
+        >>> y = np.where(rng.random(300) < 0.3 + 0.4 * s, 1.0, -1.0)
+        >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
+        >>> problem = sf.surrogate.GlobalProblem(
+        ...     sf.Rows(a, s, y, weight=rng.random(300)),
+        ...     sf.SelectionRatePenalty(),
+        ...     notion="statistical_parity",
+        ...     n_groups=2,
+        ...     lambda_theta=1e-3,
+        ... )
+        >>> for point in sf.surrogate.frontier(problem, [0.0, 1.0, 10.0]):
+        ...     print(f"{point.rho:4.1f} {point.accuracy:.2f} {point.gap:.2f}")
+         0.0 0.83 0.46
+         1.0 0.80 0.25
+        10.0 0.75 0.04
     """
     points = [problem.point(weights[0])]
     for rho in weights[1:]:
@@ -110,6 +151,27 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
     Along the frontier, and then by bisection. Where no weight reaches it, the one of least gap.
+
+    Args:
+        problem: of all clients.
+        max_gap: largest difference between the groups' decision rates, from 0 to 1.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> s = rng.integers(2, size=300)
+        >>> y = np.where(rng.random(300) < 0.3 + 0.4 * s, 1.0, -1.0)
+        >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
+        >>> problem = sf.surrogate.GlobalProblem(
+        ...     sf.Rows(a, s, y, weight=rng.random(300)),
+        ...     sf.SelectionRatePenalty(),
+        ...     notion="statistical_parity",
+        ...     n_groups=2,
+        ...     lambda_theta=1e-3,
+        ... )
+        >>> sf.surrogate.least_weight(problem, max_gap=0.05).gap <= 0.05
+        True
     """
     before: FrontierPoint | None = None
     points: list[FrontierPoint] = []

@@ -52,7 +52,7 @@ class CellSums(_Sums):
         >>> halves = [sf.Encoded(*(part[i::2] for part in rows)) for i in (0, 1)]
         >>> sums = [sf.surrogate.cell_sums(half, n_groups=2) for half in halves]
         >>> (sums[0] + sums[1]).count.tolist()  # by group, of labels -1 and +1
-        [[87.0, 217.0], [157.0, 1528.0]]
+        [[90.0, 218.0], [154.0, 1527.0]]
     """
 
     count: np.ndarray
@@ -69,7 +69,10 @@ class CellSums(_Sums):
         """[G, 2, d, d] of x within each cell, divided by the number of rows."""
         n = np.maximum(self.count, 1)[..., None]
         centre = self.first / n
-        return self.second / n[..., None] - centre[..., :, None] * centre[..., None, :]
+        found = self.second / n[..., None] - centre[..., :, None] * centre[..., None, :]
+        each = np.arange(found.shape[-1])
+        found[..., each, each] = np.maximum(found[..., each, each], 0.0)  # below it by rounding
+        return found
 
 
 def cell_sums(rows: Encoded, *, n_groups: int) -> CellSums:
@@ -78,6 +81,17 @@ def cell_sums(rows: Encoded, *, n_groups: int) -> CellSums:
     Args:
         rows: N encoded rows; features in [0, 1].
         n_groups: G, at least 2.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> x = np.array([[0.25, 0.0], [0.75, 1.0], [0.5, 1.0]])
+        >>> rows = sf.Encoded(x, s=np.array([1, 1, 0]), y=np.array([1.0, 1.0, -1.0]))
+        >>> sums = sf.surrogate.cell_sums(rows, n_groups=2)
+        >>> sums.mean()[1, 1].tolist()  # of group 1, label +1
+        [0.5, 0.5]
+        >>> sums.covariance()[1, 1].tolist()
+        [[0.0625, 0.125], [0.125, 0.25]]
     """
     d = rows.x.shape[1]
     cell = 2 * rows.s + (rows.y > 0)
@@ -113,7 +127,7 @@ class CellSample:
     """Rows drawn from each cell, at most k. ``a + b`` is a sample of the rows of both.
 
     Attributes:
-        key: [2 G, k] random; infinite where a cell has fewer rows. The rows of smallest key are kept.
+        key: [2 G, k] random; infinite where a cell has fewer rows. Rows of smallest key are kept.
         x: [2 G, k, d] their features.
     """
 
@@ -169,6 +183,13 @@ class Anchors:
         slope: [J, d] v.
         offset: [G, J] b, in each group.
         weight: [J] how much each counts in the fit.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> one = sf.surrogate.Anchors(np.array([[2.0, -1.0]]), np.zeros((2, 1)), np.ones(1))
+        >>> (one + one).slope.shape
+        (2, 2)
     """
 
     slope: np.ndarray
@@ -191,6 +212,11 @@ class SmoothSums(_Sums):
     Attributes:
         rate: [G, 2, J] sum of sigma(v'(x - 1/2) + b).
         moment: [G, 2, J, d] sum of sigma(v'(x - 1/2) + b) (x - 1/2).
+
+    Example:
+        >>> import synthfair as sf
+        >>> sf.surrogate.SmoothSums(1.0, 0.5) + sf.surrogate.SmoothSums(2.0, 0.25)
+        SmoothSums(rate=3.0, moment=0.75)
     """
 
     rate: np.ndarray
@@ -198,7 +224,22 @@ class SmoothSums(_Sums):
 
 
 def smooth_sums(rows: Encoded, anchors: Anchors, *, n_groups: int) -> SmoothSums:
-    """The sums over some rows at anchors."""
+    """The sums over some rows at anchors.
+
+    Args:
+        rows: N encoded rows; features in [0, 1].
+        anchors: J of them.
+        n_groups: G, at least 2.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rows = sf.Encoded(np.array([[0.5], [1.0]]), np.array([0, 0]), np.array([1.0, 1.0]))
+        >>> anchors = sf.surrogate.Anchors(np.array([[2.0]]), np.zeros((2, 1)), np.ones(1))
+        >>> sums = sf.surrogate.smooth_sums(rows, anchors, n_groups=2)
+        >>> f"{sums.rate[0, 1, 0]:.4f}"  # sigma(0) + sigma(1)
+        '1.2311'
+    """
     (j, d), shape = anchors.slope.shape, (n_groups, 2)
     total = np.zeros((2 * n_groups, j, d + 1))
     with jax.enable_x64(True):

@@ -19,6 +19,14 @@ class WeightedTable(NamedTuple):
         s: [R] groups.
         y: [R] labels, -1 or +1.
         weight: [R] numbers of real rows, at least 0.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> x, s, y = np.array([[0.2], [0.7]]), np.array([0, 1]), np.array([-1.0, 1.0])
+        >>> table = sf.surrogate.WeightedTable(x, s, y, weight=np.array([1.5, 2.5]))
+        >>> table.rows(n_groups=2).a.tolist()  # x, s and the 1 of the intercept
+        [[0.2, 0.0, 1.0], [0.7, 1.0, 1.0]]
     """
 
     x: np.ndarray
@@ -33,5 +41,14 @@ class WeightedTable(NamedTuple):
 
 
 def together(tables: Iterable[WeightedTable]) -> WeightedTable:
-    """The rows of all, one after the other."""
+    """The rows of all tables, one after the other.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> x, s, y = np.array([[0.2], [0.7]]), np.array([0, 1]), np.array([-1.0, 1.0])
+        >>> table = sf.surrogate.WeightedTable(x, s, y, weight=np.array([1.5, 2.5]))
+        >>> sf.surrogate.together([table, table]).weight.tolist()
+        [1.5, 2.5, 1.5, 2.5]
+    """
     return WeightedTable(*(np.concatenate(columns) for columns in zip(*tables, strict=True)))
