@@ -29,7 +29,7 @@ from synthfair.surrogate.sums import (
 )
 from synthfair.surrogate.table import WeightedTable, together
 
-DRAWN = 1000
+DRAWN = 500
 """Rows of each cell that self-play sees."""
 
 FEWEST_IN_BIN = 5
