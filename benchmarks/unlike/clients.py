@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 import synthfair as sf
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare import Federation, federate
 from synthfair.data.batches import in_memory
-from synthfair.data.partition import ClientTable
+from synthfair.data.partition import ClientTable, partition_by
 from synthfair.surrogate import WeightedTable, together
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 TASKS = {
     "dutch": ("dutch", "sex"),
@@ -70,38 +68,20 @@ def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTa
     """The rows of each client that has at least :data:`FEWEST`."""
     if cut.split == "alike":
         return sf.partition(table, clients=cut.clients, seed=cut.seed)
-    rng = np.random.default_rng(cut.seed)
     if cut.split in ("occupation", "region"):
-        owner = natural_owners(table, cut.split)
-    else:
-        pairs = table.groupby([schema.sensitive, schema.label]).ngroup().to_numpy()
-        owner = dealt(pairs, cut.clients, float(cut.split), rng)
-    parts = [rng.permutation(np.flatnonzero(owner == k)) for k in range(cut.clients)]
-    return [
-        ClientTable(table.iloc[part[: len(part) * 4 // 5]], table.iloc[part[len(part) * 4 // 5 :]])
-        for part in parts
-        if len(part) >= FEWEST
-    ]
-
-
-# To be replaced, with cut_table, by sf.partition(table, clients=, seed=, skew=, schema=, min_rows=)
-# and partition_by(table, column, seed=, min_rows=) of synthfair.data.partition.
-def dealt(pairs: np.ndarray, clients: int, skew: float, rng: np.random.Generator) -> np.ndarray:
-    """[N] client of each row: of each pair of group and label, shares drawn by Dirichlet(skew)."""
-    owner = np.empty(len(pairs), int)
-    for pair in np.unique(pairs):
-        rows = rng.permutation(np.flatnonzero(pairs == pair))
-        ends = np.cumsum(rng.dirichlet([skew] * clients))[:-1] * len(rows)
-        owner[rows] = np.searchsorted(ends.astype(int), np.arange(len(rows)), side="right")
-    return owner
-
-
-def natural_owners(table: pd.DataFrame, split: str) -> np.ndarray:
-    """[N] client of each row of Adult; rows of unknown occupation or country are a client's."""
-    import pandas as pd
-
-    column = table["native_country"].map(REGION_OF) if split == "region" else table[split]
-    return pd.factorize(column, use_na_sentinel=False, sort=True)[0]
+        named = table.assign(region=table.get("native_country", pd.Series()).map(REGION_OF))
+        found = partition_by(named, cut.split, seed=cut.seed, min_rows=FEWEST)
+        return [
+            ClientTable(*(part.drop(columns="region") for part in one)) for one in found.values()
+        ]
+    return sf.partition(
+        table,
+        clients=cut.clients,
+        seed=cut.seed,
+        skew=float(cut.split),
+        schema=schema,
+        min_rows=FEWEST,
+    )
 
 
 @lru_cache(maxsize=1)

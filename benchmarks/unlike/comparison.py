@@ -9,7 +9,7 @@ from typing import NamedTuple
 from benchmarks.harness import Experiment, Run, fingerprint
 from benchmarks.unlike.clients import CONFIGS, Cut, federation
 from benchmarks.unlike.pages import show
-from benchmarks.unlike.training import LAMBDA_THETA, METHODS, NOT_YET, Asked
+from benchmarks.unlike.training import LAMBDA_THETA, METHODS, Asked
 from synthfair.compare.federation import pooled
 from synthfair.fairness.metrics import Scored, metrics
 
@@ -80,9 +80,8 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
     """A cut's one after the other, so that its surrogates are made once."""
     for cut in CUTS:
         for name, method in METHODS.items():
-            if name not in NOT_YET:
-                for asked in ASKED if method.all_penalties else (MAIN,):
-                    yield UnlikeSetting(*cut, name, *asked)
+            for asked in ASKED if method.all_penalties else (MAIN,):
+                yield UnlikeSetting(*cut, name, *asked)
 
 
 def setting_fingerprint(setting: UnlikeSetting) -> str:

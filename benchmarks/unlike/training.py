@@ -192,6 +192,3 @@ METHODS = {
     "constant": Method("constant classifier", constant),
 }
 """By name."""
-
-NOT_YET = ("private",)
-"""Without runs until ``surrogate_release`` takes an epsilon. Their noise comes from the system."""

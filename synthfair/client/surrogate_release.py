@@ -10,8 +10,10 @@ from synthfair.data.schema import Schema, Value
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.surrogate.make import Surrogate, make_surrogate
+from synthfair.surrogate.private import make_private_surrogate
 from synthfair.surrogate.sums import FirstPass
 
 
@@ -44,7 +46,7 @@ def surrogate_release(
     Args:
         rows: encoded, in memory or a stream.
         schema: theirs.
-        config: settings.
+        config: settings; with epsilon, real rows are read through noisy sums alone.
         known: the first reading of the rows, where it is there already.
         noise: where its bytes come from; other than the system's, it protects nothing.
         source: what to call the rows in errors.
@@ -53,14 +55,20 @@ def surrogate_release(
         InputError: no pair of group and label has enough rows, or the settings do not fit.
     """
     try:
-        made = make_surrogate(rows, config, n_groups=len(schema.groups), known=known)
+        if config.epsilon is None:
+            made = make_surrogate(rows, config, n_groups=len(schema.groups), known=known)
+        else:
+            made = make_private_surrogate(rows, config, schema, noise=noise)
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
-    return _released(made, schema, config)
+    private = config.epsilon is not None and noise is system_entropy
+    return _released(made, schema, config, make_guarantee(config, schema) if private else None)
 
 
-def _released(made: Surrogate, schema: Schema, config: SurrogateConfig) -> SurrogateRelease:
-    header = make_header(config, schema, model=LinearModel())
+def _released(
+    made: Surrogate, schema: Schema, config: SurrogateConfig, guarantee: Guarantee | None
+) -> SurrogateRelease:
+    header = make_header(config, schema, model=LinearModel(), guarantee=guarantee)
     release = Release(header, schema.encoded_names, *made.table)
     named = tuple(
         (schema.groups[group], schema.positive if label > 0 else schema.negative)

@@ -2,6 +2,7 @@ from .fair_table import FairTable, make_fair_table
 from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate, make_surrogate
+from .private import make_private_surrogate
 from .sums import Anchors, CellSums, SmoothSums, cell_sums, smooth_sums
 from .table import WeightedTable, together
 
@@ -18,6 +19,7 @@ __all__ = [
     "frontier",
     "least_weight",
     "make_fair_table",
+    "make_private_surrogate",
     "make_surrogate",
     "smooth_sums",
     "together",

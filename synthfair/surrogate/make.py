@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,9 +79,9 @@ class Surrogate(NamedTuple):
 def make_surrogate(
     rows: Batches, config: SurrogateConfig, *, n_groups: int, known: FirstPass | None = None
 ) -> Surrogate:
-    """The surrogate of some rows: in each cell of group and label, weighted rows with the same sums.
+    """The surrogate of some rows: in each cell, weighted rows with the same sums.
 
-    Count, mean and covariance are exact. Sums of sigma(v'(x - 1/2) + b) (1, x - 1/2) are matched as
+    A cell is a pair of group and label. Count, mean and covariance are exact. Sums of sigma(v'(x - 1/2) + b) (1, x - 1/2) are matched as
     nearly as the rows allow, at public anchors (v, b) and at those of self-play. Reads the rows
     twice; with ``config.moments_only`` once.
 
@@ -105,15 +106,16 @@ def make_surrogate(
         raise InputError(
             f"no pair of group and label has the {config.k_min} rows that k_min asks for"
         )
-    first = [_first_rows(cell, n_rows, config.seed + i) for i, cell in enumerate(cells)]
+    seed = own_seed(config.seed, sums.count)
+    first = [_first_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     if config.moments_only:
         return Surrogate(weighted(cells, list(map(_exact, cells, first))), left_out, np.nan)
     drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
-    anchors = choose_anchors(weighted(cells, drawn), config, n_groups=n_groups)
+    anchors = choose_anchors(weighted(cells, drawn), config, n_groups=n_groups, seed=seed)
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
     targets = [_targets(cell, anchors, smooth) for cell in cells]
     fitted = [
-        fitted_rows(start, target, iterations=config.iterations, seed=config.seed)
+        fitted_rows(start, target, iterations=config.iterations, seed=seed)
         for start, target in zip(first, targets, strict=True)
     ]
     error = max(map(_rate_error, fitted, targets))
@@ -126,7 +128,7 @@ def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
 
 
 def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
-    """The cells with at least ``k_min`` rows; bins with few rows do not count in their marginals."""
+    """The cells with at least ``k_min`` rows; in their marginals, bins with few rows do not count."""
     mean, covariance = sums.mean() - 0.5, sums.covariance()
     values = sums.within / np.maximum(sums.binned, 1) - 0.5
     counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
@@ -151,13 +153,20 @@ def rows_of_a_cell(config: SurrogateConfig, d: int) -> int:
     return n_rows
 
 
-def choose_anchors(table: WeightedTable, config: SurrogateConfig, *, n_groups: int) -> Anchors:
+def own_seed(seed: int, counts: np.ndarray) -> int:
+    """A seed for each client: errors of clients that draw alike would add up in the pool."""
+    return seed + zlib.crc32(np.ascontiguousarray(counts, float).tobytes())
+
+
+def choose_anchors(
+    table: WeightedTable, config: SurrogateConfig, *, n_groups: int, seed: int
+) -> Anchors:
     """Public anchors, and those of self-play on a table like the client's."""
     d = table.x.shape[1]
     anchors = public_anchors(d, n_groups=n_groups, n_random=config.random_anchors, seed=config.seed)
     if config.self_play == 0:
         return anchors
-    thetas = self_play(table, config.self_play, n_groups=n_groups, seed=config.seed)
+    thetas = self_play(table, config.self_play, n_groups=n_groups, seed=seed)
     for times in (1.0, TEMPERATURE):
         anchors += anchors_of(times * thetas, d, n_groups=n_groups, weight=IMPORTANCE)
     return anchors

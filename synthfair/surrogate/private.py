@@ -14,7 +14,7 @@ from synthfair.privacy.private_sums import BINS, PrivateSums, private_sums
 from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.surrogate.fit import copula_rows, with_moments
 from synthfair.surrogate.latent import latent_correlation
-from synthfair.surrogate.make import Cell, Surrogate, rows_of_a_cell, weighted
+from synthfair.surrogate.make import Cell, Surrogate, own_seed, rows_of_a_cell, weighted
 
 GRID = np.linspace(-0.5, 0.5, BINS)
 """Values of a feature of the first rows, one a bin, centred at 1/2. The first and the last are the
@@ -95,8 +95,9 @@ def private_surrogate(
             f" {config.k_min} and {FEWEST:g} standard deviations of its noise"
         )
     first = _normal_rows if config.moments_only else _copula_rows
+    seed = own_seed(config.seed, np.array([cell.count for cell in cells]))
     parts = [
-        with_moments(first(cell, n_rows, config.seed + i), cell.mean, cell.covariance, config.seed)
+        with_moments(first(cell, n_rows, seed + i), cell.mean, cell.covariance, seed)
         for i, cell in enumerate(cells)
     ]
     return Surrogate(weighted(cells, parts), left_out, np.nan)
