@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 NAMES = (
-    "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "privacy",
-    "gap", "speed", "scale", "cold",
+    "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
+    "privacy", "gap", "speed", "scale", "cold",
 )  # fmt: skip
 """In this order: figure3 is drawn from the runs of table2."""
 

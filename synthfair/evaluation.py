@@ -42,12 +42,14 @@ class Evaluation(NamedTuple):
         per_client: the same, for the rows of each table by itself.
         by_group: rates of each group, over all test rows.
         n_test: number of test rows.
+        constant_accuracy: of the more frequent label for everybody, over all test rows.
     """
 
     overall: dict[str, Metric]
     per_client: dict[str, dict[str, Metric]]
     by_group: list[Rates]
     n_test: int
+    constant_accuracy: float
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
@@ -151,6 +153,7 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         raise InputError("no test tables")
     config = config or ServerConfig()
     everything = _pooled(scored)
+    positive = float(np.mean(everything.y > 0))
 
     def measured(rows: Scored) -> dict[str, Metric]:
         return metrics_with_intervals(rows, resamples=config.resamples, seed=config.seed)
@@ -160,6 +163,7 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         per_client={name: measured(rows) for name, rows in scored.items()},
         by_group=group_rates(everything),
         n_test=len(everything.y),
+        constant_accuracy=max(positive, 1 - positive),
     )
 
 
@@ -199,6 +203,7 @@ def evaluation_document(
                 for group, rates in zip(schema.groups, evaluation.by_group, strict=True)
             }
         ),
+        "constant_classifier": {"accuracy": evaluation.constant_accuracy},
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
         "version": synthfair.__version__,

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import FROZEN, ReleaseConfig, TrainConfig
+from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.privacy.rounds import TrainingGuarantee
@@ -61,7 +61,7 @@ class Influence(NamedTuple):
         spd: the same; not-a-number where a group has no row.
         converged: whether theta_without is the optimum without the release; else it is Newton's
             first step towards it.
-        outlier: whether ``scores`` lies far above the other releases', see
+        outlier: whether ``scores``, or the size of ``spd``, lies far above the other releases', see
             :func:`synthfair.server.influence.outlier_bound`.
     """
 
@@ -102,6 +102,7 @@ def _printable(text: str) -> str:
 _Line = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_printable)]
 _Count = Annotated[int, Field(ge=0, lt=2**53)]
 _Difference = Annotated[float, Field(ge=-1, le=1)]
+_Fraction = Annotated[float, Field(ge=0, le=1)]
 _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 
 
@@ -197,6 +198,11 @@ class MetricsFile(Part):
     signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
     influence: _Influences | None = None
     max_influence: _Number | None = None
+    max_spd_influence: _Number | None = None
+    server: ServerConfig | None = None
+    rho: Annotated[float, Field(ge=0, le=1e12)] | None = None
+    warnings: list[_Line] = Field([], max_length=1000)
+    constant_classifier: dict[Literal["accuracy"], _Fraction] | None = None
     converged: bool | None
     seconds: Annotated[float, Field(ge=0, le=1e12)] | None = None
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")

@@ -75,6 +75,60 @@ def test_split_writes_what_client_reads(tmp_path, capsys):
     assert run(client, prog="client", argv=argv) == 0
 
 
+def test_split_makes_unlike_clients_of_a_named_table(tmp_path, capsys):
+    argv = ["split", "loanapp", "--clients", "20", "--skew", "0.1", "--output", str(tmp_path)]
+    assert main(argv) == 2
+    assert "client 1: 1 row cannot be split" in capsys.readouterr().err
+    assert main([*argv, "--min-rows", "100"]) == 0
+    said = capsys.readouterr()
+    assert "clients have at least 100 rows" in said.err
+    sizes = [len(pd.read_csv(path)) for path in tmp_path.glob("client_*_train.csv")]
+    assert len(said.out.split()) == 2 * len(sizes) + 1
+    assert len(set(sizes)) > 1
+    assert min(sizes) >= 79
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
+    rows = make_table(n=40).assign(region=["north"] * 30 + ["St. Mary"] * 10)
+    file = folder / f"loans.{ending}"
+    rows.to_csv(file, index=False) if ending == "csv" else rows.to_parquet(file)
+    schema = json.loads((folder / "schema.json").read_text()) | {"ignored": ["region"]}
+    (folder / "mine.json").write_text(json.dumps(schema))
+    argv = ["split", str(file), "--schema", f"{folder}/mine.json", "--output", f"{folder}/cut"]
+    assert main([*argv, "--by", "region"]) == 0
+    written = [path.split("/")[-1] for path in capsys.readouterr().out.splitlines()]
+    assert written == [
+        "client_St._Mary_train.csv", "client_St._Mary_test.csv",
+        "client_north_train.csv", "client_north_test.csv", "schema.json",
+    ]  # fmt: skip
+    assert set(pd.read_csv(folder / "cut" / "client_north_train.csv")["region"]) == {"north"}
+    data = ["--data", f"{folder}/cut/client_north_train.csv", "--steps", "3"]
+    argv = [*data, "--schema", f"{folder}/cut/schema.json", "--output", f"{folder}/r.parquet"]
+    assert run(client, prog="client", argv=[*argv, "--n-synthetic", "8"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["loanapp", "--by", "white", "--clients", "2"], "no --clients and no --skew"),
+        (["loanapp", "--by", "white", "--skew", "1"], "no --clients and no --skew"),
+        (["loanapp", "--schema", "SCHEMA"], "--schema is for files"),
+        (["loanapp", "--by", "region"], "column 'region': the table has none of this name"),
+        (["FILE"], "or a file with --schema"),
+        (["FILE", "--schema", "SCHEMA"], "client_0_train.csv: column 'town', row 3: 'z'"),
+    ],
+)
+def test_split_refuses(folder, capsys, flags, complaint):
+    file, schema = folder / "client_0_train.csv", folder / "schema.json"
+    make_table().assign(town=["a", "b", "z"] * 40).to_csv(file, index=False)
+    paths = {"FILE": str(file), "SCHEMA": str(schema)}
+    argv = ["split", *(paths.get(flag, flag) for flag in flags), "--output", f"{folder}/cut"]
+    assert main(argv) == 2
+    assert complaint in capsys.readouterr().err
+    assert not (folder / "cut").exists()
+
+
 def test_schema_prints_a_draft_that_client_refuses(folder, capsys):
     argv = ["schema", f"{folder}/client_0_train.csv", "--label", "paid", "--sensitive", "town"]
     assert main(argv) == 0

@@ -101,7 +101,7 @@ def test_an_altered_file_is_refused(folder, capsys):
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda t: t.drop_columns("y"), "must have columns of features, then 's' and 'y'"),
+        (lambda t: t.drop_columns("y"), "must have columns of features, then 's', 'y'"),
         (lambda t: t.select(["s", "y"]), "must have columns of features"),
         (lambda t: t.select(t.column_names[::-1]), "must have columns of features"),
         (lambda t: t.add_column(0, "s", t["s"]), "a column's name is repeated"),

@@ -56,7 +56,7 @@ def test_the_pooled_model_is_scikit_learns(releases, schema):
 
 
 def test_metrics_json_has_what_its_contract_says(folder):
-    model, evaluation, influences = served(folder)
+    model, evaluation, influences, *_ = served(folder)
     found = json.loads((folder / "server" / "metrics.json").read_text())
     names = [
         "accuracy",
@@ -66,7 +66,7 @@ def test_metrics_json_has_what_its_contract_says(folder):
         "covariance",
     ]
     assert set(found) == {
-        *names, "per_client", "by_group", "n_test", "n_synthetic", "config", "privacy", "converged",
+        *names, "constant_classifier", "warnings", "server", "rho", "max_spd_influence", "per_client", "by_group", "n_test", "n_synthetic", "config", "privacy", "converged",
         "schema_hash",        "version", "packages", "resamples", "seed", "influence", "max_influence",
     }  # fmt: skip
     for part in (found, found["per_client"]["client_0_test"], found["per_client"]["client_1_test"]):

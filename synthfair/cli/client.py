@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import HOLD_OUT, DistillConfig, load_distill_config
+from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig, load_release_config
+from synthfair.errors import InputError
 
 if TYPE_CHECKING:
-    from synthfair.client import Distillation, Receipt
+    from synthfair.client import Distillation, Receipt, SurrogateRelease
 
 HELP = "distil a private table into one release file"
 
@@ -25,6 +26,8 @@ is written: copies of real rows stop it.
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
       --config configs/law_school/race.toml --output DIR/client_0.parquet
 
+  ... --release surrogate          for unlike clients: weighted rows that stand in for the
+                                   table; fairness over all clients is chosen at the server
   ... --epsilon 1 --delta 1e-6     makes the release differentially private
 
 Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
@@ -36,7 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     files = parser.add_argument_group("files")
     files.add_argument(
-        "--data", type=Path, required=True, help="The private table, CSV or Parquet."
+        "--data",
+        type=Path,
+        required=True,
+        help="The private table, CSV or Parquet, or a folder of such files.",
     )
     files.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
     files.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
@@ -78,23 +84,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="For tests: noise that anybody can repeat. Then there is no guarantee, and the release"
         " says so.",
     )
-    settings = parser.add_argument_group("settings (keys of the configuration)")
-    add_config_flags(settings, DistillConfig)  # type: ignore[arg-type]
+    kind = parser.add_argument_group("kind of release")
+    kind.add_argument(
+        "--release",
+        choices=("fair", "surrogate"),
+        help="fair: an ordinary model trained on it is fair on this table. surrogate: it stands in"
+        " for this table, and the server trains a model that is fair over all clients, also where"
+        " they are unlike. Default: fair, or the configuration's.",
+    )
+    fair = parser.add_argument_group("settings (keys of the configuration)")
+    add_config_flags(fair, DistillConfig)  # type: ignore[arg-type]
+    surrogate = parser.add_argument_group(
+        "settings of surrogates",
+        "Keys of the configuration. Surrogates have these, and epsilon, delta, relation and seed.",
+    )
+    shared = ("release", *DistillConfig.model_fields)
+    add_config_flags(surrogate, SurrogateConfig, leave_out=shared)  # type: ignore[arg-type]
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    config = load_distill_config(args.config, **config_flags(args, DistillConfig))
+    given = config_flags(args, DistillConfig) | config_flags(args, SurrogateConfig)
+    config = load_release_config(args.config, **given)
 
     from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import progress_bar, say
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 
+    if args.history and isinstance(config, SurrogateConfig):
+        raise InputError("--history: a surrogate is not made in steps; leave it out")
     _require_room(args)
     key = read_signing_key(args.sign) if args.sign else None
     start_jax()
-    from synthfair.client import Options, RefusedReleaseError, distill_file
+    from synthfair.client import Distillation, Options, RefusedReleaseError, distill_file
     from synthfair.client.history import write_history
 
     options = Options(
@@ -114,7 +137,7 @@ def run(args: argparse.Namespace) -> None:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
         raise
-    if args.history:
+    if args.history and isinstance(distillation, Distillation):
         write_history(distillation.history, args.history)
     _tell(distillation, receipt, signed=args.sign)
 
@@ -133,21 +156,19 @@ def _require_room(args: argparse.Namespace) -> None:
         require_free(args.history, force=args.force)
 
 
-def _tell(distillation: Distillation, receipt: Receipt, *, signed: Path | None) -> None:
+def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Path | None) -> None:
     from synthfair.cli.show import say, warn
-    from synthfair.report import (
-        distillation_table,
-        gap_warning,
-        preview_table,
-        unconverged_warning,
-    )
+    from synthfair.client import Distillation
+    from synthfair.report import distillation_table, fit_warnings, preview_table, surrogate_table
 
-    if distillation.resumed_at:
-        say(f"Continued at step {distillation.resumed_at} of an interrupted run.")
-    say(distillation_table(distillation, receipt))
+    if isinstance(made, Distillation):
+        if made.resumed_at:
+            say(f"Continued at step {made.resumed_at} of an interrupted run.")
+        say(distillation_table(made, receipt))
+    else:
+        say(surrogate_table(made, receipt))
     say(preview_table(receipt.preview))
     if signed:
         say(f"Signed with {signed}.")
-    for warning in (unconverged_warning(distillation), gap_warning(distillation)):
-        if warning:
-            warn(warning)
+    for warning in fit_warnings(made):
+        warn(warning)

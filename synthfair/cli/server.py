@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
 from synthfair.config import ServerConfig, load_server_config
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from synthfair.server import Served
 
 HELP = "pool release files, train one model, report accuracy and fairness"
 
 DESCRIPTION = """\
-Pool the clients' release files, train an ordinary model on them, and report accuracy
-and group gaps on test tables. Writes model.json and metrics.json.
+Pool the clients' release files, train one model on them, and report accuracy and group
+gaps on test tables. Writes model.json and metrics.json.
 
   python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
       --test DIR/*_test.csv --output DIR/server
+
+On fair releases it trains an ordinary model. On surrogates it trains one that is fair over
+all clients, as often as you like, and writes fair_table.parquet, on which any ordinary
+weighted logistic trainer gives the same model:
+
+  ... --rho 100 --penalty selection_rate      --max-gap 0.05      --frontier
 """
 
 
@@ -24,7 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("releases", type=Path, nargs="*", help="Release files, one a client.")
     parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
     parser.add_argument(
-        "--test", type=Path, nargs="+", required=True, help="Test tables, one a client."
+        "--test",
+        type=Path,
+        nargs="+",
+        default=(),
+        help="Test tables, one a client. For surrogates they may be missing; then there is no"
+        " metrics.json.",
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     parser.add_argument(
@@ -34,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=(),
         help="Public keys of the clients, NAME.pub each, or folders of them: then every release"
         " must be signed by another client.",
+    )
+    parser.add_argument(
+        "--frontier",
+        action="store_true",
+        help="Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the"
+        " test rows, to frontier.csv and frontier.svg.",
     )
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     parser.add_argument(
@@ -50,42 +72,66 @@ def run(args: argparse.Namespace) -> None:
     config = load_server_config(**config_flags(args, ServerConfig))
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import say, warn
 
     start_jax()
-    from synthfair.files import require_free
+    from synthfair.files import require_free, write_text
     from synthfair.report import (
-        evaluation_tables,
         files_of_one,
-        influence_table,
-        outlier_warning,
+        frontier_plot,
         read_histories,
         read_results,
         run_names,
-        untrained_warning,
         write_report,
     )
     from synthfair.server import serve
 
-    page = args.output / "report.html"
+    if args.report and not args.test:
+        raise InputError("--report: needs --test")
+    page, plot = args.output / "report.html", args.output / "frontier.svg"
+    if args.frontier:
+        require_free(plot, force=args.force)
     if args.report:  # all that could refuse it, before any work is done
         require_free(*files_of_one(page, *run_names([args.output])), force=args.force)
         read_histories(args.output)
-    model, evaluation, influences = serve(
+    served = serve(
         args.releases,
         args.schema,
         args.test,
         args.output,
         config,
         keys=args.keys,
+        frontier=args.frontier,
         force=args.force,
     )
+    if args.frontier:
+        write_text(plot, frontier_plot(served.frontier))
     if args.report:
         write_report(read_results([args.output]), page, force=True)
-    say(evaluation_tables(evaluation))
-    if influences.releases:
-        say(influence_table(influences))
-    say(f"Wrote {args.output / 'model.json'} and {args.output / 'metrics.json'}.")
-    for warning in (untrained_warning(model), outlier_warning(influences)):
+    _tell(served, args)
+
+
+def _tell(served: Served, args: argparse.Namespace) -> None:
+    from synthfair.cli.show import say, warn
+    from synthfair.report import (
+        evaluation_tables,
+        influence_table,
+        outlier_warning,
+        surrogates_table,
+        untrained_warning,
+    )
+
+    if served.evaluation:
+        say(evaluation_tables(served.evaluation))
+    if served.point:
+        say(surrogates_table(served.point))
+    if served.influences.releases:
+        say(influence_table(served.influences))
+    written = ["model.json"]
+    written += ["metrics.json"] if served.evaluation else []
+    written += ["fair_table.parquet"] if served.point else []
+    written += ["frontier.csv", "frontier.svg"] if args.frontier else []
+    say(f"Wrote {', '.join(str(args.output / name) for name in written)}.")
+    warnings = (untrained_warning(served.model), outlier_warning(served.influences))
+    for warning in (*warnings, *served.warnings):
         if warning:
             warn(warning)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
 
 import jax
 import numpy as np
 
 from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.client.baseline import Baseline
 from synthfair.client.prepare import Prepared, prepare
-from synthfair.config import DistillConfig
+from synthfair.client.surrogate_release import SurrogateRelease, surrogate_release
+from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.data.batches import Batches, in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.real_rows import RealRows
 from synthfair.data.schema import Schema
@@ -56,6 +59,8 @@ class Distillation(NamedTuple):
             before.
         resumed_at: step at which an interrupted run was continued; 0 if it was not.
         checkpoint: a file that is of no more use once the release is written; it may not exist.
+        baseline: what the release's model must not fall behind, on the training rows; only where
+            they are in a file, and read without noise.
     """
 
     release: Release
@@ -68,6 +73,12 @@ class Distillation(NamedTuple):
     search_ended: bool = True
     resumed_at: int = 0
     checkpoint: Path | None = None
+    baseline: Baseline | None = None
+
+    @property
+    def config(self) -> DistillConfig:
+        """The settings."""
+        return cast(DistillConfig, self.release.header.config)
 
     @property
     def inner_converged(self) -> bool:
@@ -87,15 +98,17 @@ class Distillation(NamedTuple):
     @property
     def gap_met(self) -> bool | None:
         """Whether the gap on the real rows is at most ``max_gap``; None where none was wanted."""
-        wanted = self.release.header.config.max_gap
+        wanted = self.config.max_gap
         return None if wanted is None else bool(self.reached.gap <= wanted)
 
 
+@overload
 def distill_table(
     table: pd.DataFrame,
     schema: Schema,
     config: DistillConfig | None = None,
     *,
+    release: Literal["fair"] = "fair",
     model: Model | None = None,
     penalty: Penalty | None = None,
     optimizer: optax.GradientTransformation | None = None,
@@ -103,34 +116,65 @@ def distill_table(
     source: str = "table",
     progress: Progress | None = None,
     checkpoint: Path | None = None,
-) -> Distillation:
-    """Distils a private table into a release, Wu et al. (2024) algorithm 1, lines 1 to 16.
+) -> Distillation: ...
 
-    Without ``config.epsilon`` no guarantee of privacy: the synthetic rows are a function of the
-    real ones without noise. With it, (epsilon, delta)-differential privacy of the release. Unit:
-    one row. Neighbouring relation: ``config.relation``. Releases of one table add up, which only
-    a :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
+
+@overload
+def distill_table(
+    table: pd.DataFrame | Batches,
+    schema: Schema,
+    config: SurrogateConfig | None = None,
+    *,
+    release: Literal["surrogate"] = "surrogate",
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+) -> SurrogateRelease: ...
+
+
+def distill_table(
+    table: pd.DataFrame | Batches,
+    schema: Schema,
+    config: DistillConfig | SurrogateConfig | None = None,
+    *,
+    release: Literal["fair", "surrogate"] | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+    **fair: Any,
+) -> Distillation | SurrogateRelease:
+    """Distils a private table into a release.
+
+    A *fair* release (the default) has synthetic rows on which an ordinary model is accurate and
+    fair on the real ones: Wu et al. (2024) algorithm 1, lines 1 to 16. A *surrogate* has weighted
+    rows that stand in for the real ones; fairness is chosen at the server, over all clients, which
+    may be unlike.
+
+    Without ``config.epsilon`` no guarantee of privacy: the rows are a function of the real ones
+    without noise. With it, (epsilon, delta)-differential privacy of the release. Unit: one row.
+    Neighbouring relation: ``config.relation``. Releases of one table add up, which only a
+    :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
 
     Args:
-        table: one row a person.
+        table: one row a person; for a surrogate also batches of rows that are read as a stream.
         schema: public; the same for all clients.
         config: settings; the defaults if not given.
-        model: another than the linear model with the logistic loss; with epsilon, a linear one.
-        penalty: another than ``config.penalty``; ``config.notion`` then only chooses the
-            covariance that is shown. With epsilon, one of those that come with synthfair.
-        optimizer: of the synthetic features, such as ``optax.adabelief(1e-2)``, in place of
-            ``config.optimizer`` and ``config.learning_rate``. Clients of one process that are given
-            the same object share a compilation.
+        release: its kind; that of the settings if not given.
         noise: where the bytes of noise come from; other than the system's, it protects nothing, and
             the release says so.
         source: what to call the table in errors.
-        progress: called between chunks of steps.
-        checkpoint: name next to which an interrupted run is saved, and continued from; with an
-            optimizer, only by a run with the same one.
+        **fair: of fair releases only. ``model``: another than the linear model with the logistic
+            loss; with epsilon, a linear one. ``penalty``: another than ``config.penalty``;
+            ``config.notion`` then only chooses the covariance that is shown; with epsilon, one of
+            those that come with synthfair. ``optimizer``: of the synthetic features, such as
+            ``optax.adabelief(1e-2)``, in place of ``config.optimizer`` and
+            ``config.learning_rate``; clients of one process that are given the same object share a
+            compilation. ``progress``: called between chunks of steps. ``checkpoint``: name next to
+            which an interrupted run is saved, and continued from; with an optimizer, only by a run
+            with the same one.
 
     Raises:
-        InputError: the table does not fit the schema, lacks a group or a label, or cannot be
-            distilled with these settings, or diverges.
+        InputError: the table does not fit the schema, or cannot be distilled with these settings,
+            or diverges. A fair release needs both labels and all groups; a surrogate needs one pair
+            of group and label with ``config.k_min`` rows.
         KeyboardInterrupt: after the checkpoint, if any, is written.
 
     Example:
@@ -139,19 +183,26 @@ def distill_table(
         >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
         >>> sf.distill_table(table, schema, config).release.x.shape
         (40, 37)
+        >>> made = sf.distill_table(table, schema, sf.SurrogateConfig(moments_only=True))
+        >>> round(made.release.weight.sum())  # as many as there are real rows
+        1989
     """
-    real = encode(table, schema, source=source)
+    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
+    if config is None and release is not None:
+        kind = release
+    if release not in (None, kind):
+        raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
+    if kind == "surrogate":
+        if fair:
+            raise InputError(f"{', '.join(fair)}: not used for a surrogate; the server trains")
+        rows = table
+        if hasattr(table, "columns"):
+            rows = in_memory(encode(cast("pd.DataFrame", table), schema, source=source))
+        settings = cast(SurrogateConfig, config or SurrogateConfig())
+        return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
+    real = encode(cast("pd.DataFrame", table), schema, source=source)
     return distill_rows(
-        real,
-        schema,
-        config,
-        model=model,
-        penalty=penalty,
-        optimizer=optimizer,
-        noise=noise,
-        source=source,
-        progress=progress,
-        checkpoint=checkpoint,
+        real, schema, cast("DistillConfig | None", config), noise=noise, source=source, **fair
     )
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
+import jax
 import numpy as np
 from pydantic import ValidationError
 
+from synthfair.client.baseline import baseline
 from synthfair.client.distillation import Distillation, Progress, distill_prepared
+from synthfair.client.file_batches import FileBatches
 from synthfair.client.held_out import HeldOut
 from synthfair.client.prepare import (
     Prepared,
@@ -20,17 +23,22 @@ from synthfair.client.prepare import (
     sha256_of,
 )
 from synthfair.client.private import FitFile, guaranteed, measure, measured_settings
-from synthfair.config import HOLD_OUT, DistillConfig
+from synthfair.client.surrogate_release import SurrogateRelease, surrogate_release
+from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.real_rows import RealRows, gather
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
+from synthfair.distill.inner import train
 from synthfair.errors import InputError, refusal
 from synthfair.files import require_distinct, require_free
+from synthfair.model import LinearModel
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.privacy.statement import UNSEEN, Guarantee
+from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, write_release
+from synthfair.surrogate.make import read_first
+from synthfair.surrogate.table import WeightedTable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -91,21 +99,22 @@ def distill_file(
     data: Path,
     schema_path: Path,
     output: Path,
-    config: DistillConfig,
+    config: DistillConfig | SurrogateConfig,
     options: Options = Options(),  # noqa: B008 - immutable
     *,
     progress: Progress | None = None,
-) -> tuple[Distillation, Receipt]:
-    """Distils a table into a release file. An interrupted run continues where it stopped.
+) -> tuple[Distillation | SurrogateRelease, Receipt]:
+    """Distils a table into a release file. The same run continues an interrupted one's steps.
 
     Args:
-        data: the private table, CSV or Parquet.
+        data: the private table, CSV or Parquet; for a surrogate also a folder of such files. A
+            surrogate reads it as a stream.
         schema_path: the public schema.
         output: the release, written whole or not at all. While a run is interrupted, a checkpoint
             lies next to it; that holds private numbers and must not be sent.
-        config: settings.
+        config: settings, of either kind of release.
         options: see there.
-        progress: see :func:`synthfair.client.distillation.distill_table`.
+        progress: of a fair release, see :func:`synthfair.client.distillation.distill_table`.
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
@@ -117,30 +126,98 @@ def distill_file(
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     require_free(output, force=options.force)
+    files = _Files(data, output, ledger)
     schema = read_schema(schema_path)
-    real, held_out = read_rows(data, schema, config, hold_out=options.hold_out)
-    ready = _prepare(
-        real,
+    if isinstance(config, SurrogateConfig):
+        made = _make_surrogate(files, schema, config, options)
+    else:
+        made = _make_fair(files, schema, config, options, progress=progress)
+    release = _require_safe(made.result.release, made.preview, output, accepted=options.accept_risk)
+    if made.booking:
+        ledger.book(made.booking)
+    sha256 = write_release(release, output, key=options.key)
+    for file in made.leftovers:
+        file.unlink(missing_ok=True)
+    receipt = Receipt(output, output.stat().st_size, sha256, made.preview)
+    return made.result._replace(release=release), receipt
+
+
+class _Files(NamedTuple):
+    """The private table, the release to be, and where it is booked."""
+
+    data: Path
+    output: Path
+    ledger: Ledger
+
+
+class _Made(NamedTuple):
+    """A release that is not written yet.
+
+    Attributes:
+        result: the release and how it was made.
+        preview: what the checks of it found.
+        booking: to be booked before it is written; None where it was booked before the budget was
+            spent.
+        leftovers: files of no more use once it is written.
+    """
+
+    result: Distillation | SurrogateRelease
+    preview: Preview
+    booking: Booking | None
+    leftovers: tuple[Path, ...] = ()
+
+
+def _make_fair(
+    files: _Files,
+    schema: Schema,
+    config: DistillConfig,
+    options: Options,
+    *,
+    progress: Progress | None,
+) -> _Made:
+    """Reads the rows, prepares the problem, solves it, compares the release with the rows."""
+    real, held_out = read_rows(files.data, schema, config, hold_out=options.hold_out)
+    source = str(files.data)
+    ready = _prepare(real, schema, config, files, noise_seed=options.noise_seed)
+    distillation = distill_prepared(
+        ready.prepared, schema, config, source=source, progress=progress, checkpoint=files.output
+    )
+    compared = baseline(ready.prepared.problem, distillation.theta)
+    distillation = distillation._replace(baseline=compared)
+    found = _preview(distillation, real, held_out, schema)
+    leftovers = tuple(file for file in (distillation.checkpoint, ready.saved_fit) if file)
+    return _Made(distillation, found, ready.booking, leftovers)
+
+
+def _make_surrogate(
+    files: _Files, schema: Schema, config: SurrogateConfig, options: Options
+) -> _Made:
+    """Sums over the rows, rows with these sums, and their comparison with the real rows.
+
+    The rows are read as a stream, several times. What an epsilon buys is booked before it is spent.
+    """
+    rows = FileBatches(files.data, schema, options.hold_out, config.seed)
+    known = read_first(rows, n_groups=len(schema.groups))
+    secure = options.noise_seed is None
+    guarantee = make_guarantee(config, schema) if config.epsilon is not None and secure else None
+    sums = tuple(vars(known.sums).values())
+    booking = _booking(
+        files.output, fingerprint(sha256_of(sums), config.model_dump_json()), guarantee
+    )
+    if guarantee:
+        files.ledger.book(booking)
+    else:
+        files.ledger.require_affordable(booking)  # or it ends here
+    made = surrogate_release(
+        rows,
         schema,
         config,
-        ledger,
-        output=output,
-        noise_seed=options.noise_seed,
-        source=str(data),
+        known=known,
+        noise=system_entropy if options.noise_seed is None else seeded(options.noise_seed),
+        source=str(files.data),
     )
-    distillation = distill_prepared(
-        ready.prepared, schema, config, source=str(data), progress=progress, checkpoint=output
-    )
-    found = _preview(distillation, real, held_out, schema)
-    release = _require_safe(distillation.release, found, output, accepted=options.accept_risk)
-    if ready.booking:
-        ledger.book(ready.booking)
-    sha256 = write_release(release, output, key=options.key)
-    for file in (distillation.checkpoint, ready.saved_fit):
-        if file:
-            file.unlink(missing_ok=True)
-    receipt = Receipt(output, output.stat().st_size, sha256, found)
-    return distillation._replace(release=release), receipt
+    found = _preview_surrogate(made.release, rows, schema)
+    return _Made(made, found, None if guarantee else booking)
 
 
 def read_rows(
@@ -192,16 +269,15 @@ def _prepare(
     real: RealRows,
     schema: Schema,
     config: DistillConfig,
-    ledger: Ledger,
+    files: _Files,
     *,
-    output: Path,
     noise_seed: int | None,
-    source: str,
 ) -> _Ready:
     """The problem; what an epsilon buys is booked before it is spent, and saved until the end.
 
     A saved fit was booked and bought by a run that did not come to its end.
     """
+    source, (_, output, ledger) = str(files.data), files
     rows_sha256 = sha256_of(real[:3])  # once: the rows may be a million
     run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
@@ -239,7 +315,7 @@ def _preview(
     from synthfair.privacy.gate import preview  # SciPy takes a while, and others come first
 
     release, theta = distillation.release, np.asarray(distillation.theta)
-    config, n_groups = release.header.config, len(schema.groups)
+    config, n_groups = distillation.config, len(schema.groups)
 
     def scores(rows: Encoded) -> np.ndarray:
         gathered = gather([rows], len(rows.y), n_groups=n_groups, intercept=config.intercept)
@@ -247,6 +323,31 @@ def _preview(
 
     synthetic = Encoded(release.x, release.s, release.y)
     return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)
+
+
+def _preview_surrogate(release: Release, rows: FileBatches, schema: Schema) -> Preview:
+    """The checks, with copies looked for among all rows, and the rest among rows drawn."""
+    from synthfair.privacy.gate import MOST_REAL, Copies, preview
+
+    table = WeightedTable(release.x, release.s, release.y, cast(np.ndarray, release.weight))
+    n_groups = len(schema.groups)
+    found = rows.sum(lambda part: Copies.among(part, release.x, most=MOST_REAL))
+    with jax.enable_x64(True):
+        plain = train(table.rows(n_groups=n_groups), 1e-3, model=LinearModel())  # as anybody can
+    theta = np.asarray(plain.params)
+
+    def scores(some: Encoded) -> np.ndarray:
+        weighted = WeightedTable(*some, weight=np.ones(len(some.y)))
+        return np.asarray(weighted.rows(n_groups=n_groups).a) @ theta
+
+    return preview(
+        Encoded(*table[:3]),
+        found.sample,
+        rows.held_out,
+        scores,
+        seed=release.header.config.seed,
+        copies=found.count,
+    )
 
 
 def _require_safe(release: Release, found: Preview, output: Path, *, accepted: bool) -> Release:

@@ -48,4 +48,6 @@ class HeldOut:
     @property
     def rows(self) -> Encoded:
         """The held-out rows for the checks: the first :data:`MOST_CHECKED` of the table."""
+        if not self._parts:
+            return Encoded(np.empty((0, 0)), np.empty(0, int), np.empty(0))
         return Encoded(*(np.concatenate(fields) for fields in zip(*self._parts, strict=True)))

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Schema, Value
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
+from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.release.format import Release, make_header
 from synthfair.surrogate.make import Surrogate, make_surrogate
 from synthfair.surrogate.sums import FirstPass
@@ -25,7 +26,7 @@ class SurrogateRelease(NamedTuple):
     """
 
     release: Release
-    left_out: tuple[tuple[str, str], ...]
+    left_out: tuple[tuple[Value, Value], ...]
     rate_error: float
 
 
@@ -35,6 +36,7 @@ def surrogate_release(
     config: SurrogateConfig,
     *,
     known: FirstPass | None = None,
+    noise: RandomBytes = system_entropy,
     source: str = "table",
 ) -> SurrogateRelease:
     """The surrogate release of some rows.
@@ -44,6 +46,7 @@ def surrogate_release(
         schema: theirs.
         config: settings.
         known: the first reading of the rows, where it is there already.
+        noise: where its bytes come from; other than the system's, it protects nothing.
         source: what to call the rows in errors.
 
     Raises:

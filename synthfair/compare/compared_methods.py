@@ -16,7 +16,6 @@ from synthfair.client.many_clients import distill_clients
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config import DistillConfig, ServerConfig, TrainConfig
 from synthfair.data.encode import Encoded
-from synthfair.distill.inner import default_tolerance, train
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError, refusal
 from synthfair.evaluation import Evaluation, evaluate_scores
@@ -37,7 +36,8 @@ from synthfair.federated import (
 from synthfair.federated.fedavg import safe_rate
 from synthfair.model import LinearModel, Params
 from synthfair.release.format import file_bytes
-from synthfair.server.routine import pool_and_train
+from synthfair.server.pooling import pool_and_train
+from synthfair.surrogate.fair_training import train_fair
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
@@ -313,13 +313,8 @@ def run_method(
 def _trained(real: Encoded, config: DistillConfig, *, n_groups: int) -> tuple[Params, bool]:
     rows = make_rows(real, n_groups=n_groups, intercept=config.intercept)
     penalty = make_penalty(config, n_groups=n_groups)
-    solution = train(
-        rows,
-        config.lambda_theta,
-        model=LinearModel(),
-        penalty=penalty,
-        rho=config.rho_o,
-        tolerance=default_tolerance() * max(1.0, config.rho_o),  # gradients round off with rho
+    solution = train_fair(
+        rows, config.lambda_theta, config.rho_o, model=LinearModel(), penalty=penalty
     )
     return solution.params, bool(solution.converged)
 

@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import cast
 
-from synthfair.client.distillation import Progress
+from synthfair.client.distillation import Distillation, Progress
 from synthfair.client.from_file import Options, distill_file
 from synthfair.compare.compared_methods import Outcome, run_method
 from synthfair.compare.federation import federate
@@ -15,6 +16,7 @@ from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition, write_clients
 from synthfair.errors import InputError
+from synthfair.evaluation import Evaluation
 from synthfair.server.routine import serve
 
 ShowProgress = Callable[[str], AbstractContextManager[Progress]]
@@ -69,10 +71,11 @@ def _single_shot(
                 data, schema_path, release, config, Options(force=force), progress=progress
             )
         releases.append(release)
-        converged.append(distillation.converged)
+        converged.append(cast(Distillation, distillation).converged)
     tests = [folder / f"client_{i}_test.csv" for i in range(2)]
     server = folder / name / "server"
-    model, evaluation, _ = serve(releases, schema_path, tests, server, ServerConfig(), force=force)
+    served = serve(releases, schema_path, tests, server, ServerConfig(), force=force)
     seconds = time.perf_counter() - start
-    done = all([*converged, model.converged])
+    done = all([*converged, served.model.converged])
+    evaluation = cast(Evaluation, served.evaluation)
     return Outcome("single_shot", config.rho_o, config.seed, evaluation, done, seconds)

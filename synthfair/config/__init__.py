@@ -4,6 +4,7 @@ from synthfair.config.distill import HOLD_OUT, MAX_ROWS, DistillConfig
 from synthfair.config.loading import (
     changed_settings,
     load_distill_config,
+    load_release_config,
     load_server_config,
     load_train_config,
     require_read,
@@ -31,6 +32,7 @@ __all__ = [
     "TrainConfig",
     "changed_settings",
     "load_distill_config",
+    "load_release_config",
     "load_server_config",
     "load_train_config",
     "require_read",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,10 +11,18 @@ from pydantic import BaseModel, ValidationError
 
 from synthfair.config.distill import DistillConfig
 from synthfair.config.server import ServerConfig
+from synthfair.config.surrogate import SurrogateConfig
 from synthfair.config.train import TrainConfig, is_read
 from synthfair.errors import InputError, reason, refusal
 
 _Config = TypeVar("_Config", bound=BaseModel)
+
+
+RELEASES: dict[str, type[DistillConfig] | type[SurrogateConfig]] = {
+    "fair": DistillConfig,
+    "surrogate": SurrogateConfig,
+}
+"""Settings of each kind of release."""
 
 
 def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillConfig:
@@ -24,6 +32,30 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
     return _load(DistillConfig, path, overrides)
+
+
+def load_release_config(
+    path: Path | None = None, *, release: str | None = None, **overrides: Any
+) -> DistillConfig | SurrogateConfig:
+    """The same for a release of either kind.
+
+    The kind is ``release``, or that key of the file, or fair. Raises as above; and where a setting
+    of the other kind is given.
+    """
+    settings = {} if path is None else _read_toml(path)
+    kind = release or settings.get("release", "fair")
+    if kind not in RELEASES:
+        raise InputError(
+            f"{path}: release: {kind!r} is not allowed; must be {' or '.join(RELEASES)}"
+        )
+    fields, given = RELEASES[kind].model_fields, {k for k, v in overrides.items() if v is not None}
+    if wrong := sorted(given - set(fields)):
+        raise InputError(
+            f"flags: {', '.join(wrong)}: not read for a {kind} release"
+            + ("; fairness is chosen at the server" if kind == "surrogate" else "")
+        )
+    own = {key: value for key, value in overrides.items() if key in fields}
+    return _load(RELEASES[kind], path, own, leave_out={"release"})
 
 
 def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig:
@@ -43,19 +75,34 @@ def require_read(config: TrainConfig, methods: Sequence[str]) -> None:
         raise InputError(f"{names}: not read by {' or '.join(methods)}")
 
 
-def changed_settings(config: DistillConfig | TrainConfig) -> dict[str, Any]:
+def changed_settings(
+    config: DistillConfig | SurrogateConfig | ServerConfig | TrainConfig,
+) -> dict[str, Any]:
     """The settings that differ from the defaults of that method, wanted gap and epsilon."""
     if isinstance(config, TrainConfig):
         default = TrainConfig(method=config.method).model_dump() | {"method": TrainConfig().method}
         read = {k: v for k, v in config.model_dump().items() if config.reads(k)}
         return {k: v for k, v in read.items() if v != default[k]}
+    if isinstance(config, SurrogateConfig):
+        default = SurrogateConfig().model_dump()
+        return {k: v for k, v in config.model_dump().items() if v != default[k]}
+    if isinstance(config, ServerConfig):
+        default = ServerConfig(max_gap=config.max_gap).model_dump() | {"max_gap": None}
+        return {k: v for k, v in config.model_dump().items() if v != default[k]}
     asked = {name: getattr(config, name) for name in ("max_gap", "epsilon", "delta")}
     default = DistillConfig(**asked).model_dump() | dict.fromkeys(asked)
     return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
-def _load(kind: type[_Config], path: Path | None, overrides: dict[str, Any]) -> _Config:
+def _load(
+    kind: type[_Config],
+    path: Path | None,
+    overrides: dict[str, Any],
+    *,
+    leave_out: Collection[str] = (),
+) -> _Config:
     settings = {} if path is None else _read_toml(path)
+    settings = {key: value for key, value in settings.items() if key not in leave_out}
     given = {key: value for key, value in overrides.items() if value is not None}
     try:
         return kind.model_validate(settings | given)

@@ -40,7 +40,7 @@ class ServerConfig(BaseModel):
         " is refused. A change of 2 reverses every decision.",
     )
     max_spd_influence: float = Field(
-        default=0.2,
+        default=0.5,
         gt=0,
         le=2,
         description="Largest change of SPD on the test rows that one release may cause; a pool in"
@@ -95,5 +95,6 @@ class ServerConfig(BaseModel):
 
     @property
     def given_for_surrogates(self) -> tuple[str, ...]:
-        """The settings given that only surrogates need."""
-        return tuple(name for name in FOR_SURROGATES if name in self.model_fields_set)
+        """The settings that only surrogates need and that are not the defaults."""
+        default = type(self)()
+        return tuple(n for n in FOR_SURROGATES if getattr(self, n) != getattr(default, n))

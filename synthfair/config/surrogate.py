@@ -40,28 +40,34 @@ class SurrogateConfig(BaseModel):
         default=50,
         ge=2,
         description="A pair of group and label with fewer real rows is left out: mean and"
-        " covariance of a few rows would give them away.",
+        " covariance of a few rows would give them away. With epsilon, noisy counts are compared,"
+        " with three standard deviations of their noise, too.",
     )
     moments_only: bool = Field(
         default=False,
         description="Only count, mean and covariance of each pair are matched: a fraction of a"
-        " second, and enough for the covariance penalty, not for the selection rate.",
+        " second, and enough for the covariance penalty, not for the selection rate. With epsilon,"
+        " nothing is spent on histograms of the features.",
     )
     random_anchors: int = Field(
         default=60,
         ge=0,
         le=10_000,
-        description="Random public directions along which smooth sums are matched.",
+        description="Random public directions along which smooth sums are matched. Without meaning"
+        " with epsilon.",
     )
     self_play: int = Field(
         default=120,
         ge=0,
         le=10_000,
         description="Random fair problems whose models are directions, too: they stand for what"
-        " the other clients may hold.",
+        " the other clients may hold. Without meaning with epsilon.",
     )
     iterations: int = Field(
-        default=400, ge=1, le=100_000, description="Of L-BFGS on the rows of a pair, at most."
+        default=400,
+        ge=1,
+        le=100_000,
+        description="Of L-BFGS on the rows of a pair, at most. Without meaning with epsilon.",
     )
     epsilon: float | None = Field(
         default=None,
@@ -81,7 +87,7 @@ class SurrogateConfig(BaseModel):
         default="add_or_remove",
         description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
         " the number of rows is protected, too; or with another row in place of one, which takes"
-        " twice the noise.",
+        " 1.4 times the noise.",
     )
     seed: int = Seed
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.data.tables import write_csv
 from synthfair.errors import InputError
@@ -15,6 +17,17 @@ from synthfair.files import require_free, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_Name = TypeVar("_Name", int, str)
+
+MAX_SKEW = 1e6
+"""The largest parameter of the Dirichlet distribution: clients are alike long before."""
+
+NO_VALUE = "missing"
+"""The client of the rows that have no value in the column that a table is cut by."""
+
+MAX_NAME = 50
+"""Characters of a client's name that its files' names have: file systems allow 255 bytes."""
 
 
 class ClientTable(NamedTuple):
@@ -25,65 +38,247 @@ class ClientTable(NamedTuple):
 
 
 def partition(
-    table: pd.DataFrame, *, clients: int, seed: int, test_fraction: float = 0.2
+    table: pd.DataFrame,
+    *,
+    clients: int,
+    seed: int,
+    test_fraction: float = 0.2,
+    skew: float | None = None,
+    schema: Schema | None = None,
+    min_rows: int = 0,
 ) -> list[ClientTable]:
-    """Assigns rows to clients at random: every client's rows are a sample of the whole table.
+    """Assigns rows to clients at random: alike clients, or unlike ones by ``skew``.
 
-    Every client has floor((1 - test_fraction) floor(N / clients)) training rows, the same number
-    for all, so that they share compiled code; the rest, assigned evenly, are its test rows.
+    Without ``skew`` every client's rows are a sample of the whole table. Every client has
+    floor((1 - test_fraction) floor(N / clients)) training rows, the same number for all, so that
+    they share compiled code; the rest, assigned evenly, are its test rows.
+
+    With ``skew`` = alpha, the rows of each group s and label y are dealt by shares of their own::
+
+        (p_1, ..., p_K) ~ Dirichlet(alpha, ..., alpha)    for each (s, y)
+
+    of which client k gets about N_sy p_k rows, drawn at random. A client's groups, labels and
+    number of rows n_k then differ from those of others: much at 0.1, little at 100. Of its rows,
+    floor((1 - test_fraction) n_k), drawn at random, are training rows. Yurochkin et al. (2019),
+    "Bayesian nonparametric federated learning of neural networks", deal each class so.
 
     Args:
         table: N rows.
-        clients: at least 1.
+        clients: K, at least 1.
         seed: at least 0; the same seed gives the same parts.
         test_fraction: above 0 and below 1.
+        skew: alpha, above 0 and at most 1e6; None: alike clients.
+        schema: of the table; needed with ``skew``, which reads groups and labels.
+        min_rows: clients with fewer rows, test rows included, are left out, and their rows too.
 
     Returns:
-        The rows of each client; every row of the table is in exactly one part.
+        The rows of each client; every row of the table is in exactly one part, but for those of
+        clients that ``min_rows`` leaves out.
 
     Raises:
-        InputError: a client would have no training or no test row, or the seed is negative.
+        InputError: a client that is not left out would have no training or no test row, all are
+            left out, a number is out of range, or the table does not fit the schema.
 
     Example:
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> [(len(train), len(test)) for train, test in sf.partition(table, clients=2, seed=0)]
         [(795, 200), (795, 199)]
+        >>> unlike = sf.partition(table, clients=2, seed=0, skew=0.3, schema=schema)
+        >>> [(len(train), len(test)) for train, test in unlike]
+        [(1215, 304), (376, 94)]
     """
+    rng = _generator(seed)
+    if skew is None:
+        n_train = _equal_n_train(len(table), clients, test_fraction)
+        parts = dict(enumerate(np.array_split(rng.permutation(len(table)), clients)))
+        return [_cut(table.iloc[rows], n_train) for rows in _large(parts, min_rows).values()]
+    if schema is None:
+        raise InputError(f"skew = {skew}: needs the schema, which says groups and labels")
+    encoded = encode(table, schema)
+    parts = _dirichlet(2 * encoded.s + (encoded.y > 0), clients, skew, rng)
+    parts = {i: rng.permutation(rows) for i, rows in parts.items()}
+    large = _large(parts, min_rows)
+    remedy = "take another seed, fewer clients or a larger skew"
+    n_train = _n_train(large, test_fraction, kind="client ", remedy=remedy)
+    return [_cut(table.iloc[rows], n_train[i]) for i, rows in large.items()]
+
+
+def partition_by(
+    table: pd.DataFrame, column: str, *, seed: int, test_fraction: float = 0.2, min_rows: int = 0
+) -> dict[str, ClientTable]:
+    """Assigns rows to clients by a column, such as a region or a hospital: one client per value.
+
+    Of a client's n rows, floor((1 - test_fraction) n), drawn at random, are training rows. The
+    column stays in the table.
+
+    Args:
+        table: N rows.
+        column: its values, as text, are the clients' names; rows without a value are the client
+            "missing".
+        seed: at least 0; the same seed gives the same parts.
+        test_fraction: above 0 and below 1.
+        min_rows: clients with fewer rows, test rows included, are left out, and their rows too.
+
+    Returns:
+        The rows of each client by its name, in the order of the names.
+
+    Raises:
+        InputError: the table has no such column, a client that is not left out would have no
+            training or no test row, all are left out, or a number is out of range.
+
+    Example:
+        >>> import pandas as pd
+        >>> from synthfair.data.partition import partition_by
+        >>> table = pd.DataFrame({"region": list("nnnnnsssss"), "income": range(10)})
+        >>> found = partition_by(table, "region", seed=0)
+        >>> {name: (len(client.train), len(client.test)) for name, client in found.items()}
+        {'n': (4, 1), 's': (4, 1)}
+    """
+    rng = _generator(seed)
+    if column not in table.columns:
+        raise InputError(
+            f"column {column!r}: the table has none of this name; it has"
+            f" {', '.join(map(str, table.columns))}"
+        )
+    names = table[column].astype("string").fillna(NO_VALUE).to_numpy(object)
+    parts = {name: rng.permutation(rows) for name, rows in _rows_by(names).items()}
+    large = _large(parts, min_rows)
+    n_train = _n_train(large, test_fraction, kind=f"{column} = ", remedy="merge values")
+    return {name: _cut(table.iloc[rows], n_train[name]) for name, rows in large.items()}
+
+
+def _generator(seed: int) -> np.random.Generator:
     if seed < 0:
         raise InputError(f"seed = {seed}: must be at least 0")
+    return np.random.default_rng(seed)
+
+
+def _cut(part: pd.DataFrame, n_train: int) -> ClientTable:
+    return ClientTable(part.iloc[:n_train], part.iloc[n_train:])
+
+
+def _large(parts: dict[_Name, np.ndarray], min_rows: int) -> dict[_Name, np.ndarray]:
+    """The clients that have at least so many rows."""
+    large = {name: rows for name, rows in parts.items() if len(rows) >= min_rows}
+    if not large:
+        most = max(map(len, parts.values()), default=0)
+        raise InputError(f"min_rows = {min_rows}: no client has as many; the largest has {most}")
+    return large
+
+
+def _equal_n_train(n_rows: int, clients: int, test_fraction: float) -> int:
+    """Number of training rows of each of some alike clients."""
     possible = clients >= 1 and 0 < test_fraction < 1
-    per_client = len(table) // clients if possible else 0
+    per_client = n_rows // clients if possible else 0
     n_train = int(per_client * (1 - test_fraction)) if possible else 0
     if n_train < 1 or n_train == per_client:
         raise InputError(
-            f"clients = {clients}, test fraction = {test_fraction}: {len(table)} rows cannot be"
+            f"clients = {clients}, test fraction = {test_fraction}: {n_rows} rows cannot be"
             " split so that each client has training and test rows"
         )
-    order = np.random.default_rng(seed).permutation(len(table))
-    parts = (table.iloc[part] for part in np.array_split(order, clients))
-    return [ClientTable(part.iloc[:n_train], part.iloc[n_train:]) for part in parts]
+    return n_train
+
+
+def _n_train(
+    parts: dict[_Name, np.ndarray], test_fraction: float, *, kind: str, remedy: str
+) -> dict[_Name, int]:
+    """Number of training rows of each of some unlike clients."""
+    if not 0 < test_fraction < 1:
+        raise InputError(f"test fraction = {test_fraction}: must be above 0 and below 1")
+    n_train = {name: int(len(rows) * (1 - test_fraction)) for name, rows in parts.items()}
+    small = [name for name, n in n_train.items() if not 0 < n < len(parts[name])]
+    if small:
+        n_rows = len(parts[small[0]])
+        raise InputError(
+            f"{kind}{small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
+            f" training and test rows at test fraction = {test_fraction}"
+            f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; {remedy}, or leave"
+            " small clients out with min_rows (--min-rows)"
+        )
+    return n_train
+
+
+def _rows_by(values: np.ndarray) -> dict[Any, np.ndarray]:
+    """The positions of each value, in the order of the values."""
+    found, position, counts = np.unique(values, return_inverse=True, return_counts=True)
+    rows = np.split(np.argsort(position, kind="stable"), np.cumsum(counts))[:-1]
+    return dict(zip(found.tolist(), rows, strict=True))
+
+
+def _dirichlet(
+    cell: np.ndarray, clients: int, skew: float, rng: np.random.Generator
+) -> dict[int, np.ndarray]:
+    """Each client's rows, where the rows of each cell, a group and label, have shares of their own.
+
+    The order of the draws is part of the result: a cell's rows, then its shares, cell by cell.
+    """
+    if clients < 1:
+        raise InputError(f"clients = {clients}: must be at least 1")
+    if not 0 < skew <= MAX_SKEW:
+        raise InputError(f"skew = {skew}: must be above 0 and at most {MAX_SKEW:g}")
+    dealt = []
+    for rows in _rows_by(cell).values():
+        mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
+        ends = (np.cumsum(shares) * len(rows)).astype(int)
+        dealt.append(np.split(mixed, ends[:-1]))
+    return {i: np.concatenate(parts) for i, parts in enumerate(zip(*dealt, strict=True))}
 
 
 def write_clients(
-    clients: Sequence[ClientTable], schema: Schema, folder: Path, *, force: bool = False
+    clients: Sequence[ClientTable] | Mapping[str, ClientTable],
+    schema: Schema,
+    folder: Path,
+    *,
+    force: bool = False,
 ) -> list[Path]:
-    """Writes client_I_train.csv and client_I_test.csv for each client, and schema.json.
+    """Writes client_NAME_train.csv and client_NAME_test.csv for each client, and schema.json.
+
+    Args:
+        clients: named by their number 0, 1, ..., or by name; other characters of a name than
+            letters, digits, ``_``, ``.`` and ``-`` become ``_`` in names of files.
+        schema: of all tables.
+        folder: to write to.
+        force: overwrite files that exist.
 
     Returns:
         The files written.
 
     Raises:
-        InputError: one exists and force is false, or the folder cannot be written to.
+        InputError: one exists and force is false, two names give the same file, or the folder
+            cannot be written to.
     """
+    named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
+    stems = _stems(named)
     tables = {
-        folder / f"client_{i}_{part}.csv": table
-        for i, client in enumerate(clients)
+        folder / f"{stem}_{part}.csv": table
+        for stem, client in zip(stems, named.values(), strict=True)
         for part, table in client._asdict().items()
     }
     schema_path = folder / "schema.json"
     require_free(*tables, schema_path, force=force)
     for path, table in tables.items():
-        write_csv(table, path)
+        write_csv(_with_words(table, schema), path)
     write_text(schema_path, schema.to_json())
     return [*tables, schema_path]
+
+
+def _stems(names: Collection[int | str]) -> list[str]:
+    """What the names of each client's files begin with."""
+    stems = ["client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME] for name in names]
+    first: dict[str, int | str] = {}
+    for name, stem in zip(names, stems, strict=True):
+        other = first.setdefault(stem.casefold(), name)  # some file systems ignore case
+        if other != name:
+            raise InputError(
+                f"clients {other!r} and {name!r} would have the same files; rename one"
+            )
+    return stems
+
+
+def _with_words(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+    """Missing values as the schema's first word for them, where an empty field is none."""
+    words = schema.missing_values
+    if "" in words or not words:
+        return table
+    return table.astype(object).where(table.notna(), words[0])

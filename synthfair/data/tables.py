@@ -72,8 +72,26 @@ def read_raw_table(path: Path) -> pd.DataFrame:
     )
 
 
+def files_of(path: Path) -> list[Path]:
+    """The tables of a folder and the folders in it, by name; of a file, the file alone.
+
+    Raises:
+        InputError: a folder without a CSV or Parquet file.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix in (".csv", ".parquet"))
+    if not found:
+        raise InputError(f"{path}: a folder without a .csv or .parquet file")
+    return found
+
+
 def count_rows(path: Path) -> int:
-    """Number of rows, found without holding them. Raises as :func:`read_table`."""
+    """Number of rows of a file or folder, found without holding them. Raises as read_chunks."""
+    return sum(map(_count_rows, files_of(path)))
+
+
+def _count_rows(path: Path) -> int:
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
             return _parquet(file).metadata.num_rows
@@ -81,7 +99,16 @@ def count_rows(path: Path) -> int:
 
 
 def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
-    """The rows of :func:`read_table`, some at a time. Raises as that does, when it gets there."""
+    """The rows of a file, or of all files of a folder, some at a time.
+
+    Raises:
+        InputError: as :func:`read_table` does, and :func:`files_of`; when it gets there.
+    """
+    for file in files_of(path):
+        yield from _read_chunks(file, schema)
+
+
+def _read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
 
     with _understood(path), path.open("rb") as file:

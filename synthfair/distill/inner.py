@@ -18,7 +18,6 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.linalg import solve_triangular
 
 from synthfair.distill.linear import LinearSolver, Matrix
-from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
 
 MEMORY = 10
@@ -32,9 +31,6 @@ MOST_TRIALS = 40
 
 FORCING = 1e-3
 """Relative residual of the systems of Newton's method, where they are solved by iteration."""
-
-ATTEMPTS = 20
-"""At training with a penalty: each begins where the line search of the one before failed."""
 
 Function = Callable[[Params, Any], jax.Array]
 """f(theta, data) -> scalar, twice differentiable and strictly convex in theta."""
@@ -119,14 +115,13 @@ def lbfgs(
     hessian: Matrix | None = None,  # noqa: ARG001 - Newton's
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
-    convex: bool = True,
     minimise: Callable[..., _LbfgsState] | None = None,
 ) -> InnerSolution:
     """L-BFGS, Nocedal and Wright (2006) algorithm 7.5, with optax's direction. See InnerSolver.
 
     With L the Cholesky factor of a Hessian near the solution, the search runs over phi in
     theta = start + L^-T phi, where the Hessian is close to the identity, so that L-BFGS needs
-    about as many steps as Newton's method. Where f is convex, most steps need no value of f.
+    about as many steps as Newton's method. f is convex, and no step needs a value of it.
     """
     theta, unravel = ravel_pytree(start)
     scale = None if factor is None else _inverse_transpose(factor)
@@ -134,7 +129,7 @@ def lbfgs(
     def place(phi: jax.Array) -> jax.Array:
         return theta + (phi if scale is None else scale @ phi)
 
-    last = (minimise or partial(_lbfgs, convex=convex))(
+    last = (minimise or _lbfgs)(
         lambda phi: fun(unravel(place(phi)), data),
         jnp.zeros_like(theta),
         tolerance=tolerance,
@@ -161,7 +156,6 @@ def _lbfgs(
     *,
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int,
-    convex: bool,
 ) -> _LbfgsState:
     direction = optax.scale_by_lbfgs(MEMORY)
 
@@ -173,7 +167,7 @@ def _lbfgs(
     def update(carry: tuple[_LbfgsState, Any]) -> tuple[_LbfgsState, Any]:
         at, memory = carry
         uphill, memory = direction.update(at.gradient, memory, at.phi)
-        return _line_search(fun, at, -uphill, convex=convex), memory  # pyright: ignore
+        return _line_search(fun, at, -uphill), memory  # pyright: ignore
 
     first = _LbfgsState(phi, jax.grad(fun)(phi), jnp.zeros((), int), jnp.zeros((), bool))
     return jax.lax.while_loop(unfinished, update, (first, direction.init(phi)))[0]
@@ -191,31 +185,22 @@ class _Trial(NamedTuple):
 
 
 def _line_search(
-    fun: Callable[[jax.Array], jax.Array], at: _LbfgsState, step: jax.Array, *, convex: bool
+    fun: Callable[[jax.Array], jax.Array], at: _LbfgsState, step: jax.Array
 ) -> _LbfgsState:
     """A step length that satisfies the Wolfe conditions, Nocedal and Wright (2006) eq. (3.6).
 
     The unit step where it will do, as almost always near the solution; otherwise by doubling and
     bisection (Lewis and Overton 2013, algorithm 4.6).
 
-    Of a convex function, values, with a logarithm a row, are not needed: it has fallen enough where
+    As f is convex, its values, with a logarithm a row, are not needed: it has fallen enough where
     it still falls along the step; or else the gradient must halve.
     """
     slope, steepest = at.gradient @ step, CURVATURE * (at.gradient @ step)
-    value = 0.0 if convex else fun(at.phi)
-    rounding = 10 * jnp.finfo(step.dtype).eps * jnp.abs(value)
-
-    def falls_at(length: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Whether f falls enough over a step of this length, and the gradient there."""
-        if convex:
-            new = jax.grad(fun)(at.phi + length * step)
-            halves = jnp.linalg.norm(new) <= jnp.linalg.norm(at.gradient) / 2
-            return (new @ step <= SUFFICIENT_DECREASE * slope) | halves, new
-        new_value, new = jax.value_and_grad(fun)(at.phi + length * step)
-        return new_value <= value + SUFFICIENT_DECREASE * length * slope + rounding, new
 
     def attempt(before: _Trial) -> _Trial:
-        falls, new = falls_at(before.length)
+        new = jax.grad(fun)(at.phi + before.length * step)
+        halves = jnp.linalg.norm(new) <= jnp.linalg.norm(at.gradient) / 2
+        falls = (new @ step <= SUFFICIENT_DECREASE * slope) | halves
         steep = new @ step < steepest
         low = jnp.where(falls & steep, before.length, before.low)
         high = jnp.where(falls, before.high, before.length)
@@ -340,63 +325,31 @@ SOLVERS: dict[str, InnerSolver] = {"lbfgs": lbfgs, "newton": newton, "jaxopt": j
 """The inner solvers by name."""
 
 
-@partial(jax.jit, static_argnames=("model", "penalty"))
+@partial(jax.jit, static_argnames="model")
 def train(
     rows: Rows,
     lambda_theta: jax.Array | float,
     *,
     model: Model,
-    penalty: Penalty | None = None,
-    rho: jax.Array | float = 0.0,
     tolerance: jax.Array | float | None = None,
     max_iterations: jax.Array | int = 1000,
 ) -> InnerSolution:
-    """Trains a model straight on rows: argmin of regularised loss + rho penalty, from a cold start.
-
-    Without penalty this is what a server does, Wu et al. (2024) eq. (15).
+    """Trains a model straight on rows, as a server does, Wu et al. (2024) eq. (15).
 
     Args:
         rows: real or synthetic.
         lambda_theta: see :func:`synthfair.model.regularized_loss`.
         model: what is trained.
-        penalty: none if not given.
-        rho: its weight, at least 0.
         tolerance: see :class:`InnerSolver`; that of :func:`default_tolerance` if not given.
-        max_iterations: at most so many L-BFGS iterations; with a penalty, of each attempt.
+        max_iterations: at most so many L-BFGS iterations.
     """
-
-    def fun(params: Params, rows: Rows) -> jax.Array:
-        loss = regularized_loss(model, params, rows, lambda_theta)
-        return loss if penalty is None else loss + rho * penalty(model.scores(params, rows.a), rows)
-
-    def attempt(params: Params) -> InnerSolution:
-        # Of the loss alone: with a penalty that is not convex the whole need not have a factor.
-        factor = jax.lax.linalg.cholesky(regularized_hessian(model, params, rows, lambda_theta))
-        return lbfgs(
-            fun,
-            params,
-            rows,
-            factor=factor,
-            convex=penalty is None,
-            tolerance=default_tolerance() if tolerance is None else tolerance,
-            max_iterations=max_iterations,
-        )
-
     start = model.init(rows.a.shape[1])
-    if penalty is None:
-        return attempt(start)
-
-    # A steep penalty makes a line search give up early: it is tried again from there.
-    def unfinished(carry: tuple[jax.Array, InnerSolution]) -> jax.Array:
-        tries, solution = carry
-        return (tries < ATTEMPTS) & ~solution.converged
-
-    def again(carry: tuple[jax.Array, InnerSolution]) -> tuple[jax.Array, InnerSolution]:
-        tries, before = carry
-        solution = attempt(before.params)
-        iterations = before.iterations + solution.iterations
-        return tries + 1, solution._replace(iterations=iterations)
-
-    empty = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), jax.eval_shape(attempt, start))
-    first = (jnp.zeros((), int), empty._replace(params=start))
-    return jax.lax.while_loop(unfinished, again, first)[1]
+    hessian = regularized_hessian(model, start, rows, lambda_theta)
+    return lbfgs(
+        lambda params, rows: regularized_loss(model, params, rows, lambda_theta),
+        start,
+        rows,
+        factor=jax.lax.linalg.cholesky(hessian),
+        tolerance=default_tolerance() if tolerance is None else tolerance,
+        max_iterations=max_iterations,
+    )

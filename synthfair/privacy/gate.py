@@ -7,6 +7,7 @@ What they find is private, and so is, strictly, whether a release passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -121,6 +122,7 @@ def preview(
     scores: Callable[[Encoded], np.ndarray],
     *,
     seed: int,
+    copies: int | None = None,
 ) -> Preview:
     """Compares synthetic rows with the real rows they were distilled from, and with others.
 
@@ -130,6 +132,8 @@ def preview(
         held_out: rows of the same table that were not; perhaps none.
         scores: of a model trained on the release, which anybody can train.
         seed: of the rows drawn where there are many.
+        copies: of real rows among the synthetic ones, where ``real`` are not all of them; see
+            :class:`Copies`.
 
     Returns:
         What was found; its ``risks`` are empty where nothing stops the release.
@@ -151,7 +155,7 @@ def preview(
     found = Preview(
         n_synthetic=len(release.y),
         n_held_out=len(held_out.y),
-        copies=_copies(release.x, real.x),
+        copies=int(_copied(release.x, real.x).sum()) if copies is None else copies,
         labels_copied=np.array_equal(release.s, real.s) and np.array_equal(release.y, real.y),
         largest=float(np.abs(release.x).max()),
         distances=None,
@@ -182,15 +186,54 @@ def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
     return Encoded(*(field[chosen] for field in rows))
 
 
-def _copies(synthetic: np.ndarray, real: np.ndarray) -> int:
-    """Number of synthetic rows that lie at a real row; equal ones count each."""
+def _copied(synthetic: np.ndarray, real: np.ndarray) -> np.ndarray:
+    """[N_s] whether each synthetic row lies at a real row."""
     tree, found = KDTree(synthetic), np.zeros(len(synthetic), bool)
     for begin in range(0, len(real), CHUNK):
         part = real[begin : begin + CHUNK]
         near = tree.query(part, distance_upper_bound=COPY)[0] < COPY  # quick: most have none
         for rows in tree.query_ball_point(part[near], COPY):
             found[rows] = True
-    return int(found.sum())
+    return found
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Which synthetic rows are copies, and a sample of the real ones. ``a + b`` is that of both.
+
+    Attributes:
+        copied: [N_s] whether each synthetic row is a copy of some real row.
+        sample: real rows, drawn.
+        key: [K] random, of the sample: rows of smallest key are kept.
+        most: rows of the sample, at most.
+    """
+
+    copied: np.ndarray
+    sample: Encoded
+    key: np.ndarray
+    most: int
+
+    @classmethod
+    def among(cls, real: Encoded, synthetic: np.ndarray, *, most: int) -> Copies:
+        """Of some real rows."""
+        key = np.random.default_rng(len(real.y)).random(len(real.y))
+        return cls(_copied(synthetic, real.x), real, key, most)._fewer()
+
+    def __add__(self, other: Copies) -> Copies:
+        """Of the rows of both."""
+        sample = Encoded(*map(np.concatenate, zip(self.sample, other.sample, strict=True)))
+        key = np.concatenate([self.key, other.key])
+        return Copies(self.copied | other.copied, sample, key, self.most)._fewer()
+
+    @property
+    def count(self) -> int:
+        """Number of synthetic rows that are copies."""
+        return int(self.copied.sum())
+
+    def _fewer(self) -> Copies:
+        first = np.argsort(self.key)[: self.most]
+        sample = Encoded(*(field[first] for field in self.sample))
+        return replace(self, sample=sample, key=self.key[first])
 
 
 def _distances(release: Encoded, real: Encoded, held_out: Encoded) -> Distances:

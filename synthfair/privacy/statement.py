@@ -7,15 +7,24 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, DistillConfig
+from synthfair.config import (
+    LARGEST_EPSILON,
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    DistillConfig,
+    SurrogateConfig,
+)
 from synthfair.config.rules import FROZEN
 from synthfair.data.schema import Schema
 from synthfair.privacy.accounting import ACCOUNTANT, accountant, composed, delta_of, mu_for
 from synthfair.privacy.mechanism import (
+    NEVER_OPPOSED,
     GaussianMechanism,
     Relation,
     SumName,
+    cell_moments_bound,
     feature_ball,
+    histograms_bound,
     input_ball,
     sensitivity,
 )
@@ -60,6 +69,15 @@ SHARES_WITH_RATES: Mapping[SumName, float] = {
     "rates": 0.4,
 }
 """The same where the penalty needs the groups' smooth selection rates in every step."""
+
+SHARES_OF_MOMENTS: Mapping[SumName, float] = {"cell_moments": 1.0}
+"""Of a surrogate's moments alone."""
+
+SHARES_WITH_HISTOGRAMS: Mapping[SumName, float] = {"cell_moments": 0.5, "histograms": 0.5}
+"""Of a surrogate for every penalty. Chosen on training rows."""
+
+ALL_SHARES = (SHARES, SHARES_WITH_RATES, SHARES_OF_MOMENTS, SHARES_WITH_HISTOGRAMS)
+"""One for each set of sums that settings can need."""
 
 
 class Guarantee(BaseModel):
@@ -157,7 +175,10 @@ class PrivacyStatement(BaseModel):
 
 
 def make_guarantee(
-    config: DistillConfig, schema: Schema, *, shares: Mapping[SumName, float] | None = None
+    config: DistillConfig | SurrogateConfig,
+    schema: Schema,
+    *,
+    shares: Mapping[SumName, float] | None = None,
 ) -> Guarantee:
     """The guarantee of a release, and with it how the budget is spent; no row is needed for it.
 
@@ -168,9 +189,9 @@ def make_guarantee(
     so that all mechanisms together are mu-GDP. Dong, Roth and Su (2022), corollary 3.3.
 
     Args:
-        config: with epsilon and delta.
+        config: of a release of either kind, with epsilon and delta.
         schema: public; its bounds are all that sensitivities rely on.
-        shares: of mu^2, by sum, together 1; chosen by the penalty if not given.
+        shares: of mu^2, by sum, together 1; chosen by what the settings need if not given.
 
     Raises:
         ValueError: epsilon and delta are not given.
@@ -179,10 +200,10 @@ def make_guarantee(
     if config.epsilon is None or config.delta is None:
         raise ValueError("a private release needs epsilon and delta")
     bounds, name = term_bounds(config, schema), accountant()
-    shares = shares or (SHARES_WITH_RATES if "rates" in bounds else SHARES)
+    shares = shares or next(known for known in ALL_SHARES if known.keys() == bounds.keys())
     mu, mechanisms = mu_for(config.epsilon, config.delta), []
     for sum_, bound in bounds.items():
-        times, change = uses(sum_, config), sensitivity(bound, config.relation)
+        times, change = uses(sum_, config), _largest_change(sum_, bound, config.relation)
         noise = change * times**0.5 / (mu * shares[sum_] ** 0.5)
         mechanisms.append(
             GaussianMechanism(name=sum_, sensitivity=change, noise=noise, times=times)
@@ -196,8 +217,10 @@ def make_guarantee(
     )
 
 
-def term_bounds(config: DistillConfig, schema: Schema) -> dict[SumName, float]:
+def term_bounds(config: DistillConfig | SurrogateConfig, schema: Schema) -> dict[SumName, float]:
     """Norm to which the term of each row is clipped, for each sum that the settings need."""
+    if isinstance(config, SurrogateConfig):
+        return _surrogate_bounds(config, schema)
     features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
     bounds: dict[SumName, float] = {
         "moments": features,
@@ -210,12 +233,27 @@ def term_bounds(config: DistillConfig, schema: Schema) -> dict[SumName, float]:
     return bounds
 
 
-def uses(name: SumName, config: DistillConfig) -> int:
+def _surrogate_bounds(config: SurrogateConfig, schema: Schema) -> dict[SumName, float]:
+    bounds: dict[SumName, float] = {"cell_moments": cell_moments_bound(schema)}
+    histograms = histograms_bound(schema)
+    if histograms and not config.moments_only:  # the means tell all of what is 0 or 1
+        bounds["histograms"] = histograms
+    return bounds
+
+
+def uses(name: SumName, config: DistillConfig | SurrogateConfig) -> int:
     """How often a sum is released: in every step, or once."""
-    return config.private_steps if name in ("gradients", "rates") else 1
+    steps = config.private_steps if isinstance(config, DistillConfig) else 1
+    return steps if name in ("gradients", "rates") else 1
 
 
-def require_true(guarantee: Guarantee, config: DistillConfig, schema: Schema) -> None:
+def _largest_change(name: SumName, bound: float, relation: Relation) -> float:
+    return sensitivity(bound, relation, never_opposed=name in NEVER_OPPOSED)
+
+
+def require_true(
+    guarantee: Guarantee, config: DistillConfig | SurrogateConfig, schema: Schema
+) -> None:
     """Refuses a guarantee whose mechanisms are not those that settings and schema imply.
 
     The noise is not compared: that it is enough for epsilon the guarantee has checked itself.
@@ -229,7 +267,8 @@ def require_true(guarantee: Guarantee, config: DistillConfig, schema: Schema) ->
     if sorted(names) != sorted(bounds):
         raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
     for found in guarantee.mechanisms:
-        right, times = sensitivity(bounds[found.name], config.relation), uses(found.name, config)
+        right = _largest_change(found.name, bounds[found.name], config.relation)
+        times = uses(found.name, config)
         if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
             raise ValueError(
                 f"mechanism {found.name}: sensitivity {found.sensitivity:g}, used {found.times}"

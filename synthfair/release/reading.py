@@ -42,7 +42,7 @@ _THRIFT = 20_000_000
 
 
 class _Expected(NamedTuple):
-    """What a file must hold: the names of its features, its number of groups, and weights or not."""
+    """What a file must hold: names of its features, number of groups, and weights or not."""
 
     names: tuple[str, ...]
     n_groups: int

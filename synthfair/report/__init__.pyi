@@ -1,18 +1,20 @@
 from .overview import overviews
 from .page import files_of_one, write_report
+from .plots import frontier_plot
 from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (
     distillation_table,
     evaluation_tables,
-    gap_warning,
+    fit_warnings,
     influence_table,
     outcomes_table,
     outlier_warning,
     overview_tables,
     plain_text,
+    surrogate_table,
+    surrogates_table,
     training_table,
-    unconverged_warning,
     untrained_warning,
 )
 
@@ -21,7 +23,8 @@ __all__ = [
     "distillation_table",
     "evaluation_tables",
     "files_of_one",
-    "gap_warning",
+    "fit_warnings",
+    "frontier_plot",
     "influence_table",
     "inspection_table",
     "ledger_table",
@@ -35,8 +38,9 @@ __all__ = [
     "read_results",
     "run_names",
     "statement_lines",
+    "surrogate_table",
+    "surrogates_table",
     "training_table",
-    "unconverged_warning",
     "untrained_warning",
     "write_report",
 ]

@@ -7,10 +7,16 @@ import shlex
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import synthfair
-from synthfair.config import DistillConfig, TrainConfig, changed_settings
+from synthfair.config import (
+    DistillConfig,
+    ServerConfig,
+    SurrogateConfig,
+    TrainConfig,
+    changed_settings,
+)
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
 from synthfair.release.format import disclosures
@@ -153,7 +159,10 @@ def _commands(metrics: MetricsFile) -> list[str]:
     words += [f"{_stem(client)}.csv" for client in metrics.per_client]
     if metrics.signed_by:
         words += ["--keys", *(f"{name}{PUBLIC}" for name in metrics.signed_by.values())]
-    words += ["--output", "server", "--resamples", str(metrics.resamples)]
+    words += ["--output", "server"]
+    if metrics.server:
+        return [*clients, shlex.join([*words, *_flags(metrics.server), "--report"])]
+    words += ["--resamples", str(metrics.resamples)]
     if metrics.max_influence is not None:
         words += ["--max-influence", repr(metrics.max_influence)]
     return [*clients, shlex.join([*words, "--seed", str(metrics.seed), "--report"])]
@@ -165,7 +174,7 @@ def _stem(name: str) -> str:
 
 
 def _compare_command(metrics: MetricsFile, table: PublicTable) -> str:
-    config = next(iter(metrics.config.values()))
+    config = cast(DistillConfig, next(iter(metrics.config.values())))
     words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
     words += ["--clients", str(table.clients), "--methods", metrics.method]
     words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
@@ -193,14 +202,20 @@ def _user_flags(train: RoundSettings) -> list[str]:
     return words
 
 
-def client_command(client: str, config: DistillConfig, key: str | None = None) -> str:
+def client_command(
+    client: str, config: DistillConfig | SurrogateConfig, key: str | None = None
+) -> str:
     """What a client types to distil with these settings."""
     words = ["python", "-m", "synthfair.client", "--data", f"{client}_train.csv"]
+    words += ["--release", "surrogate"] if isinstance(config, SurrogateConfig) else []
     words += ["--schema", "schema.json", "--output", f"{client}.parquet", *_flags(config)]
     return shlex.join([*words, *(["--sign", key] if key else [])])
 
 
-def _flags(config: DistillConfig | TrainConfig, leave_out: Sequence[str] = ()) -> list[str]:
+def _flags(
+    config: DistillConfig | SurrogateConfig | ServerConfig | TrainConfig,
+    leave_out: Sequence[str] = (),
+) -> list[str]:
     flags = []
     for key, value in changed_settings(config).items():
         flag = "--" + key.replace("_", "-")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from synthfair.client.history import History
     from synthfair.fairness.metrics import Rates
+    from synthfair.server.frontier_files import FrontierLine
 
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 _MARKERS = "osD^vPX*"
@@ -55,6 +56,29 @@ def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
             linestyle=_cycle(_DASHES, i),
         )
     axes.set(xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy")
+    return _with_legend(figure)
+
+
+def frontier_plot(lines: Sequence[FrontierLine]) -> str:
+    """Accuracy against the gap over the weights of a server's penalty, on pooled and test rows."""
+    figure, (axes,) = _figure(1)
+    curves = {
+        "pooled rows": [(line.gap, line.accuracy) for line in lines],
+        "test rows": [(line.test_gap, line.test_accuracy) for line in lines],
+    }
+    for i, (name, points) in enumerate(curves.items()):
+        known = [point for point in points if not isnan(point[0])]
+        if known:
+            gaps, accuracies = zip(*known, strict=True)
+            axes.plot(
+                gaps,
+                accuracies,
+                label=name,
+                color=_cycle(_COLORS, i),
+                marker=_cycle(_MARKERS, i),
+                linestyle=_cycle(_DASHES, i),
+            )
+    axes.set(xlabel="gap between groups (smaller is fairer)", ylabel="accuracy")
     return _with_legend(figure)
 
 

@@ -154,7 +154,9 @@ def _inspection_lines(found: Inspection) -> Iterator[tuple[str, str]]:
     yield "signature", _signature(found)
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
     yield "schema", header.schema_hash + fits[found.fits]
-    yield "rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
+    yield "kind", header.kind
+    weighted = "" if release.weight is None else ", weight"
+    yield "rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y{weighted}"
     yield from (("pairs", line) for line in _pairs(release))
     yield from (("range", line) for line in _ranges(release))
     yield "model", header.model
@@ -180,7 +182,11 @@ def _signature(found: Inspection) -> str:
 def _pairs(release: Release) -> Iterator[str]:
     pairs, counts = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
     for (s, y), count in zip(pairs.T, counts, strict=True):
-        yield f"s = {s:.0f}, y = {y:+.0f}: {count} rows"
+        stands = ""
+        if release.weight is not None:
+            weight = release.weight[(release.s == s) & (release.y == y)].sum()
+            stands = f", for {weight:,.0f} real ones"
+        yield f"s = {s:.0f}, y = {y:+.0f}: {count} rows{stands}"
 
 
 def _ranges(release: Release) -> Iterator[str]:

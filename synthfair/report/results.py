@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import ENDING, History, read_history
+from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
 from synthfair.run_files import GapsFile, MetricsFile, read_run_file
 
@@ -45,12 +46,19 @@ class Result(NamedTuple):
 
     @property
     def settings(self) -> dict[str, tuple[Any, ...]]:
-        """The different values that the clients have of each setting; usually one."""
+        """The different values that the clients have of each setting; usually one.
+
+        Of surrogates, fairness is the server's setting.
+        """
         configs: list[BaseModel] = list(self.metrics.config.values())
         if not configs and self.metrics.train:
             configs = [self.metrics.train]
         values = [config.model_dump() for config in configs]
-        return {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
+        own = {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
+        if server := self.metrics.server:
+            own |= {key: (getattr(server, key),) for key in FOR_SURROGATES}
+            own["rho_o"] = own.pop("rho")
+        return own
 
     @property
     def epsilon(self) -> float | None:

@@ -14,14 +14,18 @@ from rich.text import Text
 from synthfair.report.releases import statement_lines
 
 if TYPE_CHECKING:
-    from synthfair.client import Distillation, Receipt
+    from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.compare import Outcome
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
     from synthfair.federated import Training
     from synthfair.report.overview import Effort, Overview
     from synthfair.run_files import Influences
+    from synthfair.surrogate.frontier import FrontierPoint
     from synthfair.trained import TrainedModel
+
+SLACK = 0.005
+"""By which a gap may rise, or an accuracy fall, without a warning."""
 
 MOST_RELEASES = 20
 """Releases whose influence is shown; metrics.json has all."""
@@ -169,7 +173,10 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     table.add_row("inner problem", f"{inner}; gradient norm {reached.gradient_norm:.1e}")
     outer = "converged" if distillation.outer_converged else "NOT CONVERGED"
     table.add_row("outer problem", f"{outer}; above its optimum by {distillation.outer_excess:.1e}")
-    taken, config = len(history.objective) - 1, release.header.config
+    if compared := distillation.baseline:
+        accuracy = f"{compared.accuracy:.4f} on training rows; the majority {compared.majority:.4f}"
+        table.add_row("accuracy", accuracy)
+    taken, config = len(history.objective) - 1, distillation.config
     stopped = taken < config.steps and config.max_gap is None
     table.add_row("steps", f"{taken} of {config.steps}: stopped early" if stopped else f"{taken}")
     table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
@@ -182,7 +189,7 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
 
 def _gap(distillation: Distillation) -> str:
     line = f"{distillation.history.gap[0]:.4f} -> {distillation.reached.gap:.4f} on training rows"
-    wanted = distillation.release.header.config.max_gap
+    wanted = distillation.config.max_gap
     if wanted is None:
         return line
     met = "met" if distillation.gap_met else "NOT MET"
@@ -194,7 +201,7 @@ def gap_warning(distillation: Distillation) -> str | None:
     """What to say on exit if the wanted gap was not reached."""
     if distillation.gap_met is not False:
         return None
-    config, tried = distillation.release.header.config, distillation.tried
+    config, tried = distillation.config, distillation.tried
     wanted = config.max_gap
     reached = f"{distillation.reached.gap:.4f}, and the release has that"
     if not distillation.search_ended:
@@ -222,10 +229,73 @@ def unconverged_warning(distillation: Distillation) -> str | None:
         )
     far = distillation.outer_excess
     above = f"by about {far:.1%} of the untrained model's objective" if far < 1 else "by far"
-    config = distillation.release.header.config
+    config = distillation.config
     steps = "" if config.max_gap else " Raise --steps."
     adam = "" if config.optimizer == "gauss_newton" else " Try --optimizer gauss_newton."
     return f"the outer problem did not converge: it ends above the optimum {above}.{steps}{adam}"
+
+
+def surrogate_table(made: SurrogateRelease, receipt: Receipt) -> Table:
+    """What a client has computed and written as a surrogate."""
+    release = made.release
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    weight = 0.0 if release.weight is None else float(release.weight.sum())
+    rows, features = release.x.shape
+    table.add_row(
+        "rows", f"{rows} x {features} features, s, y, weight; for {weight:,.0f} real rows"
+    )
+    if not np.isnan(made.rate_error):
+        table.add_row("smooth rates", f"within {made.rate_error:.4f} of the real ones")
+    table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
+    table.add_row("sha256", receipt.sha256)
+    for title, line in statement_lines(release.header.privacy):
+        table.add_row(title, Text(line))
+    return table
+
+
+def surrogates_table(point: FrontierPoint) -> Table:
+    """What the model of surrogates reaches on the pooled rows."""
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row("rho", f"{point.rho:.4g}")
+    table.add_row("accuracy", f"{point.accuracy:.3f} on the pooled rows, by their weights")
+    table.add_row("gap", f"{point.gap:.3f} on the pooled rows")
+    return table
+
+
+def fit_warnings(made: Distillation | SurrogateRelease) -> list[str]:
+    """What to say on exit of a release that is less than its client may expect."""
+    from synthfair.client import Distillation
+
+    if isinstance(made, Distillation):
+        found = (unconverged_warning(made), gap_warning(made), *baseline_warnings(made))
+        return [warning for warning in found if warning]
+    pairs = ", ".join(f"({group}, {label})" for group, label in made.left_out)
+    few = f"these pairs of group and label have fewer rows than k_min and are left out: {pairs}"
+    return [few] if pairs else []
+
+
+def baseline_warnings(distillation: Distillation) -> list[str]:
+    """What to say of a release whose model is worse than one without a penalty, or than none."""
+    found, remedy = distillation.baseline, "Try --penalty selection_rate, or --release surrogate"
+    if found is None:
+        return []
+    warnings = []
+    if found.gap > found.plain_gap + SLACK:
+        warnings.append(
+            f"the gap on the training rows is {found.gap:.3f}, and without a penalty it would be"
+            f" {found.plain_gap:.3f}: the penalty does not follow the gap here. {remedy}"
+        )
+    if found.accuracy < found.majority - SLACK:
+        warnings.append(
+            f"the accuracy on the training rows is {found.accuracy:.3f}, less than"
+            f" {found.majority:.3f} for the more frequent label for everybody. Lower --rho-o, or"
+            " try --release surrogate"
+        )
+    return warnings
 
 
 def untrained_warning(model: TrainedModel) -> str | None:

@@ -20,19 +20,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from synthfair.config import ServerConfig
 from synthfair.data.encode import encode
 from synthfair.distill.inner import InnerSolution, default_tolerance, newton
 from synthfair.distill.linear import Cholesky
-from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import difference_of_rates
+from synthfair.fairness.penalties import CovariancePenalty, Penalty
 from synthfair.model import (
     LinearModel,
     Rows,
@@ -42,7 +42,7 @@ from synthfair.model import (
 )
 from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
-from synthfair.server.pooling import pool, training_problem
+from synthfair.server.pooling import Pool, make_pool
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -62,6 +62,9 @@ SPREADS, TIMES = 5.0, 5.0
 """An outlier lies more than so many robust standard deviations above the median, and is more than
 so many medians."""
 
+MUCH_SPD = 0.05
+"""Change of SPD below which no release is an outlier for it."""
+
 FEWEST = 3
 """Releases among which one may be an outlier."""
 
@@ -74,6 +77,8 @@ def measure_influence(
     trained: TrainedModel,
     tables: Mapping[str, pd.DataFrame],
     *,
+    config: ServerConfig | None = None,
+    rho: float | None = None,
     model: LinearModel | None = None,
 ) -> Influences:
     """The influence of each release on the model that was trained on them all.
@@ -81,7 +86,10 @@ def measure_influence(
     Args:
         releases: by name.
         trained: by :func:`synthfair.pool_and_train`, on these releases.
-        tables: test tables, by name.
+        tables: test tables, by name; without any, changes of accuracy and SPD are not-a-number.
+        config: as given to :func:`synthfair.pool_and_train`.
+        rho: weight of the penalty that it was trained with, of surrogates; that of the settings if
+            not given.
         model: as given to :func:`synthfair.pool_and_train`.
 
     Returns:
@@ -92,25 +100,35 @@ def measure_influence(
     """
     if len(releases) < 2:
         return Influences({}, np.nan)
-    pooled = _pool(releases, trained, model or LinearModel())
-    without, converged = _first_steps(pooled), np.zeros(len(releases), bool)
-    moved, scores = _change_of_scores(pooled, without)
+    pooled = make_pool(releases, trained.schema_, config)
+    names, rho = list(pooled.parts), pooled.rho if rho is None else rho
+    at = _Trained(pooled, np.array(trained.theta), rho, model or LinearModel())
+    without, converged = _first_steps(at), np.zeros(len(names), bool)
+    moved, scores = _change_of_scores(at, without)
     furthest = np.argsort(-moved)[:RETRAINED]
     for k in furthest if len(moved) <= RETRAINED else furthest[moved[furthest] > SHORT]:
-        without[k], converged[k] = _retrained(pooled, k)
+        without[k], converged[k] = _retrained(at, k)
     if converged.any():
-        moved, scores = _change_of_scores(pooled, without)
+        moved, scores = _change_of_scores(at, without)
     bound = outlier_bound(moved)
+    accuracy, spd = _change_of_metrics(without, tables, trained)
     columns = (
-        np.linalg.norm(without - pooled.theta, axis=1),
+        np.linalg.norm(without - at.theta, axis=1),
         moved,
         moved / np.maximum(scores, np.finfo(float).tiny),
-        *_change_of_metrics(without, tables, trained),
+        accuracy,
+        spd,
         converged,
-        moved > bound,
+        (moved > bound) | _outliers_by_spd(spd),
     )
     found = zip(*(column.tolist() for column in columns), strict=True)
-    return Influences(dict(zip(releases, map(Influence._make, found), strict=True)), bound)
+    return Influences(dict(zip(names, map(Influence._make, found), strict=True)), bound)
+
+
+def _outliers_by_spd(spd: np.ndarray) -> np.ndarray:
+    """[K] whether a release changes SPD much, and far more than the others do."""
+    change = np.abs(spd)
+    return change > np.maximum(MUCH_SPD, outlier_bound(change[~np.isnan(change)]))
 
 
 def outlier_bound(change: np.ndarray) -> float:
@@ -139,12 +157,20 @@ def outlier_bound(change: np.ndarray) -> float:
     return float(max(median + SPREADS * spread, TIMES * median))
 
 
-def refuse_influence(influences: Influences, most: float) -> None:
-    """Refuses a pool in which one release moves the scores further than is allowed.
+def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0) -> None:
+    """Refuses a pool in which one release moves the scores, or SPD, further than is allowed.
 
     Raises:
         InputError: naming that release, the furthest of all.
     """
+    moved_spd = {n: abs(moved.spd) for n, moved in influences.releases.items()}
+    if any(change > most_spd for change in moved_spd.values()):
+        name = max(moved_spd, key=lambda n: -1.0 if np.isnan(moved_spd[n]) else moved_spd[n])
+        raise InputError(
+            f"{name}: changes SPD on the test rows by {moved_spd[name]:.3f}; at most {most_spd:g}"
+            " is allowed. Are its groups the right way round? See what it holds with python -m"
+            " synthfair inspect, leave it out, or raise --max-spd-influence"
+        )
     beyond = [(n, moved) for n, moved in influences.releases.items() if not moved.relative <= most]
     if beyond:
         # By the scores: next to a hostile release, an honest one may be relatively further.
@@ -157,31 +183,30 @@ def refuse_influence(influences: Influences, most: float) -> None:
         )
 
 
-class _Pooled(NamedTuple):
-    """The pooled rows, which of them are whose, and the model trained on them all."""
+class _Trained(NamedTuple):
+    """The pooled rows, and the model that was trained on them all, under rho times the penalty."""
 
-    rows: Rows
-    parts: list[slice]
+    pooled: Pool
     theta: np.ndarray
-    lambda_theta: float
+    rho: float
     model: LinearModel
 
-
-def _pool(releases: Mapping[str, Release], trained: TrainedModel, model: LinearModel) -> _Pooled:
-    problem, n_groups = training_problem(releases), len(trained.schema_.groups)
-    rows = make_rows(pool(releases), n_groups=n_groups, intercept=problem.intercept)
-    ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
-    parts = [slice(*pair) for pair in pairwise(ends)]
-    return _Pooled(rows, parts, np.array(trained.theta), problem.lambda_theta, model)
+    @property
+    def weight(self) -> np.ndarray:
+        """[N] of the rows."""
+        rows = self.pooled.rows
+        return np.ones(len(rows.y)) if rows.weight is None else np.asarray(rows.weight, float)
 
 
-def _first_steps(pooled: _Pooled) -> np.ndarray:
+def _first_steps(at: _Trained) -> np.ndarray:
     """[K, n] theta without each release, by one Newton step from the pooled optimum."""
-    a, theta = np.asarray(pooled.rows.a, float), pooled.theta
-    derivatives = _derivatives(jnp.asarray(theta), pooled.rows, model=pooled.model)
+    if at.pooled.penalty is not None:
+        return _jackknife(at)
+    a, theta = np.asarray(at.pooled.rows.a, float), at.theta
+    derivatives = _derivatives(jnp.asarray(theta), at.pooled.rows, model=at.model)
     slopes, curvatures = (np.asarray(part, float) for part in derivatives)
     gradient, hessian = a.T @ slopes, a.T @ (curvatures[:, None] * a)
-    ridge = pooled.lambda_theta / len(theta) ** 2
+    ridge = at.pooled.lambda_theta / len(theta) ** 2
 
     def step(part: slice) -> np.ndarray:
         mine, others = a[part], len(a) - (part.stop - part.start)
@@ -189,7 +214,7 @@ def _first_steps(pooled: _Pooled) -> np.ndarray:
         h = (hessian - mine.T @ (curvatures[part, None] * mine)) / others
         return np.linalg.solve(h + ridge * np.eye(len(theta)), g)
 
-    return np.stack([theta - step(part) for part in pooled.parts])
+    return np.stack([theta - step(part) for part in at.pooled.parts.values()])
 
 
 @partial(jax.jit, static_argnames="model")
@@ -202,14 +227,64 @@ def _derivatives(
     return slope(scores), derivative(slope, scores)
 
 
-def _retrained(pooled: _Pooled, k: int) -> tuple[np.ndarray, bool]:
+def _jackknife(at: _Trained) -> np.ndarray:
+    """The same with a penalty, to first order in the weights of a release's rows.
+
+        theta + H^-1 sum_{i in release} w_i dG/dw_i
+
+    G being the gradient and H the Hessian of the objective: the infinitesimal jackknife (Jaeckel
+    1972; Koh and Liang 2017).
+    """
+    with jax.enable_x64(True):
+        hessian, by_weight = _sensitivities(
+            jnp.asarray(at.theta),
+            at.pooled.rows._replace(weight=jnp.asarray(at.weight)),
+            at.pooled.lambda_theta,
+            at.rho,
+            model=at.model,
+            penalty=at.pooled.penalty,
+        )
+    begins = [part.start for part in at.pooled.parts.values()]
+    sums = np.add.reduceat(np.asarray(by_weight) * at.weight, begins, axis=1)
+    return at.theta + np.linalg.solve(np.asarray(hessian), sums).T
+
+
+@partial(jax.jit, static_argnames=("model", "penalty"))
+def _sensitivities(
+    theta: jax.Array,
+    rows: Rows,
+    lambda_theta: float,
+    rho: float,
+    *,
+    model: LinearModel,
+    penalty: Penalty,
+) -> tuple[jax.Array, jax.Array]:
+    """H [n, n], and dG/dw [n, N]."""
+
+    def objective(theta: jax.Array, weight: jax.Array) -> jax.Array:
+        weighted = rows._replace(weight=weight)
+        loss = regularized_loss(model, theta, weighted, lambda_theta)
+        return loss + rho * penalty(model.scores(theta, rows.a), weighted)
+
+    hessian = jax.hessian(objective)(theta, rows.weight)
+    return hessian, jax.jacrev(jax.grad(objective), argnums=1)(theta, rows.weight)
+
+
+def _retrained(at: _Trained, k: int) -> tuple[np.ndarray, bool]:
     """Theta [n] without release k, and whether it is the optimum."""
-    others = np.ones(len(pooled.rows.y))
-    others[pooled.parts[k]] = 0.0
-    rows = pooled.rows._replace(weight=jnp.asarray(others, pooled.rows.a.dtype))
-    start = jnp.asarray(pooled.theta, pooled.rows.a.dtype)
-    solution = _train(start, rows, pooled.lambda_theta, model=pooled.model)
-    return np.asarray(solution.params, float), bool(solution.converged)
+    others, pooled = at.weight.copy(), at.pooled
+    others[list(pooled.parts.values())[k]] = 0.0
+    if pooled.penalty is None:
+        dtype = pooled.rows.a.dtype
+        rows = pooled.rows._replace(weight=jnp.asarray(others, dtype))
+        start = jnp.asarray(at.theta, dtype)
+        solution = _train(start, rows, pooled.lambda_theta, model=at.model)
+        return np.asarray(solution.params, float), bool(solution.converged)
+    problem = pooled.problem._replace(rows=pooled.rows._replace(weight=others))
+    found = problem.point(at.rho, at.theta)
+    if not np.isfinite(found.theta).all():  # without it some groups have no rows to be compared
+        found = problem._replace(penalty=CovariancePenalty(pooled.n_groups)).point(0.0, at.theta)
+    return found.theta, found.converged
 
 
 @partial(jax.jit, static_argnames="model")
@@ -227,22 +302,23 @@ def _train(
     )
 
 
-def _change_of_scores(pooled: _Pooled, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _change_of_scores(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """From theta [K, n] without each release: change of the scores [K], and the scores [K]."""
-    a = np.asarray(pooled.rows.a, float)
-    clipped = np.clip(a, 0.0, 1.0)
+    a, parts = np.asarray(at.pooled.rows.a, float), list(at.pooled.parts.values())
+    clipped, shares = np.clip(a, 0.0, 1.0), at.weight.copy()
     metric = np.zeros((a.shape[1], a.shape[1]))
-    for part in pooled.parts:
-        metric += clipped[part].T @ clipped[part] / len(clipped[part])
+    for part in parts:
+        shares[part] /= max(shares[part].sum(), np.finfo(float).tiny)
+        metric += clipped[part].T @ (shares[part, None] * clipped[part])
 
     def excess(change: np.ndarray, part: slice) -> float:
         """What a release's own rows add to the mean square, as they are not clipped for it."""
         own, within = a[part] @ change, clipped[part] @ change
-        return float(own @ own - within @ within) / len(own)
+        return float(shares[part] @ (own**2 - within**2))
 
-    changes = without - pooled.theta
+    changes = without - at.theta
     moved = np.sum(changes @ metric * changes, axis=1)
-    moved += list(map(excess, changes, pooled.parts))
+    moved += list(map(excess, changes, parts))
     scores = np.sum(without @ metric * without, axis=1)
     return tuple(np.sqrt(np.maximum(squares, 0.0) / len(without)) for squares in (moved, scores))
 
@@ -251,6 +327,9 @@ def _change_of_metrics(
     thetas: np.ndarray, tables: Mapping[str, pd.DataFrame], trained: TrainedModel
 ) -> tuple[np.ndarray, np.ndarray]:
     """Accuracy and SPD [K] of the trained model, minus those of each of theta [K, n]."""
+    if not tables:
+        unknown = np.full(len(thetas), np.nan)
+        return unknown, unknown
     schema = trained.schema_
     encoded = [encode(table, schema, source=name) for name, table in tables.items()]
     x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))

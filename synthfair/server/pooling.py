@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
 import synthfair
+from synthfair.config import DistillConfig, Notion, ServerConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
-from synthfair.model import LinearModel, Model
+from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.model import LinearModel, Model, Rows
 from synthfair.release.format import Release, name_of
 from synthfair.release.reading import read_release
 from synthfair.release.signature import Keys
+from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
+from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
 
@@ -66,7 +71,7 @@ def signer(release: Release, keys: Keys) -> str:
 
 
 def pool(releases: Mapping[str, Release]) -> Encoded:
-    """The synthetic rows of all releases, one after the other.
+    """The rows of all releases, one after the other.
 
     Args:
         releases: by name; of one schema, at least one.
@@ -75,88 +80,222 @@ def pool(releases: Mapping[str, Release]) -> Encoded:
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
-class TrainingProblem(NamedTuple):
-    """What the server trains, as the settings of a client say."""
+class Pool(NamedTuple):
+    """The rows of all releases, and what is trained on them.
 
+    Attributes:
+        rows: as the model sees them; of surrogates with weights.
+        parts: which of them are whose, by name of the release.
+        model: name of the model.
+        intercept: whether it has one.
+        lambda_theta: its regularisation.
+        penalty: fairness over all clients, of surrogates; None for fair releases.
+        rho: its weight, unless a gap is wanted.
+        max_gap: the gap that is wanted.
+        notion: of the gap.
+        n_groups: number of groups.
+        capped: releases that claim more rows than a client may have, and count as so many.
+    """
+
+    rows: Rows
+    parts: dict[str, slice]
     model: str
     intercept: bool
     lambda_theta: float
+    penalty: Penalty | None
+    rho: float
+    max_gap: float | None
+    notion: Notion
+    n_groups: int
+    capped: tuple[str, ...]
+
+    @property
+    def problem(self) -> GlobalProblem:
+        """What is solved over surrogates."""
+        if self.penalty is None:
+            raise ValueError("fair releases are trained on without a penalty")
+        return GlobalProblem(self.rows, self.penalty, self.notion, self.n_groups, self.lambda_theta)
 
 
-def training_problem(releases: Mapping[str, Release]) -> TrainingProblem:
-    """What all clients distilled for.
+def make_pool(
+    releases: Mapping[str, Release], schema: Schema, config: ServerConfig | None = None
+) -> Pool:
+    """Puts releases together, all fair or all surrogates.
 
     Raises:
-        InputError: no release, or two that were made for different problems.
+        InputError: no release; some fair and some surrogates; fair ones that were made for
+            different problems, or with settings of the server that only surrogates leave to it; or
+            surrogates of which a group, or a label, is nobody's.
     """
-    headers = {name: release.header for name, release in releases.items()}
-    found = {
-        name: TrainingProblem(header.model, header.config.intercept, header.config.lambda_theta)
-        for name, header in headers.items()
-    }
-    if not found:
+    if not releases:
         raise InputError("no releases: the pool is empty")
+    config, kinds = config or ServerConfig(), {}
+    for name, release in releases.items():
+        kinds.setdefault(release.header.kind, name)
+    if len(kinds) > 1:
+        raise InputError(
+            f"{kinds['fair']} is a fair release, and {kinds['surrogate']} a surrogate; all must be"
+            " of one kind"
+        )
+    ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
+    parts = dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
+    make = _pool_fair if "fair" in kinds else _pool_surrogates
+    return make(releases, schema, config, parts)
+
+
+def _pool_fair(
+    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, parts: dict[str, slice]
+) -> Pool:
+    if given := ", ".join(config.given_for_surrogates):
+        raise InputError(f"{given}: of fair releases that is the clients' choice; leave it out")
+    found = {}
+    for name, release in releases.items():
+        settings = cast(DistillConfig, release.header.config)
+        found[name] = release.header.model, settings.intercept, settings.lambda_theta
     first, problem = next(iter(found.items()))
     for name, other in found.items():
         if other != problem:
             raise InputError(
-                f"{name}: made for {other}, but {first} for {problem}; clients must agree"
+                f"{name}: made for (model, intercept, lambda_theta) = {other}, but {first} for"
+                f" {problem}; clients must agree"
             )
-    return problem
+    model, intercept, lambda_theta = problem
+    rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=intercept)
+    return Pool(
+        rows, parts, model, intercept, lambda_theta, None, 0.0, None, config.notion,
+        len(schema.groups), (),
+    )  # fmt: skip
+
+
+def _pool_surrogates(
+    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, parts: dict[str, slice]
+) -> Pool:
+    weights, capped = [], []
+    for name, release in releases.items():
+        weight = cast(np.ndarray, release.weight)
+        if weight.sum() > config.max_rows:
+            capped.append(name)
+            weight = weight * (config.max_rows / weight.sum())
+        weights.append(weight)
+    table = WeightedTable(*pool(releases), weight=np.concatenate(weights))
+    _require_all(table, schema, config.notion)
+    penalty = {
+        "covariance": CovariancePenalty(len(schema.groups), config.notion),
+        "selection_rate": SelectionRatePenalty(
+            len(schema.groups), config.notion, config.temperature
+        ),
+    }[config.penalty]
+    rows = table.rows(n_groups=len(schema.groups), intercept=config.intercept)
+    return Pool(
+        rows, parts, name_of(LinearModel()), config.intercept, config.lambda_theta, penalty,
+        config.rho, config.max_gap, config.notion, len(schema.groups), tuple(capped),
+    )  # fmt: skip
+
+
+def _require_all(table: WeightedTable, schema: Schema, notion: Notion) -> None:
+    """Refuses a pool in which groups cannot be compared, or there is nothing to learn."""
+    there = table.weight > 0
+    if len(np.unique(table.y[there])) < 2:
+        raise InputError("all rows of the releases have the same label; a model needs both")
+    compared = {
+        "statistical_parity": {"": there},
+        "equal_opportunity": {" with the positive label": there & (table.y > 0)},
+        "equalized_odds": {
+            " with the positive label": there & (table.y > 0),
+            " with the negative label": there & (table.y < 0),
+        },
+    }[notion]
+    for which, rows in compared.items():
+        if missing := set(range(len(schema.groups))) - set(table.s[rows].tolist()):
+            raise InputError(
+                f"no release has rows of the group {schema.groups[min(missing)]!r}{which};"
+                f" {notion} compares all groups"
+            )
 
 
 def pool_and_train(
-    releases: Mapping[str, Release], schema: Schema, *, model: LinearModel | None = None
+    releases: Mapping[str, Release],
+    schema: Schema,
+    config: ServerConfig | None = None,
+    *,
+    model: LinearModel | None = None,
 ) -> TrainedModel:
-    """Trains an ordinary model on the pooled synthetic rows, Wu et al. (2024) eq. (15).
+    """Trains one model on the rows of all releases.
 
-    With N pooled rows and n parameters,
+    On fair releases, with N pooled rows and n parameters, an ordinary model, Wu et al. (2024)
+    eq. (15):
 
         theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
 
-    Nothing here depends on fairness: that came with the rows.
+    Nothing there depends on fairness: that came with the rows. On surrogates, whose rows have
+    weights w_i of sum W, the model that is fair over all clients:
+
+        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2.
 
     Args:
-        releases: by name.
+        releases: by name; all fair, or all surrogates.
         schema: the clients'.
-        model: that the clients distilled for, where it is not the linear model with logistic loss.
-            Its params must be a vector [n] and its scores those of :class:`LinearModel`, as a
-            trained model scores a'theta.
+        config: of surrogates: ``rho`` or ``max_gap``, ``penalty``, ``notion``, ``temperature``,
+            ``lambda_theta``, ``intercept`` and ``max_rows``; the defaults if not given.
+        model: that the clients of fair releases distilled for, where it is not the linear model
+            with logistic loss. Its params must be a vector [n] and its scores those of
+            :class:`LinearModel`, as a trained model scores a'theta.
 
     Returns:
         The model, with how well it was trained; its ``scores`` are positive for the decision +1.
 
     Raises:
-        InputError: no release, or they were made for different models, or another than ``model``;
-            or that is not linear.
+        InputError: no release; some fair and some surrogates; made for different models, or another
+            than ``model``; or that is not linear; or no surrogate has rows of some group.
 
     Example:
-        The files of all clients, the model, and its decisions on a table::
-
-            releases = sf.read_releases(paths, schema)
-            model = sf.pool_and_train(releases, schema)
-            evaluation = sf.evaluate(model, {"test": table})
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> lenders = sf.partition(table, clients=2, seed=0)
+        >>> config = sf.SurrogateConfig(moments_only=True)
+        >>> releases = {
+        ...     f"lender {i}": sf.distill_table(lender.train, schema, config).release
+        ...     for i, lender in enumerate(lenders)
+        ... }
+        >>> model = sf.pool_and_train(releases, schema, sf.ServerConfig(rho=10.0))
+        >>> found = sf.evaluate(model, {"all": table}).overall
+        >>> round(found["accuracy"].value, 1)
+        0.9
     """
-    problem = training_problem(releases)
+    return train_pool(make_pool(releases, schema, config), schema, model=model)[0]
+
+
+def train_pool(
+    pooled: Pool, schema: Schema, *, model: LinearModel | None = None
+) -> tuple[TrainedModel, FrontierPoint | None]:
+    """The model, and, of surrogates, the point of the frontier that it is. See pool_and_train."""
     model = model or LinearModel()
-    if name_of(model) != problem.model:
+    if name_of(model) != pooled.model:
         raise InputError(
-            f"{next(iter(releases))}: made for the model {problem.model!r}, not {name_of(model)!r};"
-            " pass that model to pool_and_train in Python"
+            f"{next(iter(pooled.parts))}: made for the model {pooled.model!r}, not"
+            f" {name_of(model)!r}; pass that model to pool_and_train in Python"
         )
-    rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=problem.intercept)
-    _require_linear(model, rows.a.shape[1])
-    solution = train(rows, problem.lambda_theta, model=model)
-    return TrainedModel(
+    if pooled.penalty is None:
+        _require_linear(model, pooled.rows.a.shape[1])
+        solution = train(pooled.rows, pooled.lambda_theta, model=model)
+        theta, converged = solution.params, solution.converged
+        norm, point = float(solution.gradient_norm), None
+    else:
+        problem = pooled.problem
+        wanted = pooled.max_gap
+        point = problem.point(pooled.rho) if wanted is None else least_weight(problem, wanted)
+        theta, converged, norm = point.theta, point.converged, point.gradient_norm
+    trained = TrainedModel(
         schema=schema,
         version=synthfair.__version__,
-        loss=problem.model,
-        intercept=problem.intercept,
-        inputs=input_names(schema, intercept=problem.intercept),
-        theta=tuple(np.asarray(solution.params, dtype=float).tolist()),
-        gradient_norm=float(solution.gradient_norm),
-        converged=bool(solution.converged),
+        loss=pooled.model,
+        intercept=pooled.intercept,
+        inputs=input_names(schema, intercept=pooled.intercept),
+        theta=tuple(np.asarray(theta, dtype=float).tolist()),
+        gradient_norm=norm,
+        converged=bool(converged),
     )
+    return trained, point
 
 
 def _require_linear(model: Model, n_inputs: int) -> None:

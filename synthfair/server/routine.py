@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.config import ServerConfig
 from synthfair.data.schema import read_schema
+from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
     as_numbers,
@@ -17,11 +19,19 @@ from synthfair.evaluation import (
     number,
     read_tests,
 )
-from synthfair.files import require_distinct, require_free, write_json
+from synthfair.files import require_distinct, require_free, whole_file, write_json
+from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
+from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influences, measure_influence, refuse_influence
-from synthfair.server.pooling import pool_and_train, read_releases, signer
+from synthfair.server.parts import check_pool
+from synthfair.server.pooling import Pool, make_pool, read_releases, signer, train_pool
+from synthfair.surrogate.fair_table import make_fair_table
+from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
+
+if TYPE_CHECKING:
+    pass
 
 
 class Served(NamedTuple):
@@ -29,13 +39,35 @@ class Served(NamedTuple):
 
     Attributes:
         model: the trained model.
-        evaluation: its metrics.
+        evaluation: its metrics; None without test tables.
         influences: of the releases, by the names of their files.
+        point: of surrogates, the weight of the penalty and what the model reaches on the pooled
+            rows; None of fair releases.
+        frontier: other weights, and what their models reach; none if not asked for.
+        warnings: sentences on what is not as it should be.
     """
 
     model: TrainedModel
-    evaluation: Evaluation
+    evaluation: Evaluation | None
     influences: Influences
+    point: FrontierPoint | None = None
+    frontier: tuple[FrontierLine, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class Outputs(NamedTuple):
+    """Files that a server writes."""
+
+    model: Path
+    metrics: Path
+    fair_table: Path
+    frontier: Path
+
+    @classmethod
+    def of(cls, folder: Path) -> Outputs:
+        """In a folder."""
+        names = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv"
+        return cls(*(folder / name for name in names))
 
 
 def serve(
@@ -46,59 +78,129 @@ def serve(
     config: ServerConfig,
     *,
     keys: Sequence[Path] = (),
+    frontier: bool = False,
     force: bool = False,
 ) -> Served:
-    """From files to files: writes model.json and metrics.json.
+    """From files to files: model.json and metrics.json; of surrogates fair_table.parquet, too.
 
     Args:
-        releases: release files, one a client.
+        releases: release files, one a client; all fair, or all surrogates.
         schema_path: the public schema.
         tests: test tables, one a client; their file names, without ending, name the clients.
+            Without any, there is no metrics.json.
         output: folder, made if need be.
-        config: of the report, and of how far one release may move the model.
+        config: of the report, of how far one release may move the model, and, for surrogates, of
+            fairness.
         keys: public key files of the clients, or folders of them; with them, each release must be
             signed by another client.
+        frontier: whether accuracy and gap for many weights of the penalty are written to
+            frontier.csv; for surrogates.
         force: whether existing files are overwritten.
 
     Raises:
         InputError: an input is refused, one release moves the model too far, or a file exists or
             cannot be written.
     """
-    model_path, metrics_path = output / "model.json", output / "metrics.json"
-    for path in (model_path, metrics_path):
+    files = Outputs.of(output)
+    for path in files:
         require_distinct(path, schema_path, *tests, *releases, *keys)
-    require_free(model_path, metrics_path, force=force)
+    require_free(*files, force=force)
     schema = read_schema(schema_path)
     clients = read_keys(keys) if keys else None
-    pooled = read_releases(releases, schema, keys=clients)
-    model = pool_and_train(pooled, schema)
+    read = read_releases(releases, schema, keys=clients)
+    pooled = make_pool(read, schema, config)
+    if frontier and pooled.penalty is None:
+        raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
+    model, point = train_pool(pooled, schema)
     tables = read_tests(tests, schema)
-    evaluation = evaluate(model, tables, config, sources=tests)
-    influences = measure_influence(pooled, model, tables)
-    refuse_influence(influences, config.max_influence)
+    evaluation = evaluate(model, tables, config, sources=tests) if tables else None
+    rho = point.rho if point else None
+    influences = measure_influence(read, model, tables, config=config, rho=rho)
     names = file_names(releases)
-    named = dict(zip(names, pooled.values(), strict=True))
-    # A pool of one has no influences.
-    influences = influences._replace(
-        releases=dict(zip(names, influences.releases.values(), strict=False))
-    )
-    signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
+    refuse_influence(influences, config.max_influence, config.max_spd_influence)
+    influences = influences.renamed(names)
+    warnings: tuple[str, ...] = ()
+    if point:
+        warnings = _surrogate_warnings(pooled, point, config)
+    elif evaluation:
+        warnings = check_pool(read, model, tables, evaluation).warnings
+    named = dict(zip(names, read.values(), strict=True))
+    if evaluation:
+        signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
+        document = {
+            **evaluation_document(evaluation, schema, config),
+            **_releases_document(named, signed),
+            "influence": {
+                "outliers_above": number(influences.outliers_above),
+                "releases": as_numbers(influences.releases),
+            },
+            "max_influence": config.max_influence,
+            "max_spd_influence": config.max_spd_influence,
+            "server": config.model_dump(mode="json") if point else None,
+            "rho": rho,
+            "warnings": warnings,
+            "converged": model.converged,
+        }
+        write_json(files.metrics, document)
+    write_model(model, files.model)
+    if point:
+        _write_fair_table(pooled, point, model, files.fair_table)
+    lines: tuple[FrontierLine, ...] = ()
+    if frontier:
+        lines = frontier_lines(pooled.problem, model, tables)
+        write_frontier(lines, files.frontier)
+    return Served(model, evaluation, influences, point, lines, warnings)
+
+
+def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> dict[str, Any]:
+    """What metrics.json says of the releases."""
     headers = {name: release.header for name, release in named.items()}
-    document = {
-        **evaluation_document(evaluation, schema, config),
-        "n_synthetic": sum(len(release.y) for release in pooled.values()),
+    return {
+        "n_synthetic": sum(len(release.y) for release in named.values()),
         "config": {name: header.config.model_dump(mode="json") for name, header in headers.items()},
         "privacy": {
             name: header.privacy.model_dump(mode="json") for name, header in headers.items()
         },
         **({"signed_by": signed} if signed else {}),
-        "influence": {
-            "outliers_above": number(influences.outliers_above),
-            "releases": as_numbers(influences.releases),
-        },
-        "max_influence": config.max_influence,
-        "converged": model.converged,
     }
-    write_model(model, model_path)
-    write_json(metrics_path, document)
-    return Served(model, evaluation, influences)
+
+
+def _surrogate_warnings(
+    pooled: Pool, point: FrontierPoint, config: ServerConfig
+) -> tuple[str, ...]:
+    found = [
+        f"{name}: claims more than {config.max_rows:g} rows, and counts as so many"
+        for name in pooled.capped
+    ]
+    if config.max_gap is not None and point.gap > config.max_gap:
+        found.append(
+            f"no weight of the penalty brought the gap on the pooled rows to {config.max_gap:g};"
+            f" the least is {point.gap:.3f}, and the model has that"
+        )
+    return tuple(found)
+
+
+def _write_fair_table(pooled: Pool, point: FrontierPoint, model: TrainedModel, path: Path) -> None:
+    """A column for each model input, y and weight; how to train on it is in the metadata."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = make_fair_table(
+        pooled.rows,
+        point.theta,
+        pooled.problem.penalty,
+        rho=point.rho,
+        lambda_theta=pooled.lambda_theta,
+    )
+    about = {
+        "format": "synthfair-fair-table/1",
+        "schema_hash": model.schema_.hash,
+        "C": table.C,
+        "rho": point.rho,
+        "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False) on the inputs, with"
+        " sample_weight=weight",
+    }
+    columns = [*table.a.T, table.y, table.weight]
+    found = pa.table(columns, names=[*model.inputs, "y", "weight"])
+    with whole_file(path) as temporary:
+        pq.write_table(found.replace_schema_metadata({"synthfair": json.dumps(about)}), temporary)

@@ -1,6 +1,6 @@
 from .fair_table import FairTable, make_fair_table
 from .fair_training import train_fair
-from .frontier import GlobalProblem, Point, frontier, least_weight
+from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate, make_surrogate
 from .sums import Anchors, CellSums, SmoothSums, cell_sums, smooth_sums
 from .table import WeightedTable, together
@@ -9,8 +9,8 @@ __all__ = [
     "Anchors",
     "CellSums",
     "FairTable",
+    "FrontierPoint",
     "GlobalProblem",
-    "Point",
     "SmoothSums",
     "Surrogate",
     "WeightedTable",

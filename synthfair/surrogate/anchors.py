@@ -86,7 +86,7 @@ def self_play(table: WeightedTable, n_problems: int, *, n_groups: int, seed: int
     if len(np.unique(table.y)) < 2:  # without both labels there is nothing to learn
         kept = rng.random(y.shape) < 0.5 + 0.3 * rng.random((n_problems, 1))
         y = np.where(kept, y, -y)
-    mixture, odds = _penalties(n_groups, groups=len(np.unique(table.s)), cells=len(cells))
+    mixture, odds = _penalties(n_groups, groups=len(np.unique(table.s)))
     rho = 10 ** rng.uniform(0, 2, n_problems)
     chosen = rho[:, None] * rng.multinomial(1, odds, n_problems)
     with jax.enable_x64(True):
@@ -96,17 +96,9 @@ def self_play(table: WeightedTable, n_problems: int, *, n_groups: int, seed: int
     return thetas[np.linalg.norm(thetas, axis=1) < LONGEST]
 
 
-def _penalties(
-    n_groups: int, *, groups: int, cells: int
-) -> tuple[tuple[Penalty, ...], list[float]]:
-    """Penalties that are defined on some groups and cells, and the chance of each."""
+def _penalties(n_groups: int, *, groups: int) -> tuple[tuple[Penalty, ...], list[float]]:
+    """Penalties that are defined for so many groups there are, and the chance of each."""
     covariance, rates = CovariancePenalty(n_groups), SelectionRatePenalty(n_groups)
-    if cells == 2 * n_groups:
-        return (covariance, rates, SelectionRatePenalty(n_groups, "equalized_odds")), [
-            0.3,
-            0.5,
-            0.2,
-        ]
     return ((covariance, rates), [0.3, 0.7]) if groups == n_groups else ((covariance,), [1.0])
 
 

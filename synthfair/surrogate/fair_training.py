@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.distill.hypergradient import absolute_eigen, hessian_of
+from synthfair.distill.hypergradient import absolute_eigen
 from synthfair.distill.inner import InnerSolution, newton
 from synthfair.distill.linear import LinearSolution, Matrix
 from synthfair.fairness.penalties import Penalty
@@ -25,8 +25,8 @@ from synthfair.model import Model, Params, Rows, regularized_hessian, regularize
 PATH = (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0)
 """Shares of rho, one after the other; each problem starts at the solution of the one before."""
 
-TOLERANCE = 1e-9
-"""Newton decrement at which training ends."""
+TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-4
+"""Newton decrement at which training ends, in double and in single precision."""
 
 
 class AbsoluteEigenvalues:
@@ -56,7 +56,7 @@ class AbsoluteEigenvalues:
         tolerance: jax.Array | float | None = None,  # noqa: ARG002 - exact but for rounding
     ) -> LinearSolution:
         """See :class:`synthfair.distill.linear.LinearSolver`."""
-        h = hessian(params, data) if hessian else hessian_of(lambda p: fun(p, data), params)
+        h = hessian(params, data) if hessian else jax.hessian(fun)(params, data)
         values, vectors = absolute_eigen(h)
         v = vectors @ ((c @ vectors) / values)
         return LinearSolution(v, memory, jnp.isfinite(v).all())
@@ -70,7 +70,7 @@ def minimise(
     start: Params,
     *,
     model: Model,
-    tolerance: jax.Array | float = TOLERANCE,
+    tolerance: jax.Array | float,
     max_iterations: jax.Array | int = 100,
 ) -> InnerSolution:
     """Minimises loss + weights[i] unfairness, one i after the other; the solution of the last."""
@@ -81,7 +81,7 @@ def minimise(
             return loss + weight * unfairness(model.scores(params, rows.a), rows)
 
         def hessian(params: Params, rows: Rows) -> jax.Array:
-            of_penalty = hessian_of(lambda p: unfairness(model.scores(p, rows.a), rows), params)
+            of_penalty = jax.hessian(lambda p: unfairness(model.scores(p, rows.a), rows))(params)
             return regularized_hessian(model, params, rows, lambda_theta) + weight * of_penalty
 
         solution = newton(
@@ -136,4 +136,8 @@ def train_fair(
     """
     path = jnp.asarray(PATH if start is None else (1.0,))
     first = model.init(rows.a.shape[1]) if start is None else start
-    return minimise(penalty, rows, lambda_theta, rho * path, first, model=model)
+    double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
+    tolerance = TOLERANCE if double else SINGLE_TOLERANCE
+    return minimise(
+        penalty, rows, lambda_theta, rho * path, first, model=model, tolerance=tolerance
+    )

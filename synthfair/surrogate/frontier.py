@@ -27,7 +27,7 @@ LOWEST = 1e-3
 """Where bisection towards rho = 0 begins, as a share of the weight that meets the gap."""
 
 
-class Point(NamedTuple):
+class FrontierPoint(NamedTuple):
     """A model of the frontier.
 
     Attributes:
@@ -35,6 +35,7 @@ class Point(NamedTuple):
         theta: [n] parameters.
         accuracy: on the weighted rows.
         gap: largest difference between the groups' decision rates there.
+        gradient_norm: of the whole objective at theta.
         converged: whether its training met its tolerance.
 
     Example:
@@ -45,6 +46,7 @@ class Point(NamedTuple):
     theta: np.ndarray
     accuracy: float
     gap: float
+    gradient_norm: float
     converged: bool
 
 
@@ -54,7 +56,7 @@ class GlobalProblem(NamedTuple):
     Attributes:
         rows: of all clients, weighted.
         penalty: of their scores.
-        notion: which rows :attr:`Point.gap` compares.
+        notion: which rows :attr:`FrontierPoint.gap` compares.
         n_groups: number of groups.
         lambda_theta: regularisation, see :func:`synthfair.model.regularized_loss`.
 
@@ -83,7 +85,7 @@ class GlobalProblem(NamedTuple):
     n_groups: int
     lambda_theta: float
 
-    def point(self, rho: float, start: np.ndarray | None = None) -> Point:
+    def point(self, rho: float, start: np.ndarray | None = None) -> FrontierPoint:
         """The model for this rho; from that of a rho nearby, or with rho growing from 0."""
         with jax.enable_x64(True):
             solution = train_fair(
@@ -100,8 +102,9 @@ class GlobalProblem(NamedTuple):
         return _point(rho, solution, float(accuracy), float(gap))
 
 
-def _point(rho: float, solution: InnerSolution, accuracy: float, gap: float) -> Point:
-    return Point(float(rho), np.asarray(solution.params), accuracy, gap, bool(solution.converged))
+def _point(rho: float, solution: InnerSolution, accuracy: float, gap: float) -> FrontierPoint:
+    norm, theta = float(solution.gradient_norm), np.asarray(solution.params)
+    return FrontierPoint(float(rho), theta, accuracy, gap, norm, bool(solution.converged))
 
 
 @partial(jax.jit, static_argnames=("notion", "n_groups"))
@@ -115,7 +118,7 @@ def _measured(
     return accuracy, jnp.nanmax(decision_gaps(scores, rows, notion=notion, n_groups=n_groups))
 
 
-def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[Point]:
+def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list[FrontierPoint]:
     """The models for growing weights of the penalty.
 
     Args:
@@ -148,7 +151,7 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
     return points
 
 
-def least_weight(problem: GlobalProblem, max_gap: float) -> Point:
+def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
     Along the frontier, and then by bisection. Where no weight reaches it, the one of least gap.
@@ -174,8 +177,8 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> Point:
         >>> sf.surrogate.least_weight(problem, max_gap=0.05).gap <= 0.05
         True
     """
-    before: Point | None = None
-    points: list[Point] = []
+    before: FrontierPoint | None = None
+    points: list[FrontierPoint] = []
     for rho in WEIGHTS:
         found = problem.point(rho, points[-1].theta if points else None)
         if found.gap <= max_gap:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -29,14 +30,15 @@ from synthfair.surrogate.sums import (
 )
 from synthfair.surrogate.table import WeightedTable, together
 
-DRAWN = 1000
+DRAWN = 500
 """Rows of each cell that self-play sees."""
 
 FEWEST_IN_BIN = 5
 """Rows of a cell in a bin of a feature; fewer do not shape the first rows."""
 
 
-class Cell(NamedTuple):
+@dataclass(frozen=True)
+class Cell:
     """What is known of the rows of one group and label.
 
     Attributes:
@@ -93,9 +95,7 @@ def make_surrogate(
     """
     sums, sample = vars(known or read_first(rows, n_groups=n_groups)).values()
     d = sums.first.shape[-1]
-    n_rows = config.rows_for(d)
-    if n_rows < d + 2:
-        raise InputError(f"rows_per_cell = {n_rows}: {d} features need at least {d + 2}")
+    n_rows = rows_of_a_cell(config, d)
     cells = cells_of(sums, k_min=config.k_min)
     left_out = tuple(
         (int(g), 2.0 * label - 1)
@@ -107,9 +107,9 @@ def make_surrogate(
         )
     first = [_first_rows(cell, n_rows, config.seed + i) for i, cell in enumerate(cells)]
     if config.moments_only:
-        return Surrogate(_weighted(cells, map(_exact, cells, first)), left_out, np.nan)
+        return Surrogate(weighted(cells, list(map(_exact, cells, first))), left_out, np.nan)
     drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
-    anchors = choose_anchors(_weighted(cells, drawn), config, n_groups=n_groups)
+    anchors = choose_anchors(weighted(cells, drawn), config, n_groups=n_groups)
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
     targets = [_targets(cell, anchors, smooth) for cell in cells]
     fitted = [
@@ -117,7 +117,7 @@ def make_surrogate(
         for start, target in zip(first, targets, strict=True)
     ]
     error = max(map(_rate_error, fitted, targets))
-    return Surrogate(_weighted(cells, fitted), left_out, error)
+    return Surrogate(weighted(cells, fitted), left_out, error)
 
 
 def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
@@ -141,6 +141,14 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
         )
         for g, label in np.argwhere(sums.count >= k_min)
     ]
+
+
+def rows_of_a_cell(config: SurrogateConfig, d: int) -> int:
+    """Rows for each cell with d features. Raises InputError: fewer than these need."""
+    n_rows = config.rows_for(d)
+    if n_rows < d + 2:
+        raise InputError(f"rows_per_cell = {n_rows}: {d} features need at least {d + 2}")
+    return n_rows
 
 
 def choose_anchors(table: WeightedTable, config: SurrogateConfig, *, n_groups: int) -> Anchors:
@@ -185,7 +193,7 @@ def _rate_error(x: np.ndarray, targets: Targets) -> float:
     return float(np.abs(rates.mean(axis=0) - targets.rate).max())
 
 
-def _weighted(cells: Sequence[Cell], parts: Sequence[np.ndarray]) -> WeightedTable:
+def weighted(cells: Sequence[Cell], parts: Sequence[np.ndarray]) -> WeightedTable:
     """Rows of each cell, centred at 1/2, as features with the cell's count shared among them."""
     return together(
         WeightedTable(

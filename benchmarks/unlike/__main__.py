@@ -1,0 +1,20 @@
+"""Accuracy and SPD of one upload where clients are unlike, next to central training.
+
+    python -m benchmarks.unlike                     # 10 seeds; goes on where it stopped
+    python -m benchmarks.unlike runs --seeds 3 --only task=law_school_race clients=4 split=0.3
+    python -m benchmarks.unlike client frontier     # times alone
+
+Dutch by sex, Law School by race and by gender, Adult by sex. Clients are alike, dealt by
+Dirichlet(0.3) or Dirichlet(0.1) on pairs of group and label, or those that Adult has by itself:
+an occupation, or a region of birth. Four fifths of a client's rows are for training.
+
+client: seconds of a client with many rows, in a process that has loaded JAX. frontier: seconds of
+a point for a thousand clients.
+"""
+
+from benchmarks.harness import main
+from benchmarks.unlike.comparison import UNLIKE
+from benchmarks.unlike.times import CLIENT, FRONTIER
+
+if __name__ == "__main__":
+    main(__doc__, "unlike", UNLIKE, CLIENT, FRONTIER)

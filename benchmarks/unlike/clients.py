@@ -1,0 +1,164 @@
+"""Tables cut into clients, and the surrogates that these send."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+import synthfair as sf
+from synthfair.client.surrogate_release import surrogate_release
+from synthfair.compare import Federation, federate
+from synthfair.data.batches import in_memory
+from synthfair.data.partition import ClientTable
+from synthfair.surrogate import WeightedTable, together
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+TASKS = {
+    "dutch": ("dutch", "sex"),
+    "law_school_race": ("law_school", "race"),
+    "law_school_gender": ("law_school", "male"),
+    "adult": ("adult", "sex"),
+}
+"""Table and sensitive attribute."""
+
+FEWEST = 5
+"""Rows of a client; with fewer it would have no test row, and takes no part in any method."""
+
+_REGIONS = {
+    "North America": ("United-States", "Canada"),
+    "Latin America": (
+        "Puerto-Rico", "Outlying-US(Guam-USVI-etc)", "Cuba", "Honduras", "Jamaica", "Mexico",
+        "Dominican-Republic", "Ecuador", "Haiti", "Columbia", "Guatemala", "Nicaragua",
+        "El-Salvador", "Trinadad&Tobago", "Peru",
+    ),
+    "Europe": (
+        "England", "Germany", "Greece", "Italy", "Poland", "Portugal", "Ireland", "France",
+        "Hungary", "Scotland", "Yugoslavia", "Holand-Netherlands",
+    ),
+    "Asia": (
+        "Cambodia", "India", "Japan", "South", "China", "Iran", "Philippines", "Vietnam", "Laos",
+        "Taiwan", "Thailand", "Hong",
+    ),
+}  # fmt: skip
+REGION_OF = {country: region for region, some in _REGIONS.items() for country in some}
+"""Of each country of birth in Adult."""
+
+
+class Cut(NamedTuple):
+    """A table cut into clients.
+
+    Attributes:
+        task: of :data:`TASKS`.
+        clients: how many there may be.
+        split: ``alike``; a number, the concentration of a Dirichlet distribution; or what makes
+            the clients of Adult: ``occupation`` or ``region``.
+        seed: of the split.
+    """
+
+    task: str
+    clients: int
+    split: str
+    seed: int
+
+
+def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTable]:
+    """The rows of each client that has at least :data:`FEWEST`."""
+    if cut.split == "alike":
+        return sf.partition(table, clients=cut.clients, seed=cut.seed)
+    rng = np.random.default_rng(cut.seed)
+    if cut.split in ("occupation", "region"):
+        owner = natural_owners(table, cut.split)
+    else:
+        pairs = table.groupby([schema.sensitive, schema.label]).ngroup().to_numpy()
+        owner = dealt(pairs, cut.clients, float(cut.split), rng)
+    parts = [rng.permutation(np.flatnonzero(owner == k)) for k in range(cut.clients)]
+    return [
+        ClientTable(table.iloc[part[: len(part) * 4 // 5]], table.iloc[part[len(part) * 4 // 5 :]])
+        for part in parts
+        if len(part) >= FEWEST
+    ]
+
+
+# To be replaced, with cut_table, by sf.partition(table, clients=, seed=, skew=, schema=, min_rows=)
+# and partition_by(table, column, seed=, min_rows=) of synthfair.data.partition.
+def dealt(pairs: np.ndarray, clients: int, skew: float, rng: np.random.Generator) -> np.ndarray:
+    """[N] client of each row: of each pair of group and label, shares drawn by Dirichlet(skew)."""
+    owner = np.empty(len(pairs), int)
+    for pair in np.unique(pairs):
+        rows = rng.permutation(np.flatnonzero(pairs == pair))
+        ends = np.cumsum(rng.dirichlet([skew] * clients))[:-1] * len(rows)
+        owner[rows] = np.searchsorted(ends.astype(int), np.arange(len(rows)), side="right")
+    return owner
+
+
+def natural_owners(table: pd.DataFrame, split: str) -> np.ndarray:
+    """[N] client of each row of Adult; rows of unknown occupation or country are a client's."""
+    import pandas as pd
+
+    column = table["native_country"].map(REGION_OF) if split == "region" else table[split]
+    return pd.factorize(column, use_na_sentinel=False, sort=True)[0]
+
+
+@lru_cache(maxsize=1)
+def federation(cut: Cut) -> Federation:
+    """The clients, encoded."""
+    table, schema = sf.load_dataset(*TASKS[cut.task])
+    return federate(cut_table(table, schema, cut), schema)
+
+
+CONFIGS = {
+    "surrogate": sf.SurrogateConfig(),
+    "moments": sf.SurrogateConfig(moments_only=True),
+    "private": sf.SurrogateConfig(epsilon=1.0, delta=1e-6),
+}
+"""Settings of each kind of surrogate: the defaults, and these."""
+
+QUICK = {"self_play": 2, "random_anchors": 2, "iterations": 2}
+"""In a smoke run."""
+
+
+class Sent(NamedTuple):
+    """What the clients of a federation send.
+
+    Attributes:
+        table: their surrogates, together.
+        clients_out: clients that send nothing, because none of their pairs of group and label has
+            enough rows.
+        rows_out: training rows that no surrogate stands for; those of the clients above, too.
+        seconds: of a client, the mean.
+    """
+
+    table: WeightedTable
+    clients_out: int
+    rows_out: int
+    seconds: float
+
+
+@lru_cache(maxsize=3)
+def surrogates(cut: Cut, kind: str, *, smoke: bool) -> Sent:
+    """Of one of :data:`CONFIGS`, made once for all penalties; clients have the same public seed."""
+    clients = federation(cut)
+    config = CONFIGS[kind].model_copy(update={"seed": cut.seed, **(QUICK if smoke else {})})
+    parts, rows_out, start = [], 0, time.perf_counter()
+    for real in clients.train:
+        try:
+            made = surrogate_release(in_memory(real), clients.schema, config).release
+        except sf.InputError:
+            rows_out += len(real.y)
+            continue
+        assert made.weight is not None
+        parts.append(WeightedTable(made.x, made.s, made.y, made.weight))
+        rows_out += rows_without(parts[-1], real)
+    seconds = (time.perf_counter() - start) / len(clients.train)
+    return Sent(together(parts), len(clients.train) - len(parts), rows_out, seconds)
+
+
+def rows_without(table: WeightedTable, real: sf.Encoded) -> int:
+    """Number of real rows whose pair of group and label has no row in a surrogate."""
+    pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, table))
+    return int(np.isin(pairs, there, invert=True).sum())

@@ -1,0 +1,340 @@
+"""Surrogates from file to file: what a client writes, what a server makes of it, what each refuses."""
+
+import json
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from conftest import make_schema, make_table
+from sklearn.linear_model import LogisticRegression
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.client import Options, distill_file
+from synthfair.config import load_release_config
+from synthfair.data.encode import encode
+from synthfair.errors import InputError
+from synthfair.release import inspect_release, read_release
+from synthfair.release.format import write_release
+from synthfair.server import measure_influence, serve
+from synthfair.server.influence import refuse_influence
+from synthfair.server.pooling import make_pool
+
+SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=20)
+
+
+def unlike_tables(n=600, clients=3):
+    """Each client has mostly one group and label: no two are alike."""
+    table = make_table(n)
+    town, paid = table["town"] == "b", table["paid"] == "yes"
+    owner = (2 * town + paid) % clients
+    mixed = np.random.default_rng(0).random(n) < 0.2
+    owner = np.where(mixed, np.random.default_rng(1).integers(clients, size=n), owner)
+    return {f"c{k}": table[owner == k] for k in range(clients)}
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return unlike_tables()
+
+
+@pytest.fixture(scope="module")
+def releases(tables):
+    return {k: sf.distill_table(t, SCHEMA, CONFIG).release for k, t in tables.items()}
+
+
+@pytest.fixture
+def folder(tmp_path, tables, releases):
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    for name, release in releases.items():
+        write_release(release, tmp_path / f"{name}.parquet")
+        tables[name].to_csv(tmp_path / f"{name}_train.csv", index=False)
+    make_table(400, seed=9).to_csv(tmp_path / "test.csv", index=False)
+    return tmp_path
+
+
+def run_server(folder, *, tests=("test.csv",), frontier=False, **settings):
+    return serve(
+        sorted(folder.glob("c?.parquet")),
+        folder / "schema.json",
+        [folder / name for name in tests],
+        folder / "server",
+        sf.ServerConfig(resamples=20, **settings),
+        frontier=frontier,
+        force=True,
+    )
+
+
+def test_a_release_stands_for_the_clients_rows(tables, releases):
+    for name, table in tables.items():
+        real, release = encode(table, SCHEMA), releases[name]
+        for s, y in {(int(s), float(y)) for s, y in zip(release.s, release.y, strict=True)}:
+            mine, theirs = ((r.s == s) & (r.y == y) for r in (release, real))
+            assert release.weight[mine].sum() == pytest.approx(theirs.sum())
+            weight = release.weight[mine] / release.weight[mine].sum()
+            mean, wanted = weight @ release.x[mine], real.x[theirs].mean(axis=0)
+            np.testing.assert_allclose(mean, wanted, atol=1e-9)
+            spread = release.x[mine] - mean
+            covariance = np.cov(real.x[theirs], rowvar=False, bias=True)
+            np.testing.assert_allclose((spread.T * weight) @ spread, covariance, atol=1e-8)
+
+
+def test_the_release_keyword_names_the_kind(tables):
+    assert sf.distill_table(
+        tables["c0"], SCHEMA, CONFIG, release="surrogate"
+    ).release.header.kind == ("surrogate")
+    with pytest.raises(InputError, match="settings are those of a surrogate release"):
+        sf.distill_table(tables["c0"], SCHEMA, CONFIG, release="fair")
+    with pytest.raises(InputError, match="penalty: not used for a surrogate"):
+        sf.distill_table(tables["c0"], SCHEMA, CONFIG, penalty=sf.CovariancePenalty())
+
+
+def test_a_written_surrogate_is_read_again(folder, releases):
+    back = read_release(folder / "c0.parquet", SCHEMA)
+    assert back.header == releases["c0"].header
+    assert back.header.format == "synthfair-release/3"
+    for field in ("x", "s", "y", "weight"):
+        np.testing.assert_array_equal(getattr(back, field), getattr(releases["c0"], field))
+    found = inspect_release(folder / "c0.parquet", schema=SCHEMA)
+    assert (found.fits, found.problems) == (True, ())
+
+
+@pytest.mark.parametrize("weight", [-1.0, 1e10, np.nan, np.inf])
+def test_an_impossible_weight_is_refused(tmp_path, releases, weight):
+    wrong = releases["c0"].weight.copy()
+    wrong[2] = weight
+    write_release(replace(releases["c0"], weight=wrong), tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="column 'weight', row 3: .* must be a number from 0"):
+        read_release(tmp_path / "r.parquet", SCHEMA)
+
+
+def test_altered_weights_are_noticed(tmp_path, releases):
+    write_release(releases["c0"], tmp_path / "r.parquet")
+    table = pq.read_table(tmp_path / "r.parquet")
+    doubled = table.set_column(
+        table.column_names.index("weight"), "weight", [2 * table["weight"].to_numpy()]
+    )
+    pq.write_table(doubled, tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="altered since it was written"):
+        read_release(tmp_path / "r.parquet", SCHEMA)
+
+
+def test_a_surrogate_without_weights_and_a_fair_release_with_them_are_refused(tmp_path, releases):
+    write_release(releases["c0"], tmp_path / "r.parquet")
+    table = pq.read_table(tmp_path / "r.parquet")
+    pq.write_table(table.drop_columns("weight"), tmp_path / "r.parquet")
+    with pytest.raises(InputError, match="'weight' is missing"):
+        read_release(tmp_path / "r.parquet", SCHEMA)
+
+
+def test_the_server_trains_one_fair_model_and_an_ordinary_trainer_finds_it_again(folder):
+    served = run_server(folder, rho=10.0)
+    assert served.model.converged
+    plain = run_server(folder, rho=0.0)
+    fair, unfair = (abs(one.evaluation.overall["spd"].value) for one in (served, plain))
+    assert fair < unfair - 0.05
+    table = pq.read_table(run_server(folder, rho=10.0) and folder / "server" / "fair_table.parquet")
+    about = json.loads(table.schema.metadata[b"synthfair"])
+    a = np.column_stack([table[name].to_numpy() for name in served.model.inputs])
+    trainer = LogisticRegression(C=about["C"], fit_intercept=False, tol=1e-12, max_iter=10_000)
+    trainer.fit(a, table["y"].to_numpy(), sample_weight=table["weight"].to_numpy())
+    np.testing.assert_allclose(trainer.coef_[0], served.model.theta, atol=1e-6 * 50)
+    assert table["weight"].to_numpy().min() > 0
+
+
+def test_it_is_as_fair_as_central_training_where_clients_are_unlike(tables, releases):
+    whole = encode(make_table(600), SCHEMA)
+    weighted = sf.surrogate.WeightedTable(*whole, weight=np.ones(600))
+    with jax.enable_x64(True):
+        central = sf.surrogate.train_fair(
+            weighted.rows(n_groups=2),
+            1e-3,
+            10.0,
+            model=sf.LinearModel(),
+            penalty=sf.CovariancePenalty(),
+        ).params
+    model = sf.pool_and_train(releases, SCHEMA, sf.ServerConfig(rho=10.0))
+    a = np.asarray(weighted.rows(n_groups=2).a)
+    np.testing.assert_allclose(a @ np.array(model.theta), a @ np.asarray(central), atol=1.0)
+    gaps = [
+        np.diff([((a @ t) > 0)[whole.s == g].mean() for g in (0, 1)])
+        for t in (model.theta, central)
+    ]
+    np.testing.assert_allclose(*gaps, atol=0.03)
+
+
+def test_fairness_is_chosen_after_the_upload(folder):
+    wanted = run_server(folder, max_gap=0.05)
+    assert wanted.point.gap <= 0.05
+    assert not wanted.warnings
+    odds = run_server(folder, rho=100.0, notion="equalized_odds", penalty="selection_rate")
+    assert odds.point.gap < run_server(folder, rho=0.0, notion="equalized_odds").point.gap
+
+
+def test_the_frontier_is_written_with_and_without_test_rows(folder):
+    served = run_server(folder, frontier=True)
+    text = (folder / "server" / "frontier.csv").read_text().splitlines()
+    assert text[0] == "rho,accuracy,gap,test_accuracy,test_gap"
+    assert len(text) == 1 + len(served.frontier)
+    gaps = [line.gap for line in served.frontier]
+    assert min(gaps) < gaps[0] / 2
+    without = run_server(folder, tests=(), frontier=True)
+    assert without.evaluation is None
+    assert np.isnan(without.frontier[0].test_gap)
+
+
+def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(releases):
+    fair = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=5)).release
+    with pytest.raises(InputError, match="c9 is a fair release, and c0 a surrogate"):
+        make_pool({**releases, "c9": fair}, SCHEMA)
+    with pytest.raises(InputError, match="rho, max_gap, penalty: of fair releases that is the"):
+        make_pool({"c9": fair}, SCHEMA, sf.ServerConfig(rho=1.0, max_gap=0.1))
+
+
+def test_a_group_that_nobody_has_is_named(tables):
+    table = tables["c0"]
+    only = sf.distill_table(table[table["town"] == "a"], SCHEMA, CONFIG).release
+    with pytest.raises(InputError, match="no release has rows of the group 'b'"):
+        make_pool({"c0": only}, SCHEMA)
+
+
+def test_a_client_counts_for_at_most_the_cap(folder, releases):
+    heavy = replace(releases["c0"], weight=1e6 * releases["c0"].weight)
+    write_release(heavy, folder / "c0.parquet")
+    pooled = make_pool({**releases, "c0": heavy}, SCHEMA, sf.ServerConfig(max_rows=300.0))
+    part = pooled.parts["c0"]
+    assert np.asarray(pooled.rows.weight)[part].sum() == pytest.approx(300)
+    served = run_server(folder, max_rows=300.0, max_influence=50.0, max_spd_influence=2.0)
+    assert "claims more than 300 rows" in served.warnings[0]
+
+
+def test_influence_is_that_of_training_again_without(tables, releases):
+    config = sf.ServerConfig(rho=10.0)
+    model = sf.pool_and_train(releases, SCHEMA, config)
+    found = measure_influence(releases, model, {"t": make_table(400, seed=9)}, config=config)
+    others = {name: r for name, r in releases.items() if name != "c1"}
+    without = sf.pool_and_train(others, SCHEMA, config)
+    change = np.linalg.norm(np.subtract(model.theta, without.theta))
+    assert found.releases["c1"].converged
+    assert found.releases["c1"].theta == pytest.approx(change, rel=1e-4)
+
+
+def test_a_client_that_turns_a_group_round_is_flagged_and_refused_by_its_influence_on_spd():
+    pool = {
+        f"c{i}": sf.distill_table(make_table(300, seed=i), SCHEMA, CONFIG).release for i in range(4)
+    }
+    config, test = sf.ServerConfig(rho=0.0), {"t": make_table(800, seed=9)}
+
+    def influences(pool):
+        return measure_influence(pool, sf.pool_and_train(pool, SCHEMA, config), test, config=config)
+
+    honest = influences(pool)
+    refuse_influence(honest, 50.0, 0.1)
+    assert not any(moved.outlier for moved in honest.releases.values())
+    c1 = pool["c1"]
+    turned = replace(c1, y=np.where(c1.s == 1, -c1.y, c1.y), weight=2 * c1.weight)
+    found = influences({**pool, "c1": turned})
+    assert [name for name, moved in found.releases.items() if moved.outlier] == ["c1"]
+    with pytest.raises(InputError, match="c1: changes SPD on the test rows by .* at most 0.1 is"):
+        refuse_influence(found, 50.0, 0.1)
+
+
+def test_a_stream_gives_the_release_of_a_table(folder):
+    """A folder of parts, CSV and Parquet, none held out; but for rounding."""
+    table = make_table(600)
+    parts = folder / "parts"
+    parts.mkdir()
+    table[:250].to_csv(parts / "a.csv", index=False)
+    table[250:].to_parquet(parts / "b.parquet")
+    made, receipt = distill_file(
+        parts, folder / "schema.json", folder / "s.parquet", CONFIG, Options(hold_out=0.0)
+    )
+    whole = sf.distill_table(table, SCHEMA, CONFIG).release
+    np.testing.assert_allclose(made.release.x, whole.x, atol=1e-6)
+    np.testing.assert_allclose(made.release.weight, whole.weight)
+    assert receipt.preview.copies == 0
+
+
+def test_copies_stop_a_surrogate(folder, monkeypatch):
+    real = encode(make_table(600), SCHEMA)
+    made = sf.distill_table(make_table(600), SCHEMA, CONFIG)
+    planted = replace(made.release, x=made.release.x.copy())
+    planted.x[3] = real.x[500]
+    monkeypatch.setattr(
+        "synthfair.client.from_file.surrogate_release",
+        lambda *_, **__: made._replace(release=planted),
+    )
+    make_table(600).to_csv(folder / "all.csv", index=False)
+    with pytest.raises(InputError, match="Holds copies of real rows"):
+        distill_file(folder / "all.csv", folder / "schema.json", folder / "s.parquet", CONFIG)
+    assert not (folder / "s.parquet").exists()
+
+
+def test_settings_of_the_other_kind_are_refused(tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text('release = "surrogate"\nk_min = 20\n')
+    assert load_release_config(file) == sf.SurrogateConfig(k_min=20)
+    assert load_release_config(None, release="surrogate", seed=3) == sf.SurrogateConfig(seed=3)
+    with pytest.raises(InputError, match="rho_o: not read for a surrogate release; fairness is"):
+        load_release_config(file, rho_o=1.0)
+    with pytest.raises(InputError, match="k_min: not read for a fair release"):
+        load_release_config(None, k_min=3)
+
+
+def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
+    for name in ("c0", "c1", "c2"):
+        (folder / f"{name}.parquet").unlink()
+        words = [
+            "client",
+            "--data",
+            f"{folder}/{name}_train.csv",
+            "--schema",
+            f"{folder}/schema.json",
+        ]
+        flags = [
+            "--release",
+            "surrogate",
+            "--moments-only",
+            "--k-min",
+            "5",
+            "--rows-per-cell",
+            "20",
+        ]
+        assert main([*words, *flags, "--output", f"{folder}/{name}.parquet"]) == 0
+    assert "real rows" in capsys.readouterr().out
+    words = ["server", *map(str, sorted(folder.glob("c?.parquet"))), "--rho", "10", "--frontier"]
+    words += ["--schema", f"{folder}/schema.json", "--test", f"{folder}/test.csv", "--report"]
+    assert main([*words, "--resamples", "20", "--output", f"{folder}/server"]) == 0
+    assert "on the pooled rows" in capsys.readouterr().out
+    page = (folder / "server" / "report.html").read_text()
+    assert "--release surrogate" in page
+    assert "--rho 10" in page or "--frontier" in page or "--resamples 20" in page
+    assert "<svg" in (folder / "server" / "frontier.svg").read_text()
+
+
+def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
+    """Each is fair by itself; pooled they are not, and the wanted gap is missed."""
+    from synthfair.server.parts import PoolCheck
+
+    check = PoolCheck(0.2, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, 0.6, 0.7)
+    said = " ".join(check.warnings)
+    assert "asked for at most 0.05" in said
+    assert "less fair than its parts" in said
+    assert "no more than the 0.700" in said
+    assert "--release surrogate" in said
+    assert PoolCheck(0.05, {"a": 0.05, "b": 0.06}, 0.05, 0.8, 0.7).warnings == ()
+
+
+def test_a_fair_release_that_is_worse_than_none_is_warned_of():
+    from synthfair.client.baseline import Baseline
+    from synthfair.report import fit_warnings
+
+    made = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=400))
+    worse = made._replace(baseline=Baseline(0.6, gap=0.4, majority=0.7, plain_gap=0.3))
+    said = " ".join(fit_warnings(worse))
+    assert "without a penalty it would be 0.300" in said
+    assert "less than 0.700 for the more frequent label" in said
+    good = made._replace(baseline=Baseline(0.8, gap=0.1, majority=0.7, plain_gap=0.3))
+    assert not any("label" in warning for warning in fit_warnings(good))
