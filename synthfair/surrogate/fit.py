@@ -56,8 +56,9 @@ def copula_rows(
     """
     rng = np.random.default_rng(seed)
     eigenvalues, vectors = np.linalg.eigh(correlation)
-    root = vectors * np.sqrt(np.maximum(eigenvalues, 1e-6))
-    drawn = rng.normal(size=(n_rows, len(correlation))) @ root.T
+    # The symmetric root: the sign of an eigenvector is a matter of rounding.
+    root = (vectors * np.sqrt(np.maximum(eigenvalues, 1e-6))) @ vectors.T
+    drawn = rng.normal(size=(n_rows, len(correlation))) @ root
     ranks = (drawn.argsort(axis=0).argsort(axis=0) + 0.5) / n_rows
     shares = np.cumsum(counts, axis=1) / counts.sum(axis=1, keepdims=True)
     position = [np.searchsorted(share, rank) for share, rank in zip(shares, ranks.T, strict=True)]

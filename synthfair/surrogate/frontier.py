@@ -23,6 +23,10 @@ REFINEMENTS = 12
 """Bisections of rho, on its logarithm, between the two points where a gap is met."""
 
 
+LOWEST = 1e-3
+"""Where bisection towards rho = 0 begins, as a share of the weight that meets the gap."""
+
+
 class FrontierPoint(NamedTuple):
     """A model of the frontier.
 
@@ -182,9 +186,10 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
         points.append(before := found)
     else:
         return min(points, key=lambda point: point.gap)
-    if before is None or before.rho == 0.0:
+    if before is None:
         return found
     for _ in range(REFINEMENTS):
-        middle = problem.point((before.rho * found.rho) ** 0.5, before.theta)
+        low = before.rho or found.rho * LOWEST
+        middle = problem.point((low * found.rho) ** 0.5, before.theta)
         before, found = (before, middle) if middle.gap <= max_gap else (middle, found)
     return found

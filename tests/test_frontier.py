@@ -1,0 +1,89 @@
+"""The frontier of accuracy and fairness, and the least weight that meets a gap."""
+
+import jax
+import numpy as np
+import pytest
+import scipy.optimize
+from weighted_rows import LAMBDA, covariance, objective, weighted_rows
+
+from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from synthfair.surrogate import GlobalProblem, frontier, least_weight
+from synthfair.surrogate.frontier import WEIGHTS
+
+ROWS = weighted_rows()
+
+
+def problem(penalty):
+    return GlobalProblem(ROWS, penalty, "statistical_parity", 2, LAMBDA)
+
+
+BY_COVARIANCE, BY_RATE = problem(CovariancePenalty()), problem(SelectionRatePenalty())
+
+
+def decided(theta):
+    """Weighted accuracy, and difference of the groups' rates, of decisions in NumPy."""
+    selected, s, w = np.asarray(ROWS.a) @ theta > 0, np.asarray(ROWS.s), np.asarray(ROWS.weight)
+    rates = [np.average(selected[s == g], weights=w[s == g]) for g in (0, 1)]
+    return np.average(selected == (np.asarray(ROWS.y) > 0), weights=w), abs(rates[1] - rates[0])
+
+
+def test_a_point_has_its_accuracy_and_gap():
+    for rho in (0.0, 2.0):
+        point = BY_RATE.point(rho)
+        assert (point.rho, point.converged) == (rho, True)
+        assert (point.accuracy, point.gap) == pytest.approx(decided(point.theta), abs=1e-12)
+
+
+def test_more_weight_means_less_covariance_and_each_point_is_stationary():
+    points = frontier(BY_COVARIANCE, [0.0, 0.1, 1.0, 10.0, 100.0])
+    found = [covariance(np.asarray(ROWS.a) @ point.theta, ROWS) for point in points]
+    assert np.all(np.diff(found) < 0)
+    for point in points:
+        assert point.converged
+        args = (ROWS, covariance, point.rho)
+        slope = scipy.optimize.approx_fprime(point.theta, objective, 1e-7, *args)
+        assert np.linalg.norm(slope) < 1e-5
+
+
+def test_a_frontier_has_the_points_of_each_weight_alone():
+    weights = [0.0, 1.0, 5.0]
+    for point, rho in zip(frontier(BY_RATE, weights), weights, strict=True):
+        np.testing.assert_allclose(point.theta, BY_RATE.point(rho).theta, atol=1e-7)
+
+
+@pytest.mark.parametrize("global_problem", [BY_COVARIANCE, BY_RATE], ids=["covariance", "rate"])
+def test_the_least_weight_meets_the_gap_and_half_of_it_does_not(global_problem):
+    free = global_problem.point(0.0).gap
+    found = least_weight(global_problem, free / 2)
+    assert found.converged
+    assert found.gap <= free / 2
+    assert global_problem.point(found.rho / 2).gap > free / 2
+    # Gaps of decisions are steps: just below this one the gap is another.
+    assert global_problem.point(0.99 * found.rho).gap > free / 2
+
+
+def test_a_gap_that_is_met_already_needs_no_weight():
+    assert least_weight(BY_RATE, 1.0).rho == 0.0
+
+
+def test_where_no_weight_meets_the_gap_it_is_the_fairest_of_all():
+    found = least_weight(BY_RATE, -1.0)
+    points = frontier(BY_RATE)
+    assert found.gap == min(point.gap for point in points)
+    assert [point.rho for point in points] == list(WEIGHTS)
+
+
+def test_equal_opportunity_compares_rows_with_the_positive_label():
+    point = BY_RATE._replace(notion="equal_opportunity").point(1.0)
+    s, y, w = (np.asarray(part) for part in (ROWS.s, ROWS.y, ROWS.weight))
+    selected = np.asarray(ROWS.a) @ point.theta > 0
+    rates = [np.average(selected[m], weights=w[m]) for m in ((s == g) & (y > 0) for g in (0, 1))]
+    assert point.gap == pytest.approx(abs(rates[1] - rates[0]), abs=1e-12)
+
+
+def test_double_precision_is_used_and_given_back():
+    rows = weighted_rows()._replace(**{k: np.asarray(getattr(ROWS, k)) for k in ROWS._fields})
+    with jax.enable_x64(False):
+        point = BY_RATE._replace(rows=rows).point(2.0)
+        assert not jax.config.jax_enable_x64
+    np.testing.assert_allclose(point.theta, BY_RATE.point(2.0).theta, atol=1e-12)
