@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
@@ -81,8 +82,9 @@ def make_surrogate(
 ) -> Surrogate:
     """The surrogate of some rows: in each cell, weighted rows with the same sums.
 
-    A cell is a pair of group and label. Count, mean and covariance are exact. Sums of sigma(v'(x - 1/2) + b) (1, x - 1/2) are matched as
-    nearly as the rows allow, at public anchors (v, b) and at those of self-play. Reads the rows
+    A cell is a pair of group and label. Count, mean and covariance are exact, however the rows are
+    cut into batches. Sums of sigma(v'(x - 1/2) + b) (1, x - 1/2) are matched as nearly as so many
+    rows and iterations allow, at public anchors (v, b) and at those of self-play. Reads the rows
     twice; with ``config.moments_only`` once.
 
     Args:
@@ -128,7 +130,7 @@ def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
 
 
 def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
-    """The cells with at least ``k_min`` rows; in their marginals, bins with few rows do not count."""
+    """The cells with at least ``k_min`` rows; bins with few do not count in their marginals."""
     mean, covariance = sums.mean() - 0.5, sums.covariance()
     values = sums.within / np.maximum(sums.binned, 1) - 0.5
     counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
@@ -198,7 +200,7 @@ def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:
 
 
 def _rate_error(x: np.ndarray, targets: Targets) -> float:
-    rates = 1 / (1 + np.exp(-(x @ targets.slope.T + targets.offset)))
+    rates = expit(x @ targets.slope.T + targets.offset)
     return float(np.abs(rates.mean(axis=0) - targets.rate).max())
 
 
