@@ -195,19 +195,20 @@ def disclosures(
 
 
 def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
-    lines = [
+    what = (
         f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
-        " the mean and the covariance of their features. No differential privacy is claimed; not"
-        " anonymous."
-    ]
+        " the mean and the covariance of their features"
+    )
+    fewer = f"Which pairs have fewer than {config.k_min} rows, or none."
+    if seeded:
+        return f"{what}, with noise.", SEEDED_NOISE, fewer
+    lines = [f"{what}. No differential privacy is claimed; not anonymous."]
     if not config.moments_only:
         lines.append(
             "Averages over these rows of smooth functions, along public directions and along models"
             " of the rows."
         )
-    if seeded:
-        lines.append(SEEDED_NOISE)
-    return (*lines, f"Which pairs have fewer than {config.k_min} rows, or none.")
+    return (*lines, fewer)
 
 
 def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None = None) -> str:

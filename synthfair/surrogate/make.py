@@ -67,7 +67,8 @@ class Surrogate(NamedTuple):
 
     Attributes:
         table: the weighted rows.
-        left_out: (group, label) of the cells with rows, but fewer than ``k_min``. Private.
+        left_out: (group, label) of the cells with rows, but fewer than ``k_min``. Private, unless
+            noisy counts decided.
         rate_error: largest difference, over cells and anchors, between the mean of a smooth rate
             over the surrogate's rows and over the real ones; not-a-number with moments alone.
     """
@@ -96,6 +97,8 @@ def make_surrogate(
     Raises:
         InputError: no cell has ``config.k_min`` rows, or ``config.rows_per_cell`` are too few.
     """
+    if config.epsilon is not None:
+        raise InputError("epsilon: make_private_surrogate reads the rows through noisy sums")
     sums, sample = vars(known or read_first(rows, n_groups=n_groups)).values()
     d = sums.first.shape[-1]
     n_rows = rows_of_a_cell(config, d)
