@@ -75,6 +75,12 @@ def test_python_of_the_library_page_runs(capsys):
     assert numbers(capsys.readouterr().out)[0] == pytest.approx(0.92, abs=0.03)
 
 
+def test_python_of_surrogates_runs(capsys):
+    run_blocks(ROOT / "docs" / "which-release.md")
+    plain, fair = numbers(capsys.readouterr().out)
+    assert abs(fair) < abs(plain)
+
+
 def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):
     """The true gap is -0.4, its standard error about 0.1: 6 of them are no chance."""
     monkeypatch.chdir(tmp_path)
@@ -87,7 +93,7 @@ def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):
 
 def test_all_python_that_is_to_run_is_run():
     pages = {page.name for page in PAGES if blocks(page, "python")}
-    assert pages == {"README.md", "python.md", "gaps.md"}
+    assert pages == {"README.md", "python.md", "gaps.md", "which-release.md"}
 
 
 @each_page

@@ -119,14 +119,19 @@ def measure_influence(
         accuracy,
         spd,
         converged,
-        (moved > bound) | _outliers_by_spd(spd),
+        _outliers(moved, bound, spd),
     )
     found = zip(*(column.tolist() for column in columns), strict=True)
     return Influences(dict(zip(names, map(Influence._make, found), strict=True)), bound)
 
 
-def _outliers_by_spd(spd: np.ndarray) -> np.ndarray:
-    """[K] whether a release changes SPD much, and far more than the others do."""
+def _outliers(moved: np.ndarray, bound: float, spd: np.ndarray) -> np.ndarray:
+    """[K] whether a release moves the scores, or SPD by much, far more than the others do.
+
+    By SPD only where none does by the scores: such a model's SPD is chance.
+    """
+    if (moved > bound).any():
+        return moved > bound
     change = np.abs(spd)
     return change > np.maximum(MUCH_SPD, outlier_bound(change[~np.isnan(change)]))
 
