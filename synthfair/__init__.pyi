@@ -1,4 +1,4 @@
-from . import federated, measure, privacy, release, server, surrogate
+from . import data, federated, measure, privacy, release, server, surrogate
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from .data.datasets import load_dataset
@@ -33,6 +33,7 @@ __all__ = [
     "TrainConfig",
     "TrainedModel",
     "__version__",
+    "data",
     "distill_clients",
     "distill_table",
     "encode",

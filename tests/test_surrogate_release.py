@@ -338,3 +338,28 @@ def test_a_fair_release_that_is_worse_than_none_is_warned_of():
     assert "less than 0.700 for the more frequent label" in said
     good = made._replace(baseline=Baseline(0.8, gap=0.1, majority=0.7, plain_gap=0.3))
     assert not any("label" in warning for warning in fit_warnings(good))
+
+
+def test_a_dask_cluster_of_two_processes_adds_up_the_same_sums(tables):
+    import dask.dataframe
+    from distributed import Client, LocalCluster
+
+    table = make_table(600)
+    frame = dask.dataframe.from_pandas(table, npartitions=5)
+    empty = frame[frame["income"] < 5]  # some partitions may have no row then
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        made = sf.distill_table(sf.data.DaskBatches(frame, SCHEMA), SCHEMA, CONFIG)
+        few = sf.data.DaskBatches(empty, SCHEMA).sum(len_of)
+        with pytest.raises(InputError, match="the Dask table has no rows"):
+            sf.data.DaskBatches(frame[frame["income"] < -1], SCHEMA).sum(len_of)
+    whole = sf.distill_table(table, SCHEMA, CONFIG).release
+    np.testing.assert_allclose(made.release.x, whole.x, atol=1e-6)
+    np.testing.assert_allclose(made.release.weight, whole.weight)
+    assert few == (table["income"] < 5).sum()
+
+
+def len_of(rows):
+    return len(rows.y)

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from synthfair.client.held_out import HeldOut
-from synthfair.data.batches import BatchesInOrder, Sum
-from synthfair.data.encode import Encoded, encode_chunks
+from synthfair.data.batches import BatchesInOrder, Sum, from_files
+from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.data.tables import read_chunks
-from synthfair.errors import InputError
 
 
 class FileBatches:
@@ -39,16 +37,12 @@ class FileBatches:
         return BatchesInOrder(self._read).sum(terms)
 
     def _read(self) -> Iterator[Encoded]:
-        chunks, rows = read_chunks(self._path, self._schema), 0
-        for part in encode_chunks(chunks, self._schema, source=str(self._path)):
-            rows += len(part.y)
-            if self._share == 0:
-                yield part
-            else:
-                keep = ~self._apart(part)
-                yield Encoded(*(field[keep] for field in part))
-        if rows == 0:
-            raise InputError(f"{self._path}: has no rows")
+        parts = from_files(self._path, self._schema).read()
+        if self._share == 0:
+            yield from parts
+        for part in parts:
+            keep = ~self._apart(part)
+            yield Encoded(*(field[keep] for field in part))
 
     @property
     def held_out(self) -> Encoded:

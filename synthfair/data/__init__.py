@@ -1,1 +1,5 @@
-"""Tables: public schemas, encoding, named data sets, and a table's partition into clients."""
+"""Tables: schema, encoding, splits, named tables, and streams of batches of rows."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
