@@ -78,7 +78,8 @@ def test_python_of_the_library_page_runs(capsys):
 def test_python_of_surrogates_runs(capsys):
     run_blocks(ROOT / "docs" / "which-release.md")
     plain, fair = numbers(capsys.readouterr().out)
-    assert abs(fair) < abs(plain)
+    claimed = numbers(TEXT[ROOT / "docs" / "which-release.md"].split("It prints")[1][:40])
+    assert [plain, fair] == pytest.approx(claimed, abs=0.03)  # of 400 rows a few may turn
 
 
 def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):

@@ -36,8 +36,8 @@ from synthfair.model import LinearModel
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
-from synthfair.release.format import Release, write_release
-from synthfair.surrogate.make import read_first
+from synthfair.release.format import Release, make_header, write_release
+from synthfair.surrogate.make import read_first, rows_of_a_cell
 from synthfair.surrogate.table import WeightedTable
 
 if TYPE_CHECKING:
@@ -196,6 +196,8 @@ def _make_surrogate(
 
     The rows are read as a stream, several times. What an epsilon buys is booked before it is spent.
     """
+    rows_of_a_cell(config, len(schema.encoded_names))  # before anything is booked
+    make_header(config, schema, model=LinearModel())
     rows = FileBatches(files.data, schema, options.hold_out, config.seed)
     known = read_first(rows, n_groups=len(schema.groups))
     secure = options.noise_seed is None

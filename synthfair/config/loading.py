@@ -44,9 +44,10 @@ def load_release_config(
     """
     settings = {} if path is None else _read_toml(path)
     kind = release or settings.get("release", "fair")
-    if kind not in RELEASES:
+    if not isinstance(kind, str) or kind not in RELEASES:
         raise InputError(
-            f"{path}: release: {kind!r} is not allowed; must be {' or '.join(RELEASES)}"
+            f"{path or 'settings'}: release: {kind!r} is not allowed; must be"
+            f" {' or '.join(RELEASES)}"
         )
     fields, given = RELEASES[kind].model_fields, {k for k, v in overrides.items() if v is not None}
     if wrong := sorted(given - set(fields)):
@@ -65,6 +66,8 @@ def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig
 
 def load_server_config(**overrides: Any) -> ServerConfig:
     """The defaults with overrides that are not None on top. Raises as above."""
+    if overrides.get("rho") is not None and overrides.get("max_gap") is not None:
+        raise InputError("flags: rho, max_gap: give one; with max_gap a weight is looked for")
     return _load(ServerConfig, None, overrides)
 
 

@@ -48,7 +48,10 @@ class ServerConfig(BaseModel):
         " more than scores.",
     )
     rho: float = Field(
-        default=10.0, ge=0, description="Surrogates: weight of the fairness penalty; 0 is none."
+        default=10.0,
+        ge=0,
+        le=1e9,
+        description="Surrogates: weight of the fairness penalty; 0 is none.",
     )
     max_gap: float | None = Field(
         default=None,
@@ -95,6 +98,6 @@ class ServerConfig(BaseModel):
 
     @property
     def given_for_surrogates(self) -> tuple[str, ...]:
-        """The settings that only surrogates need and that are not the defaults."""
-        default = type(self)()
-        return tuple(n for n in FOR_SURROGATES if getattr(self, n) != getattr(default, n))
+        """The settings given that only surrogates need."""
+        given = self.model_fields_set - ({"penalty"} if self.max_gap is not None else set())
+        return tuple(name for name in FOR_SURROGATES if name in given)

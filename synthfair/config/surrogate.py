@@ -40,8 +40,9 @@ class SurrogateConfig(BaseModel):
         default=50,
         ge=2,
         description="A pair of group and label with fewer real rows is left out: mean and"
-        " covariance of a few rows would give them away. With epsilon, noisy counts are compared,"
-        " with three standard deviations of their noise, too.",
+        " covariance of a few rows would give them away. One with hardly more rows than features"
+        " gets the covariance of all pairs together. With epsilon, noisy counts are compared, with"
+        " three standard deviations of their noise, too.",
     )
     moments_only: bool = Field(
         default=False,
@@ -103,8 +104,9 @@ class SurrogateConfig(BaseModel):
 
 
 def _kind(config: Any) -> str:
-    given = config if isinstance(config, dict) else vars(config)
-    return str(given.get("release", "fair"))
+    """Of settings, hostile until validated: whatever is no surrogate's must be a fair release's."""
+    asked = config.get("release") if isinstance(config, dict) else getattr(config, "release", None)
+    return "surrogate" if asked == "surrogate" else "fair"
 
 
 ReleaseConfig = Annotated[

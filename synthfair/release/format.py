@@ -36,8 +36,8 @@ MAX_ABSOLUTE = 1e6
 
 SEEDED_NOISE = "The noise came from a fixed seed, for tests: anybody can subtract it."
 
-MAX_WEIGHT = 1e9
-"""Most real rows that a row of a surrogate may stand for."""
+MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
+"""Real rows that a row of a surrogate may stand for, unless none."""
 
 
 class Header(BaseModel):
@@ -138,11 +138,14 @@ def make_header(
         guarantee: of differential privacy, or None: then nothing is claimed.
 
     Raises:
-        InputError: model or penalty has no name.
+        InputError: model or penalty has no name; or a surrogate's schema has a feature of the name
+            that its weights have.
         ValueError: the guarantee is not that of the settings.
     """
     discloses = disclosures(config, private=guarantee is not None)
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
+    if kind == "surrogate" and "weight" in schema.encoded_names:
+        raise InputError("column 'weight': a surrogate has weights; rename the feature")
     return Header(
         format=FORMATS[kind],  # type: ignore[arg-type]
         schema_hash=schema.hash,
@@ -197,16 +200,18 @@ def disclosures(
 def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
     what = (
         f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
-        " the mean and the covariance of their features"
+        " the mean and the covariance of their features; of one with hardly more rows than features"
+        " not its own covariance, but that of all together"
     )
-    fewer = f"Which pairs have fewer than {config.k_min} rows, or none."
+    fewer = "Which pairs have fewer rows, or none."
     if seeded:
         return f"{what}, with noise.", SEEDED_NOISE, fewer
     lines = [f"{what}. No differential privacy is claimed; not anonymous."]
     if not config.moments_only:
         lines.append(
-            "Averages over these rows of smooth functions, along public directions and along models"
-            " of the rows."
+            "Of these rows, about how each feature is distributed over 16 equal parts of its"
+            " range, and averages of smooth functions along public directions and along models of"
+            " the rows."
         )
     return (*lines, fewer)
 

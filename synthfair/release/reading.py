@@ -16,6 +16,7 @@ from synthfair.release.format import (
     HEADER_KEY,
     MAX_ABSOLUTE,
     MAX_WEIGHT,
+    MIN_WEIGHT,
     SIGNATURE_KEY,
     Header,
     Release,
@@ -192,11 +193,12 @@ def _check_values(release: Release, n_groups: int, source: str) -> None:
         ("y", release.y, np.abs(release.y) == 1),
     ]
     if (weight := release.weight) is not None:
-        named.append(("weight", weight, (weight >= 0) & (weight <= MAX_WEIGHT)))
+        right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
+        named.append(("weight", weight, right))
     allowed = {
         "s": f"0 to {n_groups - 1}",
         "y": "-1 or 1",
-        "weight": f"a number from 0 to {MAX_WEIGHT:g}",
+        "weight": f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
     }
     for name, values, right in named:
         if not right.all():

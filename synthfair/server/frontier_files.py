@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from synthfair.evaluation import pooled_scores
+from synthfair.data.encode import encode
+from synthfair.fairness.metrics import Scored
 from synthfair.files import write_text
 from synthfair.server.parts import largest_gap
 from synthfair.surrogate.frontier import GlobalProblem, frontier
@@ -29,6 +30,7 @@ class FrontierLine(NamedTuple):
         gap: largest difference between the groups' decision rates there.
         test_accuracy: on the test rows.
         test_gap: there.
+        converged: 1 where the model's training met its tolerance, else 0.
     """
 
     rho: float
@@ -36,6 +38,7 @@ class FrontierLine(NamedTuple):
     gap: float
     test_accuracy: float
     test_gap: float
+    converged: float
 
 
 def frontier_lines(
@@ -48,15 +51,20 @@ def frontier_lines(
         model: any that was trained on it; only its schema and inputs count.
         tables: test tables, by name; perhaps none.
     """
-    lines = []
+    encoded = [encode(table, model.schema_, source=name) for name, table in tables.items()]
+    lines, rows = [], None
+    if encoded:
+        x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
+        rows = model.rows(x, s), s, y
     for point in frontier(problem):
         accuracy = gap = np.nan
-        if tables:
-            own = model.model_copy(update={"theta": tuple(point.theta.tolist())})
-            scored = pooled_scores(own, tables)
-            accuracy = float(np.mean((scored.score > 0) == (scored.y > 0)))
+        if rows:
+            a, s, y = rows
+            scored = Scored(y, a @ point.theta, s, problem.n_groups)
+            accuracy = float(np.mean((scored.score > 0) == (y > 0)))
             gap = largest_gap(scored, problem.notion)
-        lines.append(FrontierLine(point.rho, point.accuracy, point.gap, accuracy, gap))
+        numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
+        lines.append(FrontierLine(*numbers))
     return tuple(lines)
 
 

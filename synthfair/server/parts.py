@@ -27,8 +27,8 @@ SLACK = 0.01
 """By which a pool's gap may be above its parts', or above the wanted one, without a warning."""
 
 REMEDY = (
-    "The clients may be unlike: let them send surrogates (python -m synthfair.client --release"
-    " surrogate), of which the server trains a model that is fair over all of them."
+    "The clients may be unlike: ask them to send surrogates (python -m synthfair.client --release"
+    " surrogate), of which this server trains a model that is fair over all of them."
 )
 
 
@@ -38,7 +38,7 @@ class PoolCheck(NamedTuple):
     Attributes:
         gap: largest difference between the groups' decision rates, of the pooled model.
         parts: the same of the model that is trained on each release alone, by name.
-        wanted: the largest ``max_gap`` that a client asked for; None where none did.
+        wanted: the smallest ``max_gap`` that a client asked for; None where none did.
         accuracy: of the pooled model.
         constant_accuracy: of the more frequent label for everybody.
     """
@@ -56,7 +56,7 @@ class PoolCheck(NamedTuple):
         usual = float(np.median(list(self.parts.values()))) if len(self.parts) > 1 else np.nan
         if self.wanted is not None and self.gap > self.wanted + SLACK:
             found.append(
-                f"the pooled model's gap on the test rows is {self.gap:.3f}, and the clients asked"
+                f"the pooled model's gap on the test rows is {self.gap:.3f}, and a client asked"
                 f" for at most {self.wanted:g}. {REMEDY}"
             )
         if self.gap > usual + SLACK:
@@ -99,7 +99,7 @@ def check_pool(
     return PoolCheck(
         largest_gap(pooled_scores(trained, tables), notion),
         parts,
-        max(wanted, default=None),
+        min(wanted, default=None),
         evaluation.overall["accuracy"].value,
         evaluation.constant_accuracy,
     )

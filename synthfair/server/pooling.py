@@ -118,9 +118,13 @@ class Pool(NamedTuple):
 
 
 def make_pool(
-    releases: Mapping[str, Release], schema: Schema, config: ServerConfig | None = None
+    releases: Mapping[str, Release],
+    schema: Schema,
+    config: ServerConfig | None = None,
+    *,
+    penalty: Penalty | None = None,
 ) -> Pool:
-    """Puts releases together, all fair or all surrogates.
+    """Puts releases together, all fair or all surrogates. See :func:`pool_and_train`.
 
     Raises:
         InputError: no release; some fair and some surrogates; fair ones that were made for
@@ -139,8 +143,13 @@ def make_pool(
         )
     ends = np.cumsum([0, *(len(release.y) for release in releases.values())]).tolist()
     parts = dict(zip(releases, (slice(*pair) for pair in pairwise(ends)), strict=True))
-    make = _pool_fair if "fair" in kinds else _pool_surrogates
-    return make(releases, schema, config, parts)
+    if "surrogate" in kinds:
+        return _pool_surrogates(releases, schema, config, parts, penalty)
+    if penalty is not None:
+        raise InputError(
+            f"{name_of(penalty)}: of fair releases the penalty was the clients' choice"
+        )
+    return _pool_fair(releases, schema, config, parts)
 
 
 def _pool_fair(
@@ -168,7 +177,11 @@ def _pool_fair(
 
 
 def _pool_surrogates(
-    releases: Mapping[str, Release], schema: Schema, config: ServerConfig, parts: dict[str, slice]
+    releases: Mapping[str, Release],
+    schema: Schema,
+    config: ServerConfig,
+    parts: dict[str, slice],
+    own: Penalty | None,
 ) -> Pool:
     weights, capped = [], []
     for name, release in releases.items():
@@ -179,12 +192,15 @@ def _pool_surrogates(
         weights.append(weight)
     table = WeightedTable(*pool(releases), weight=np.concatenate(weights))
     _require_all(table, schema, config.notion)
-    penalty = {
-        "covariance": CovariancePenalty(len(schema.groups), config.notion),
-        "selection_rate": SelectionRatePenalty(
-            len(schema.groups), config.notion, config.temperature
-        ),
-    }[config.penalty]
+    penalty = (
+        own
+        or {
+            "covariance": CovariancePenalty(len(schema.groups), config.notion),
+            "selection_rate": SelectionRatePenalty(
+                len(schema.groups), config.notion, config.temperature
+            ),
+        }[config.penalty]
+    )
     rows = table.rows(n_groups=len(schema.groups), intercept=config.intercept)
     return Pool(
         rows, parts, name_of(LinearModel()), config.intercept, config.lambda_theta, penalty,
@@ -219,6 +235,7 @@ def pool_and_train(
     config: ServerConfig | None = None,
     *,
     model: LinearModel | None = None,
+    penalty: Penalty | None = None,
 ) -> TrainedModel:
     """Trains one model on the rows of all releases.
 
@@ -240,6 +257,8 @@ def pool_and_train(
         model: that the clients of fair releases distilled for, where it is not the linear model
             with logistic loss. Its params must be a vector [n] and its scores those of
             :class:`LinearModel`, as a trained model scores a'theta.
+        penalty: of surrogates, another than that of the settings; a function of scores and
+            weighted rows, see :class:`synthfair.fairness.penalties.Penalty`.
 
     Returns:
         The model, with how well it was trained; its ``scores`` are positive for the decision +1.
@@ -262,7 +281,8 @@ def pool_and_train(
         >>> round(found["accuracy"].value, 1)
         0.9
     """
-    return train_pool(make_pool(releases, schema, config), schema, model=model)[0]
+    pooled = make_pool(releases, schema, config, penalty=penalty)
+    return train_pool(pooled, schema, model=model)[0]
 
 
 def train_pool(
@@ -285,6 +305,8 @@ def train_pool(
         wanted = pooled.max_gap
         point = problem.point(pooled.rho) if wanted is None else least_weight(problem, wanted)
         theta, converged, norm = point.theta, point.converged, point.gradient_norm
+    if not np.isfinite(theta).all():
+        raise InputError("training on the pooled rows diverged: lower rho, or raise lambda_theta")
     trained = TrainedModel(
         schema=schema,
         version=synthfair.__version__,

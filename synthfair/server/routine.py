@@ -31,7 +31,7 @@ from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    pass
+    import pyarrow as pa
 
 
 class Served(NamedTuple):
@@ -101,6 +101,8 @@ def serve(
         InputError: an input is refused, one release moves the model too far, or a file exists or
             cannot be written.
     """
+    import pyarrow.parquet as pq
+
     files = Outputs.of(output)
     for path in files:
         require_distinct(path, schema_path, *tests, *releases, *keys)
@@ -124,8 +126,12 @@ def serve(
         warnings = _surrogate_warnings(pooled, point, config)
     elif evaluation:
         warnings = check_pool(read, model, tables, evaluation).warnings
-    named = dict(zip(names, read.values(), strict=True))
+    # All is computed before anything is written, and what no longer holds is removed.
+    fair_table = _fair_table(pooled, point, model) if point else None
+    lines = frontier_lines(pooled.problem, model, tables) if frontier else ()
+    _remove(files)
     if evaluation:
+        named = dict(zip(names, read.values(), strict=True))
         signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
         document = {
             **evaluation_document(evaluation, schema, config),
@@ -143,11 +149,10 @@ def serve(
         }
         write_json(files.metrics, document)
     write_model(model, files.model)
-    if point:
-        _write_fair_table(pooled, point, model, files.fair_table)
-    lines: tuple[FrontierLine, ...] = ()
-    if frontier:
-        lines = frontier_lines(pooled.problem, model, tables)
+    if fair_table is not None:
+        with whole_file(files.fair_table) as temporary:
+            pq.write_table(fair_table, temporary)
+    if lines:
         write_frontier(lines, files.frontier)
     return Served(model, evaluation, influences, point, lines, warnings)
 
@@ -180,10 +185,15 @@ def _surrogate_warnings(
     return tuple(found)
 
 
-def _write_fair_table(pooled: Pool, point: FrontierPoint, model: TrainedModel, path: Path) -> None:
+def _remove(files: Outputs) -> None:
+    """Those of an earlier run, which is overwritten."""
+    for path in files:
+        path.unlink(missing_ok=True)
+
+
+def _fair_table(pooled: Pool, point: FrontierPoint, model: TrainedModel) -> pa.Table:
     """A column for each model input, y and weight; how to train on it is in the metadata."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     table = make_fair_table(
         pooled.rows,
@@ -200,7 +210,5 @@ def _write_fair_table(pooled: Pool, point: FrontierPoint, model: TrainedModel, p
         "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False) on the inputs, with"
         " sample_weight=weight",
     }
-    columns = [*table.a.T, table.y, table.weight]
-    found = pa.table(columns, names=[*model.inputs, "y", "weight"])
-    with whole_file(path) as temporary:
-        pq.write_table(found.replace_schema_metadata({"synthfair": json.dumps(about)}), temporary)
+    found = pa.table([*table.a.T, table.y, table.weight], names=[*model.inputs, "y", "weight"])
+    return found.replace_schema_metadata({"synthfair": json.dumps(about)})

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Rows
 
@@ -64,6 +65,9 @@ def make_fair_table(
     Returns:
         At most 2 N rows; each of the problem's is there once or, with both labels, twice.
 
+    Raises:
+        InputError: a score is so large that its row would need an infinite weight.
+
     Example:
         >>> import jax, numpy as np
         >>> import synthfair as sf
@@ -93,9 +97,12 @@ def make_fair_table(
         p, other = (np.asarray(jax.nn.sigmoid(z))[present] for z in (scores, -scores))
     a, y, w = a[present], y[present], weight[present]
     target = (1 + y) / 2 - pull * w.sum() / w
-    up = np.where(target > 1, w * (target - p) / other, w * target)
-    down = np.where(target < 0, w * (p - target) / p, w * (1 - target))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        up = np.where(target > 1, w * (target - p) / other, w * target)
+        down = np.where(target < 0, w * (p - target) / p, w * (1 - target))
     both = np.concatenate([np.maximum(up, 0.0), np.maximum(down, 0.0)])
+    if not np.isfinite(both).all():
+        raise InputError("the fair table: scores are so large that no weights give the fair model")
     kept = both > 0
     labels = np.repeat([1.0, -1.0], len(y))
     c = a.shape[1] ** 2 / (lambda_theta * float(w.sum()))

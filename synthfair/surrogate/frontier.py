@@ -151,10 +151,16 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
     return points
 
 
+def _meets(point: FrontierPoint, max_gap: float) -> bool:
+    """A model of not-a-number selects nobody, and has no gap."""
+    return point.gap <= max_gap and bool(np.isfinite(point.theta).all())
+
+
 def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     """The model of about the least rho whose gap on the weighted rows is at most ``max_gap``.
 
-    Along the frontier, and then by bisection. Where no weight reaches it, the one of least gap.
+    Along the frontier, and then by bisection, as if the gap fell with rho. Where no weight reaches
+    it, the one of least gap.
 
     Args:
         problem: of all clients.
@@ -181,7 +187,7 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     points: list[FrontierPoint] = []
     for rho in WEIGHTS:
         found = problem.point(rho, points[-1].theta if points else None)
-        if found.gap <= max_gap:
+        if _meets(found, max_gap):
             break
         points.append(before := found)
     else:
@@ -191,5 +197,5 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     for _ in range(REFINEMENTS):
         low = before.rho or found.rho * LOWEST
         middle = problem.point((low * found.rho) ** 0.5, before.theta)
-        before, found = (before, middle) if middle.gap <= max_gap else (middle, found)
+        before, found = (before, middle) if _meets(middle, max_gap) else (middle, found)
     return found

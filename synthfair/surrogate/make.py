@@ -83,10 +83,11 @@ def make_surrogate(
 ) -> Surrogate:
     """The surrogate of some rows: in each cell, weighted rows with the same sums.
 
-    A cell is a pair of group and label. Count, mean and covariance are exact, however the rows are
-    cut into batches. Sums of sigma(v'(x - 1/2) + b) (1, x - 1/2) are matched as nearly as so many
-    rows and iterations allow, at public anchors (v, b) and at those of self-play. Reads the rows
-    twice; with ``config.moments_only`` once.
+    A cell is a pair of group and label. Count, mean and covariance are exact (small cells: see
+    :func:`cells_of`), however the rows are cut into batches. Sums of sigma(v'(x - 1/2) + b) and
+    sigma(v'(x - 1/2) + b) (x - 1/2) are matched as nearly as so many rows and iterations allow, at
+    public anchors (v, b) and at those of self-play. Reads the rows twice; with
+    ``config.moments_only`` once.
 
     Args:
         rows: encoded, in memory or a stream.
@@ -99,7 +100,8 @@ def make_surrogate(
     """
     if config.epsilon is not None:
         raise InputError("epsilon: make_private_surrogate reads the rows through noisy sums")
-    sums, sample = vars(known or read_first(rows, n_groups=n_groups)).values()
+    known = known or read_first(rows, n_groups=n_groups)
+    sums, sample = known.sums, known.sample
     d = sums.first.shape[-1]
     n_rows = rows_of_a_cell(config, d)
     cells = cells_of(sums, k_min=config.k_min)
@@ -109,12 +111,14 @@ def make_surrogate(
     )
     if not cells:
         raise InputError(
-            f"no pair of group and label has the {config.k_min} rows that k_min asks for"
+            f"no pair of group and label has the {config.k_min} rows that k_min asks for, or all"
+            f" such pairs together hardly more rows than the {d} features"
         )
     seed = own_seed(config.seed, sums.count)
-    first = [_first_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     if config.moments_only:
-        return Surrogate(weighted(cells, list(map(_exact, cells, first))), left_out, np.nan)
+        normal = [normal_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
+        return Surrogate(weighted(cells, normal), left_out, np.nan)
+    first = [_first_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
     anchors = choose_anchors(weighted(cells, drawn), config, n_groups=n_groups, seed=seed)
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
@@ -133,8 +137,18 @@ def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
 
 
 def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
-    """The cells with at least ``k_min`` rows; bins with few do not count in their marginals."""
-    mean, covariance = sums.mean() - 0.5, sums.covariance()
+    """The cells with at least ``k_min`` rows; bins with few do not count in their marginals.
+
+    d + 1 rows or fewer lie on a hull that their covariance would give away: such a cell gets the
+    common covariance within all that are released, sum_c N_c C_c / sum_c N_c. Where these have no
+    more rows together, there is none.
+    """
+    mean, covariance, d = sums.mean() - 0.5, sums.covariance(), sums.first.shape[-1]
+    released = sums.count >= k_min
+    if sums.count[released].sum() < d + 2:
+        return []
+    common = np.average(covariance[released], axis=0, weights=sums.count[released])
+    covariance[sums.count < d + 2] = common
     values = sums.within / np.maximum(sums.binned, 1) - 0.5
     counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
     empty = counts.sum(axis=-1) == 0  # then the mean is all that is known
@@ -146,7 +160,7 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
             float(sums.count[g, label]),
             *(part[g, label] for part in (mean, covariance, values, counts)),
         )
-        for g, label in np.argwhere(sums.count >= k_min)
+        for g, label in np.argwhere(released)
     ]
 
 
@@ -185,8 +199,10 @@ def _first_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
     return copula_rows(n_rows, cell.values, cell.counts, correlation, seed)
 
 
-def _exact(cell: Cell, first: np.ndarray) -> np.ndarray:
-    return with_moments(first, cell.mean, cell.covariance, seed=0)
+def normal_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
+    """[R, d] normal rows with exactly the cell's mean and covariance: all that they tell of it."""
+    drawn = np.random.default_rng(seed).normal(size=(n_rows, len(cell.mean)))
+    return with_moments(drawn, cell.mean, cell.covariance, seed)
 
 
 def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:

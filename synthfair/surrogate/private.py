@@ -14,7 +14,14 @@ from synthfair.privacy.private_sums import BINS, PrivateSums, private_sums
 from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.surrogate.fit import copula_rows, with_moments
 from synthfair.surrogate.latent import latent_correlation
-from synthfair.surrogate.make import Cell, Surrogate, own_seed, rows_of_a_cell, weighted
+from synthfair.surrogate.make import (
+    Cell,
+    Surrogate,
+    normal_rows,
+    own_seed,
+    rows_of_a_cell,
+    weighted,
+)
 
 GRID = np.linspace(-0.5, 0.5, BINS)
 """Values of a feature of the first rows, one a bin, centred at 1/2. The first and the last are the
@@ -94,22 +101,16 @@ def private_surrogate(
             "no pair of group and label has a noisy number of rows that reaches k_min ="
             f" {config.k_min} and {FEWEST:g} standard deviations of its noise"
         )
-    first = _normal_rows if config.moments_only else _copula_rows
+    make = normal_rows if config.moments_only else _copula_rows
     seed = own_seed(config.seed, np.array([cell.count for cell in cells]))
-    parts = [
-        with_moments(first(cell, n_rows, seed + i), cell.mean, cell.covariance, seed)
-        for i, cell in enumerate(cells)
-    ]
+    parts = [make(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     return Surrogate(weighted(cells, parts), left_out, np.nan)
-
-
-def _normal_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).normal(size=(n_rows, len(cell.mean)))
 
 
 def _copula_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
     correlation = latent_correlation(cell.values, cell.counts, cell.covariance)
-    return copula_rows(n_rows, cell.values, cell.counts, correlation, seed)
+    first = copula_rows(n_rows, cell.values, cell.counts, correlation, seed)
+    return with_moments(first, cell.mean, cell.covariance, seed)
 
 
 def _cells(

@@ -6,7 +6,7 @@ MUTANTS = [
     Mutant(
         "a release without an epsilon is not booked",
         "client/from_file.py",
-        "if ready.booking:",
+        "if made.booking:",
         "if False:",
         "test_client.py",
     ),
