@@ -269,7 +269,7 @@ def test_copies_stop_a_surrogate(folder, monkeypatch):
     planted = replace(made.release, x=made.release.x.copy())
     planted.x[3] = real.x[500]
     monkeypatch.setattr(
-        "synthfair.client.from_file.surrogate_release",
+        "synthfair.client.surrogate_release.surrogate_release",
         lambda *_, **__: made._replace(release=planted),
     )
     make_table(600).to_csv(folder / "all.csv", index=False)

@@ -4,7 +4,7 @@
     python -m benchmarks.unlike runs --seeds 3 --only task=law_school_race clients=4 split=0.3
     python -m benchmarks.unlike client frontier     # times alone
 
-Dutch by sex, Law School by race and by gender, Adult by sex. Clients are alike, dealt by
+Dutch by sex, Law School by race and by gender, Adult by sex. Clients are alike, cut by
 Dirichlet(0.3) or Dirichlet(0.1) on pairs of group and label, or those that Adult has by itself:
 an occupation, or a region of birth. Four fifths of a client's rows are for training.
 

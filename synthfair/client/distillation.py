@@ -13,7 +13,6 @@ import numpy as np
 from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client.baseline import Baseline
 from synthfair.client.prepare import Prepared, prepare
-from synthfair.client.surrogate_release import SurrogateRelease, surrogate_release
 from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.batches import Batches, in_memory
 from synthfair.data.encode import Encoded, encode
@@ -33,6 +32,8 @@ from synthfair.release.format import MAX_ABSOLUTE, Release
 if TYPE_CHECKING:
     import optax
     import pandas as pd
+
+    from synthfair.client.surrogate_release import SurrogateRelease
 
 Progress = Callable[[StepRecord, int, int], None]
 """Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
@@ -195,6 +196,8 @@ def distill_table(
     if kind == "surrogate":
         if fair:
             raise InputError(f"{', '.join(fair)}: not used for a surrogate; the server trains")
+        from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
+
         rows = table
         if hasattr(table, "columns"):
             rows = in_memory(encode(cast("pd.DataFrame", table), schema, source=source))

@@ -38,9 +38,10 @@ class FileBatches:
 
     def _read(self) -> Iterator[Encoded]:
         parts = from_files(self._path, self._schema).read()
-        if self._share == 0:
-            yield from parts
         for part in parts:
+            if self._share == 0:
+                yield part
+                continue
             keep = ~self._apart(part)
             yield Encoded(*(field[keep] for field in part))
 

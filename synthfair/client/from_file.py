@@ -23,7 +23,6 @@ from synthfair.client.prepare import (
     sha256_of,
 )
 from synthfair.client.private import FitFile, guaranteed, measure, measured_settings
-from synthfair.client.surrogate_release import SurrogateRelease, surrogate_release
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.real_rows import RealRows, gather
@@ -37,12 +36,12 @@ from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header, write_release
-from synthfair.surrogate.make import read_first, rows_of_a_cell
 from synthfair.surrogate.table import WeightedTable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from synthfair.client.surrogate_release import SurrogateRelease
     from synthfair.privacy.gate import Preview
 
 
@@ -196,6 +195,9 @@ def _make_surrogate(
 
     The rows are read as a stream, several times. What an epsilon buys is booked before it is spent.
     """
+    from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
+    from synthfair.surrogate.make import read_first, rows_of_a_cell
+
     rows_of_a_cell(config, len(schema.encoded_names))  # before anything is booked
     make_header(config, schema, model=LinearModel())
     rows = FileBatches(files.data, schema, options.hold_out, config.seed)

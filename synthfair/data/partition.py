@@ -53,7 +53,7 @@ def partition(
     floor((1 - test_fraction) floor(N / clients)) training rows, the same number for all, so that
     they share compiled code; the rest, assigned evenly, are its test rows.
 
-    With ``skew`` = alpha, the rows of each group s and label y are dealt by shares of their own::
+    With ``skew`` = alpha, the rows of each group s and label y are cut by shares of their own::
 
         (p_1, ..., p_K) ~ Dirichlet(alpha, ..., alpha)    for each (s, y)
 
@@ -217,12 +217,12 @@ def _dirichlet(
         raise InputError(f"clients = {clients}: must be at least 1")
     if not 0 < skew <= MAX_SKEW:
         raise InputError(f"skew = {skew}: must be above 0 and at most {MAX_SKEW:g}")
-    dealt = []
+    cut = []
     for rows in _rows_by(cell).values():
         mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
         ends = (np.cumsum(shares) * len(rows)).astype(int)
-        dealt.append(np.split(mixed, ends[:-1]))
-    return {i: np.concatenate(parts) for i, parts in enumerate(zip(*dealt, strict=True))}
+        cut.append(np.split(mixed, ends[:-1]))
+    return {i: np.concatenate(parts) for i, parts in enumerate(zip(*cut, strict=True))}
 
 
 def write_clients(

@@ -112,7 +112,7 @@ MUTANTS = [
         "bisection keeps the weight that misses the gap",
         "surrogate/frontier.py",
         "(before, middle) if _meets(middle, max_gap) else (middle, found)",
-        "(middle, found) if middle.gap <= max_gap else (before, middle)",
+        "(middle, found) if _meets(middle, max_gap) else (before, middle)",
         "test_frontier.py",
     ),
     Mutant(
