@@ -19,7 +19,7 @@ def client(n_groups, cells, n=40):
 
 
 def test_public_anchors_begin_with_five_thresholds_on_each_feature():
-    anchors = public_anchors(D, n_groups=2, n_random=7, seed=0)
+    anchors = public_anchors(np.zeros(D, bool), n_groups=2, n_random=7, seed=0)
     assert anchors.slope.shape == (5 * D + 7, D)
     at_threshold = -anchors.offset[0, : 5 * D] / 16 + 0.5  # where 16 (x - 1/2) + b = 0
     np.testing.assert_allclose(
@@ -28,9 +28,19 @@ def test_public_anchors_begin_with_five_thresholds_on_each_feature():
     np.testing.assert_array_equal(anchors.slope[: 5 * D], np.repeat(16 * np.eye(D), 5, axis=0))
 
 
+def test_one_threshold_carries_the_distribution_of_a_binary_feature():
+    binary = np.arange(D) == 1
+    anchors = public_anchors(binary, n_groups=2, n_random=7, seed=0)
+    assert anchors.slope.shape == (5 * D - 4 + 7, D)
+    on_it = anchors.slope[:-7, 1] == 16
+    np.testing.assert_allclose(anchors.offset[:, :-7][:, on_it], 0.0)  # at 1/2
+    assert on_it.sum() == 1
+
+
 def test_random_anchors_have_directions_that_depend_on_the_seed_alone():
     first, again, other = (
-        public_anchors(30, n_groups=2, n_random=40, seed=seed).slope[150:] for seed in (0, 0, 1)
+        public_anchors(np.zeros(30, bool), n_groups=2, n_random=40, seed=seed).slope[150:]
+        for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(first, again)
     assert not np.isclose(first, other).all(axis=1).any()
@@ -67,8 +77,8 @@ def test_self_play_gives_models_of_many_problems(n_groups, cells):
     table = client(n_groups, cells)
     thetas, again = (self_play(table, 6, n_groups=n_groups, seed=3) for _ in range(2))
     np.testing.assert_array_equal(thetas, again)
-    assert 4 <= len(thetas) <= 6
-    assert thetas.shape[1] == D + n_groups
+    assert thetas.shape == (6, D + n_groups)
+    assert thetas.any(axis=1).sum() >= 4  # the others have no solution
     assert (np.linalg.norm(thetas, axis=1) < 60).all()
     assert np.ptp(thetas, axis=0).min() > 0  # no two problems are alike
 

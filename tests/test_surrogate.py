@@ -34,6 +34,9 @@ def _few_drawn(monkeypatch):
     monkeypatch.setattr("synthfair.surrogate.make.DRAWN", 40)
 
 
+NOT_BINARY = np.zeros(D, bool)
+
+
 def client(cells, sizes=(60, 90, 70, 110, 50, 80)):
     """Rows of some (group, label): a skewed number, a category that few have, a constant."""
     rng = np.random.default_rng(0)
@@ -147,7 +150,9 @@ def test_a_first_reading_is_not_done_again():
 def test_rate_error_is_the_largest_difference_of_a_mean_smooth_rate():
     rows = client(ALL)
     made = make_surrogate(in_memory(rows), PUBLIC, n_groups=2)
-    anchors = public_anchors(D, n_groups=2, n_random=3, seed=PUBLIC.seed)
+    binary = np.isin(rows.x, (0, 1)).all(axis=0)
+    assert binary.any()
+    anchors = public_anchors(binary, n_groups=2, n_random=3, seed=PUBLIC.seed)
 
     def rates(table, g, y):
         return expit((cell(table, g, y)[0] - 0.5) @ anchors.slope.T + anchors.offset[g]).mean(
@@ -161,7 +166,7 @@ def test_rate_error_is_the_largest_difference_of_a_mean_smooth_rate():
 
 def test_anchors_bring_the_rates_nearer_than_moments_do():
     rows = client(ALL)
-    anchors = public_anchors(D, n_groups=2, n_random=0, seed=0)
+    anchors = public_anchors(NOT_BINARY, n_groups=2, n_random=0, seed=0)
     real = smooth_sums(rows, anchors, n_groups=2).rate
     errors = []
     for config in (MOMENTS, PUBLIC):
@@ -183,9 +188,11 @@ def test_self_play_adds_each_model_at_two_temperatures():
     rows = client(ALL)
     config = MOMENTS.model_copy(update={"rows_per_cell": 40})
     table = make_surrogate(in_memory(rows), config, n_groups=2).table
-    anchors = choose_anchors(table, WHOLE, n_groups=2, seed=1)
-    played = len(anchors.weight) - len(public_anchors(D, n_groups=2, n_random=3, seed=1).weight)
-    assert played in (8, 10, 12)
+    anchors = choose_anchors(table, NOT_BINARY, WHOLE, n_groups=2, seed=1)
+    played = len(anchors.weight) - len(
+        public_anchors(NOT_BINARY, n_groups=2, n_random=3, seed=1).weight
+    )
+    assert played == 12
     first, second = np.split(anchors.slope[-played:], 2)
     np.testing.assert_allclose(second, 4 * first)
     np.testing.assert_array_equal(anchors.weight[-played:], 2.0)

@@ -133,9 +133,9 @@ def test_signs_count():
         ({"penalty": "selection_rate", "rho": 100.0}, (0.003, 0.006, 0.015)),
         ({"task": "adult", "split": "region"}, (0.005, 0.015, 0.03)),
         ({"task": "adult", "penalty": "selection_rate"}, (0.005, 0.015, 0.03)),
-        ({"method": "private"}, (0.005, 0.015, np.inf)),
+        ({"method": "private_moments"}, (0.005, 0.015, np.inf)),
         ({"method": "private", "penalty": "selection_rate"}, (0.01, 0.03, np.inf)),
-        ({"method": "private", "penalty": "selection_rate", "split": "0.1"}, None),
+        ({"method": "private"}, None),
         ({"method": "fedavg"}, None),
     ],
 )

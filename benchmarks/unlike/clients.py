@@ -95,6 +95,7 @@ CONFIGS = {
     "surrogate": sf.SurrogateConfig(),
     "moments": sf.SurrogateConfig(moments_only=True),
     "private": sf.SurrogateConfig(epsilon=1.0, delta=1e-6),
+    "private_moments": sf.SurrogateConfig(epsilon=1.0, delta=1e-6, moments_only=True),
 }
 """Settings of each kind of surrogate: the defaults, and these."""
 

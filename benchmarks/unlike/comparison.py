@@ -16,6 +16,9 @@ from synthfair.fairness.metrics import Scored, metrics
 MAIN = Asked("covariance", 10.0)
 ASKED = (MAIN, Asked("selection_rate", 10.0), Asked("selection_rate", 100.0))
 
+PRIVATE_RATES = ("dutch", 4, "0.3")
+"""Where private surrogates for the selection rate are measured."""
+
 CUTS = (
     *(
         (task, clients, split)
@@ -80,8 +83,11 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
     """A cut's one after the other, so that its surrogates are made once."""
     for cut in CUTS:
         for name, method in METHODS.items():
-            for asked in ASKED if method.all_penalties else (MAIN,):
-                yield UnlikeSetting(*cut, name, *asked)
+            if name == "private" and cut != PRIVATE_RATES:
+                continue
+            for asked in ASKED:
+                if asked.penalty in method.penalties:
+                    yield UnlikeSetting(*cut, name, *asked)
 
 
 def setting_fingerprint(setting: UnlikeSetting) -> str:

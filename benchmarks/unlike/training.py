@@ -164,26 +164,29 @@ class Method(NamedTuple):
         label: its name on the page.
         train: given a cut, what is asked for, and whether this is a smoke run.
         seeds: how many at most; those of central training are the most.
-        all_penalties: whether with all of them, or with the covariance alone.
+        penalties: which of :data:`PENALTIES` it is run with.
     """
 
     label: str
     train: Callable[..., Scores]
     seeds: int = 3
-    all_penalties: bool = False
+    penalties: tuple[str, ...] = ("covariance",)
 
 
+BOTH = ("covariance", "selection_rate")
 METHODS = {
-    "central": Method("central", central, 10, all_penalties=True),
-    "surrogate": Method("surrogates", from_surrogates, 10, all_penalties=True),
-    "private": Method(
-        "private surrogates, epsilon = 1",
-        partial(from_surrogates, kind="private"),
-        10,
-        all_penalties=True,
-    ),
+    "central": Method("central", central, 10, BOTH),
+    "surrogate": Method("surrogates", from_surrogates, 10, BOTH),
     "moments": Method(
-        "surrogates, moments alone", partial(from_surrogates, kind="moments"), all_penalties=True
+        "surrogates, moments alone", partial(from_surrogates, kind="moments"), 3, BOTH
+    ),
+    "private_moments": Method(
+        "private surrogates, moments alone, epsilon = 1",
+        partial(from_surrogates, kind="private_moments"),
+        10,
+    ),
+    "private": Method(
+        "private surrogates, epsilon = 1", partial(from_surrogates, kind="private"), 10, BOTH
     ),
     "fair": Method("fair releases", from_fair_releases),
     "fedavg": Method("FedAvg", fedavg),

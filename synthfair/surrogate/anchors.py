@@ -14,8 +14,8 @@ from synthfair.surrogate.fair_training import minimise
 from synthfair.surrogate.sums import Anchors
 from synthfair.surrogate.table import WeightedTable
 
-THRESHOLDS, SLOPE = 5, 16.0
-"""Of each feature: they carry its distribution."""
+THRESHOLDS, SLOPE = (0.1, 0.3, 0.5, 0.7, 0.9), 16.0
+"""Of each feature: they carry its distribution. The middle one does where there are two values."""
 
 SPARSE = 3
 """Features in every other random direction, on average."""
@@ -31,18 +31,20 @@ LONGEST = 60.0
 """Norm of a self-play model; a longer one is of a problem without a solution worth matching."""
 
 
-def public_anchors(d: int, *, n_groups: int, n_random: int, seed: int) -> Anchors:
-    """Thresholds on each feature, and random directions; nothing of the rows enters.
+def public_anchors(binary: np.ndarray, *, n_groups: int, n_random: int, seed: int) -> Anchors:
+    """Thresholds on each feature, and random directions; of the rows only ``binary`` enters.
 
     Args:
-        d: number of features.
+        binary: [d] whether a feature is 0 or 1 in all rows.
         n_groups: number of groups.
         n_random: number of random directions, every other one sparse.
         seed: of these.
     """
-    thresholds = (np.arange(THRESHOLDS) + 0.5) / THRESHOLDS
-    axes = np.repeat(SLOPE * np.eye(d), THRESHOLDS, axis=0)
-    offsets = np.tile(SLOPE * (0.5 - thresholds), d)
+    d = len(binary)
+    feature, threshold = np.repeat(np.arange(d), len(THRESHOLDS)), np.tile(THRESHOLDS, d)
+    carries = ~binary[feature] | (threshold == 0.5)
+    axes = SLOPE * np.eye(d)[feature[carries]]
+    offsets = SLOPE * (0.5 - threshold[carries])
     rng = np.random.default_rng(seed)
     slopes = rng.normal(size=(n_random, d))
     slopes[1::2] *= rng.random((len(slopes[1::2]), d)) < SPARSE / d
@@ -75,7 +77,7 @@ def self_play(table: WeightedTable, n_problems: int, *, n_groups: int, seed: int
         seed: of the problems.
 
     Returns:
-        [Q, n] theta over (x, groups, 1), without those that have no solution worth matching.
+        [Q, n] theta over (x, groups, 1); 0 where there is no solution worth matching.
     """
     rng = np.random.default_rng(seed)
     cell = 2 * table.s + (table.y > 0)
@@ -92,8 +94,8 @@ def self_play(table: WeightedTable, n_problems: int, *, n_groups: int, seed: int
     with jax.enable_x64(True):
         rows = table.rows(n_groups=n_groups)._replace(y=y, weight=shares[:, position] * inside)
         thetas = np.asarray(_fair_models(rows, chosen, mixture=mixture))
-    thetas = thetas[np.isfinite(thetas).all(axis=1)]
-    return thetas[np.linalg.norm(thetas, axis=1) < LONGEST]
+    fit = np.linalg.norm(thetas, axis=1) < LONGEST  # not where there is a not-a-number
+    return np.where(fit[:, None], thetas, 0.0)
 
 
 def _penalties(n_groups: int, *, groups: int) -> tuple[tuple[Penalty, ...], list[float]]:
@@ -118,7 +120,7 @@ def _fair_models(rows: Rows, weights: jax.Array, *, mixture: tuple[Penalty, ...]
         own = rows._replace(y=y, weight=weight)
         start = jnp.zeros(rows.a.shape[1])
         return minimise(
-            unfairness, own, 1.0, jnp.ones(1), start, model=model, tolerance=1e-4, max_iterations=40
+            unfairness, own, 1.0, jnp.ones(1), start, model=model, tolerance=1e-4, max_iterations=20
         ).params
 
     return jax.vmap(one)(rows.y, jnp.asarray(rows.weight), weights)

@@ -120,7 +120,8 @@ def make_surrogate(
         return Surrogate(weighted(cells, normal), left_out, np.nan)
     first = [_first_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
-    anchors = choose_anchors(weighted(cells, drawn), config, n_groups=n_groups, seed=seed)
+    first_table, binary = weighted(cells, drawn), sums.binary()
+    anchors = choose_anchors(first_table, binary, config, n_groups=n_groups, seed=seed)
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
     targets = [_targets(cell, anchors, smooth) for cell in cells]
     fitted = [
@@ -178,11 +179,11 @@ def own_seed(seed: int, counts: np.ndarray) -> int:
 
 
 def choose_anchors(
-    table: WeightedTable, config: SurrogateConfig, *, n_groups: int, seed: int
+    table: WeightedTable, binary: np.ndarray, config: SurrogateConfig, *, n_groups: int, seed: int
 ) -> Anchors:
     """Public anchors, and those of self-play on a table like the client's."""
-    d = table.x.shape[1]
-    anchors = public_anchors(d, n_groups=n_groups, n_random=config.random_anchors, seed=config.seed)
+    d, n_random = table.x.shape[1], config.random_anchors
+    anchors = public_anchors(binary, n_groups=n_groups, n_random=n_random, seed=config.seed)
     if config.self_play == 0:
         return anchors
     thetas = self_play(table, config.self_play, n_groups=n_groups, seed=seed)

@@ -74,6 +74,12 @@ class CellSums(_Sums):
         found[..., each, each] = np.maximum(found[..., each, each], 0.0)  # below it by rounding
         return found
 
+    def binary(self) -> np.ndarray:
+        """[d] whether a feature is 0 or 1 in all rows."""
+        binned, within = self.binned.sum(axis=(0, 1)), self.within.sum(axis=(0, 1))
+        ends = (within[:, 0] == 0) & (within[:, -1] == binned[:, -1])
+        return ends & (binned[:, 1:-1].sum(axis=1) == 0)
+
 
 def cell_sums(rows: Encoded, *, n_groups: int) -> CellSums:
     """The sums over some rows.
