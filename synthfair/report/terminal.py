@@ -231,8 +231,7 @@ def unconverged_warning(distillation: Distillation) -> str | None:
     above = f"by about {far:.1%} of the untrained model's objective" if far < 1 else "by far"
     config = distillation.config
     steps = "" if config.max_gap else " Raise --steps."
-    adam = "" if config.optimizer == "gauss_newton" else " Try --optimizer gauss_newton."
-    return f"the outer problem did not converge: it ends above the optimum {above}.{steps}{adam}"
+    return f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
 
 def surrogate_table(made: SurrogateRelease, receipt: Receipt) -> Table:
