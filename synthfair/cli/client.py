@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
     config = load_release_config(args.config, **given)
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import progress_bar, say
+    from synthfair.cli.show import progress_bar, say, stage_bar
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 
@@ -129,17 +129,20 @@ def run(args: argparse.Namespace) -> None:
         noise_seed=args.insecure_noise_seed,
     )
     try:
-        with progress_bar("distilling") as progress:
-            distillation, receipt = distill_file(
-                args.data, args.schema, args.output, config, options, progress=progress
-            )
+        paths = args.data, args.schema, args.output
+        if isinstance(config, SurrogateConfig):
+            with stage_bar() as show:
+                made, receipt = distill_file(*paths, config, options, on_stage=show)
+        else:
+            with progress_bar("distilling") as progress:
+                made, receipt = distill_file(*paths, config, options, progress=progress)
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
         raise
-    if args.history and isinstance(distillation, Distillation):
-        write_history(distillation.history, args.history)
-    _tell(distillation, receipt, signed=args.sign)
+    if args.history and isinstance(made, Distillation):
+        write_history(made.history, args.history)
+    _tell(made, receipt, signed=args.sign)
 
 
 def _require_room(args: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -105,6 +106,7 @@ def distill_file(
     options: Options = Options(),  # noqa: B008 - immutable
     *,
     progress: Progress | None = None,
+    on_stage: Callable[[str], None] | None = None,
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
     """Distils a table into a release file. The same run continues an interrupted one's steps.
 
@@ -117,6 +119,7 @@ def distill_file(
         config: settings, of either kind of release.
         options: see there.
         progress: of a fair release, see :func:`synthfair.client.distillation.distill_table`.
+        on_stage: of a surrogate, called with what is done next, in a few words.
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
@@ -131,7 +134,8 @@ def distill_file(
     files = _Files(data, output, ledger)
     schema = read_schema(schema_path)
     if isinstance(config, SurrogateConfig):
-        made = _make_surrogate(files, schema, config, options)
+        show = on_stage or (lambda _: None)
+        made = _make_surrogate(files, schema, config, options, on_stage=show)
     else:
         made = _make_fair(files, schema, config, options, progress=progress)
     release = _require_safe(made.result.release, made.preview, output, accepted=options.accept_risk)
@@ -192,7 +196,12 @@ def _make_fair(
 
 
 def _make_surrogate(
-    files: _Files, schema: Schema, config: SurrogateConfig, options: Options
+    files: _Files,
+    schema: Schema,
+    config: SurrogateConfig,
+    options: Options,
+    *,
+    on_stage: Callable[[str], None],
 ) -> _Made:
     """Sums over the rows, rows with these sums, and their comparison with the real rows.
 
@@ -205,13 +214,17 @@ def _make_surrogate(
     rows_of_a_cell(config, len(schema.encoded_names))  # before anything is booked
     make_header(config, schema, model=LinearModel())
     rows = FileBatches(files.data, schema, options.hold_out, config.seed)
+    on_stage("reading the rows")
     known = read_first(rows, n_groups=len(schema.groups))
     rows_sha256 = sha256_of(tuple(vars(known.sums).values()))
     run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
         booking = _booking(files.output, run, None)
         files.ledger.require_affordable(booking)  # or it ends here
-        made = surrogate_release(rows, schema, config, known=known, source=str(files.data))
+        made = surrogate_release(
+            rows, schema, config, known=known, source=str(files.data), on_stage=on_stage
+        )
+        on_stage("comparing the release with the rows")
         return _Made(made, _preview_surrogate(made.release, rows, schema), booking)
     secure = options.noise_seed is None
     noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
@@ -226,6 +239,7 @@ def _make_surrogate(
         sums = private_sums(rows, schema, guarantee, source=noise)
         file.save(sums)
     made = surrogate_release(rows, schema, config, known=sums, noise=noise, source=str(files.data))
+    on_stage("comparing the release with the rows")
     found = _preview_surrogate(made.release, rows, schema)
     return _Made(made, found, None if secure else booking, (file.path,))
 

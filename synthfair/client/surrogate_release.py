@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from synthfair.config import SurrogateConfig
@@ -41,6 +42,7 @@ def surrogate_release(
     known: FirstPass | PrivateSums | None = None,
     noise: RandomBytes = system_entropy,
     source: str = "table",
+    on_stage: Callable[[str], None] | None = None,
 ) -> SurrogateRelease:
     """The surrogate release of some rows.
 
@@ -51,6 +53,7 @@ def surrogate_release(
         known: the first reading of the rows, or with epsilon the noisy sums, if there already.
         noise: where the bytes of noise come from; other than the system's, it protects nothing.
         source: what to call the rows in errors.
+        on_stage: called with what is done next, in a few words.
 
     Raises:
         InputError: no pair of group and label has enough rows, or the settings do not fit.
@@ -58,7 +61,9 @@ def surrogate_release(
     try:
         if config.epsilon is None:
             first = known if isinstance(known, FirstPass) else None
-            made = make_surrogate(rows, config, n_groups=len(schema.groups), known=first)
+            made = make_surrogate(
+                rows, config, n_groups=len(schema.groups), known=first, on_stage=on_stage
+            )
         elif isinstance(known, PrivateSums):
             made = private_surrogate(known, make_guarantee(config, schema), config, schema)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -79,7 +79,12 @@ class Surrogate(NamedTuple):
 
 
 def make_surrogate(
-    rows: Batches, config: SurrogateConfig, *, n_groups: int, known: FirstPass | None = None
+    rows: Batches,
+    config: SurrogateConfig,
+    *,
+    n_groups: int,
+    known: FirstPass | None = None,
+    on_stage: Callable[[str], None] | None = None,
 ) -> Surrogate:
     """The surrogate of some rows: in each cell, weighted rows with the same sums.
 
@@ -94,6 +99,7 @@ def make_surrogate(
         config: without epsilon.
         n_groups: of the schema; a client may hold one of them alone, or one label.
         known: :func:`read_first` of the rows, where it is known already.
+        on_stage: called with what is done next, in a few words.
 
     Raises:
         InputError: no cell has ``config.k_min`` rows, or ``config.rows_per_cell`` are too few.
@@ -120,14 +126,17 @@ def make_surrogate(
         return Surrogate(weighted(cells, normal), left_out, np.nan)
     first = [_first_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
+    show = on_stage or (lambda _: None)
+    show("choosing directions along which the rows must agree")
     first_table, binary = weighted(cells, drawn), sums.binary()
     anchors = choose_anchors(first_table, binary, config, n_groups=n_groups, seed=seed)
+    show("reading the rows again")
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
     targets = [_targets(cell, anchors, smooth) for cell in cells]
-    fitted = [
-        fitted_rows(start, target, iterations=config.iterations, seed=seed)
-        for start, target in zip(first, targets, strict=True)
-    ]
+    fitted = []
+    for i, (start, target) in enumerate(zip(first, targets, strict=True), 1):
+        show(f"fitting rows, pair {i} of {len(cells)} of group and label")
+        fitted.append(fitted_rows(start, target, iterations=config.iterations, seed=seed))
     error = max(map(_rate_error, fitted, targets))
     return Surrogate(weighted(cells, fitted), left_out, error)
 
