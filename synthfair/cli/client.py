@@ -162,14 +162,11 @@ def _require_room(args: argparse.Namespace) -> None:
 def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Path | None) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.client import Distillation
-    from synthfair.report import distillation_table, fit_warnings, preview_table, surrogate_table
+    from synthfair.report import fit_warnings, preview_table, release_table
 
-    if isinstance(made, Distillation):
-        if made.resumed_at:
-            say(f"Continued at step {made.resumed_at} of an interrupted run.")
-        say(distillation_table(made, receipt))
-    else:
-        say(surrogate_table(made, receipt))
+    if isinstance(made, Distillation) and made.resumed_at:
+        say(f"Continued at step {made.resumed_at} of an interrupted run.")
+    say(release_table(made, receipt))
     say(preview_table(receipt.preview))
     if signed:
         say(f"Signed with {signed}.")
