@@ -57,12 +57,15 @@ class Influence(NamedTuple):
         relative: the same over the root mean square of the scores without the release: 0 where it
             changes nothing, 2 where it reverses every decision. What a server caps, as models
             differ in how large their scores are.
-        accuracy: on the test rows: with the release minus without it.
+        accuracy: on the test rows: with the release minus without it. Of surrogates without test
+            tables, on the pooled rows of the other releases.
         spd: the same; not-a-number where a group has no row.
         converged: whether theta_without is the optimum without the release; else it is Newton's
             first step towards it.
         outlier: whether ``scores``, or the size of ``spd``, lies far above the other releases', see
             :func:`synthfair.server.influence.outlier_bound`.
+        alone: whether no other release has rows of some pair of group and label of its own: how far
+            it moves the model is then no sign of harm.
     """
 
     theta: float
@@ -72,6 +75,7 @@ class Influence(NamedTuple):
     spd: float
     converged: bool
     outlier: bool
+    alone: bool = False
 
 
 class Influences(NamedTuple):

@@ -52,7 +52,9 @@ def run_server(folder, *, tests=("test.csv",), frontier=False, **settings):
         folder / "schema.json",
         [folder / name for name in tests],
         folder / "server",
-        sf.ServerConfig(**{"resamples": 20, "max_influence": 5.0, **settings}),
+        sf.ServerConfig(
+            **{"resamples": 20, "max_influence": 5.0, "max_spd_influence": 1.0, **settings}
+        ),
         frontier=frontier,
         force=True,
     )
@@ -158,8 +160,8 @@ def test_kinds_do_not_mix_and_settings_of_surrogates_are_not_read_for_fair_ones(
     fair = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=5)).release
     with pytest.raises(InputError, match="c9 is a fair release, and c0 a surrogate"):
         make_pool({**releases, "c9": fair}, SCHEMA)
-    with pytest.raises(InputError, match="rho, max_gap: of fair releases that is the"):
-        make_pool({"c9": fair}, SCHEMA, sf.ServerConfig(rho=1.0, max_gap=0.1))
+    with pytest.raises(InputError, match="max_gap: of fair releases that is the"):
+        make_pool({"c9": fair}, SCHEMA, sf.ServerConfig(max_gap=0.1))
 
 
 def test_a_group_that_nobody_has_is_named(tables):
@@ -206,7 +208,7 @@ def test_a_client_that_turns_a_group_round_is_flagged_and_refused_by_its_influen
     turned = replace(c1, y=np.where(c1.s == 1, -c1.y, c1.y), weight=2 * c1.weight)
     found = influences({**pool, "c1": turned})
     assert [name for name, moved in found.releases.items() if moved.outlier] == ["c1"]
-    with pytest.raises(InputError, match="c1: changes SPD on the test rows by .* at most 0.1 is"):
+    with pytest.raises(InputError, match="c1: changes SPD by .* at most 0.1 is"):
         refuse_influence(found, 50.0, 0.1)
 
 
@@ -261,7 +263,7 @@ def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
 
     check = PoolCheck(0.2, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, 0.6, 0.7)
     said = " ".join(check.warnings)
-    assert "asked for at most 0.05" in said
+    assert "at most 0.05 was asked for" in said
     assert "less fair than its parts" in said
     assert "no more than the 0.700" in said
     assert "--release surrogate" in said
@@ -294,3 +296,59 @@ def test_an_old_run_leaves_nothing_in_the_folder_of_a_new_one(folder):
     run_server(folder, tests=())
     names = {path.name for path in (folder / "server").iterdir()}
     assert names == {"model.json", "fair_table.parquet"}
+
+
+def test_one_weight_or_one_gap_is_asked_for():
+    with pytest.raises(ValidationError, match="rho, max_gap: give one"):
+        sf.ServerConfig(rho=1.0, max_gap=0.1)
+
+
+def test_clients_of_one_label_are_let_pass_as_nobody_else_has_theirs(folder):
+    """Without one of them there is nothing to learn; that is no sign of harm."""
+    for path in folder.glob("c?.parquet"):
+        path.unlink()
+    table = make_table(800)
+    for name, label in (("c0", "no"), ("c1", "yes")):
+        made = sf.distill_table(table[table["paid"] == label], SCHEMA, CONFIG)
+        write_release(made.release, folder / f"{name}.parquet")
+    served = run_server(folder, max_influence=1.0, max_spd_influence=0.5)
+    assert all(moved.alone for moved in served.influences.releases.values())
+    assert served.evaluation.overall["accuracy"].value > served.evaluation.constant_accuracy
+
+
+def test_a_client_that_turns_its_groups_round_is_seen_without_test_rows(folder, tables):
+    honest = run_server(folder, tests=(), max_spd_influence=2.0).influences.releases
+    everything = make_table(3000, seed=4)
+    turned = everything.assign(town=everything["town"].map({"a": "b", "b": "a"}))
+    for name, table in (("c0", everything[::3]), ("c1", everything[1::3]), ("c2", turned[2::3])):
+        made = sf.distill_table(table, SCHEMA, CONFIG)
+        write_release(made.release, folder / f"{name}.parquet")
+    found = run_server(folder, tests=(), max_spd_influence=2.0, rho=0.0).influences.releases
+    spd = [abs(found[name].spd) for name in ("c0", "c1", "c2")]
+    assert not np.isnan([moved.spd for moved in honest.values()]).any()
+    assert spd[2] > max(spd[:2])
+    with pytest.raises(InputError, match="c2.parquet: changes SPD by"):
+        run_server(folder, tests=(), max_spd_influence=(spd[2] + max(spd[:2])) / 2, rho=0.0)
+
+
+def test_a_surrogate_that_stands_for_far_more_rows_than_the_others_is_named(folder, releases):
+    huge = replace(releases["c0"], weight=1e4 * releases["c0"].weight)
+    write_release(huge, folder / "c0.parquet")
+    served = run_server(folder, max_influence=50.0, max_spd_influence=2.0)
+    (said,) = [line for line in served.warnings if "--max-rows" in line]
+    assert said.startswith(f"{folder}/c0.parquet: stands for ")
+
+
+def test_a_wanted_gap_that_test_rows_miss_is_said(folder):
+    served = run_server(folder, max_gap=0.001)
+    gap = abs(served.evaluation.overall["spd"].value)
+    missed = any("at most 0.001 was asked for" in line for line in served.warnings)
+    assert missed == (gap > 0.011)
+    assert missed
+
+
+def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):
+    monkeypatch.setattr("synthfair.server.routine.MOST_WEIGHT", 1.5)
+    served = run_server(folder)
+    assert not (folder / "server" / "fair_table.parquet").exists()
+    assert any("fair_table.parquet is not written" in line for line in served.warnings)

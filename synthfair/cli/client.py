@@ -26,9 +26,13 @@ is written: copies of real rows stop it.
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
       --config configs/law_school/race.toml --output DIR/client_0.parquet
 
-  ... --release surrogate          for unlike clients: weighted rows that stand in for the
-                                   table; fairness over all clients is chosen at the server
-  ... --epsilon 1 --delta 1e-6     makes the release differentially private
+For unlike clients: weighted rows that stand in for the table; fairness over all clients
+is then chosen at the server, and settings of fairness are not given here:
+
+  python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
+      --release surrogate --output DIR/client_0.parquet
+
+With --epsilon 1 --delta 1e-6 a release of either kind is differentially private.
 
 Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
 Flags override the configuration file and are named after its keys.

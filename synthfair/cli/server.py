@@ -88,8 +88,6 @@ def run(args: argparse.Namespace) -> None:
     if args.report and not args.test:
         raise InputError("--report: needs --test")
     page, plot = args.output / "report.html", args.output / "frontier.svg"
-    if args.frontier:
-        require_free(plot, force=args.force)
     if args.report:  # all that could refuse it, before any work is done
         require_free(*files_of_one(page, *run_names([args.output])), force=args.force)
         read_histories(args.output)

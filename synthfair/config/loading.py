@@ -66,8 +66,6 @@ def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig
 
 def load_server_config(**overrides: Any) -> ServerConfig:
     """The defaults with overrides that are not None on top. Raises as above."""
-    if overrides.get("rho") is not None and overrides.get("max_gap") is not None:
-        raise InputError("flags: rho, max_gap: give one; with max_gap a weight is looked for")
     return _load(ServerConfig, None, overrides)
 
 

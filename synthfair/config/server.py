@@ -43,9 +43,10 @@ class ServerConfig(BaseModel):
         default=0.5,
         gt=0,
         le=2,
-        description="Largest change of SPD on the test rows that one release may cause; a pool in"
-        " which one causes more is refused. Who relabels the groups of a client's rows changes SPD"
-        " more than scores.",
+        description="Largest change of SPD that one release may cause, on the test rows or, where"
+        " there are none, on the other surrogates; a pool in which one causes more is refused. Who relabels the groups of a client's rows changes SPD"
+        " more than scores. Clients that are alike change it by hundredths: lower this then, e.g."
+        " to 0.05; unlike ones by tenths.",
     )
     rho: float = Field(
         default=10.0,
@@ -95,6 +96,12 @@ class ServerConfig(BaseModel):
         if isinstance(data, dict) and data.get("max_gap") is not None:
             return {"penalty": "selection_rate", **data}
         return data
+
+    @model_validator(mode="after")
+    def _one_weight(self) -> ServerConfig:
+        if self.max_gap is not None and "rho" in self.model_fields_set:
+            raise ValueError("rho, max_gap: give one; with max_gap a weight is looked for")
+        return self
 
     @property
     def given_for_surrogates(self) -> tuple[str, ...]:

@@ -61,6 +61,7 @@ def influence_table(influences: Influences) -> Table:
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
         marks = [] if moved.converged else ["first step only"]
         marks += ["OUTLIER"] if moved.outlier else []
+        marks += ["alone with a group and label"] if moved.alone else []
         table.add_row(Text(name), *numbers, f"{moved.accuracy:+.4f}", spd, ", ".join(marks))
     table.caption = (
         "How far each release moves the model; scores in logits, root mean square, and relative to"
@@ -73,14 +74,19 @@ def influence_table(influences: Influences) -> Table:
 
 def outlier_warning(influences: Influences) -> str | None:
     """What to say of releases that move the model much further than the others."""
-    outliers = [name for name, moved in influences.releases.items() if moved.outlier]
+    bound = influences.outliers_above
+    outliers = [
+        f"{name} ({'scores' if moved.scores > bound else f'SPD {moved.spd:+.3f}'})"
+        for name, moved in influences.releases.items()
+        if moved.outlier
+    ]
     if not outliers:
         return None
     more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
     return (
-        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do"
-        f" (the scores by more than {influences.outliers_above:.3g}): see what it holds with"
-        " python -m synthfair inspect"
+        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do."
+        " Is the client unlike the others, or are its groups the wrong way round? See what it"
+        " holds with python -m synthfair inspect"
     )
 
 
@@ -258,9 +264,17 @@ def fit_warnings(made: Distillation | SurrogateRelease) -> list[str]:
     if isinstance(made, Distillation):
         found = (unconverged_warning(made), gap_warning(made), *baseline_warnings(made))
         return [warning for warning in found if warning]
+    if not made.left_out:
+        return []
     pairs = ", ".join(f"({group}, {label})" for group, label in made.left_out)
-    few = f"these pairs of group and label have fewer rows than k_min and are left out: {pairs}"
-    return [few] if pairs else []
+    least, why = "k_min", ""
+    if guarantee := made.release.header.privacy.guarantee:
+        noise = guarantee.mechanism("cell_moments").noise
+        least, why = f"k_min and {3 * noise:.0f}", ", three standard deviations of the noise"
+    return [
+        f"these pairs of group and label have fewer rows than {least}{why}; they are left out, and"
+        f" a model will not know of them: {pairs}"
+    ]
 
 
 def baseline_warnings(distillation: Distillation) -> list[str]:

@@ -1,15 +1,18 @@
 from .influence import Influence, Influences, measure_influence, outlier_bound
-from .pooling import pool, pool_and_train, read_releases
+from .pooling import Pool, make_pool, pool, pool_and_train, read_releases, train_pool
 from .routine import Served, serve
 
 __all__ = [
     "Influence",
     "Influences",
+    "Pool",
     "Served",
+    "make_pool",
     "measure_influence",
     "outlier_bound",
     "pool",
     "pool_and_train",
     "read_releases",
     "serve",
+    "train_pool",
 ]

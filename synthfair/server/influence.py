@@ -86,7 +86,8 @@ def measure_influence(
     Args:
         releases: by name.
         trained: by :func:`synthfair.pool_and_train`, on these releases.
-        tables: test tables, by name; without any, changes of accuracy and SPD are not-a-number.
+        tables: test tables, by name; without any, changes of accuracy and SPD are of surrogates on
+            the rows of the others, by their weights, and of fair releases not-a-number.
         config: as given to :func:`synthfair.pool_and_train`.
         rho: weight of the penalty that it was trained with, of surrogates; that of the settings if
             not given.
@@ -111,7 +112,10 @@ def measure_influence(
     if converged.any():
         moved, scores = _change_of_scores(at, without)
     bound = outlier_bound(moved)
-    accuracy, spd = _change_of_metrics(without, tables, trained)
+    if tables or pooled.penalty is None:
+        accuracy, spd = _change_of_metrics(without, tables, trained)
+    else:
+        accuracy, spd = _change_on_others(at, without)
     columns = (
         np.linalg.norm(without - at.theta, axis=1),
         moved,
@@ -120,9 +124,19 @@ def measure_influence(
         spd,
         converged,
         _outliers(moved, bound, spd),
+        _alone(at),
     )
     found = zip(*(column.tolist() for column in columns), strict=True)
     return Influences(dict(zip(names, map(Influence._make, found), strict=True)), bound)
+
+
+def _alone(at: _Trained) -> np.ndarray:
+    """[K] whether a release has rows of a pair of group and label of which no other has any."""
+    pair = 2 * np.asarray(at.pooled.rows.s) + (np.asarray(at.pooled.rows.y) > 0)
+    there = at.weight > 0
+    has = [np.unique(pair[part][there[part]]) for part in at.pooled.parts.values()]
+    owners = np.bincount(np.concatenate(has), minlength=2 * at.pooled.n_groups)
+    return np.array([(owners[pairs] == 1).any() for pairs in has])
 
 
 def _outliers(moved: np.ndarray, bound: float, spd: np.ndarray) -> np.ndarray:
@@ -165,18 +179,21 @@ def outlier_bound(change: np.ndarray) -> float:
 def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0) -> None:
     """Refuses a pool in which one release moves the scores, or SPD, further than is allowed.
 
+    A release that alone has some pair of group and label must move the model, and is let pass.
+
     Raises:
         InputError: naming that release, the furthest of all.
     """
-    moved_spd = {n: abs(moved.spd) for n, moved in influences.releases.items()}
+    compared = {n: moved for n, moved in influences.releases.items() if not moved.alone}
+    moved_spd = {n: abs(moved.spd) for n, moved in compared.items()}
     if any(change > most_spd for change in moved_spd.values()):
         name = max(moved_spd, key=lambda n: -1.0 if np.isnan(moved_spd[n]) else moved_spd[n])
         raise InputError(
-            f"{name}: changes SPD on the test rows by {moved_spd[name]:.3f}; at most {most_spd:g}"
-            " is allowed. Are its groups the right way round? See what it holds with python -m"
-            " synthfair inspect, leave it out, or raise --max-spd-influence"
+            f"{name}: changes SPD by {moved_spd[name]:.3f}; at most {most_spd:g} is allowed. Are"
+            " its groups the right way round? See what it holds with python -m synthfair inspect,"
+            " leave it out, or raise --max-spd-influence"
         )
-    beyond = [(n, moved) for n, moved in influences.releases.items() if not moved.relative <= most]
+    beyond = [(n, moved) for n, moved in compared.items() if not moved.relative <= most]
     if beyond:
         # By the scores: next to a hostile release, an honest one may be relatively further.
         name, worst = max(beyond, key=lambda item: item[1].scores)
@@ -326,6 +343,28 @@ def _change_of_scores(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np
     moved += list(map(excess, changes, parts))
     scores = np.sum(without @ metric * without, axis=1)
     return tuple(np.sqrt(np.maximum(squares, 0.0) / len(without)) for squares in (moved, scores))
+
+
+def _change_on_others(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same as :func:`_change_of_metrics` on the pooled rows but for each release's own."""
+    a, s = np.asarray(at.pooled.rows.a, float), np.asarray(at.pooled.rows.s)
+    positive, groups = np.asarray(at.pooled.rows.y) > 0, np.arange(at.pooled.n_groups)[:, None]
+    changes = []
+    for part, theta in zip(at.pooled.parts.values(), without, strict=True):
+        weight = at.weight.copy()
+        weight[part] = 0.0
+        member = (s == groups) * weight
+
+        def measured(theta: np.ndarray, weight: np.ndarray, member: np.ndarray) -> np.ndarray:
+            selected = a @ theta > 0
+            right = np.average(selected == positive, weights=weight)
+            with np.errstate(invalid="ignore"):  # a group without rows
+                rates = member @ selected / member.sum(axis=1)
+            return np.array([right, difference_of_rates(rates[:, None])[0]])
+
+        changes.append(measured(at.theta, weight, member) - measured(theta, weight, member))
+    accuracy, spd = np.transpose(changes)
+    return accuracy, spd
 
 
 def _change_of_metrics(

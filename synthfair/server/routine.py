@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
 
 from synthfair.config import ServerConfig
 from synthfair.data.schema import read_schema
@@ -24,7 +26,7 @@ from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influences, measure_influence, refuse_influence
-from synthfair.server.parts import check_pool
+from synthfair.server.parts import check_pool, check_surrogates
 from synthfair.server.pooling import Pool, make_pool, read_releases, signer, train_pool
 from synthfair.surrogate.fair_table import make_fair_table
 from synthfair.surrogate.frontier import FrontierPoint
@@ -62,11 +64,12 @@ class Outputs(NamedTuple):
     metrics: Path
     fair_table: Path
     frontier: Path
+    plot: Path
 
     @classmethod
     def of(cls, folder: Path) -> Outputs:
         """In a folder."""
-        names = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv"
+        names = "model.json", "metrics.json", "fair_table.parquet", "frontier.csv", "frontier.svg"
         return cls(*(folder / name for name in names))
 
 
@@ -121,13 +124,17 @@ def serve(
     names = file_names(releases)
     refuse_influence(influences, config.max_influence, config.max_spd_influence)
     influences = influences.renamed(names)
-    warnings: tuple[str, ...] = ()
-    if point:
-        warnings = _surrogate_warnings(pooled, point, config)
-    elif evaluation:
-        warnings = check_pool(read, model, tables, evaluation).warnings
+    warnings = _surrogate_warnings(read, pooled, point, config) if point else ()
+    if evaluation:
+        check = (
+            check_surrogates(model, tables, evaluation, config)
+            if point
+            else check_pool(read, model, tables, evaluation)
+        )
+        warnings += check.warnings
     # All is computed before anything is written, and what no longer holds is removed.
-    fair_table = _fair_table(pooled, point, model) if point else None
+    fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
+    warnings += refused
     lines = frontier_lines(pooled.problem, model, tables) if frontier else ()
     _remove(files)
     if evaluation:
@@ -170,12 +177,24 @@ def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> 
     }
 
 
+MANY_MEDIANS = 20.0
+"""Rows that a surrogate stands for, in medians of all, above which it is named."""
+
+
 def _surrogate_warnings(
-    pooled: Pool, point: FrontierPoint, config: ServerConfig
+    releases: Mapping[str, Release], pooled: Pool, point: FrontierPoint, config: ServerConfig
 ) -> tuple[str, ...]:
     found = [
         f"{name}: claims more than {config.max_rows:g} rows, and counts as so many"
         for name in pooled.capped
+    ]
+    claims = {name: float(np.sum(cast(np.ndarray, r.weight))) for name, r in releases.items()}
+    usual = float(np.median(list(claims.values())))
+    found += [
+        f"{name}: stands for {claim:,.0f} rows, {claim / usual:.0f} times the median of the"
+        " releases; if the client cannot have so many, set --max-rows"
+        for name, claim in claims.items()
+        if claim > MANY_MEDIANS * usual and name not in pooled.capped
     ]
     if config.max_gap is not None and point.gap > config.max_gap:
         found.append(
@@ -191,24 +210,42 @@ def _remove(files: Outputs) -> None:
         path.unlink(missing_ok=True)
 
 
-def _fair_table(pooled: Pool, point: FrontierPoint, model: TrainedModel) -> pa.Table:
-    """A column for each model input, y and weight; how to train on it is in the metadata."""
+MOST_WEIGHT = 1e6
+"""Of a row of the fair table, in averages."""
+
+
+def _fair_table(
+    pooled: Pool, point: FrontierPoint, model: TrainedModel
+) -> tuple[pa.Table | None, tuple[str, ...]]:
+    """A column for each model input, y and weight; how to train on it is in the metadata.
+
+    Where it would not give the model again there is none, but a warning.
+    """
     import pyarrow as pa
 
-    table = make_fair_table(
-        pooled.rows,
-        point.theta,
-        pooled.problem.penalty,
-        rho=point.rho,
-        lambda_theta=pooled.lambda_theta,
-    )
+    try:
+        table = make_fair_table(
+            pooled.rows,
+            point.theta,
+            pooled.problem.penalty,
+            rho=point.rho,
+            lambda_theta=pooled.lambda_theta,
+        )
+    except InputError as error:
+        return None, (f"fair_table.parquet is not written: {error}",)
+    if table.weight.max() > MOST_WEIGHT * table.weight.mean():
+        return None, (
+            f"fair_table.parquet is not written: a row would need more than {MOST_WEIGHT:g} times"
+            " the average weight, and trainers would not find the model; lower rho, or raise"
+            " lambda_theta",
+        )
     about = {
         "format": "synthfair-fair-table/1",
         "schema_hash": model.schema_.hash,
         "C": table.C,
         "rho": point.rho,
-        "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False) on the inputs, with"
-        " sample_weight=weight",
+        "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False, tol=1e-10,"
+        " max_iter=10000) on the inputs, with sample_weight=weight",
     }
     found = pa.table([*table.a.T, table.y, table.weight], names=[*model.inputs, "y", "weight"])
-    return found.replace_schema_metadata({"synthfair": json.dumps(about)})
+    return found.replace_schema_metadata({"synthfair": json.dumps(about)}), ()

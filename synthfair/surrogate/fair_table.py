@@ -102,8 +102,8 @@ def make_fair_table(
         down = np.where(target < 0, w * (p - target) / p, w * (1 - target))
     both = np.concatenate([np.maximum(up, 0.0), np.maximum(down, 0.0)])
     if not np.isfinite(both).all():
-        raise InputError("the fair table: scores are so large that no weights give the fair model")
-    kept = both > 0
+        raise InputError("scores are so large that no weights give the fair model")
+    present = both > 0
     labels = np.repeat([1.0, -1.0], len(y))
     c = a.shape[1] ** 2 / (lambda_theta * float(w.sum()))
-    return FairTable(np.concatenate([a, a])[kept], labels[kept], both[kept], c)
+    return FairTable(np.concatenate([a, a])[present], labels[present], both[present], c)
