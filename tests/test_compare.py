@@ -1,6 +1,7 @@
-from contextlib import contextmanager
+import json
+import re
 
-import numpy as np
+import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 
@@ -22,11 +23,6 @@ from synthfair.federated import UserAssignment
 from synthfair.report import outcomes_table, plain_text, read_results, write_report
 
 REPORT = sf.ServerConfig(resamples=10)
-
-
-@contextmanager
-def silent(_):
-    yield lambda records, step, steps: None
 
 
 @pytest.fixture(scope="module")
@@ -73,21 +69,77 @@ def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_pat
         make_grid(["exponentiated_gradient"], [1.0], 1, tmp_path)
 
 
-def test_demo_compares_four_methods_and_writes_its_files(tmp_path):
-    outcomes = demonstrate(tmp_path, sf.DistillConfig(steps=40), silent)
-    assert [(outcome.method, outcome.rho_o) for outcome in outcomes] == [
-        ("single_shot", 10), ("single_shot", 0), ("central", 10), ("central", 0),
-    ]  # fmt: skip
-    spd = [outcome.evaluation.overall["spd"].value for outcome in outcomes]
-    assert abs(spd[0]) < abs(spd[1])
-    assert [outcome.converged for outcome in outcomes] == [False, False, True, True]  # 40 steps
-    assert all(0.8 < outcome.evaluation.overall["accuracy"].value < 1 for outcome in outcomes)
-    for name in ("fair", "plain"):
-        assert (tmp_path / name / "server" / "metrics.json").exists()
-    assert "399 test rows" in plain_text(outcomes_table(outcomes))
-    with pytest.raises(sf.InputError, match="exists"):
-        demonstrate(tmp_path, sf.DistillConfig(steps=1), silent)
-    assert np.isfinite(spd).all()
+@pytest.fixture(scope="module")
+def demonstration(tmp_path_factory):
+    """In few steps, and what was shown."""
+    folder, shown = tmp_path_factory.mktemp("demo") / "found", []
+    fair = sf.DistillConfig(penalty="selection_rate", steps=40)
+    found = demonstrate(folder, lambda *stage: shown.append(stage), fair=fair)
+    return found, folder, shown
+
+
+class TestDemo:
+    def test_surrogates_halve_the_gap_and_not_the_gain_in_accuracy(self, demonstration):
+        outcomes = demonstration[0].outcomes
+        methods = ["central", "each lender alone", "fair releases", "surrogates"]
+        assert [(o.method, o.rho_o) for o in outcomes] == [
+            (method, rho) for rho in (0, 10) for method in methods
+        ]
+        spd = {(o.method, o.rho_o): o.evaluation.overall["spd"].value for o in outcomes}
+        accuracy = outcomes[-1].evaluation.overall["accuracy"].value
+        for method in ("central", "surrogates"):
+            assert spd[method, 0] > 0.1
+            assert abs(spd[method, 10]) < 0.6 * spd[method, 0]
+        assert spd["each lender alone", 10] > 1.5 * spd["surrogates", 10]
+        assert accuracy > outcomes[-1].evaluation.constant_accuracy + 0.02
+
+    def test_its_lenders_are_unlike(self, demonstration):
+        shares = [
+            (rows["white"].mean(), rows["approve"].mean(), len(rows))
+            for lender in ("suburbs", "city")
+            for rows in [pd.read_csv(demonstration[1] / f"client_{lender}_train.csv")]
+        ]
+        assert shares == [
+            (pytest.approx(0.89, abs=0.02), pytest.approx(0.90, abs=0.02), 1009),
+            (pytest.approx(0.60, abs=0.05), pytest.approx(0.76, abs=0.05), 184),
+        ]
+
+    def test_its_files_are_what_the_models_were_made_of(self, demonstration):
+        found, folder, _ = demonstration
+        for server, method in (("fair/server", "fair releases"), ("surrogate/fair", "surrogates")):
+            written = json.loads((folder / server / "metrics.json").read_text())
+            (outcome,) = (o for o in found.outcomes if (o.method, o.rho_o) == (method, 10))
+            assert written["spd"]["value"] == outcome.evaluation.overall["spd"].value
+        schema = sf.read_schema(folder / "schema.json")
+        for kind in ("fair", "plain", "surrogate"):
+            for lender in ("city", "suburbs"):
+                assert sf.read_releases([folder / kind / f"{lender}.parquet"], schema)
+        assert len(pd.read_csv(folder / "surrogate/fair/frontier.csv")) == len(found.frontier) > 30
+
+    def test_each_stage_is_shown(self, demonstration):
+        stages = {done: n_all for done, n_all, _ in demonstration[2]}
+        assert stages == dict.fromkeys(range(14), 14)
+        assert any("city, step 40 of 40" in words for _, _, words in demonstration[2])
+
+    def test_its_folder_must_be_empty(self, demonstration):
+        with pytest.raises(sf.InputError, match="exists and is not empty"):
+            demonstrate(demonstration[1], lambda *_: None)
+
+    def test_its_table_has_two_digits_and_says_what_did_not_converge(self, demonstration):
+        shown = plain_text(outcomes_table(demonstration[0].outcomes), width=100)
+        lines = [line for line in shown.splitlines() if line.startswith("│")]
+        assert len(lines) == 9
+        found = demonstration[0].outcomes[7].evaluation
+        cells = [cell.strip() for cell in lines[7].strip("│").split("│")]
+        assert cells[:2] == ["surrogates", "rho = 10"]
+        for cell, name in zip(cells[2:], ("accuracy", "spd"), strict=True):
+            value, low, high = map(float, re.findall(r"-?\d\.\d\d\b", cell))
+            assert (value, low, high) == pytest.approx(found.overall[name], abs=0.0051)
+        assert [("NOT CONVERGED" in line) for line in lines] == [False, False, True, False] * 2 + [
+            False
+        ]
+        assert f"{found.constant_accuracy:.2f}" in lines[8]
+        assert "796 test rows" in shown
 
 
 class TestMethodsInRounds:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "run everything on a real table: two lenders, one server"
+HELP = "run everything on a real table: two unlike lenders, one fair model"
 
 DESCRIPTION = """\
-Two lenders distil their mortgage applications (table loanapp: 1,989 applications in
-Boston; label: approved; sensitive attribute: white), and a server trains once. A table
-compares that with central training on the real rows, with and without the penalty.
+Two unlike lenders share 1,989 mortgage applications (table loanapp): one lends in the
+city of Boston, one in its suburbs. The label is whether a loan was approved; the
+sensitive attribute is white. Each lender makes both kinds of releases, a server trains
+on them, and a table compares that with training on all rows in one place and with each
+lender alone, without a fairness penalty and with it.
 
   python -m synthfair demo --output synthfair-demo
 """
@@ -30,16 +32,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import progress_bar, say
+    from synthfair.cli.show import counting_bar, say
 
     start_jax()
     from synthfair.compare import demonstrate
-    from synthfair.config import DistillConfig
     from synthfair.files import write_text
-    from synthfair.report import outcomes_table, plain_text
+    from synthfair.report import frontier_plot, outcomes_table, plain_text
 
-    outcomes = demonstrate(args.output, DistillConfig(), progress_bar, force=args.force)
-    table = outcomes_table(outcomes)
+    with counting_bar("demo") as show:
+        found = demonstrate(args.output, show, force=args.force)
+    table = outcomes_table(found.outcomes)
     write_text(args.output / "comparison.txt", plain_text(table))
+    write_text(args.output / "surrogate" / "fair" / "frontier.svg", frontier_plot(found.frontier))
     say(table)
     say(f"Wrote the lenders' tables, releases, models and metrics to {args.output}/.")

@@ -33,7 +33,7 @@ def warn(message: str) -> None:
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
     """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns."""
-    with _bar(title) as update:
+    with counting_bar(title) as update:
 
         def show(records: StepRecord, step: int, steps: int) -> None:
             state = (
@@ -57,14 +57,7 @@ def stage_bar() -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def round_bar() -> Iterator[OnRounds]:
-    """Shows the round, and a few words about its state."""
-    with _bar("training") as update:
-        yield update
-
-
-@contextmanager
-def _bar(title: str) -> Iterator[OnRounds]:
+def counting_bar(title: str) -> Iterator[OnRounds]:
     """Yields a function of done, total and a few words, which shows them and handles Ctrl-C."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 

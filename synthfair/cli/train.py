@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> None:
     require_read(config, [config.method])
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import round_bar
+    from synthfair.cli.show import counting_bar
 
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> None:
     table, schema, tests = _tables(args)
     assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
-    with round_bar() as on_rounds:
+    with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
             assigned, schema, config, files, source=str(args.table), on_rounds=on_rounds
         )

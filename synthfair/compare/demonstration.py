@@ -1,37 +1,84 @@
-"""Two lenders of the table ``loanapp``: single-shot against central training."""
+"""Two unlike lenders of the table ``loanapp``: one model for both, from both kinds of releases."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from itertools import count
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from synthfair.client.distillation import Distillation, Progress
 from synthfair.client.from_file import Options, distill_file
 from synthfair.compare.compared_methods import Outcome, run_method
 from synthfair.compare.federation import federate
-from synthfair.config import DistillConfig, ServerConfig
+from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.data.datasets import load_dataset
-from synthfair.data.partition import partition, write_clients
+from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation
-from synthfair.server.routine import serve
+from synthfair.server.frontier_files import FrontierLine
+from synthfair.server.routine import Served, serve
 
-ShowProgress = Callable[[str], AbstractContextManager[Progress]]
-"""Given a title, a context that shows the progress of one distillation."""
+COLUMN = "suffolk"
+"""The column that says whose an application is."""
+
+LENDERS = {"suburbs": "0", "city": "1"}
+"""The lenders and their values of the column: 1 in Suffolk county, most of which is Boston."""
+
+TEST_FRACTION = 0.4
+"""With a fifth of this small table as test rows, the intervals would hide the differences."""
+
+FAIR = DistillConfig(penalty="selection_rate")
+"""Settings of the fair releases."""
+
+SURROGATE = SurrogateConfig(k_min=10, moments_only=True)
+"""Settings of the surrogates. The table is small: with the default k_min of 50 the city would leave
+out its refused applicants, and more than moments would be fitted to single rows."""
+
+MAX_INFLUENCE = 2.0
+"""Of two lenders, each moves the model by about as much as the scores; the default cap is 1."""
+
+SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
+"""Settings of fairness that clients choose for fair releases, and the server for surrogates."""
+
+ShowStage = Callable[[int, int, str], None]
+"""Called before each stage with the number of stages done, the number of all, and what comes."""
+
+N_STAGES = 14
+
+
+class Demonstration(NamedTuple):
+    """What has been compared.
+
+    Attributes:
+        outcomes: of each method on the test rows of both lenders, without a penalty and with it.
+        frontier: accuracy and gap over the weight of the penalty, for models of the surrogates.
+    """
+
+    outcomes: list[Outcome]
+    frontier: tuple[FrontierLine, ...]
 
 
 def demonstrate(
-    folder: Path, config: DistillConfig, show: ShowProgress, *, force: bool = False
-) -> list[Outcome]:
-    """Runs both, with and without the penalty.
+    folder: Path,
+    show: ShowStage,
+    *,
+    fair: DistillConfig = FAIR,
+    surrogate: SurrogateConfig = SURROGATE,
+    force: bool = False,
+) -> Demonstration:
+    """Trains centrally, at each lender alone, on fair releases and on surrogates.
+
+    The lenders are unlike: in the suburbs 11 % of the applicants are not white and 10 % of all are
+    refused, in the city 40 % and 24 %.
 
     Args:
-        folder: where clients' tables, releases, models and metrics are written.
-        config: settings; the comparison runs them as given and with rho_o = 0.
+        folder: where tables, releases, models and metrics are written.
         show: shows progress.
+        fair: settings of the fair releases; the other methods have its penalty, and all run with
+            its weight, rho_o, and with 0.
+        surrogate: settings of the surrogates, which are made once.
         force: whether existing files are overwritten.
 
     Raises:
@@ -39,15 +86,25 @@ def demonstrate(
     """
     _require_empty(folder, force=force)
     table, schema = load_dataset("loanapp")
-    clients = partition(table, clients=2, seed=config.seed)
-    write_clients(clients, schema, folder, force=force)
-    plain = config.model_copy(update={"rho_o": 0.0})
-    settings = {"fair": config, "plain": plain}
-    outcomes = [
-        _single_shot(folder, name, setting, show, force=force) for name, setting in settings.items()
-    ]
-    federation = federate(clients, schema)
-    return outcomes + [run_method("central", federation, s)[0] for s in settings.values()]
+    cut = partition_by(table, COLUMN, seed=fair.seed, test_fraction=TEST_FRACTION)
+    lenders = {name: cut[value] for name, value in LENDERS.items()}
+    write_clients(lenders, schema, folder, force=force)
+    federation = federate(list(lenders.values()), schema)
+    run = _Run(folder, show, force=force)
+    surrogates, outcomes, frontier = run.send("surrogate", surrogate), [], ()
+    for name, config in {"plain": fair.model_copy(update={"rho_o": 0.0}), "fair": fair}.items():
+        for method, title in {"central": "central", "local": "each lender alone"}.items():
+            run.show_next(f"{title}, rho = {config.rho_o:g}")
+            outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
+        releases = run.send(name, config)
+        served = run.serve(releases, f"{name}/server", ServerConfig(max_influence=MAX_INFLUENCE))
+        outcomes.append(_outcome("fair releases", config, releases, served))
+        chosen = {key: getattr(config, key) for key in SHARED}
+        asked = ServerConfig(rho=config.rho_o, max_influence=MAX_INFLUENCE, **chosen)
+        served = run.serve(surrogates, f"surrogate/{name}", asked, frontier=config is fair)
+        outcomes.append(_outcome("surrogates", config, surrogates, served))
+        frontier = served.frontier
+    return Demonstration(outcomes, frontier)
 
 
 def _require_empty(folder: Path, *, force: bool) -> None:
@@ -57,25 +114,68 @@ def _require_empty(folder: Path, *, force: bool) -> None:
         )
 
 
-def _single_shot(
-    folder: Path, name: str, config: DistillConfig, show: ShowProgress, *, force: bool
-) -> Outcome:
-    """Two clients distil from their files, and the server trains, in ``folder / name``."""
-    schema_path, releases, converged = folder / "schema.json", [], []
-    start = time.perf_counter()
-    for i in range(2):
-        release = folder / name / f"client_{i}.parquet"
-        with show(f"lender {i} {name}") as progress:
-            data = folder / f"client_{i}_train.csv"
-            distillation, _ = distill_file(
-                data, schema_path, release, config, Options(force=force), progress=progress
+class _Sent(NamedTuple):
+    """One release of each lender.
+
+    Attributes:
+        paths: of the files.
+        converged: whether all problems solved on the way met their tolerance.
+        seconds: for all of them.
+    """
+
+    paths: list[Path]
+    converged: bool
+    seconds: float
+
+
+class _Run:
+    """Lenders and servers that work from files to files in one folder, stage by stage."""
+
+    def __init__(self, folder: Path, show: ShowStage, *, force: bool) -> None:
+        self.folder, self.force = folder, force
+        self._show, self._done = show, count()
+
+    def show_next(self, what: str) -> Progress:
+        """Shows the next stage, and gives what shows the steps within it."""
+        done = next(self._done)
+        self._show(done, N_STAGES, what)
+        return lambda _, step, steps: self._show(done, N_STAGES, f"{what}, step {step} of {steps}")
+
+    def send(self, name: str, config: DistillConfig | SurrogateConfig) -> _Sent:
+        """Each lender's release, in the folder of this name."""
+        start, paths, converged = time.perf_counter(), [], True
+        for lender in LENDERS:
+            progress = self.show_next(f"{name} release, {lender}")
+            path = self.folder / name / f"{lender}.parquet"
+            made, _ = distill_file(
+                self.folder / f"client_{lender}_train.csv",
+                self.folder / "schema.json",
+                path,
+                config,
+                Options(force=self.force),
+                progress=progress,
             )
-        releases.append(release)
-        converged.append(cast(Distillation, distillation).converged)
-    tests = [folder / f"client_{i}_test.csv" for i in range(2)]
-    server = folder / name / "server"
-    served = serve(releases, schema_path, tests, server, ServerConfig(), force=force)
-    seconds = time.perf_counter() - start
-    done = all([*converged, served.model.converged])
+            paths.append(path)
+            converged = converged and (not isinstance(made, Distillation) or made.converged)
+        return _Sent(paths, converged, time.perf_counter() - start)
+
+    def serve(
+        self, sent: _Sent, name: str, config: ServerConfig, *, frontier: bool = False
+    ) -> Served:
+        """The model of some releases, measured on the test rows of all lenders."""
+        self.show_next(f"server, {name}")
+        return serve(
+            sent.paths,
+            self.folder / "schema.json",
+            [self.folder / f"client_{lender}_test.csv" for lender in LENDERS],
+            self.folder / name,
+            config,
+            frontier=frontier,
+            force=self.force,
+        )
+
+
+def _outcome(method: str, config: DistillConfig, sent: _Sent, served: Served) -> Outcome:
     evaluation = cast(Evaluation, served.evaluation)
-    return Outcome("single_shot", config.rho_o, config.seed, evaluation, done, seconds)
+    converged = sent.converged and served.model.converged is not False
+    return Outcome(method, config.rho_o, config.seed, evaluation, converged, sent.seconds)

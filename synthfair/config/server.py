@@ -44,9 +44,9 @@ class ServerConfig(BaseModel):
         gt=0,
         le=2,
         description="Largest change of SPD that one release may cause, on the test rows or, where"
-        " there are none, on the other surrogates; a pool in which one causes more is refused. Who relabels the groups of a client's rows changes SPD"
-        " more than scores. Clients that are alike change it by hundredths: lower this then, e.g."
-        " to 0.05; unlike ones by tenths.",
+        " there are none, on the other surrogates; a pool in which one causes more is refused. Who"
+        " relabels the groups of a client's rows changes SPD more than scores. Alike clients change"
+        " it by hundredths: lower this then, e.g. to 0.05; unlike ones by tenths.",
     )
     rho: float = Field(
         default=10.0,

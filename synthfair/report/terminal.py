@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,14 +92,19 @@ def outlier_warning(influences: Influences) -> str | None:
 
 
 def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
-    """Accuracy and SPD of several methods on the same test rows."""
-    table = _table("method", "accuracy", "SPD")
-    for outcome in outcomes:
-        overall = outcome.evaluation.overall
-        method = f"{outcome.method.replace('_', '-')}, rho_o = {outcome.rho_o:g}"
-        method += ", NOT CONVERGED" if outcome.converged is False else ""
-        table.add_row(method, *(_interval(overall[name]) for name in ("accuracy", "spd")))
-    table.caption = f"{outcomes[0].evaluation.n_test} test rows; 95 % bootstrap intervals."
+    """Accuracy and SPD of several methods on the same test rows, by weight of the penalty."""
+    table = _table("model", "penalty", "accuracy", "SPD")
+    for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
+        penalty = f"rho = {weight:g}" if weight else "none"
+        for outcome in group:
+            overall = outcome.evaluation.overall
+            model = outcome.method + (", NOT CONVERGED" if outcome.converged is False else "")
+            cells = (_interval(overall[name], digits=2) for name in ("accuracy", "spd"))
+            table.add_row(Text(model), penalty, *cells)
+        table.add_section()
+    evaluation = outcomes[0].evaluation
+    table.add_row("majority label for all", "", f"{evaluation.constant_accuracy:.2f}", "0.00")
+    table.caption = f"{evaluation.n_test} test rows; 95 % bootstrap intervals."
     return table
 
 
@@ -327,13 +333,19 @@ def _table(*titles: str) -> Table:
     return table
 
 
-def _value(metric: Metric) -> str:
-    return "undefined" if np.isnan(metric.value) else f"{metric.value:.3f}"
+def _value(metric: Metric, digits: int = 3) -> str:
+    return "undefined" if np.isnan(metric.value) else _rounded(metric.value, digits)
 
 
-def _bounds(metric: Metric) -> str:
-    return "" if np.isnan(metric.low) else f"[{metric.low:.3f}, {metric.high:.3f}]"
+def _bounds(metric: Metric, digits: int = 3) -> str:
+    if np.isnan(metric.low):
+        return ""
+    return f"[{_rounded(metric.low, digits)}, {_rounded(metric.high, digits)}]"
 
 
-def _interval(metric: Metric) -> str:
-    return f"{_value(metric)} {_bounds(metric)}".rstrip()
+def _rounded(value: float, digits: int) -> str:
+    return f"{value:z.{digits}f}"
+
+
+def _interval(metric: Metric, digits: int) -> str:
+    return f"{_value(metric, digits)} {_bounds(metric, digits)}".rstrip()

@@ -38,4 +38,18 @@ MUTANTS = [
         "value <= most",
         "test_report.py",
     ),
+    Mutant(
+        "the demo's table with SPD where accuracy belongs",
+        "report/terminal.py",
+        'for name in ("accuracy", "spd"))',
+        'for name in ("spd", "accuracy"))',
+        "test_compare.py",
+    ),
+    Mutant(
+        "the demo's server asks surrogates for no fairness",
+        "compare/demonstration.py",
+        "ServerConfig(rho=config.rho_o, ",
+        "ServerConfig(rho=0.0, ",
+        "test_compare.py",
+    ),
 ]
