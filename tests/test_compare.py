@@ -18,6 +18,7 @@ from synthfair.compare import (
     run_point,
 )
 from synthfair.config import TrainConfig
+from synthfair.data.datasets import configs_folder
 from synthfair.data.partition import partition
 from synthfair.federated import UserAssignment
 from synthfair.report import outcomes_table, plain_text, read_results, write_report
@@ -73,7 +74,7 @@ def test_a_missing_package_is_reported_before_anything_runs(monkeypatch, tmp_pat
 def demonstration(tmp_path_factory):
     """In few steps, and what was shown."""
     folder, shown = tmp_path_factory.mktemp("demo") / "found", []
-    fair = sf.DistillConfig(penalty="selection_rate", steps=40)
+    fair = sf.DistillConfig(rho_o=30.0, penalty="selection_rate", steps=40)
     found = demonstrate(folder, lambda *stage: shown.append(stage), fair=fair)
     return found, folder, shown
 
@@ -83,14 +84,14 @@ class TestDemo:
         outcomes = demonstration[0].outcomes
         methods = ["central", "each lender alone", "fair releases", "surrogates"]
         assert [(o.method, o.rho_o) for o in outcomes] == [
-            (method, rho) for rho in (0, 10) for method in methods
+            (method, rho) for rho in (0, 30) for method in methods
         ]
         spd = {(o.method, o.rho_o): o.evaluation.overall["spd"].value for o in outcomes}
         accuracy = outcomes[-1].evaluation.overall["accuracy"].value
         for method in ("central", "surrogates"):
             assert spd[method, 0] > 0.1
-            assert abs(spd[method, 10]) < 0.6 * spd[method, 0]
-        assert spd["each lender alone", 10] > 1.5 * spd["surrogates", 10]
+            assert abs(spd[method, 30]) < 0.6 * spd[method, 0]
+        assert spd["each lender alone", 30] > 1.5 * spd["surrogates", 30]
         assert accuracy > outcomes[-1].evaluation.constant_accuracy + 0.02
 
     def test_its_lenders_are_unlike(self, demonstration):
@@ -108,13 +109,28 @@ class TestDemo:
         found, folder, _ = demonstration
         for server, method in (("fair/server", "fair releases"), ("surrogate/fair", "surrogates")):
             written = json.loads((folder / server / "metrics.json").read_text())
-            (outcome,) = (o for o in found.outcomes if (o.method, o.rho_o) == (method, 10))
+            (outcome,) = (o for o in found.outcomes if (o.method, o.rho_o) == (method, 30))
             assert written["spd"]["value"] == outcome.evaluation.overall["spd"].value
         schema = sf.read_schema(folder / "schema.json")
         for kind in ("fair", "plain", "surrogate"):
             for lender in ("city", "suburbs"):
                 assert sf.read_releases([folder / kind / f"{lender}.parquet"], schema)
         assert len(pd.read_csv(folder / "surrogate/fair/frontier.csv")) == len(found.frontier) > 30
+
+    def test_the_readme_shows_its_table(self, demonstration):
+        """But for fair releases, which the test makes in fewer steps."""
+        readme = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
+        rows = re.findall(r"^│ (.*?) +│ +(none|rho = 30) │(.*)│$", readme, re.MULTILINE)
+        outcomes = demonstration[0].outcomes
+        for (method, penalty, cells), outcome in zip(rows, outcomes, strict=True):
+            assert (method, penalty) == (outcome.method, "rho = 30" if outcome.rho_o else "none")
+            if method == "fair releases":
+                continue
+            claimed = [float(number) for number in re.findall(r"-?\d\.\d\d", cells)]
+            found = [
+                value for name in ("accuracy", "spd") for value in outcome.evaluation.overall[name]
+            ]
+            assert claimed == pytest.approx(found, abs=0.016)  # a few rows of 796 may turn
 
     def test_each_stage_is_shown(self, demonstration):
         stages = {done: n_all for done, n_all, _ in demonstration[2]}
@@ -131,7 +147,7 @@ class TestDemo:
         assert len(lines) == 9
         found = demonstration[0].outcomes[7].evaluation
         cells = [cell.strip() for cell in lines[7].strip("│").split("│")]
-        assert cells[:2] == ["surrogates", "rho = 10"]
+        assert cells[:2] == ["surrogates", "rho = 30"]
         for cell, name in zip(cells[2:], ("accuracy", "spd"), strict=True):
             value, low, high = map(float, re.findall(r"-?\d\.\d\d\b", cell))
             assert (value, low, high) == pytest.approx(found.overall[name], abs=0.0051)

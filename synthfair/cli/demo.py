@@ -12,7 +12,8 @@ Two unlike lenders share 1,989 mortgage applications (table loanapp): one lends 
 city of Boston, one in its suburbs. The label is whether a loan was approved; the
 sensitive attribute is white. Each lender makes both kinds of releases, a server trains
 on them, and a table compares that with training on all rows in one place and with each
-lender alone, without a fairness penalty and with it.
+lender alone, without a fairness penalty and with it. As the table is small, surrogates
+match moments alone, of pairs of group and label with 10 rows or more (by default 50).
 
   python -m synthfair demo --output synthfair-demo
 """

@@ -29,15 +29,16 @@ LENDERS = {"suburbs": "0", "city": "1"}
 TEST_FRACTION = 0.4
 """With a fifth of this small table as test rows, the intervals would hide the differences."""
 
-FAIR = DistillConfig(penalty="selection_rate")
+FAIR = DistillConfig(rho_o=30.0, penalty="selection_rate")
 """Settings of the fair releases."""
 
 SURROGATE = SurrogateConfig(k_min=10, moments_only=True)
 """Settings of the surrogates. The table is small: with the default k_min of 50 the city would leave
 out its refused applicants, and more than moments would be fitted to single rows."""
 
-MAX_INFLUENCE = 2.0
-"""Of two lenders, each moves the model by about as much as the scores; the default cap is 1."""
+SERVER = ServerConfig(max_influence=2.0, max_spd_influence=1.0)
+"""Settings of the server, with caps of twice the defaults: without the suburbs, five sixths of the
+rows, the model is another one."""
 
 SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""
@@ -97,10 +98,10 @@ def demonstrate(
             run.show_next(f"{title}, rho = {config.rho_o:g}")
             outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
         releases = run.send(name, config)
-        served = run.serve(releases, f"{name}/server", ServerConfig(max_influence=MAX_INFLUENCE))
+        served = run.serve(releases, f"{name}/server", SERVER)
         outcomes.append(_outcome("fair releases", config, releases, served))
-        chosen = {key: getattr(config, key) for key in SHARED}
-        asked = ServerConfig(rho=config.rho_o, max_influence=MAX_INFLUENCE, **chosen)
+        chosen = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
+        asked = SERVER.model_copy(update=chosen)
         served = run.serve(surrogates, f"surrogate/{name}", asked, frontier=config is fair)
         outcomes.append(_outcome("surrogates", config, surrogates, served))
         frontier = served.frontier

@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "the demo's server asks surrogates for no fairness",
         "compare/demonstration.py",
-        "ServerConfig(rho=config.rho_o, ",
-        "ServerConfig(rho=0.0, ",
+        '"rho": config.rho_o',
+        '"rho": 0.0',
         "test_compare.py",
     ),
 ]
