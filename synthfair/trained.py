@@ -81,6 +81,11 @@ class TrainedModel(BaseModel):
         """[N] scores of encoded rows x [N, d], s [N]; the decision is +1 where positive."""
         return self.rows(x, s) @ np.asarray(self.theta)
 
+    @property
+    def sha256(self) -> str:
+        """Of all that the model is: the checksum in its file."""
+        return _checksum(self.model_dump(mode="json", by_alias=True))
+
     def rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
         """[N, n] what theta is multiplied by, of encoded rows."""
         groups = s[:, None] == np.arange(1, len(self.schema_.groups))
@@ -107,7 +112,7 @@ def write_model(model: TrainedModel, path: Path) -> None:
         InputError: it cannot be written.
     """
     body = model.model_dump(mode="json", by_alias=True)
-    write_json(path, {"sha256": _checksum(body), **body})
+    write_json(path, {"sha256": model.sha256, **body})
 
 
 def read_model(path: Path) -> TrainedModel:

@@ -1,0 +1,1 @@
+"""Sums over clients whose parts nobody sees."""
