@@ -1,4 +1,4 @@
-from . import data, federated, measure, privacy, release, server, surrogate
+from . import data, federated, measure, privacy, release, secure, server, surrogate
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from .data.datasets import load_dataset
@@ -49,6 +49,7 @@ __all__ = [
     "read_schema",
     "read_table",
     "release",
+    "secure",
     "server",
     "surrogate",
     "write_model",

@@ -22,6 +22,7 @@ from synthfair.cli import (
     predict,
     report,
     schema,
+    secure,
     server,
     split,
     train,
@@ -42,6 +43,7 @@ COMMANDS: dict[str, ModuleType] = {
     "predict": predict,
     "evaluate": evaluate,
     "gap": gap,
+    "secure": secure,
     "report": report,
     "train": train,
     "compare": compare,
@@ -52,7 +54,8 @@ _EPILOG = """\
 the way of the data:
   split or schema -> client (one for each organisation) -> server -> predict, evaluate,
   report; keygen and inspect: who sent a release, and what it holds; gap: how well a
-  model serves each group, over devices none of which reveals its group
+  model serves each group, over devices none of which reveals its group; secure: sums of
+  counts over clients whose parts nobody sees
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

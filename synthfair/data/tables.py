@@ -12,6 +12,7 @@ from synthfair.errors import InputError, reason
 from synthfair.files import whole_file
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
     from pyarrow import csv
@@ -229,6 +230,21 @@ def _understood(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
+
+
+def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
+    """[N] whose each row is, as text, and the table without that column.
+
+    Raises:
+        InputError: no such column, or a row without a user.
+    """
+    if column not in table.columns:
+        raise InputError(f"user column {column!r}: the table has no such column")
+    names = table[column]
+    if names.isna().any():
+        row = int(names.isna().to_numpy().argmax()) + 1
+        raise InputError(f"user column {column!r}, row {row}: missing; each row needs a user")
+    return names.astype("string").to_numpy(object), table.drop(columns=column)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

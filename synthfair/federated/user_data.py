@@ -14,6 +14,7 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import partition
 from synthfair.data.real_rows import other_inputs
 from synthfair.data.schema import Schema
+from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.federated.users import Users, make_users
 
@@ -147,7 +148,7 @@ def assign_users(
     if assignment.clients is not None and tests is None:
         return _clients_with_tests(table, assignment, assignment.clients, seed)
     if assignment.user_column is not None:
-        user, table = _named_users(table, assignment.user_column)
+        user, table = take_users(table, assignment.user_column)
         tested = user  # a user's rows are all tested, or none
     else:
         user = assignment.row_users(len(table), seed=seed)
@@ -171,16 +172,6 @@ def _clients_with_tests(
     user = np.repeat(np.arange(clients), [len(part.train) for part in parts])
     tests = {f"client_{i}": part.test for i, part in enumerate(parts)}
     return AssignedTable(pd.concat([part.train for part in parts]), user, tests, assignment)
-
-
-def _named_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
-    if column not in table.columns:
-        raise InputError(f"user column {column!r}: the table has no such column")
-    names = table[column]
-    if names.isna().any():
-        row = int(np.argmax(names.isna())) + 1
-        raise InputError(f"user column {column!r}, row {row}: missing; each row needs a user")
-    return names.astype("string").to_numpy(object), table.drop(columns=column)
 
 
 class UserData(NamedTuple):
