@@ -71,7 +71,7 @@ def discrete_gaussian(
     neighbouring relation are those of the sensitivity. Algorithm 3.
 
     Args:
-        variance: sigma^2, above 0, at most 2^100; the true variance is a little below it, by less
+        variance: sigma^2, above 0, below 2^100; the true variance is a little below it, by less
             than 1e-6 of it from sigma = 1 on.
         n: number of samples, at least 0.
         source: of random bytes; another one than the system's is for tests alone.
@@ -88,8 +88,8 @@ def discrete_gaussian(
         >>> len(discrete_gaussian(Fraction(9, 4), 5))
         5
     """
-    if not 0 < variance <= LARGEST**2:
-        raise ValueError(f"variance = {variance}: must be above 0, and at most 2^100")
+    if not 0 < variance < LARGEST**2:
+        raise ValueError(f"variance = {variance}: must be above 0, and below 2^100")
     return _repeated(lambda count: _gaussian_candidates(Fraction(variance), count, source), n)
 
 

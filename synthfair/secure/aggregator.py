@@ -144,11 +144,11 @@ def answer(
     """
     record = record_of(task, secret, records)
     try:
-        _create(record)
-    except FileExistsError as error:
-        raise _spent(record) from error
+        created = _created(record)
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
+    if not created:
+        raise _spent(record)
     partial = _noised(task, secret, received, source)
     try:
         _complete(record, partial.model_dump_json().encode())
@@ -202,16 +202,20 @@ def _spent(record: Path) -> InputError:
     return InputError(f"{record}: holds the answer to this task, which is answered once; copy it")
 
 
-def _create(record: Path) -> None:
-    """Makes an empty record under a name that can be made once; it survives a crash."""
+def _created(record: Path) -> bool:
+    """Whether an empty record was made, that survives a crash; False where there is one."""
     record.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        handle = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
     for folder in (record.parent, record.parent.parent):
         sync_folder(folder)
+    return True
 
 
 def _complete(record: Path, content: bytes) -> None:

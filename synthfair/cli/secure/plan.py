@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="No client has more rows; larger tables, and totals that would need them, are"
         " refused.")  # fmt: skip
     add("--aggregators", type=Path, nargs="+", required=True,
-        help="Public keys of two or three that do not collude, in the order of their roles.")  # fmt: skip
+        help="Public keys of two or three that do not collude, by role.")  # fmt: skip
     add("--clients", type=Path, nargs="+", required=True,
         help="Public keys of the clients, as keygen writes them, or folders of them.")  # fmt: skip
     add("--least-clients", type=int,
