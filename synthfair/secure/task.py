@@ -26,6 +26,7 @@ NOT_COVERED = (
     "Aggregators that collude: together they see every client's part.",
     "Who takes part, how many clients there are, and when: the list of clients is public.",
     "False inputs: a client can send any vector; only totals that cannot be are refused.",
+    "A user's rows at several clients: they are bounded at each client by itself.",
     "Timing, memory and files on the machines of clients and aggregators.",
     "Other tasks and releases about the same persons: each costs its own.",
 )
