@@ -24,7 +24,9 @@ from synthfair.cli import (
     schema,
     server,
     split,
+    thresholds,
     train,
+    weights,
 )
 from synthfair.errors import InputError, reason
 
@@ -43,6 +45,8 @@ COMMANDS: dict[str, ModuleType] = {
     "evaluate": evaluate,
     "gap": gap,
     "report": report,
+    "thresholds": thresholds,
+    "weights": weights,
     "train": train,
     "compare": compare,
 }
