@@ -247,12 +247,10 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
     """What metrics.json says besides of decisions by group, for ``report``; empty without them."""
     if model.decision is None:
         return {}
-    notion, alpha = model.decision.notion, model.decision.alpha
-    randomized = model.decision.key is not None
     return {
-        "method": "randomized_thresholds" if randomized else "thresholds",
+        "method": model.decision.method,
         "config": {},
-        "decision": {"notion": notion, "alpha": alpha, "randomized": randomized},
+        "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
         "converged": model.converged,
     }
 

@@ -181,13 +181,12 @@ class RoundSettings(TrainConfig):
 
 
 class DecisionSettings(BaseModel):
-    """How a model's decisions by group were chosen, see :class:`GroupDecision`."""
+    """For what a model's decisions by group were chosen."""
 
     model_config = FROZEN
 
     notion: Notion
     alpha: float = Field(ge=0, lt=1)
-    randomized: bool
 
 
 class MetricsFile(Part):

@@ -18,6 +18,9 @@ from synthfair.postprocess.histogram import score_bins
 MOST_BINS = 2**11
 """More bins only add noise; and the search for thresholds grows with their square."""
 
+RANDOMIZED = "randomized_thresholds"
+"""The method of decisions that are drawn by coins, in metrics.json."""
+
 _Step = Annotated[
     tuple[Annotated[int, Field(ge=0, lt=MOST_BINS)], Annotated[float, Field(gt=0, le=1)]],
     Field(strict=False),
@@ -77,6 +80,11 @@ class GroupDecision(BaseModel):
         if uncertain != (self.key is not None):
             raise ValueError("key must be there if, and only if, a probability is below 1")
         return self
+
+    @property
+    def method(self) -> str:
+        """Its name in metrics.json."""
+        return "thresholds" if self.key is None else RANDOMIZED
 
     def probabilities(self, scores: np.ndarray, s: np.ndarray) -> np.ndarray:
         """[N] probability of the decision +1, of scores [N] and group indices s [N]."""

@@ -186,10 +186,8 @@ def _effort(metrics: Sequence[MetricsFile]) -> Effort:
 
 
 def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
-    if "randomized" in settings:
-        return f"alpha = {_words(settings['alpha'])}"
-    if "rho_o" not in settings:
-        constrained = any(is_read("alpha", method) for method in settings["method"])
+    if "rho_o" not in settings:  # of training in rounds, or of thresholds, which have no method
+        constrained = all(is_read("alpha", method) for method in settings.get("method", ()))
         return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
     if settings["max_gap"] == (None,):
         return f"rho_o = {_words(settings['rho_o'])}"
