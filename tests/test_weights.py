@@ -226,3 +226,16 @@ class TestTable:
     def test_a_batch_larger_than_a_client_is_refused(self):
         with pytest.raises(InputError, match="batch = 500: must be 1 to 60"):
             sf.federated.make_plan(*self.data(None, method="dp_sgd"))
+
+    def test_a_training_with_other_weights_is_another(self):
+        from synthfair.federated.from_table import _fingerprint
+
+        found = set()
+        for weights in (
+            None,
+            weights_for(make_schema()),
+            weights_for(make_schema(), ((1.0, 1.0),) * 2),
+        ):
+            data, config = self.data(weights, method="fedavg")
+            found.add(_fingerprint(data, config, sf.federated.make_plan(data, config), None))
+        assert len(found) == 3
