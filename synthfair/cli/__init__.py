@@ -25,7 +25,9 @@ from synthfair.cli import (
     secure,
     server,
     split,
+    thresholds,
     train,
+    weights,
 )
 from synthfair.errors import InputError, reason
 
@@ -45,6 +47,8 @@ COMMANDS: dict[str, ModuleType] = {
     "gap": gap,
     "secure": secure,
     "report": report,
+    "thresholds": thresholds,
+    "weights": weights,
     "train": train,
     "compare": compare,
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import TrainConfig
@@ -17,6 +18,7 @@ from synthfair.data.schema import Schema
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.federated.users import Users, make_users
+from synthfair.postprocess.weights import RowWeights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -182,12 +184,14 @@ class UserData(NamedTuple):
         users: with their rows, as a model of the configuration sees them.
         attributes: names of the attributes whose groups the rows have, the sensitive one first.
         groups: number of groups of each.
+        row_weights: [G, 2] by which losses are multiplied, by group and label -1 or +1; or None.
     """
 
     schema: Schema
     users: Users
     attributes: tuple[str, ...]
     groups: tuple[int, ...]
+    row_weights: jax.Array | None = None
 
 
 def make_user_data(
@@ -197,6 +201,7 @@ def make_user_data(
     config: TrainConfig,
     *,
     others: Sequence[np.ndarray] = (),
+    weights: RowWeights | None = None,
 ) -> UserData:
     """Gives encoded rows to users, with the inputs that the model of a configuration sees.
 
@@ -209,11 +214,14 @@ def make_user_data(
         schema: of the rows.
         config: settings; what the model sees follows from them.
         others: [N] group index in each attribute of ``config.also``, see :func:`other_groups`.
+        weights: of rows, by group and label.
 
     Raises:
-        InputError: nobody has a row of some group, among the rows that are compared; or the groups
-            of a further attribute are not given.
+        InputError: nobody has a row of some group, among the rows that are compared; the groups of
+            a further attribute are not given; or weights are another schema's, or not read.
     """
+    if weights is not None:
+        _require_read(weights, schema, config)
     if len(others) != len(config.also):
         raise InputError(
             f"also = {list(config.also)}: needs the groups of each; {len(others)} given"
@@ -228,7 +236,18 @@ def make_user_data(
     owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
     users = make_users(a, s, rows.y.astype(a.dtype), owner)
     groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
-    return UserData(schema, users, attributes, groups)
+    by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)
+    return UserData(schema, users, attributes, groups, by_pair)
+
+
+def _require_read(weights: RowWeights, schema: Schema, config: TrainConfig) -> None:
+    if not config.weighted:
+        raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
+    if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
+        raise InputError(
+            f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"
+            f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
+        )
 
 
 def other_groups(

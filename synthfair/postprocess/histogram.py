@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,6 +16,12 @@ from synthfair.files import write_json
 
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
+
+BOTH = (0, 1)
+"""Indices of the labels -1 and +1."""
+
+SURE = 3.0
+"""Standard deviations of noise that a count must have, so that a rate is made of it."""
 
 _Count = Annotated[int, Field(ge=-LARGEST_COUNT, le=LARGEST_COUNT)]
 _Bins = Annotated[tuple[_Count, ...], Field(strict=False, min_length=1, max_length=100_000)]
@@ -74,7 +82,8 @@ class ScoreHistogram(BaseModel):
 def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
     """[N] the bin of each score z: floor(B sigma(z)), and B - 1 where sigma(z) = 1.
 
-    A threshold on bins and one on scores decide alike, as decisions are made from bins.
+    A threshold on bins and one on scores decide alike, as decisions are made from bins. A score
+    that is not a number is in bin 0.
 
     Example:
         >>> import numpy as np
@@ -82,7 +91,8 @@ def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
         >>> score_bins(np.array([-50.0, 0.0, 50.0]), 4).tolist()
         [0, 2, 3]
     """
-    probability = 1 / (1 + np.exp(-np.clip(scores, -700, 700)))
+    finite = np.nan_to_num(scores, nan=-np.inf)
+    probability = 1 / (1 + np.exp(-np.clip(finite, -700, 700)))
     return np.minimum((n_bins * probability).astype(np.int64), n_bins - 1)
 
 
@@ -100,6 +110,33 @@ def count_scores(
     """
     entry = (2 * s + (y > 0)) * n_bins + bins
     return np.bincount(entry, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
+
+
+def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) -> None:
+    """Refuses a group too few of whose rows have certain labels.
+
+    A count must be above 0, and above three standard deviations of its noise: a rate or a weight
+    made of less would be noise.
+
+    Args:
+        histogram: the counts.
+        parts: indices of labels, such as (1,) for +1; their rows together count.
+
+    Raises:
+        InputError: the message names the group, the label, and the count.
+    """
+    counts = histogram.array()
+    for labels in parts:
+        rows = counts[:, list(labels)].sum(axis=(1, 2))
+        least = SURE * math.sqrt(histogram.variance * len(labels) * counts.shape[2])
+        if (rows <= least).any():
+            group = int(np.argmin(rows))
+            label = "" if labels == BOTH else f" and label {'-+'[labels[0]]}1"
+            raise InputError(
+                f"histogram: rows with group {histogram.groups[group]!r}{label}: counted"
+                f" {rows[group]}; must be more than {least:.3g}, three standard deviations of the"
+                " noise"
+            )
 
 
 def write_histogram(histogram: ScoreHistogram, path: Path) -> None:
