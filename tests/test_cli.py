@@ -150,7 +150,7 @@ def test_a_run_says_whether_it_stopped_early_and_converged(folder, capsys):
     ("flags", "problem", "advice"),
     [
         (["--inner-max-iterations", "1"], "inner", "--inner-max-iterations"),
-        (["--rho-o", "1000"], "outer", "--optimizer gauss_newton"),
+        (["--rho-o", "1000"], "outer", "--steps"),
     ],
 )
 def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, flags, problem, advice):

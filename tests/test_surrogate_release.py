@@ -5,16 +5,15 @@ from dataclasses import replace
 
 import jax
 import numpy as np
-import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from conftest import make_schema, make_table
 from pydantic import ValidationError
 from sklearn.linear_model import LogisticRegression
+from weighted_rows import unlike_tables
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.client import Options, distill_file
 from synthfair.config import load_release_config
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
@@ -25,16 +24,6 @@ from synthfair.server.influence import refuse_influence
 from synthfair.server.pooling import make_pool
 
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
-
-
-def unlike_tables(n=600, clients=3):
-    """Each client has mostly one group and label: no two are alike."""
-    table = make_table(n)
-    town, paid = table["town"] == "b", table["paid"] == "yes"
-    owner = (2 * town + paid) % clients
-    mixed = np.random.default_rng(0).random(n) < 0.2
-    owner = np.where(mixed, np.random.default_rng(1).integers(clients, size=n), owner)
-    return {f"c{k}": table[owner == k] for k in range(clients)}
 
 
 @pytest.fixture(scope="module")
@@ -67,32 +56,6 @@ def run_server(folder, *, tests=("test.csv",), frontier=False, **settings):
         frontier=frontier,
         force=True,
     )
-
-
-def test_a_release_stands_for_the_clients_rows(tables, releases):
-    for name, table in tables.items():
-        real, release = encode(table, SCHEMA), releases[name]
-        for s, y in {(int(s), float(y)) for s, y in zip(release.s, release.y, strict=True)}:
-            mine, theirs = ((r.s == s) & (r.y == y) for r in (release, real))
-            if theirs.sum() < real.x.shape[1] + 2:  # has the common covariance
-                continue
-            assert release.weight[mine].sum() == pytest.approx(theirs.sum())
-            weight = release.weight[mine] / release.weight[mine].sum()
-            mean, wanted = weight @ release.x[mine], real.x[theirs].mean(axis=0)
-            np.testing.assert_allclose(mean, wanted, atol=1e-9)
-            spread = release.x[mine] - mean
-            covariance = np.cov(real.x[theirs], rowvar=False, bias=True)
-            np.testing.assert_allclose((spread.T * weight) @ spread, covariance, atol=1e-8)
-
-
-def test_the_release_keyword_names_the_kind(tables):
-    assert sf.distill_table(
-        tables["c0"], SCHEMA, CONFIG, release="surrogate"
-    ).release.header.kind == ("surrogate")
-    with pytest.raises(InputError, match="settings are those of a surrogate release"):
-        sf.distill_table(tables["c0"], SCHEMA, CONFIG, release="fair")
-    with pytest.raises(InputError, match="penalty: not used for a surrogate"):
-        sf.distill_table(tables["c0"], SCHEMA, CONFIG, penalty=sf.CovariancePenalty())
 
 
 def test_a_written_surrogate_is_read_again(folder, releases):
@@ -247,37 +210,6 @@ def test_a_client_that_turns_a_group_round_is_flagged_and_refused_by_its_influen
         refuse_influence(found, 50.0, 0.1)
 
 
-def test_a_stream_gives_the_release_of_a_table(folder):
-    """A folder of parts, CSV and Parquet, none held out; but for rounding."""
-    table = make_table(600)
-    parts = folder / "parts"
-    parts.mkdir()
-    table[:250].to_csv(parts / "a.csv", index=False)
-    table[250:].to_parquet(parts / "b.parquet")
-    made, receipt = distill_file(
-        parts, folder / "schema.json", folder / "s.parquet", CONFIG, Options(hold_out=0.0)
-    )
-    whole = sf.distill_table(table, SCHEMA, CONFIG).release
-    np.testing.assert_allclose(made.release.x, whole.x, atol=1e-6)
-    np.testing.assert_allclose(made.release.weight, whole.weight)
-    assert receipt.preview.copies == 0
-
-
-def test_copies_stop_a_surrogate(folder, monkeypatch):
-    real = encode(make_table(600), SCHEMA)
-    made = sf.distill_table(make_table(600), SCHEMA, CONFIG)
-    planted = replace(made.release, x=made.release.x.copy())
-    planted.x[3] = real.x[500]
-    monkeypatch.setattr(
-        "synthfair.client.surrogate_release.surrogate_release",
-        lambda *_, **__: made._replace(release=planted),
-    )
-    make_table(600).to_csv(folder / "all.csv", index=False)
-    with pytest.raises(InputError, match="Holds copies of real rows"):
-        distill_file(folder / "all.csv", folder / "schema.json", folder / "s.parquet", CONFIG)
-    assert not (folder / "s.parquet").exists()
-
-
 def test_settings_of_the_other_kind_are_refused(tmp_path):
     file = tmp_path / "s.toml"
     file.write_text('release = "surrogate"\nk_min = 20\n')
@@ -336,44 +268,6 @@ def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
     assert PoolCheck(0.05, {"a": 0.05, "b": 0.06}, 0.05, 0.8, 0.7).warnings == ()
 
 
-def test_a_fair_release_that_is_worse_than_none_is_warned_of():
-    from synthfair.client.baseline import Baseline
-    from synthfair.report import fit_warnings
-
-    made = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=400))
-    worse = made._replace(baseline=Baseline(0.6, gap=0.4, majority=0.7, plain_gap=0.3))
-    said = " ".join(fit_warnings(worse))
-    assert "without a penalty it would be 0.300" in said
-    assert "less than 0.700 for the more frequent label" in said
-    good = made._replace(baseline=Baseline(0.8, gap=0.1, majority=0.7, plain_gap=0.3))
-    assert not any("label" in warning for warning in fit_warnings(good))
-
-
-def test_a_dask_cluster_of_two_processes_adds_up_the_same_sums(tables):
-    import dask.dataframe
-    from distributed import Client, LocalCluster
-
-    table = make_table(600)
-    frame = dask.dataframe.from_pandas(table, npartitions=5)
-    empty = frame[frame["income"] < 5]  # some partitions may have no row then
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
-        Client(cluster),
-    ):
-        made = sf.distill_table(sf.data.DaskBatches(frame, SCHEMA), SCHEMA, CONFIG)
-        few = sf.data.DaskBatches(empty, SCHEMA).sum(len_of)
-        with pytest.raises(InputError, match="the Dask table has no rows"):
-            sf.data.DaskBatches(frame[frame["income"] < -1], SCHEMA).sum(len_of)
-    whole = sf.distill_table(table, SCHEMA, CONFIG).release
-    np.testing.assert_allclose(made.release.x, whole.x, atol=1e-6)
-    np.testing.assert_allclose(made.release.weight, whole.weight)
-    assert few == (table["income"] < 5).sum()
-
-
-def len_of(rows):
-    return len(rows.y)
-
-
 def total_covariance(scores, rows):
     """A penalty of one's own: the same numbers as the covariance's."""
     return sf.CovariancePenalty()(scores, rows)
@@ -384,30 +278,6 @@ def test_a_penalty_of_ones_own_is_used_over_all_clients(releases):
     own = sf.pool_and_train(releases, SCHEMA, config, penalty=total_covariance)
     same = sf.pool_and_train(releases, SCHEMA, sf.ServerConfig(rho=10.0))
     np.testing.assert_allclose(own.theta, same.theta, atol=1e-6)
-
-
-def test_a_small_cell_has_the_covariance_of_all_cells():
-    """Its own would fix the hull on which its rows lie: they differ in all directions here."""
-    table, d = make_table(200), len(SCHEMA.encoded_names)
-    config = sf.SurrogateConfig(moments_only=True, k_min=2, rows_per_cell=60)
-    cell = table[(table["town"] == "a") & (table["paid"] == "no")]
-    spread = {}
-    for n in (d + 1, d + 2):
-        some = pd.concat([table[table["town"] == "b"], cell[:n]])
-        made, real = sf.distill_table(some, SCHEMA, config).release, encode(cell[:n], SCHEMA)
-        mine = made.x[(made.s == 0) & (made.y < 0)]
-        np.testing.assert_allclose(mine.mean(axis=0), real.x.mean(axis=0), atol=1e-9)
-        own = np.cov(real.x, rowvar=False, bias=True)
-        spread[n] = np.abs(np.cov(mine, rowvar=False, bias=True) - own).max()
-    assert spread[d + 1] > 1e-3
-    assert spread[d + 2] < 1e-8
-
-
-def test_what_is_refused_is_refused_before_it_is_booked(folder):
-    few = sf.SurrogateConfig(epsilon=1.0, delta=1e-5, rows_per_cell=3)
-    with pytest.raises(InputError, match="rows_per_cell = 3"):
-        distill_file(folder / "c0_train.csv", folder / "schema.json", folder / "p.parquet", few)
-    assert not (folder / "c0_train.csv.ledger.jsonl").exists()
 
 
 @pytest.mark.parametrize("config", ["3", "null", "[1]", '"x"'])

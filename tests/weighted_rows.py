@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+from conftest import make_table
 
 from synthfair.model import Rows
 
@@ -51,3 +52,13 @@ def objective(theta, rows, unfairness, rho, lambda_theta=LAMBDA):
     z = np.asarray(rows.a) @ theta
     loss = np.average(np.logaddexp(0, -np.asarray(rows.y) * z), weights=rows.weight)
     return loss + rho * unfairness(z, rows) + lambda_theta / (2 * len(theta) ** 2) * theta @ theta
+
+
+def unlike_tables(n=600, clients=3):
+    """Each client has mostly one group and label: no two are alike."""
+    table = make_table(n)
+    town, paid = table["town"] == "b", table["paid"] == "yes"
+    owner = (2 * town + paid) % clients
+    mixed = np.random.default_rng(0).random(n) < 0.2
+    owner = np.where(mixed, np.random.default_rng(1).integers(clients, size=n), owner)
+    return {f"c{k}": table[owner == k] for k in range(clients)}

@@ -8,8 +8,8 @@ Dutch by sex, Law School by race and by gender, Adult by sex. Clients are alike,
 Dirichlet(0.3) or Dirichlet(0.1) on pairs of group and label, or those that Adult has by itself:
 an occupation, or a region of birth. Four fifths of a client's rows are for training.
 
-client: seconds of a client with many rows, in a process that has loaded JAX. frontier: seconds of
-a point for a thousand clients.
+client: seconds and memory of a client with many rows, its whole process. frontier: seconds of a
+point for a thousand clients.
 """
 
 from benchmarks.harness import main

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -238,7 +239,7 @@ def plot(runs: UnlikeRuns) -> str:
     columns = min(2, len(cuts)) or 1
     lines = -(-len(cuts) // columns) or 1
     figure, grid = panels(lines, columns, 4.2 * columns, 2.8 * lines + 0.6)
-    looks = dict(zip(METHODS, zip(COLORS, "xo^sDv<>", strict=True), strict=False))
+    looks = dict(zip(METHODS, zip(cycle(COLORS), "xo^sDv<>P*", strict=False), strict=True))
     for axes, ((task, clients), own) in zip(grid, cuts.items(), strict=False):
         for name in methods:
             splits = by(select(own, method=name), lambda one: one.split)

@@ -108,7 +108,7 @@ def run(args: argparse.Namespace) -> None:
     config = load_release_config(args.config, **given)
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import progress_bar, say
+    from synthfair.cli.show import progress_bar, say, stage_bar
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 
@@ -129,17 +129,20 @@ def run(args: argparse.Namespace) -> None:
         noise_seed=args.insecure_noise_seed,
     )
     try:
-        with progress_bar("distilling") as progress:
-            distillation, receipt = distill_file(
-                args.data, args.schema, args.output, config, options, progress=progress
-            )
+        paths = args.data, args.schema, args.output
+        if isinstance(config, SurrogateConfig):
+            with stage_bar() as show:
+                made, receipt = distill_file(*paths, config, options, on_stage=show)
+        else:
+            with progress_bar("distilling") as progress:
+                made, receipt = distill_file(*paths, config, options, progress=progress)
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
         raise
-    if args.history and isinstance(distillation, Distillation):
-        write_history(distillation.history, args.history)
-    _tell(distillation, receipt, signed=args.sign)
+    if args.history and isinstance(made, Distillation):
+        write_history(made.history, args.history)
+    _tell(made, receipt, signed=args.sign)
 
 
 def _require_room(args: argparse.Namespace) -> None:
@@ -159,14 +162,11 @@ def _require_room(args: argparse.Namespace) -> None:
 def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Path | None) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.client import Distillation
-    from synthfair.report import distillation_table, fit_warnings, preview_table, surrogate_table
+    from synthfair.report import fit_warnings, preview_table, release_table
 
-    if isinstance(made, Distillation):
-        if made.resumed_at:
-            say(f"Continued at step {made.resumed_at} of an interrupted run.")
-        say(distillation_table(made, receipt))
-    else:
-        say(surrogate_table(made, receipt))
+    if isinstance(made, Distillation) and made.resumed_at:
+        say(f"Continued at step {made.resumed_at} of an interrupted run.")
+    say(release_table(made, receipt))
     say(preview_table(receipt.preview))
     if signed:
         say(f"Signed with {signed}.")

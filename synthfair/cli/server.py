@@ -116,14 +116,14 @@ def _tell(served: Served, args: argparse.Namespace) -> None:
         evaluation_tables,
         influence_table,
         outlier_warning,
-        surrogates_table,
+        pooled_table,
         untrained_warning,
     )
 
     if served.evaluation:
         say(evaluation_tables(served.evaluation))
     if served.point:
-        say(surrogates_table(served.point))
+        say(pooled_table(served.point))
     if served.influences.releases:
         say(influence_table(served.influences))
     written = ["model.json"]

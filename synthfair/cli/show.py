@@ -46,6 +46,17 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 
 @contextmanager
+def stage_bar() -> Iterator[Callable[[str], None]]:
+    """Shows what is done now, and for how long already; Ctrl-C ends it at once."""
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+        yield lambda stage: bar.update(task, description=stage)
+
+
+@contextmanager
 def round_bar() -> Iterator[OnRounds]:
     """Shows the round, and a few words about its state."""
     with _bar("training") as update:

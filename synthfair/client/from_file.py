@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -22,7 +23,7 @@ from synthfair.client.prepare import (
     require_feasible,
     sha256_of,
 )
-from synthfair.client.private import FitFile, guaranteed, measure, measured_settings
+from synthfair.client.private import guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
 from synthfair.data.encode import Encoded, encode_chunks
 from synthfair.data.real_rows import RealRows, gather
@@ -32,8 +33,11 @@ from synthfair.distill.inner import train
 from synthfair.errors import InputError, refusal
 from synthfair.files import require_distinct, require_free
 from synthfair.model import LinearModel
+from synthfair.privacy.answers import AnswersFile
+from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded, system_entropy
+from synthfair.privacy.private_sums import PrivateSums, private_sums
 from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header, write_release
 from synthfair.surrogate.table import WeightedTable
@@ -102,6 +106,7 @@ def distill_file(
     options: Options = Options(),  # noqa: B008 - immutable
     *,
     progress: Progress | None = None,
+    on_stage: Callable[[str], None] | None = None,
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
     """Distils a table into a release file. The same run continues an interrupted one's steps.
 
@@ -114,6 +119,7 @@ def distill_file(
         config: settings, of either kind of release.
         options: see there.
         progress: of a fair release, see :func:`synthfair.client.distillation.distill_table`.
+        on_stage: of a surrogate, called with what is done next, in a few words.
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
@@ -128,7 +134,8 @@ def distill_file(
     files = _Files(data, output, ledger)
     schema = read_schema(schema_path)
     if isinstance(config, SurrogateConfig):
-        made = _make_surrogate(files, schema, config, options)
+        show = on_stage or (lambda _: None)
+        made = _make_surrogate(files, schema, config, options, on_stage=show)
     else:
         made = _make_fair(files, schema, config, options, progress=progress)
     release = _require_safe(made.result.release, made.preview, output, accepted=options.accept_risk)
@@ -189,11 +196,17 @@ def _make_fair(
 
 
 def _make_surrogate(
-    files: _Files, schema: Schema, config: SurrogateConfig, options: Options
+    files: _Files,
+    schema: Schema,
+    config: SurrogateConfig,
+    options: Options,
+    *,
+    on_stage: Callable[[str], None],
 ) -> _Made:
     """Sums over the rows, rows with these sums, and their comparison with the real rows.
 
-    The rows are read as a stream, several times. What an epsilon buys is booked before it is spent.
+    The rows are read as a stream, several times. What an epsilon buys is booked before it is spent,
+    and saved until the end.
     """
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
     from synthfair.surrogate.make import read_first, rows_of_a_cell
@@ -201,27 +214,34 @@ def _make_surrogate(
     rows_of_a_cell(config, len(schema.encoded_names))  # before anything is booked
     make_header(config, schema, model=LinearModel())
     rows = FileBatches(files.data, schema, options.hold_out, config.seed)
+    on_stage("reading the rows")
     known = read_first(rows, n_groups=len(schema.groups))
-    secure = options.noise_seed is None
-    guarantee = make_guarantee(config, schema) if config.epsilon is not None and secure else None
-    sums = tuple(vars(known.sums).values())
-    booking = _booking(
-        files.output, fingerprint(sha256_of(sums), config.model_dump_json()), guarantee
-    )
-    if guarantee:
-        files.ledger.book(booking)
-    else:
+    rows_sha256 = sha256_of(tuple(vars(known.sums).values()))
+    run = fingerprint(rows_sha256, config.model_dump_json())
+    if config.epsilon is None:
+        booking = _booking(files.output, run, None)
         files.ledger.require_affordable(booking)  # or it ends here
-    made = surrogate_release(
-        rows,
-        schema,
-        config,
-        known=known,
-        noise=system_entropy if options.noise_seed is None else seeded(options.noise_seed),
-        source=str(files.data),
-    )
+        made = surrogate_release(
+            rows, schema, config, known=known, source=str(files.data), on_stage=on_stage
+        )
+        on_stage("comparing the release with the rows")
+        return _Made(made, _preview_surrogate(made.release, rows, schema), booking)
+    secure = options.noise_seed is None
+    noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
+    guarantee = make_guarantee(config, schema)
+    booking = _booking(files.output, run, guarantee if secure else None)
+    bought = fingerprint(rows_sha256, guarantee.model_dump_json() + f" {schema.hash} {secure}")
+    file = AnswersFile.next_to(files.output, bought, PrivateSums)
+    sums = file.load()
+    if sums is None:
+        if secure:
+            files.ledger.book(booking)
+        sums = private_sums(rows, schema, guarantee, source=noise)
+        file.save(sums)
+    made = surrogate_release(rows, schema, config, known=sums, noise=noise, source=str(files.data))
+    on_stage("comparing the release with the rows")
     found = _preview_surrogate(made.release, rows, schema)
-    return _Made(made, found, None if guarantee else booking)
+    return _Made(made, found, None if secure else booking, (file.path,))
 
 
 def read_rows(
@@ -294,7 +314,7 @@ def _prepare(
     guarantee = guaranteed(config, schema) if secure else None
     booking = _booking(output, run, guarantee)
     measured = fingerprint(rows_sha256, measured_settings(config, schema, guarantee))
-    file = FitFile.next_to(output, measured)
+    file = AnswersFile.next_to(output, measured, PrivateFit)
     fit = file.load()
     if fit is None:
         if secure:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
-from pydantic import BaseModel
-
-from synthfair.config import FROZEN, DistillConfig
+from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
-from synthfair.files import write_text
 from synthfair.model import LinearModel, Model
 from synthfair.privacy.fit import (
     MARGINS,
@@ -129,65 +123,3 @@ def require_known(
             " find the minimum"
         )
     return LinearModel(loss), named  # type: ignore[return-value]
-
-
-class _SavedFit(BaseModel):
-    """A fit as a file holds it."""
-
-    model_config = FROZEN
-
-    run: str
-    theta: list[float]
-    curvature: list[list[float]]
-    moments: list[list[float]]
-    counts: list[list[float]]
-
-
-@dataclass(frozen=True)
-class FitFile:
-    """Saves what the budget bought until the release is written. Stays with the client.
-
-    Its numbers are as private as the release, but its name tells of the rows: who guesses them
-    could confirm them by it.
-
-    Attributes:
-        path: of the file.
-        run: fingerprint of rows and settings; a file of another run is not read.
-    """
-
-    path: Path
-    run: str
-
-    @classmethod
-    def next_to(cls, output: Path, run: str) -> FitFile:
-        """Named after an output and the run, so that it is never another file."""
-        return cls(output.with_name(f"{output.name}.{run[:16]}.fit"), run)
-
-    def save(self, fit: PrivateFit) -> None:
-        """Writes it whole or not at all."""
-        fields = {name: value.tolist() for name, value in fit._asdict().items()}
-        write_text(self.path, _SavedFit(run=self.run, **fields).model_dump_json())
-
-    def load(self) -> PrivateFit | None:
-        """The fit saved, or None where there is none of this very run.
-
-        Raises:
-            InputError: there is one, but damaged.
-        """
-        if not self.path.exists():
-            return None
-        try:
-            saved = _SavedFit.model_validate_json(self.path.read_bytes())
-            fit = PrivateFit(*(np.array(getattr(saved, name)) for name in PrivateFit._fields))
-        except (OSError, ValueError) as error:  # a ValidationError is one
-            raise self._damaged() from error
-        n = len(fit.theta)
-        if saved.run != self.run or fit.curvature.shape != (n, n) or fit.moments.shape[-1:] != (n,):
-            raise self._damaged()
-        return fit
-
-    def _damaged(self) -> InputError:
-        return InputError(
-            f"{self.path}: damaged; it holds what an epsilon has bought. Delete it to measure"
-            " again, which spends epsilon once more"
-        )

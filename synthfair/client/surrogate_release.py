@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from synthfair.config import SurrogateConfig
@@ -10,10 +11,11 @@ from synthfair.data.schema import Schema, Value
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.private_sums import PrivateSums
 from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.surrogate.make import Surrogate, make_surrogate
-from synthfair.surrogate.private import make_private_surrogate
+from synthfair.surrogate.private import make_private_surrogate, private_surrogate
 from synthfair.surrogate.sums import FirstPass
 
 
@@ -37,9 +39,10 @@ def surrogate_release(
     schema: Schema,
     config: SurrogateConfig,
     *,
-    known: FirstPass | None = None,
+    known: FirstPass | PrivateSums | None = None,
     noise: RandomBytes = system_entropy,
     source: str = "table",
+    on_stage: Callable[[str], None] | None = None,
 ) -> SurrogateRelease:
     """The surrogate release of some rows.
 
@@ -47,16 +50,22 @@ def surrogate_release(
         rows: encoded, in memory or a stream.
         schema: theirs.
         config: settings; with epsilon, real rows are read through noisy sums alone.
-        known: the first reading of the rows, where it is there already.
-        noise: where its bytes come from; other than the system's, it protects nothing.
+        known: the first reading of the rows, or with epsilon the noisy sums, if there already.
+        noise: where the bytes of noise come from; other than the system's, it protects nothing.
         source: what to call the rows in errors.
+        on_stage: called with what is done next, in a few words.
 
     Raises:
         InputError: no pair of group and label has enough rows, or the settings do not fit.
     """
     try:
         if config.epsilon is None:
-            made = make_surrogate(rows, config, n_groups=len(schema.groups), known=known)
+            first = known if isinstance(known, FirstPass) else None
+            made = make_surrogate(
+                rows, config, n_groups=len(schema.groups), known=first, on_stage=on_stage
+            )
+        elif isinstance(known, PrivateSums):
+            made = private_surrogate(known, make_guarantee(config, schema), config, schema)
         else:
             made = make_private_surrogate(rows, config, schema, noise=noise)
     except InputError as error:

@@ -32,8 +32,8 @@ class DistillConfig(BaseModel):
         lt=1,
         description="Largest difference between the groups' decision rates that is wanted on the"
         " real rows, e.g. 0.05: a small rho_o that reaches it is searched for; rho_o itself is not"
-        " used. Each weight tried takes 50 steps. Where they are not given, penalty is then"
-        " selection_rate and optimizer gauss_newton.",
+        " used. Each weight tried takes 50 steps. Where it is not given, penalty is then"
+        " selection_rate.",
     )
     rho_s: float = Field(
         default=0.0, ge=0, description="Weight of the fairness penalty on synthetic rows."
@@ -82,8 +82,9 @@ class DistillConfig(BaseModel):
     optimizer: Literal["adam", "gauss_newton", "custom"] = Field(
         default="adam",
         description="What moves the synthetic features: Adam; or damped Gauss-Newton steps, which"
-        " converge in about 100, also at large rho_o, where Adam crawls. A release made with"
-        " another optimizer of optax, given in Python, says custom.",
+        " converge in about 100, also at large rho_o, where Adam crawls, but to rows that may pool"
+        " worse with those of other clients. A release made with another optimizer of optax, given"
+        " in Python, says custom.",
     )
     steps: int = Field(
         default=1000,
@@ -159,14 +160,14 @@ class DistillConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _other_defaults(cls, data: Any) -> Any:
-        """A search needs a penalty near the gap itself, and an optimiser that converges quickly.
+        """A search needs a penalty near the gap itself.
 
         Clients whose theta is noisy differ more, and pool better from the middle of the range.
         """
         if not isinstance(data, dict):
             return data
         if data.get("max_gap") is not None:
-            data = {"penalty": "selection_rate", "optimizer": "gauss_newton", **data}
+            data = {"penalty": "selection_rate", **data}
         return data if data.get("epsilon") is None else {"start": "middle", **data}
 
     @model_validator(mode="after")

@@ -38,11 +38,11 @@ class SurrogateConfig(BaseModel):
     )
     k_min: int = Field(
         default=50,
-        ge=2,
+        ge=5,
         description="A pair of group and label with fewer real rows is left out: mean and"
         " covariance of a few rows would give them away. One with hardly more rows than features"
-        " gets the covariance of all pairs together. With epsilon, noisy counts are compared, with"
-        " three standard deviations of their noise, too.",
+        " gets the average covariance of the other pairs. With epsilon, noisy counts are compared,"
+        " with three standard deviations of their noise, too.",
     )
     moments_only: bool = Field(
         default=False,

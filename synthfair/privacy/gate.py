@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from zlib import crc32
 
 import numpy as np
 from scipy.spatial import KDTree
@@ -216,7 +217,8 @@ class Copies:
     @classmethod
     def among(cls, real: Encoded, synthetic: np.ndarray, *, most: int) -> Copies:
         """Of some real rows."""
-        key = np.random.default_rng(len(real.y)).random(len(real.y))
+        rng = np.random.default_rng(crc32(np.ascontiguousarray(real.x).tobytes()))
+        key = rng.random(len(real.y))
         return cls(_copied(synthetic, real.x), real, key, most)._fewer()
 
     def __add__(self, other: Copies) -> Copies:

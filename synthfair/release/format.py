@@ -201,7 +201,8 @@ def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[st
     what = (
         f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
         " the mean and the covariance of their features; of one with hardly more rows than features"
-        " not its own covariance, but that of all together"
+        " not its own covariance, but that of the others; of a feature in which all but fewer than"
+        " 10 of these rows are alike, no covariance with others"
     )
     fewer = "Which pairs have fewer rows, or none."
     if seeded:

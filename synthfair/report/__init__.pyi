@@ -4,7 +4,6 @@ from .plots import frontier_plot
 from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (
-    distillation_table,
     evaluation_tables,
     fit_warnings,
     influence_table,
@@ -12,15 +11,14 @@ from .terminal import (
     outlier_warning,
     overview_tables,
     plain_text,
-    surrogate_table,
-    surrogates_table,
+    pooled_table,
+    release_table,
     training_table,
     untrained_warning,
 )
 
 __all__ = [
     "Result",
-    "distillation_table",
     "evaluation_tables",
     "files_of_one",
     "fit_warnings",
@@ -33,13 +31,13 @@ __all__ = [
     "overview_tables",
     "overviews",
     "plain_text",
+    "pooled_table",
     "preview_table",
     "read_histories",
     "read_results",
+    "release_table",
     "run_names",
     "statement_lines",
-    "surrogate_table",
-    "surrogates_table",
     "training_table",
     "untrained_warning",
     "write_report",

@@ -138,9 +138,7 @@ def _mean(mean: float, spread: float, *, several: bool) -> str:
 def training_table(training: Training, *, private: bool) -> Table:
     """What a training cost, and what it guarantees."""
     cost, guarantee = training.cost, training.guarantee
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _facts()
     table.add_row("users", f"{cost.users:,}")
     table.add_row("rounds", f"{cost.rounds:,}")
     table.add_row("sent", f"{cost.bytes_sent:,} bytes by all users together")
@@ -159,12 +157,28 @@ def training_table(training: Training, *, private: bool) -> Table:
     return table
 
 
-def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
+def release_table(made: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
     """What a client has computed and written."""
-    history, reached, release = distillation.history, distillation.reached, distillation.release
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    from synthfair.client import Distillation
+
+    table, release = _facts(), made.release
+    rows = f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
+    if isinstance(made, Distillation):
+        _add_distillation(table, made)
+    if release.weight is not None:
+        rows += f", weight; for {release.weight.sum():,.0f} real rows"
+    table.add_row("rows", rows)
+    if not isinstance(made, Distillation) and not np.isnan(made.rate_error):
+        table.add_row("smooth rates", f"within {made.rate_error:.4f} of the real ones")
+    table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
+    table.add_row("sha256", receipt.sha256)
+    for title, line in statement_lines(release.header.privacy):
+        table.add_row(title, Text(line))
+    return table
+
+
+def _add_distillation(table: Table, distillation: Distillation) -> None:
+    history, reached = distillation.history, distillation.reached
     table.add_row("objective", f"{history.objective[0]:.6f} -> {reached.objective:.6f}")
     table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {reached.covariance:+.5f}")
     if not np.isnan(reached.gap):  # known only where real rows are read in every step
@@ -179,12 +193,6 @@ def distillation_table(distillation: Distillation, receipt: Receipt) -> Table:
     taken, config = len(history.objective) - 1, distillation.config
     stopped = taken < config.steps and config.max_gap is None
     table.add_row("steps", f"{taken} of {config.steps}: stopped early" if stopped else f"{taken}")
-    table.add_row("rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y")
-    table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
-    table.add_row("sha256", receipt.sha256)
-    for title, line in statement_lines(release.header.privacy):
-        table.add_row(title, Text(line))
-    return table
 
 
 def _gap(distillation: Distillation) -> str:
@@ -231,35 +239,12 @@ def unconverged_warning(distillation: Distillation) -> str | None:
     above = f"by about {far:.1%} of the untrained model's objective" if far < 1 else "by far"
     config = distillation.config
     steps = "" if config.max_gap else " Raise --steps."
-    adam = "" if config.optimizer == "gauss_newton" else " Try --optimizer gauss_newton."
-    return f"the outer problem did not converge: it ends above the optimum {above}.{steps}{adam}"
+    return f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
 
-def surrogate_table(made: SurrogateRelease, receipt: Receipt) -> Table:
-    """What a client has computed and written as a surrogate."""
-    release = made.release
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    weight = 0.0 if release.weight is None else float(release.weight.sum())
-    rows, features = release.x.shape
-    table.add_row(
-        "rows", f"{rows} x {features} features, s, y, weight; for {weight:,.0f} real rows"
-    )
-    if not np.isnan(made.rate_error):
-        table.add_row("smooth rates", f"within {made.rate_error:.4f} of the real ones")
-    table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
-    table.add_row("sha256", receipt.sha256)
-    for title, line in statement_lines(release.header.privacy):
-        table.add_row(title, Text(line))
-    return table
-
-
-def surrogates_table(point: FrontierPoint) -> Table:
+def pooled_table(point: FrontierPoint) -> Table:
     """What the model of surrogates reaches on the pooled rows."""
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = _facts()
     table.add_row("rho", f"{point.rho:.4g}")
     table.add_row("accuracy", f"{point.accuracy:.3f} on the pooled rows, by their weights")
     table.add_row("gap", f"{point.gap:.3f} on the pooled rows")
@@ -311,6 +296,14 @@ def plain_text(table: RenderableType, width: int = 100) -> str:
     file = io.StringIO()
     Console(file=file, width=width, color_system=None).print(table)
     return file.getvalue()
+
+
+def _facts() -> Table:
+    """Without lines: a name and what it is."""
+    table = Table(show_header=False, box=None)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
 
 
 def _table(*titles: str) -> Table:

@@ -89,11 +89,11 @@ class Pool(NamedTuple):
         model: name of the model.
         intercept: whether it has one.
         lambda_theta: its regularisation.
+        notion: of the gap.
+        n_groups: number of groups.
         penalty: fairness over all clients, of surrogates; None for fair releases.
         rho: its weight, unless a gap is wanted.
         max_gap: the gap that is wanted.
-        notion: of the gap.
-        n_groups: number of groups.
         capped: releases that claim more rows than a client may have, and count as so many.
     """
 
@@ -102,12 +102,12 @@ class Pool(NamedTuple):
     model: str
     intercept: bool
     lambda_theta: float
-    penalty: Penalty | None
-    rho: float
-    max_gap: float | None
     notion: Notion
     n_groups: int
-    capped: tuple[str, ...]
+    penalty: Penalty | None = None
+    rho: float = 0.0
+    max_gap: float | None = None
+    capped: tuple[str, ...] = ()
 
     @property
     def problem(self) -> GlobalProblem:
@@ -171,9 +171,8 @@ def _pool_fair(
     model, intercept, lambda_theta = problem
     rows = make_rows(pool(releases), n_groups=len(schema.groups), intercept=intercept)
     return Pool(
-        rows, parts, model, intercept, lambda_theta, None, 0.0, None, config.notion,
-        len(schema.groups), (),
-    )  # fmt: skip
+        rows, parts, model, intercept, lambda_theta, config.notion, n_groups=len(schema.groups)
+    )
 
 
 def _pool_surrogates(
@@ -192,20 +191,24 @@ def _pool_surrogates(
         weights.append(weight)
     table = WeightedTable(*pool(releases), weight=np.concatenate(weights))
     _require_all(table, schema, config.notion)
-    penalty = (
-        own
-        or {
-            "covariance": CovariancePenalty(len(schema.groups), config.notion),
-            "selection_rate": SelectionRatePenalty(
-                len(schema.groups), config.notion, config.temperature
-            ),
-        }[config.penalty]
-    )
-    rows = table.rows(n_groups=len(schema.groups), intercept=config.intercept)
+    n_groups, notion = len(schema.groups), config.notion
+    named: dict[str, Penalty] = {
+        "covariance": CovariancePenalty(n_groups, notion),
+        "selection_rate": SelectionRatePenalty(n_groups, notion, config.temperature),
+    }
     return Pool(
-        rows, parts, name_of(LinearModel()), config.intercept, config.lambda_theta, penalty,
-        config.rho, config.max_gap, config.notion, len(schema.groups), tuple(capped),
-    )  # fmt: skip
+        table.rows(n_groups=n_groups, intercept=config.intercept),
+        parts,
+        name_of(LinearModel()),
+        config.intercept,
+        config.lambda_theta,
+        notion,
+        n_groups,
+        penalty=own or named[config.penalty],
+        rho=config.rho,
+        max_gap=config.max_gap,
+        capped=tuple(capped),
+    )
 
 
 def _require_all(table: WeightedTable, schema: Schema, notion: Notion) -> None:

@@ -22,7 +22,6 @@ WEIGHTS = (0.0, *np.geomspace(0.1, 1e5, 37).tolist())
 REFINEMENTS = 12
 """Bisections of rho, on its logarithm, between the two points where a gap is met."""
 
-
 LOWEST = 1e-3
 """Where bisection towards rho = 0 begins, as a share of the weight that meets the gap."""
 
@@ -63,20 +62,14 @@ class GlobalProblem(NamedTuple):
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> rng = np.random.default_rng(0)
-        >>> s = rng.integers(2, size=300)
-        >>> y = np.where(rng.random(300) < 0.3 + 0.4 * s, 1.0, -1.0)
-        >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
+        >>> x, s, y = sf.encode(*sf.load_dataset("loanapp"))
+        >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
         >>> problem = sf.surrogate.GlobalProblem(
-        ...     sf.Rows(a, s, y, weight=rng.random(300)),
-        ...     sf.SelectionRatePenalty(),
-        ...     notion="statistical_parity",
-        ...     n_groups=2,
-        ...     lambda_theta=1e-3,
+        ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
         ... )
         >>> point = problem.point(rho=10.0)
         >>> point.converged, f"{point.gap:.2f}"
-        (True, '0.04')
+        (True, '0.01')
     """
 
     rows: Rows
@@ -128,22 +121,16 @@ def frontier(problem: GlobalProblem, weights: Sequence[float] = WEIGHTS) -> list
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> rng = np.random.default_rng(0)
-        >>> s = rng.integers(2, size=300)
-        >>> y = np.where(rng.random(300) < 0.3 + 0.4 * s, 1.0, -1.0)
-        >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
+        >>> x, s, y = sf.encode(*sf.load_dataset("loanapp"))
+        >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
         >>> problem = sf.surrogate.GlobalProblem(
-        ...     sf.Rows(a, s, y, weight=rng.random(300)),
-        ...     sf.SelectionRatePenalty(),
-        ...     notion="statistical_parity",
-        ...     n_groups=2,
-        ...     lambda_theta=1e-3,
+        ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
         ... )
         >>> for point in sf.surrogate.frontier(problem, [0.0, 1.0, 10.0]):
         ...     print(f"{point.rho:4.1f} {point.accuracy:.2f} {point.gap:.2f}")
-         0.0 0.83 0.46
-         1.0 0.80 0.25
-        10.0 0.75 0.04
+         0.0 0.93 0.18
+         1.0 0.93 0.14
+        10.0 0.91 0.01
     """
     points = [problem.point(weights[0])]
     for rho in weights[1:]:
@@ -169,16 +156,10 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
     Example:
         >>> import numpy as np
         >>> import synthfair as sf
-        >>> rng = np.random.default_rng(0)
-        >>> s = rng.integers(2, size=300)
-        >>> y = np.where(rng.random(300) < 0.3 + 0.4 * s, 1.0, -1.0)
-        >>> a = np.column_stack([rng.random(300) + 0.3 * s + 0.3 * y, s, np.ones(300)])
+        >>> x, s, y = sf.encode(*sf.load_dataset("loanapp"))
+        >>> rows = sf.surrogate.WeightedTable(x, s, y, np.ones(len(y))).rows(n_groups=2)
         >>> problem = sf.surrogate.GlobalProblem(
-        ...     sf.Rows(a, s, y, weight=rng.random(300)),
-        ...     sf.SelectionRatePenalty(),
-        ...     notion="statistical_parity",
-        ...     n_groups=2,
-        ...     lambda_theta=1e-3,
+        ...     rows, sf.SelectionRatePenalty(), "statistical_parity", n_groups=2, lambda_theta=1e-3
         ... )
         >>> sf.surrogate.least_weight(problem, max_gap=0.05).gap <= 0.05
         True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -38,6 +38,10 @@ DRAWN = 500
 FEWEST_IN_BIN = 5
 """Rows of a cell in a bin of a feature; fewer do not shape the first rows."""
 
+RARE = 10
+"""Rows of a cell, at least, that must differ from the others in a feature, for its covariances with
+other features to be given: those with a category of a single row are all of that row."""
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -51,6 +55,9 @@ class Cell:
         covariance: [d, d] of x.
         values: [d, 16] of x - 1/2 in each bin of a feature.
         counts: [d, 16] rows of each bin.
+        rare: [d] features in which all but a few rows are alike; independent of the others here.
+        few: whether there are hardly more rows than features: then nothing but count, mean and
+            marginals is the cell's own.
     """
 
     group: int
@@ -60,6 +67,8 @@ class Cell:
     covariance: np.ndarray
     values: np.ndarray
     counts: np.ndarray
+    rare: np.ndarray
+    few: bool = False
 
 
 class Surrogate(NamedTuple):
@@ -79,11 +88,16 @@ class Surrogate(NamedTuple):
 
 
 def make_surrogate(
-    rows: Batches, config: SurrogateConfig, *, n_groups: int, known: FirstPass | None = None
+    rows: Batches,
+    config: SurrogateConfig,
+    *,
+    n_groups: int,
+    known: FirstPass | None = None,
+    on_stage: Callable[[str], None] | None = None,
 ) -> Surrogate:
     """The surrogate of some rows: in each cell, weighted rows with the same sums.
 
-    A cell is a pair of group and label. Count, mean and covariance are exact (small cells: see
+    A cell is a pair of group and label. Count, mean and covariance are exact (but see
     :func:`cells_of`), however the rows are cut into batches. Sums of sigma(v'(x - 1/2) + b) and
     sigma(v'(x - 1/2) + b) (x - 1/2) are matched as nearly as so many rows and iterations allow, at
     public anchors (v, b) and at those of self-play. Reads the rows twice; with
@@ -94,6 +108,7 @@ def make_surrogate(
         config: without epsilon.
         n_groups: of the schema; a client may hold one of them alone, or one label.
         known: :func:`read_first` of the rows, where it is known already.
+        on_stage: called with what is done next, in a few words.
 
     Raises:
         InputError: no cell has ``config.k_min`` rows, or ``config.rows_per_cell`` are too few.
@@ -118,16 +133,23 @@ def make_surrogate(
     if config.moments_only:
         normal = [normal_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
         return Surrogate(weighted(cells, normal), left_out, np.nan)
-    first = [_first_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
+    first = [
+        (normal_rows if cell.few else _first_rows)(cell, n_rows, seed + i)
+        for i, cell in enumerate(cells)
+    ]
     drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
+    show = on_stage or (lambda _: None)
+    show("choosing directions along which the rows must agree")
     first_table, binary = weighted(cells, drawn), sums.binary()
     anchors = choose_anchors(first_table, binary, config, n_groups=n_groups, seed=seed)
+    show("reading the rows again")
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
     targets = [_targets(cell, anchors, smooth) for cell in cells]
-    fitted = [
-        fitted_rows(start, target, iterations=config.iterations, seed=seed)
-        for start, target in zip(first, targets, strict=True)
-    ]
+    fitted = []
+    for i, (cell, start, target) in enumerate(zip(cells, first, targets, strict=True), 1):
+        show(f"fitting rows, pair {i} of {len(cells)} of group and label")
+        iterations = 0 if cell.few else config.iterations
+        fitted.append(fitted_rows(start, target, iterations=iterations, seed=seed))
     error = max(map(_rate_error, fitted, targets))
     return Surrogate(weighted(cells, fitted), left_out, error)
 
@@ -141,15 +163,21 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
     """The cells with at least ``k_min`` rows; bins with few do not count in their marginals.
 
     d + 1 rows or fewer lie on a hull that their covariance would give away: such a cell gets the
-    common covariance within all that are released, sum_c N_c C_c / sum_c N_c. Where these have no
-    more rows together, there is none.
+    average covariance of those with more rows, of which it is no part, as it could be subtracted
+    else. Where no cell has more, it is that of all; where they have no more together, there is no
+    cell. A feature in which all but fewer than :data:`RARE` rows of a cell are alike has no
+    covariance with others there.
     """
     mean, covariance, d = sums.mean() - 0.5, sums.covariance(), sums.first.shape[-1]
-    released = sums.count >= k_min
+    released, few = sums.count >= k_min, sums.count < d + 2
     if sums.count[released].sum() < d + 2:
         return []
-    common = np.average(covariance[released], axis=0, weights=sums.count[released])
-    covariance[sums.count < d + 2] = common
+    unlike = sums.binned.sum(axis=-1) - sums.binned.max(axis=-1)
+    rare = (unlike > 0) & (unlike < RARE)
+    either = rare[..., :, None] | rare[..., None, :]
+    covariance = np.where(either & ~np.eye(d, dtype=bool), 0.0, covariance)
+    shared = released & ~few if (released & ~few).any() else released
+    covariance[few] = np.average(covariance[shared], axis=0, weights=sums.count[shared])
     values = sums.within / np.maximum(sums.binned, 1) - 0.5
     counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
     empty = counts.sum(axis=-1) == 0  # then the mean is all that is known
@@ -159,7 +187,8 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
             int(g),
             2.0 * label - 1,
             float(sums.count[g, label]),
-            *(part[g, label] for part in (mean, covariance, values, counts)),
+            *(part[g, label] for part in (mean, covariance, values, counts, rare)),
+            few=bool(few[g, label]),
         )
         for g, label in np.argwhere(released)
     ]
@@ -208,14 +237,15 @@ def normal_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
 
 def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:
     place = cell.group, int(cell.label > 0)
+    rate, moment = (part[place] / cell.count for part in (smooth.rate, smooth.moment))
     return Targets(
         cell.mean,
         cell.covariance,
         anchors.slope,
         anchors.offset[cell.group],
         anchors.weight / anchors.weight.sum(),
-        smooth.rate[place] / cell.count,
-        smooth.moment[place] / cell.count,
+        rate,
+        np.where(cell.rare, rate[:, None] * cell.mean, moment),
     )
 
 

@@ -128,7 +128,14 @@ def _cells(
     marginals = _marginals(sums.binned[enough], means, covariances, guarantee, schema)
     cells = [
         Cell(
-            int(g), 2.0 * label - 1, float(n), mean, covariance, np.tile(GRID, (len(mean), 1)), bins
+            int(g),
+            2.0 * label - 1,
+            float(n),
+            mean,
+            covariance,
+            np.tile(GRID, (len(mean), 1)),
+            bins,
+            rare=np.zeros(len(mean), bool),
         )
         for (g, label), n, mean, covariance, bins in zip(
             where, counts, means, covariances, marginals, strict=True

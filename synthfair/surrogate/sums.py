@@ -158,7 +158,7 @@ class CellSample:
 
 def cell_sample(rows: Encoded, *, n_groups: int, k: int) -> CellSample:
     """Draws rows from each cell, by a seed that the rows themselves give."""
-    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(rows.x[:8]).tobytes()))
+    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(rows.x).tobytes()))
     key = np.full((2 * n_groups, k), np.inf)
     x = np.zeros((*key.shape, rows.x.shape[1]))
     for c, block in _by_cell(rows, n_groups):

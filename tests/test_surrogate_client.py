@@ -1,0 +1,207 @@
+"""A client's surrogate: from tables, files, streams and a cluster, and what stops it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+from weighted_rows import unlike_tables
+
+import synthfair as sf
+from synthfair.client import Options, distill_file
+from synthfair.data.encode import encode
+from synthfair.errors import InputError
+from synthfair.privacy.ledger import Ledger
+
+SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return unlike_tables()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    make_table(600).to_csv(tmp_path / "all.csv", index=False)
+    return tmp_path
+
+
+def test_a_release_stands_for_the_clients_rows(tables):
+    for table in tables.values():
+        real, release = encode(table, SCHEMA), sf.distill_table(table, SCHEMA, CONFIG).release
+        for s, y in {(int(s), float(y)) for s, y in zip(release.s, release.y, strict=True)}:
+            mine, theirs = ((r.s == s) & (r.y == y) for r in (release, real))
+            if theirs.sum() < real.x.shape[1] + 2:  # has the common covariance
+                continue
+            assert release.weight[mine].sum() == pytest.approx(theirs.sum())
+            weight = release.weight[mine] / release.weight[mine].sum()
+            mean, wanted = weight @ release.x[mine], real.x[theirs].mean(axis=0)
+            np.testing.assert_allclose(mean, wanted, atol=1e-9)
+            spread = release.x[mine] - mean
+            covariance = np.cov(real.x[theirs], rowvar=False, bias=True)
+            enough = often(real.x[theirs])
+            pairs = np.ix_(enough, enough)  # the others have no covariance: few rows differ there
+            found = (spread.T * weight) @ spread
+            np.testing.assert_allclose(found[pairs], covariance[pairs], atol=1e-8)
+            assert enough.sum() > 2 or theirs.sum() < 40
+
+
+def test_the_release_keyword_names_the_kind(tables):
+    assert sf.distill_table(
+        tables["c0"], SCHEMA, CONFIG, release="surrogate"
+    ).release.header.kind == ("surrogate")
+    with pytest.raises(InputError, match="settings are those of a surrogate release"):
+        sf.distill_table(tables["c0"], SCHEMA, CONFIG, release="fair")
+    with pytest.raises(InputError, match="penalty: not used for a surrogate"):
+        sf.distill_table(tables["c0"], SCHEMA, CONFIG, penalty=sf.CovariancePenalty())
+
+
+def test_a_stream_gives_the_release_of_a_table(folder):
+    """A folder of parts, CSV and Parquet, none held out; but for rounding."""
+    table = make_table(600)
+    parts = folder / "parts"
+    parts.mkdir()
+    table[:250].to_csv(parts / "a.csv", index=False)
+    table[250:].to_parquet(parts / "b.parquet")
+    made, receipt = distill_file(
+        parts, folder / "schema.json", folder / "s.parquet", CONFIG, Options(hold_out=0.0)
+    )
+    whole = sf.distill_table(table, SCHEMA, CONFIG).release
+    np.testing.assert_allclose(made.release.x, whole.x, atol=1e-6)
+    np.testing.assert_allclose(made.release.weight, whole.weight)
+    assert receipt.preview.copies == 0
+
+
+def test_copies_stop_a_surrogate(folder, monkeypatch):
+    real = encode(make_table(600), SCHEMA)
+    made = sf.distill_table(make_table(600), SCHEMA, CONFIG)
+    planted = replace(made.release, x=made.release.x.copy())
+    planted.x[3] = real.x[500]
+    monkeypatch.setattr(
+        "synthfair.client.surrogate_release.surrogate_release",
+        lambda *_, **__: made._replace(release=planted),
+    )
+    with pytest.raises(InputError, match="Holds copies of real rows"):
+        distill_file(folder / "all.csv", folder / "schema.json", folder / "s.parquet", CONFIG)
+    assert not (folder / "s.parquet").exists()
+
+
+def test_a_dask_cluster_of_two_processes_adds_up_the_same_sums(tables):
+    import dask.dataframe
+    from distributed import Client, LocalCluster
+
+    table = make_table(600)
+    frame = dask.dataframe.from_pandas(table, npartitions=5)
+    empty = frame[frame["income"] < 5]  # some partitions may have no row then
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster),
+    ):
+        made = sf.distill_table(sf.data.DaskBatches(frame, SCHEMA), SCHEMA, CONFIG)
+        few = sf.data.DaskBatches(empty, SCHEMA).sum(len_of)
+        with pytest.raises(InputError, match="the Dask table has no rows"):
+            sf.data.DaskBatches(frame[frame["income"] < -1], SCHEMA).sum(len_of)
+    whole = sf.distill_table(table, SCHEMA, CONFIG).release
+    np.testing.assert_allclose(made.release.x, whole.x, atol=1e-6)
+    np.testing.assert_allclose(made.release.weight, whole.weight)
+    assert few == (table["income"] < 5).sum()
+
+
+def len_of(rows):
+    return len(rows.y)
+
+
+def often(x):
+    """Features in which ten rows or more are outside of the most frequent sixteenth."""
+    bins = [np.bincount(np.minimum((16 * column).astype(int), 15)) for column in x.T]
+    return np.array([len(x) - counts.max() >= 10 for counts in bins])
+
+
+def covariance_of(x):
+    return np.cov(x, rowvar=False, bias=True)
+
+
+def test_a_small_cell_has_the_covariance_of_the_others():
+    """Its own would fix the hull of its rows; an average with its own in it could be undone."""
+    table, d = make_table(400), len(SCHEMA.encoded_names)
+    config = sf.SurrogateConfig(k_min=5, rows_per_cell=60, self_play=0, iterations=20)
+    cell = table[(table["town"] == "a") & (table["paid"] == "no")]
+    for n in (d + 1, 60):
+        some = pd.concat([table[table["town"] == "b"], cell[:n]])
+        made, real = sf.distill_table(some, SCHEMA, config).release, encode(cell[:n], SCHEMA)
+        mine = {(s, y): (made.s == s) & (made.y == y) for s in (0, 1) for y in (-1, 1)}
+        found = made.x[mine[0, -1]]
+        np.testing.assert_allclose(found.mean(axis=0), real.x.mean(axis=0), atol=1e-9)
+        if n == d + 1:
+            weights = [made.weight[mine[1, y]].sum() for y in (-1, 1)]
+            others = [covariance_of(made.x[mine[1, y]]) for y in (-1, 1)]
+            expected = np.average(others, axis=0, weights=weights)
+        else:
+            expected = np.where(np.outer(often(real.x), often(real.x)), covariance_of(real.x), 0)
+            np.fill_diagonal(expected, real.x.var(axis=0))
+        np.testing.assert_allclose(covariance_of(found), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("config", [CONFIG, sf.SurrogateConfig(k_min=5, rows_per_cell=60)])
+def test_a_category_of_one_row_does_not_give_that_row_away(config):
+    """Sums over the rows of a category, the second moments among them, would be that row."""
+    table = make_table(600)
+    kind = next(n for n, c in SCHEMA.columns.items() if len(getattr(c, "categories", ())) > 2)
+    common, rare = SCHEMA.columns[kind].categories[:2]
+    table[kind] = common
+    cell = (table["town"] == "a") & (table["paid"] == "no")
+    one = table.index[cell][7]
+    table.loc[one, kind] = rare
+    real = encode(table, SCHEMA)
+    made = sf.distill_table(table, SCHEMA, config).release
+    mine, theirs = ((r.s == 0) & (r.y < 0) for r in (made, real))
+    x, column = made.x[mine], SCHEMA.encoded_names.index(f"{kind}={rare}")
+    sums = theirs.sum() * (x.T @ x / len(x))[column]  # of x over the rows of the category
+    row = real.x[table.index.get_loc(one)]
+    np.testing.assert_allclose(sums[column], 1.0, atol=1e-6)  # how many there are is known
+    others = np.arange(len(row)) != column
+    assert np.abs(sums - row)[others].max() > 0.1
+    np.testing.assert_allclose(sums[others], x.mean(axis=0)[others], atol=1e-6)
+
+
+def test_what_is_refused_is_refused_before_it_is_booked(folder):
+    few = sf.SurrogateConfig(epsilon=1.0, delta=1e-5, rows_per_cell=3)
+    with pytest.raises(InputError, match="rows_per_cell = 3"):
+        distill_file(folder / "all.csv", folder / "schema.json", folder / "p.parquet", few)
+    assert not (folder / "all.csv.ledger.jsonl").exists()
+
+
+def test_a_fair_release_that_is_worse_than_none_is_warned_of():
+    from synthfair.client.baseline import Baseline
+    from synthfair.report import fit_warnings
+
+    made = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=400))
+    worse = made._replace(baseline=Baseline(0.6, gap=0.4, majority=0.7, plain_gap=0.3))
+    said = " ".join(fit_warnings(worse))
+    assert "without a penalty it would be 0.300" in said
+    assert "less than 0.700 for the more frequent label" in said
+    good = made._replace(baseline=Baseline(0.8, gap=0.1, majority=0.7, plain_gap=0.3))
+    assert not any("label" in warning for warning in fit_warnings(good))
+
+
+def test_noisy_sums_that_the_checks_refused_are_not_bought_again(folder, monkeypatch):
+    """Their epsilon is spent: whoever accepts the risk then, or mends a setting, has them."""
+    from synthfair.privacy import gate
+
+    paths = folder / "all.csv", folder / "schema.json", folder / "s.parquet"
+    config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, k_min=5, moments_only=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(gate.Preview, "risks", ("Holds copies of real rows.",))
+        with pytest.raises(InputError, match="Holds copies"):
+            distill_file(*paths, config)
+    assert len(list(folder.glob("*.fit"))) == 1
+    other = config.model_copy(update={"rows_per_cell": 77})
+    made, _ = distill_file(*paths, other)
+    assert len(made.release.y) == 4 * 77
+    assert Ledger.for_table(paths[0]).spent().releases == 1
+    assert list(folder.glob("*.fit")) == []
+    distill_file(folder / "all.csv", folder / "schema.json", folder / "t.parquet", config)
+    assert Ledger.for_table(paths[0]).spent().releases == 2
