@@ -1,4 +1,4 @@
-from . import data, federated, measure, privacy, release, server, surrogate
+from . import data, federated, measure, postprocess, privacy, release, secure, server, surrogate
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from .data.datasets import load_dataset
@@ -43,12 +43,14 @@ __all__ = [
     "measure",
     "partition",
     "pool_and_train",
+    "postprocess",
     "privacy",
     "read_model",
     "read_releases",
     "read_schema",
     "read_table",
     "release",
+    "secure",
     "server",
     "surrogate",
     "write_model",

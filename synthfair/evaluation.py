@@ -83,6 +83,9 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy and group gaps of a model on test tables, overall and for each table.
 
+    Where the model's decisions are drawn by coins, metrics are means over the coins: none is
+    tossed, and the intervals speak of the rows alone.
+
     Args:
         model: its schema encodes the tables.
         tables: by name; the name stands in ``per_client``.
@@ -131,16 +134,16 @@ def _scores(
     scored, n_groups = {}, len(model.schema_.groups)
     for (name, table), source in zip(tables.items(), sources or tables, strict=True):
         x, s, y = encode(table, model.schema_, source=str(source))
-        scored[name] = Scored(y, model.scores(x, s), s, n_groups)
+        score = model.scores(x, s)
+        scored[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))
     return scored
 
 
 def _pooled(scored: Mapping[str, Scored]) -> Scored:
     parts = list(scored.values())
-    return Scored(
-        *(np.concatenate(field) for field in zip(*(rows[:3] for rows in parts), strict=True)),
-        n_groups=parts[0].n_groups,
-    )
+    together = zip(*((rows.y, rows.score, rows.s, rows.selected) for rows in parts), strict=True)
+    y, score, s, selected = map(np.concatenate, together)
+    return Scored(y, score, s, parts[0].n_groups, selected)
 
 
 def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = None) -> Evaluation:
@@ -167,27 +170,54 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
     )
 
 
-def predict(model: TrainedModel, table: pd.DataFrame, *, source: str = "table") -> pd.DataFrame:
+def predict(
+    model: TrainedModel,
+    table: pd.DataFrame,
+    *,
+    source: str = "table",
+    id_column: str | None = None,
+) -> pd.DataFrame:
     """Score and decision for each row; labels may be absent from the table.
 
     Args:
         model: its schema encodes the table.
         table: N rows.
         source: its file, for errors.
+        id_column: by which rows are known, as text; needed where the model's decisions are drawn by
+            coins, so that the same id gets the same coin. No column of the schema.
 
     Returns:
-        Columns ``score``, and ``decision``: the label's positive value where the score is above 0.
+        Columns ``score``, and ``decision``: the label's positive value where the decision is +1.
 
     Raises:
-        InputError: the table does not fit the model's schema.
+        InputError: the table does not fit the model's schema; or ids are needed, and are missing.
     """
     import pandas as pd
 
-    schema = model.schema_
-    score = model.scores(*encode_inputs(table, schema, source=source))
+    schema, ids = model.schema_, None
+    if id_column is not None:
+        ids = _row_ids(table, id_column, schema, source)
+        table = table.drop(columns=id_column)
+    x, s = encode_inputs(table, schema, source=source)
+    score = model.scores(x, s)
+    selected = model.decide(score, s, ids)
     return pd.DataFrame(
-        {"score": score, "decision": np.where(score > 0, schema.positive, schema.negative)}
+        {"score": score, "decision": np.where(selected, schema.positive, schema.negative)}
     )
+
+
+def _row_ids(table: pd.DataFrame, column: str, schema: Schema, source: str) -> list[str]:
+    if column in schema.columns:
+        raise InputError(
+            f"id column {column!r}: is a column of the schema; ids must say whose a row is"
+        )
+    if column not in table.columns:
+        raise InputError(f"{source}: id column {column!r}: the table has no such column")
+    names = table[column].astype("string")
+    if names.isna().any():
+        row = int(np.argmax(names.isna())) + 1
+        raise InputError(f"{source}: id column {column!r}, row {row}: missing; each needs one")
+    return names.tolist()
 
 
 def evaluation_document(
@@ -210,6 +240,18 @@ def evaluation_document(
         "packages": {"python": python_version(), **{name: version(name) for name in PACKAGES}},
         "resamples": config.resamples,
         "seed": config.seed,
+    }
+
+
+def decision_document(model: TrainedModel) -> dict[str, Any]:
+    """What metrics.json says besides of decisions by group, for ``report``; empty without them."""
+    if model.decision is None:
+        return {}
+    return {
+        "method": model.decision.method,
+        "config": {},
+        "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
+        "converged": model.converged,
     }
 
 

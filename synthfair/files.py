@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +87,13 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
         ValueError: it holds not-a-number or infinity, which JSON cannot express.
     """
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the name of a new file durable, where folders can be opened for that."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -22,8 +22,10 @@ from pydantic import (
 )
 
 from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
+from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.privacy.statement import PrivacyStatement
 
@@ -182,8 +184,20 @@ class RoundSettings(TrainConfig):
     user_column: _Line | None = None
 
 
+class DecisionSettings(BaseModel):
+    """For what a model's decisions by group were chosen."""
+
+    model_config = FROZEN
+
+    notion: Notion
+    alpha: float = Field(ge=0, lt=1)
+
+
 class MetricsFile(Part):
-    """A metrics.json, as a server, ``compare`` or ``train`` writes it."""
+    """A metrics.json, as a server, ``compare`` or ``train`` writes it.
+
+    Or ``evaluate``, of a model with decisions by group.
+    """
 
     per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
@@ -191,6 +205,8 @@ class MetricsFile(Part):
     n_synthetic: _Count | None = None
     config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
     train: RoundSettings | None = None
+    weights: RowWeights | None = None
+    decision: DecisionSettings | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     guarantee: TrainingGuarantee | None = Field(
         None,
@@ -217,8 +233,8 @@ class MetricsFile(Part):
 
     @model_validator(mode="after")
     def _has_settings(self) -> MetricsFile:
-        if not self.config and self.train is None:
-            raise ValueError("config: must be there, unless train is")
+        if not self.config and self.train is None and self.decision is None:
+            raise ValueError("config: must be there, unless train or decision is")
         return self
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -14,6 +15,8 @@ from synthfair.config.rules import STRICT
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
+from synthfair.postprocess.decision import GroupDecision
+from synthfair.postprocess.histogram import ScoreHistogram
 
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
@@ -47,6 +50,7 @@ class TrainedModel(BaseModel):
         gradient_norm: of the training problem at theta; None where training has no such measure.
         converged: whether training met its tolerance; in rounds, its constraint; None where there
             is no test, as of a fixed number of noisy rounds.
+        decision: by group and score; if None, the decision is +1 where the score is positive.
 
     Example:
         A model that says yes to everybody, by its intercept:
@@ -76,10 +80,55 @@ class TrainedModel(BaseModel):
     theta: tuple[float, ...] = Field(strict=False)
     gradient_norm: float | None
     converged: bool | None
+    decision: GroupDecision | None = None
 
     def scores(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """[N] scores of encoded rows x [N, d], s [N]; the decision is +1 where positive."""
+        """[N] scores of encoded rows x [N, d], s [N]."""
         return self.rows(x, s) @ np.asarray(self.theta)
+
+    def decide(
+        self, scores: np.ndarray, s: np.ndarray, ids: Iterable[str] | None = None
+    ) -> np.ndarray:
+        """[N] whether the decision is +1, of scores [N] and groups s [N].
+
+        Raises as :meth:`synthfair.postprocess.GroupDecision.decide`, which explains the ids.
+        """
+        if self.decision is None:
+            return scores > 0
+        return self.decision.decide(scores, s, ids)
+
+    def probabilities(self, scores: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """[N] probability of the decision +1: 0 or 1, unless decisions are randomised."""
+        if self.decision is None:
+            return (scores > 0).astype(float)
+        return self.decision.probabilities(scores, s)
+
+    def require_counted(self, histogram: ScoreHistogram) -> None:
+        """Refuses a histogram of another schema or another model's scores. Raises InputError."""
+        if histogram.schema_hash != self.schema_.hash:
+            raise InputError(
+                f"histogram: schema_hash {histogram.schema_hash}: is of another schema than the"
+                f" model's, {self.schema_.hash}"
+            )
+        if histogram.model != self.sha256:
+            raise InputError(
+                f"histogram: model {histogram.model}: its scores are another model's; this one is"
+                f" {self.sha256}"
+            )
+        if histogram.groups != tuple(map(str, self.schema_.groups)):
+            raise InputError(
+                f"histogram: groups {list(histogram.groups)}: must be {list(self.schema_.groups)}"
+            )
+
+    @property
+    def sha256(self) -> str:
+        """Of all that the model is: the checksum in its file."""
+        return _checksum(self.body())
+
+    def body(self) -> dict[str, Any]:
+        """As in its file, without the checksum; a decision stands there only if there is one."""
+        left_out = {"decision"} if self.decision is None else None
+        return self.model_dump(mode="json", by_alias=True, exclude=left_out)
 
     def rows(self, x: np.ndarray, s: np.ndarray) -> np.ndarray:
         """[N, n] what theta is multiplied by, of encoded rows."""
@@ -106,8 +155,7 @@ def write_model(model: TrainedModel, path: Path) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    body = model.model_dump(mode="json", by_alias=True)
-    write_json(path, {"sha256": _checksum(body), **body})
+    write_json(path, {"sha256": model.sha256, **model.body()})
 
 
 def read_model(path: Path) -> TrainedModel:
@@ -160,6 +208,10 @@ def _check_shapes(model: TrainedModel, path: Path) -> None:
         width = len(layer.bias)
     if model.hidden and len(model.theta) != width + model.intercept:
         raise InputError(f"{path}: theta must have {width + model.intercept} entries")
+    if model.decision and len(model.decision.steps) != len(model.schema_.groups):
+        raise InputError(
+            f"{path}: decision: steps must be those of {len(model.schema_.groups)} groups"
+        )
 
 
 def _checksum(body: dict[str, object]) -> str:

@@ -121,7 +121,8 @@ def test_commands_parse(page, monkeypatch):
 
 def test_flags_in_the_text_exist(capsys):
     gap = [["gap", step] for step in ("plan", "perturb", "aggregate", "simulate")]
-    for command in [*([name] for name in COMMANDS), *gap]:
+    secure = [["secure", step] for step in ("key", "plan", "share", "add", "open", "demo")]
+    for command in [*([name] for name in COMMANDS), *gap, *secure]:
         with pytest.raises(SystemExit):
             main([*command, "-h"])
     known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--help"}

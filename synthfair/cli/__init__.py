@@ -22,9 +22,12 @@ from synthfair.cli import (
     predict,
     report,
     schema,
+    secure,
     server,
     split,
+    thresholds,
     train,
+    weights,
 )
 from synthfair.errors import InputError, reason
 
@@ -42,7 +45,10 @@ COMMANDS: dict[str, ModuleType] = {
     "predict": predict,
     "evaluate": evaluate,
     "gap": gap,
+    "secure": secure,
     "report": report,
+    "thresholds": thresholds,
+    "weights": weights,
     "train": train,
     "compare": compare,
 }
@@ -52,7 +58,8 @@ _EPILOG = """\
 the way of the data:
   split or schema -> client (one for each organisation) -> server -> predict, evaluate,
   report; keygen and inspect: who sent a release, and what it holds; gap: how well a
-  model serves each group, over devices none of which reveals its group
+  model serves each group, over devices none of which reveals its group; secure: sums of
+  counts over clients whose parts nobody sees
 
   python -m synthfair demo          sees it all run on a real table, in half a minute
   python -m synthfair COMMAND -h    explains a command, with an example

@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods",
         nargs="+",
         default=["single_shot", "central", "local", "fedavg"],
-        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, fair_sgd, two_phase,"
-        " exponentiated_gradient (needs fairlearn). Default: the first four.",
+        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, dp_sgd, fair_sgd,"
+        " two_phase, exponentiated_gradient (needs fairlearn). Default: the first four.",
     )
     parser.add_argument(
         "--weights",

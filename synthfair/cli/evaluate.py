@@ -15,6 +15,9 @@ Measure accuracy and group gaps of a model that the server trained, over all row
 the tables given and for each table by itself.
 
   python -m synthfair evaluate --model DIR/server/model.json --data DIR/*_test.csv
+
+Of a model whose decisions are drawn by coins, metrics are means over the coins. With
+thresholds by group, report shows the folder of --output fair/metrics.json.
 """
 
 
@@ -34,7 +37,12 @@ def run(args: argparse.Namespace) -> None:
     config = load_server_config(**config_flags(args, ServerConfig))
 
     from synthfair.cli.show import say, warn
-    from synthfair.evaluation import evaluate, evaluation_document, read_tests
+    from synthfair.evaluation import (
+        decision_document,
+        evaluate,
+        evaluation_document,
+        read_tests,
+    )
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report import evaluation_tables, untrained_warning
     from synthfair.trained import read_model
@@ -46,7 +54,8 @@ def run(args: argparse.Namespace) -> None:
     tables = read_tests(args.data, model.schema_)
     evaluation = evaluate(model, tables, config, sources=args.data)
     if args.output:
-        write_json(args.output, evaluation_document(evaluation, model.schema_, config))
+        document = evaluation_document(evaluation, model.schema_, config)
+        write_json(args.output, document | decision_document(model))
     say(evaluation_tables(evaluation))
     if warning := untrained_warning(model):
         warn(warning)

@@ -34,9 +34,10 @@ at random, unless a column says whose they are.
 Writes model.json, metrics.json and rounds.csv, which holds what the server saw in each
 round. Ctrl-C saves a checkpoint; the same command then continues from there. With
 --epsilon a user with all its rows is protected, as long as whoever sums the users'
-reports up shows the server nothing but the noisy sum; with two_phase, one row of a
-client, and without --end-to-end only if the teacher gives nothing away. The metrics of rows
-held out for testing are not protected.
+reports up shows the server nothing but the noisy sum; with dp_sgd and two_phase, one row
+of a client, and with two_phase, unless --end-to-end, only if the teacher gives nothing
+away. The metrics of rows held out for testing are not protected. Nor does that epsilon
+cover the counts behind --weights, which have one of their own.
 """
 
 
@@ -61,6 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         metavar="INT",
         help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing.",
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        help="Weights of rows by group and label, of the command weights; for fedavg and dp_sgd.",
     )
     users = parser.add_argument_group("users (one of four; default: 2 clients)")
     users.add_argument("--clients", type=int, help="Number of clients, all with equally many rows.")
@@ -93,16 +99,24 @@ def run(args: argparse.Namespace) -> None:
 
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+    from synthfair.postprocess import read_weights
 
     named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
     given = any(value is not None for value in named.values())
     assignment = UserAssignment(**named) if given else UserAssignment(clients=2)
     table, schema, tests = _tables(args)
     assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
+    weights = read_weights(args.weights) if args.weights else None
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
-            assigned, schema, config, files, source=str(args.table), on_rounds=on_rounds
+            assigned,
+            schema,
+            config,
+            files,
+            source=str(args.table),
+            weights=weights,
+            on_rounds=on_rounds,
         )
     _report(training, evaluation, files, config)
 

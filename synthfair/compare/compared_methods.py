@@ -77,7 +77,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        free = method == "fedsgd" or config.rho_o <= 1
+        free = method in ("fedsgd", "dp_sgd") or config.rho_o <= 1
         own = TrainConfig.model_validate({"method": method})
         changed = {
             "method": method,

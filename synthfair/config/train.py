@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
-TrainMethod = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "fair_sgd", "two_phase"]
+TrainMethod = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "dp_sgd", "fair_sgd", "two_phase"]
 """Federated averaging; a gradient step a round; the same under fairness constraints; the same with
-all rows in one place; fair training on each client, averaged; the same once, for a teacher, and a
-private student of it, averaged."""
+all rows in one place; noisy steps on each client, averaged; fair training on each client, averaged;
+the same once, for a teacher, and a private student of it, averaged."""
 
 ParityNotion = Literal[
     "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
@@ -20,16 +20,19 @@ ParityNotion = Literal[
 negatives); of positive decisions; of true and of false positives; of right decisions."""
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
+    "dp_sgd": {"rounds": 4, "learning_rate": 2.0},
     "fair_sgd": {"rounds": 4, "learning_rate": 0.01, "alpha": 0.01},
     "two_phase": {"rounds": 4, "learning_rate": 2.0, "alpha": 0.01},
 }
 """Of methods that have others than :class:`TrainConfig`."""
 
 _ALL: tuple[TrainMethod, ...] = get_args(TrainMethod)
-_PRIVATE: tuple[TrainMethod, ...] = ("fedavg", "fedsgd", "fpfl", "two_phase")
+_PRIVATE: tuple[TrainMethod, ...] = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "two_phase")
 _IN_STEPS: tuple[TrainMethod, ...] = ("fedsgd", "fpfl", "mmdm")
 _CONSTRAINED: tuple[TrainMethod, ...] = ("fpfl", "mmdm")
 _ON_CLIENTS: tuple[TrainMethod, ...] = ("fair_sgd", "two_phase")
+_IN_PASSES: tuple[TrainMethod, ...] = ("dp_sgd", *_ON_CLIENTS)
+_WEIGHTED: tuple[TrainMethod, ...] = ("fedavg", "dp_sgd")
 
 _READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("method", "hidden", "group_input", "rounds", "learning_rate", "seed"), _ALL),
@@ -40,7 +43,8 @@ _READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("memory", "count_scale"), _IN_STEPS),
     **dict.fromkeys(("clip", "epsilon", "delta"), _PRIVATE),
     **dict.fromkeys(("end_to_end", "teacher_epochs"), ("two_phase",)),
-    **dict.fromkeys(("batch", "local_epochs", "kappa", "kappa_rate"), _ON_CLIENTS),
+    **dict.fromkeys(("batch", "local_epochs"), _IN_PASSES),
+    **dict.fromkeys(("kappa", "kappa_rate"), _ON_CLIENTS),
 }
 """Which methods read a setting."""
 
@@ -62,7 +66,8 @@ class TrainConfig(BaseModel):
     method: TrainMethod = Field(
         default="fpfl",
         description="fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl:"
-        " the same under fairness constraints. mmdm: that with all rows in one place. fair_sgd:"
+        " the same under fairness constraints. mmdm: that with all rows in one place. dp_sgd:"
+        " noisy steps on each client's rows, averaged in 4 rounds unless said otherwise. fair_sgd:"
         " fair training on each client, averaged in 4 rounds unless said otherwise. two_phase: the"
         " same once, for a teacher, and a student of it by noisy steps, averaged likewise.",
     )
@@ -155,11 +160,14 @@ class TrainConfig(BaseModel):
         description="two_phase: whether the teachers are private, too. If not, its epsilon is"
         " conditional on them, and nothing is guaranteed from end to end.",
     )
-    batch: int = Field(default=500, ge=1, description="fair_sgd, two_phase: rows of a batch.")
+    batch: int = Field(
+        default=500, ge=1, description="dp_sgd, fair_sgd, two_phase: rows of a batch."
+    )
     local_epochs: float = Field(
         default=5.0,
         gt=0,
-        description="fair_sgd, two_phase: passes over the smallest client's rows in a round.",
+        description="dp_sgd, fair_sgd, two_phase: passes over the smallest client's rows in a"
+        " round.",
     )
     teacher_epochs: float = Field(
         default=10.0, gt=0, description="two_phase: passes of the teacher."
@@ -219,7 +227,12 @@ class TrainConfig(BaseModel):
     @property
     def averaged(self) -> bool:
         """Whether clients make passes over their rows, and the mean is taken, in few rounds."""
-        return self.method in _ON_CLIENTS
+        return self.method in _IN_PASSES
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows may have weights."""
+        return self.method in _WEIGHTED
 
     @property
     def given(self) -> dict[str, Any]:

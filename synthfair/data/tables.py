@@ -12,6 +12,7 @@ from synthfair.errors import InputError, reason
 from synthfair.files import whole_file
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import pyarrow as pa
     from pyarrow import csv
@@ -25,7 +26,7 @@ CHUNK_ROWS = 2**13
 encoding them costs little more than encoding all at once."""
 
 
-def read_table(path: Path, schema: Schema) -> pd.DataFrame:
+def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.DataFrame:
     """A table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     CSV fields of the schema's columns stay text, so that :func:`encode` checks each as it was
@@ -34,6 +35,7 @@ def read_table(path: Path, schema: Schema) -> pd.DataFrame:
     Args:
         path: of the file.
         schema: its columns stay text, its ``missing_values`` become missing.
+        text: further columns of a CSV file that stay text, such as ids, where 007 is not 7.
 
     Returns:
         All columns of the file; :func:`encode` refuses those that the schema does not know.
@@ -53,7 +55,7 @@ def read_table(path: Path, schema: Schema) -> pd.DataFrame:
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    return _read(path, _text(list(schema.columns), schema.missing_values))
+    return _read(path, _text([*schema.columns, *text], schema.missing_values))
 
 
 def read_raw_table(path: Path) -> pd.DataFrame:
@@ -229,6 +231,21 @@ def _understood(path: Path) -> Iterator[None]:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
+
+
+def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
+    """[N] whose each row is, as text, and the table without that column.
+
+    Raises:
+        InputError: no such column, or a row without a user.
+    """
+    if column not in table.columns:
+        raise InputError(f"user column {column!r}: the table has no such column")
+    names = table[column]
+    if names.isna().any():
+        row = int(names.isna().to_numpy().argmax()) + 1
+        raise InputError(f"user column {column!r}, row {row}: missing; each row needs a user")
+    return names.astype("string").to_numpy(object), table.drop(columns=column)
 
 
 def write_csv(table: pd.DataFrame, path: Path) -> None:

@@ -4,6 +4,9 @@ With two groups, 0 and 1, a difference is signed: that of group 1 minus that of 
 et al. (2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest
 minus the smallest value over groups. Where a group has no row that counts, the metric is
 not-a-number.
+
+A decision that is drawn enters by its mean, 2 P(+1) - 1: what is reported is then the mean over all
+draws.
 """
 
 from __future__ import annotations
@@ -28,24 +31,37 @@ class Scored(NamedTuple):
 
     Attributes:
         y: [N] label, -1 or +1.
-        score: [N] score; the decision is +1 where it is positive.
+        score: [N] score.
         s: [N] group index.
         n_groups: number of groups that there are.
+        probability: [N] of the decision +1; if None, it is +1 where the score is positive.
     """
 
     y: np.ndarray
     score: np.ndarray
     s: np.ndarray
     n_groups: int = 2
+    probability: np.ndarray | None = None
+
+    @property
+    def selected(self) -> np.ndarray:
+        """[N] probability of the decision +1: 0 or 1 where nothing is drawn."""
+        return (self.score > 0).astype(float) if self.probability is None else self.probability
 
     def take(self, index: np.ndarray) -> Scored:
         """The rows at these positions."""
-        return Scored(self.y[index], self.score[index], self.s[index], self.n_groups)
+        chance = None if self.probability is None else self.probability[index]
+        return Scored(self.y[index], self.score[index], self.s[index], self.n_groups, chance)
 
 
 def accuracy(y_true: np.ndarray, y_pred: np.ndarray) -> float:
-    """Share of rows whose decision equals the label."""
-    return float(np.mean(y_true == y_pred)) if len(y_true) else np.nan
+    """Share of rows whose decision equals the label.
+
+    Args:
+        y_true: [N] label, -1 or +1.
+        y_pred: [N] decision, -1 or +1, or its mean.
+    """
+    return float(np.mean((1 + y_true * y_pred) / 2)) if len(y_true) else np.nan
 
 
 def statistical_parity_difference(
@@ -54,7 +70,7 @@ def statistical_parity_difference(
     """SPD = P(decision = +1 | s = 1) - P(decision = +1 | s = 0), Wu et al. (2024) eq. (4).
 
     Args:
-        y_pred: [N] decision, -1 or +1.
+        y_pred: [N] decision, -1 or +1, or its mean.
         sensitive_features: [N] group index, 0 to n_groups - 1.
         n_groups: number of groups that there are, whether or not they have rows here.
 
@@ -68,7 +84,7 @@ def statistical_parity_difference(
         >>> statistical_parity_difference(np.array([1, 1, 1, -1]), sensitive_features=s)
         0.5
     """
-    return _difference(y_pred > 0, sensitive_features, n_groups)
+    return _difference(y_pred, sensitive_features, n_groups)
 
 
 def equal_opportunity_difference(
@@ -78,14 +94,14 @@ def equal_opportunity_difference(
 
     Args:
         y_true: [N] label, -1 or +1.
-        y_pred: [N] decision, -1 or +1.
+        y_pred: [N] decision, -1 or +1, or its mean.
         sensitive_features: [N] group index, 0 to n_groups - 1.
         n_groups: number of groups that there are, whether or not they have rows here.
 
     Returns:
         From -1 to 1; with more than two groups the largest rate minus the smallest.
     """
-    return _difference(y_pred > 0, sensitive_features, n_groups, among=y_true > 0)
+    return _difference(y_pred, sensitive_features, n_groups, among=y_true > 0)
 
 
 def equalized_odds_difference(
@@ -95,7 +111,7 @@ def equalized_odds_difference(
 
     Args:
         y_true: [N] label, -1 or +1.
-        y_pred: [N] decision, -1 or +1.
+        y_pred: [N] decision, -1 or +1, or its mean.
         sensitive_features: [N] group index, 0 to n_groups - 1.
         n_groups: number of groups that there are, whether or not they have rows here.
 
@@ -110,7 +126,7 @@ def equalized_odds_difference(
         1.0
     """
     differences = [
-        _difference(y_pred > 0, sensitive_features, n_groups, among=y_true == y) for y in (1, -1)
+        _difference(y_pred, sensitive_features, n_groups, among=y_true == y) for y in (1, -1)
     ]
     return float(np.max(np.abs(differences)))
 
@@ -129,8 +145,9 @@ def boundary_covariance(
 
 
 def _difference(
-    selected: np.ndarray, s: np.ndarray, n_groups: int, among: np.ndarray | None = None
+    y_pred: np.ndarray, s: np.ndarray, n_groups: int, among: np.ndarray | None = None
 ) -> float:
+    selected = (1 + y_pred) / 2
     counts = np.ones(len(s)) if among is None else among.astype(float)
     size = np.bincount(s, weights=counts, minlength=n_groups)
     hits = np.bincount(s, weights=counts * selected, minlength=n_groups)
@@ -147,7 +164,7 @@ def difference_of_rates(rates: np.ndarray) -> np.ndarray:
 
 def metrics(rows: Scored) -> dict[str, float]:
     """All that is reported of a model on some rows, by the names of metrics.json."""
-    y_pred = np.where(rows.score > 0, 1, -1)
+    y_pred = 2 * rows.selected - 1
     groups = {"sensitive_features": rows.s, "n_groups": rows.n_groups}
     return {
         "accuracy": accuracy(rows.y, y_pred),
@@ -178,11 +195,11 @@ class Rates(NamedTuple):
 
 def group_rates(rows: Scored) -> list[Rates]:
     """The rates of each group, 0 to n_groups - 1."""
-    selected = rows.score > 0
+    selected = rows.selected
     found = []
     for group in range(rows.n_groups):
         mine, y = selected[rows.s == group], rows.y[rows.s == group]
-        parts = (mine, mine[y > 0], mine[y < 0], mine != (y > 0))
+        parts = (mine, mine[y > 0], mine[y < 0], np.abs(mine - (y > 0)))
         found.append(Rates(len(y), *(float(p.mean()) if len(p) else np.nan for p in parts)))
     return found
 

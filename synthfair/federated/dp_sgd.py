@@ -38,19 +38,20 @@ RowSum = TypeVar("RowSum")
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("learning_rate", "clip", "noise"),
+    data_fields=("learning_rate", "clip", "noise", "row_weights"),
     meta_fields=("model", "batch", "local_steps"),
 )
 @dataclass(frozen=True)
 class DpSgd(Averaged):
     """In each round every user takes noisy steps on its cross-entropy; the mean is sent back.
 
-        g = (sum over a Poisson batch of clip(grad l_i) + N(0, (noise clip)^2 I)) / batch
+        g = (sum over a Poisson batch of clip(w_i grad l_i) + N(0, (noise clip)^2 I)) / batch
 
     Guarantee: :meth:`sums` with noise ``noise``, against whoever sees what the user sends, all
     rounds together. Unit: one row of one user. Neighbouring relation: add or remove one row; the
     labels of the others are the same in both, which is for whoever makes the labels to ensure. A
-    user's number of rows is public: it sets the chance of a row, and the weight in the mean. The
+    user's number of rows is public: it sets the chance of a row, and the weight in the mean,
+    whatever the rows' own weights w_i. These are public, or private by themselves. The
     seed of the run gives batches and noise: it must come from the operating system's entropy, and
     stay secret, where this is claimed.
 
@@ -61,6 +62,8 @@ class DpSgd(Averaged):
         noise: standard deviation of the noise in the sum, in units of clip; at least 0.
         batch: number of rows expected in a batch, at least 1, at most a user's rows.
         local_steps: of a user in a round, at least 1.
+        row_weights: [G, 2] of w, by a row's group and label -1 or +1; all 1 if None. They multiply
+            before clipping, and so change no guarantee.
 
     Raises:
         InputError: a value out of range.
@@ -72,6 +75,7 @@ class DpSgd(Averaged):
     noise: float = 1.3
     batch: int = 500
     local_steps: int = 1
+    row_weights: jax.Array | None = None
 
     def __post_init__(self) -> None:
         """Refuses values out of range."""
@@ -99,8 +103,11 @@ class DpSgd(Averaged):
         """Of one step, g."""
         batch_key, noise_key = jax.random.split(key)
 
+        def loss(scores: jax.Array, some: UserRows) -> jax.Array:
+            return some.factors(self.row_weights) * cross_entropy(scores, some)
+
         def of_batch(some: UserRows) -> Params:
-            return clipped_gradients(self.model, params, some, cross_entropy, self.clip)
+            return clipped_gradients(self.model, params, some, loss, self.clip)
 
         total = poisson_sum(of_batch, rows, self.batch, batch_key)
         noisy = add_noise(total, noise_of(self.noise, self.clip), noise_key)

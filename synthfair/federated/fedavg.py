@@ -110,7 +110,7 @@ class FedAvgRecord(NamedTuple):
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=("learning_rate", "momentum", "rho", "lambda_theta"),
+    data_fields=("learning_rate", "momentum", "rho", "lambda_theta", "row_weights"),
     meta_fields=("model", "penalty", "local_steps", "by_rows"),
 )
 @dataclass(frozen=True)
@@ -129,6 +129,8 @@ class FedAvg:
         by_rows: whether users count by their rows. If not, they count alike, and the sum of their
             changes is divided by the expected number of users, which no single user changes: take
             that where reports are clipped and noised.
+        row_weights: [G, 2] by which the loss of a row counts, by its group and label -1 or +1: a
+            row of weight 2 is as good as two rows. If None, all count alike.
 
     Raises:
         InputError: a value out of range.
@@ -147,6 +149,7 @@ class FedAvg:
     rho: float = 0.0
     lambda_theta: float = 0.0
     by_rows: bool = True
+    row_weights: jax.Array | None = None
 
     additive: ClassVar[bool] = False
 
@@ -163,11 +166,15 @@ class FedAvg:
 
     def objective(self, params: Params, rows: UserRows) -> jax.Array:
         """Of one user."""
+        rows = self._weighted(rows)
         own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
         loss = regularized_loss(self.model, params, own, self.lambda_theta)
         if self.penalty is None:
             return loss
         return loss + self.rho * self.penalty(self.model.scores(params, own.a), own)
+
+    def _weighted(self, rows: UserRows) -> UserRows:
+        return rows._replace(weight=rows.weight * rows.factors(self.row_weights))
 
     def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
         """Local steps on all of the user's rows."""
@@ -178,7 +185,7 @@ class FedAvg:
 
         moved = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
         if self.by_rows:
-            return movement(state.params, moved, rows)
+            return movement(state.params, moved, self._weighted(rows))
         change = jax.tree.map(jnp.subtract, moved, state.params)
         return Movement(change, jnp.zeros(0, rows.weight.dtype))
 

@@ -30,6 +30,7 @@ from synthfair.federated.user_data import (
     other_groups,
 )
 from synthfair.files import require_free, write_json, write_text
+from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.trained import write_model
 
@@ -88,6 +89,7 @@ def train_table(
     files: TrainFiles,
     *,
     source: str,
+    weights: RowWeights | None = None,
     on_rounds: OnRounds | None = None,
 ) -> tuple[Training, Evaluation]:
     """Trains and writes; an interrupted run continues where it stopped.
@@ -100,6 +102,7 @@ def train_table(
         config: the method and its settings.
         files: where to write.
         source: name of the table, for error messages.
+        weights: of rows, by group and label; of :func:`synthfair.postprocess.make_weights`.
         on_rounds: called after each chunk of rounds.
 
     Raises:
@@ -110,7 +113,7 @@ def train_table(
     began = time.perf_counter()
     rows = encode(table.train, schema, source=source)
     others = other_groups(table.train, schema, config, source=source)
-    data = make_user_data(rows, table.user, schema, config, others=others)
+    data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
     plan = make_plan(data, config)
     run = _fingerprint(data, config, plan, files.noise_seed)
     checkpoint = CheckpointFile.next_to(files.model, run)
@@ -142,6 +145,8 @@ def train_table(
         "cost": training.cost._asdict(),
         "seconds": time.perf_counter() - began,
     }
+    if weights is not None:
+        document["weights"] = weights.model_dump(mode="json")
     if training.guarantee is not None:
         document["guarantee"] = training.guarantee.model_dump(mode="json")
     write_json(files.metrics, document)
@@ -160,7 +165,7 @@ def _fingerprint(
     guarantee = plan.guarantee.model_dump_json() if plan.guarantee else None
     settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {guarantee}"
     digest = hashlib.sha256(settings.encode())
-    for leaf in jax.tree.leaves(data.users):
+    for leaf in jax.tree.leaves((data.users, data.row_weights)):
         digest.update(np.ascontiguousarray(leaf).data)
     digest.update(data.schema.hash.encode())
     return digest.hexdigest()

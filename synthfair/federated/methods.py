@@ -10,6 +10,7 @@ from synthfair.config import TrainConfig
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, RoundRecord
 from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.dp_sgd import DpSgd
 from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.fedavg import FedAvg
@@ -20,6 +21,7 @@ from synthfair.federated.private_fair_sgd import SENSITIVITY
 from synthfair.federated.two_phase import TEACHER_NOT_COVERED, make_two_phase
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
+from synthfair.postprocess.histogram import SURE
 from synthfair.privacy.rounds import (
     Summed,
     TrainingGuarantee,
@@ -27,9 +29,6 @@ from synthfair.privacy.rounds import (
     guarantee_for_users,
 )
 from synthfair.privacy.sampled import SampledSums
-
-SURE = 3.0
-"""Standard deviations of noise that a count must have, so that a rate is made of it."""
 
 
 class TrainingPlan(NamedTuple):
@@ -87,6 +86,7 @@ def _plan_fedavg(data: UserData, config: TrainConfig) -> TrainingPlan:
         local_steps=config.local_steps,
         momentum=config.momentum,
         by_rows=config.clip is None,
+        row_weights=data.row_weights,
     )
     return _in_cohorts(algorithm, data, config)
 
@@ -131,6 +131,30 @@ def _in_cohorts(algorithm: Algorithm, data: UserData, config: TrainConfig) -> Tr
 # Clients who all take part in every round, and protect their rows on their side
 
 
+def _plan_dp_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
+    users, clip, guarantee = data.users, config.clip or float("inf"), None
+    _require_batch(config, users)
+    algorithm = DpSgd(
+        _trainable(data, config),
+        learning_rate=config.learning_rate,
+        clip=clip,
+        noise=0.0,
+        batch=config.batch,
+        local_steps=users.steps(batch=config.batch, epochs=config.local_epochs),
+        row_weights=data.row_weights,
+    )
+    if config.epsilon is not None and config.delta is not None:
+        _require_small(config.delta, users.smallest, "the smallest client's rows")
+        guarantee = guarantee_for_rows(
+            {"gradients": (algorithm.sums(users, config.rounds), clip)},
+            epsilon=config.epsilon,
+            delta=config.delta,
+            condition=None,
+        )
+        algorithm = replace(algorithm, noise=guarantee.mechanisms[0].noise / clip)
+    return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee, chunk=1)
+
+
 def _plan_fair_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
     algorithm = FairSgd(
         _trainable(data, config),
@@ -147,10 +171,7 @@ def _plan_fair_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
 
 def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
     users, clip, guarantee = data.users, config.clip or float("inf"), None
-    if config.batch > users.smallest:  # a sum over fewer rows, divided by the batch, is too short
-        raise InputError(
-            f"batch = {config.batch}: must be 1 to {users.smallest}, the smallest client's rows"
-        )
+    _require_batch(config, users)
     method = make_two_phase(
         _trainable(data, config),
         Parity(config.notion, data.groups),
@@ -195,6 +216,14 @@ def _trainable(data: UserData, config: TrainConfig) -> Trainable:
     if config.hidden:
         return Network(Perceptron(n_inputs, config.hidden))
     return LogisticRegression(n_inputs)
+
+
+def _require_batch(config: TrainConfig, users: Users) -> None:
+    """A sum over fewer rows, divided by the batch, would be too short."""
+    if config.batch > users.smallest:
+        raise InputError(
+            f"batch = {config.batch}: must be 1 to {users.smallest}, the smallest client's rows"
+        )
 
 
 def _require_small(delta: float, number: int, of_what: str) -> None:
@@ -247,6 +276,7 @@ METHODS: dict[str, RoundMethod] = {
     "fedsgd": RoundMethod(_plan_fpfl, _quality, _untested, {}),
     "fpfl": RoundMethod(_plan_fpfl, _quality, _met, {"method": "fedsgd"}),
     "mmdm": RoundMethod(_plan_fpfl, _quality, _met, _NO_FORCE),
+    "dp_sgd": RoundMethod(_plan_dp_sgd, _moved, _untested, {}),
     "fair_sgd": RoundMethod(_plan_fair_sgd, _moved, _untested, _NO_WEIGHT),
     "two_phase": RoundMethod(_plan_two_phase, _moved, _untested, _NO_WEIGHT),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import TrainConfig
@@ -14,8 +15,10 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import partition
 from synthfair.data.real_rows import other_inputs
 from synthfair.data.schema import Schema
+from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.federated.users import Users, make_users
+from synthfair.postprocess.weights import RowWeights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,7 +150,7 @@ def assign_users(
     if assignment.clients is not None and tests is None:
         return _clients_with_tests(table, assignment, assignment.clients, seed)
     if assignment.user_column is not None:
-        user, table = _named_users(table, assignment.user_column)
+        user, table = take_users(table, assignment.user_column)
         tested = user  # a user's rows are all tested, or none
     else:
         user = assignment.row_users(len(table), seed=seed)
@@ -173,16 +176,6 @@ def _clients_with_tests(
     return AssignedTable(pd.concat([part.train for part in parts]), user, tests, assignment)
 
 
-def _named_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
-    if column not in table.columns:
-        raise InputError(f"user column {column!r}: the table has no such column")
-    names = table[column]
-    if names.isna().any():
-        row = int(np.argmax(names.isna())) + 1
-        raise InputError(f"user column {column!r}, row {row}: missing; each row needs a user")
-    return names.astype("string").to_numpy(object), table.drop(columns=column)
-
-
 class UserData(NamedTuple):
     """Users, and what their rows mean.
 
@@ -191,12 +184,14 @@ class UserData(NamedTuple):
         users: with their rows, as a model of the configuration sees them.
         attributes: names of the attributes whose groups the rows have, the sensitive one first.
         groups: number of groups of each.
+        row_weights: [G, 2] by which losses are multiplied, by group and label -1 or +1; or None.
     """
 
     schema: Schema
     users: Users
     attributes: tuple[str, ...]
     groups: tuple[int, ...]
+    row_weights: jax.Array | None = None
 
 
 def make_user_data(
@@ -206,6 +201,7 @@ def make_user_data(
     config: TrainConfig,
     *,
     others: Sequence[np.ndarray] = (),
+    weights: RowWeights | None = None,
 ) -> UserData:
     """Gives encoded rows to users, with the inputs that the model of a configuration sees.
 
@@ -218,11 +214,14 @@ def make_user_data(
         schema: of the rows.
         config: settings; what the model sees follows from them.
         others: [N] group index in each attribute of ``config.also``, see :func:`other_groups`.
+        weights: of rows, by group and label.
 
     Raises:
-        InputError: nobody has a row of some group, among the rows that are compared; or the groups
-            of a further attribute are not given.
+        InputError: nobody has a row of some group, among the rows that are compared; the groups of
+            a further attribute are not given; or weights are another schema's, or not read.
     """
+    if weights is not None:
+        _require_read(weights, schema, config)
     if len(others) != len(config.also):
         raise InputError(
             f"also = {list(config.also)}: needs the groups of each; {len(others)} given"
@@ -237,7 +236,18 @@ def make_user_data(
     owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
     users = make_users(a, s, rows.y.astype(a.dtype), owner)
     groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
-    return UserData(schema, users, attributes, groups)
+    by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)
+    return UserData(schema, users, attributes, groups, by_pair)
+
+
+def _require_read(weights: RowWeights, schema: Schema, config: TrainConfig) -> None:
+    if not config.weighted:
+        raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
+    if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
+        raise InputError(
+            f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"
+            f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
+        )
 
 
 def other_groups(

@@ -28,6 +28,15 @@ class UserRows(NamedTuple):
     y: jax.Array
     weight: jax.Array
 
+    def factors(self, by_pair: jax.Array | None) -> jax.Array:
+        """[..., R] the entry [G, 2] of each row's group and label -1 or +1; 1 without entries.
+
+        The group is that of the first attribute.
+        """
+        if by_pair is None:
+            return jnp.ones_like(self.weight)
+        return by_pair[self.s[..., 0], (self.y > 0).astype(int)]
+
     def merged(self) -> UserRows:
         """The rows of all users [m, R, ...] as those of one [m R, ...]."""
         return UserRows(*(part.reshape(-1, *part.shape[2:]) for part in self))

@@ -160,9 +160,11 @@ def perturb_rates(
 def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
     """[K] share of the rows with the rate's label that the model selects, on each device [N].
 
+    Of decisions that are drawn, the mean share.
+
     It is not-a-number for a device without such rows.
     """
     counts = (rows.y == RATES[name]).astype(float)
     size = np.bincount(device, weights=counts, minlength=devices)
-    hits = np.bincount(device, weights=counts * (rows.score > 0), minlength=devices)
+    hits = np.bincount(device, weights=counts * rows.selected, minlength=devices)
     return np.divide(hits, size, out=np.full(devices, np.nan), where=size > 0)

@@ -281,7 +281,7 @@ def _rate_gap(
     for group in gap.groups:
         own = assigned.rates[name][assigned.group == group]
         means.append(_mean(own[~np.isnan(own)]))
-        pooled.append(_mean(rows.score[(rows.y == RATES[name]) & (rows.s == group)] > 0))
+        pooled.append(_mean(rows.selected[(rows.y == RATES[name]) & (rows.s == group)]))
     i, j = gap.groups
     names = collection.groups[i], collection.groups[j]
     measured = gap.in_units_of(collection.unit)

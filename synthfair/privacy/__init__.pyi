@@ -1,4 +1,5 @@
 from .accounting import delta_of, epsilon_of, mu_for
+from .discrete import discrete_gaussian, discrete_laplace
 from .gate import Preview, preview
 from .ledger import Booking, Ledger
 from .rounds import TrainingGuarantee
@@ -14,6 +15,8 @@ __all__ = [
     "SampledSums",
     "TrainingGuarantee",
     "delta_of",
+    "discrete_gaussian",
+    "discrete_laplace",
     "epsilon_of",
     "make_guarantee",
     "mu_for",

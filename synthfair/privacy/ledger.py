@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
+from synthfair.files import sync_folder
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.privacy.sampled import Composition
@@ -253,7 +254,7 @@ class Ledger:
             file.write(entry.model_dump_json().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
 
     def _read(self) -> list[tuple[Entry, bytes]]:
         """The lines, parsed and as they are.
@@ -284,16 +285,6 @@ class Ledger:
             if entry.previous == previous:
                 entries.append((entry, last))
         return entries
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes the name of a new file durable, where folders can be opened for that."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:

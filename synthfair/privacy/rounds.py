@@ -37,7 +37,7 @@ SIZES_NOT_COVERED = (
 )
 """Of guarantees for rows of clients."""
 
-Summed = Literal["reports", "teacher's gradients", "student's gradients"]
+Summed = Literal["reports", "gradients", "teacher's gradients", "student's gradients"]
 """What sums are of."""
 
 

@@ -126,7 +126,8 @@ def _all_but_the_seed(result: Result) -> tuple[object, ...]:
     settings = [value for key, value in result.settings.items() if key != "seed"]
     data = (metrics.table, metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
     train = metrics.train.model_dump_json(exclude={"seed"}) if metrics.train else None
-    return (metrics.method, *data, train, *settings)
+    weights = metrics.weights.model_dump_json() if metrics.weights else None
+    return (metrics.method, *data, train, weights, *settings)
 
 
 def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
@@ -185,8 +186,8 @@ def _effort(metrics: Sequence[MetricsFile]) -> Effort:
 
 
 def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
-    if "rho_o" not in settings:
-        constrained = any(is_read("alpha", method) for method in settings["method"])
+    if "rho_o" not in settings:  # of training in rounds, or of thresholds, which have no method
+        constrained = all(is_read("alpha", method) for method in settings.get("method", ()))
         return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
     if settings["max_gap"] == (None,):
         return f"rho_o = {_words(settings['rho_o'])}"

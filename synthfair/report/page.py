@@ -19,6 +19,7 @@ from synthfair.config import (
 )
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
+from synthfair.postprocess.decision import RANDOMIZED
 from synthfair.release.format import disclosures
 from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.report import plots
@@ -26,7 +27,13 @@ from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
 from synthfair.report.releases import statement_lines, training_guarantee_lines
 from synthfair.report.results import Result, inputs_of
 from synthfair.report.terminal import effort
-from synthfair.run_files import MetricsFile, Part, PublicTable, RoundSettings
+from synthfair.run_files import (
+    DecisionSettings,
+    MetricsFile,
+    Part,
+    PublicTable,
+    RoundSettings,
+)
 
 TITLES = {
     "accuracy": "accuracy",
@@ -147,7 +154,9 @@ def _commands(metrics: MetricsFile) -> list[str]:
     if metrics.table:
         return [_compare_command(metrics, metrics.table)]
     if metrics.train:
-        return [_train_command(metrics.train)]
+        return [_train_command(metrics.train, weighted=metrics.weights is not None)]
+    if metrics.decision:
+        return [_thresholds_command(metrics.decision, metrics.method)]
     names = {client: _stem(client) for client in metrics.config}
     signed = {client: f"{name}{PRIVATE}" for client, name in metrics.signed_by.items()}
     clients = [
@@ -185,10 +194,18 @@ def _compare_command(metrics: MetricsFile, table: PublicTable) -> str:
     return shlex.join(words)
 
 
-def _train_command(train: RoundSettings) -> str:
+def _thresholds_command(decision: DecisionSettings, method: str) -> str:
+    words = ["python", "-m", "synthfair", "thresholds", "histogram.json"]
+    words += ["--notion", decision.notion, "--alpha", repr(decision.alpha)]
+    words += ["--randomized"] if method == RANDOMIZED else []
+    return shlex.join([*words, "--model", "model.json", "--output", "fair_model.json"])
+
+
+def _train_command(train: RoundSettings, *, weighted: bool) -> str:
     """The name of its table is known only where it ran."""
     words = ["python", "-m", "synthfair", "train", "table.csv", "--schema", "schema.json"]
     words += _user_flags(train)
+    words += ["--weights", "weights.json"] if weighted else []
     config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
     return shlex.join([*words, "--output", "trained", *_flags(config)])
 

@@ -51,8 +51,8 @@ class Result(NamedTuple):
         Of surrogates, fairness is the server's setting.
         """
         configs: list[BaseModel] = list(self.metrics.config.values())
-        if not configs and self.metrics.train:
-            configs = [self.metrics.train]
+        if not configs:
+            configs += [c for c in (self.metrics.train, self.metrics.decision) if c]
         values = [config.model_dump() for config in configs]
         own = {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
         if server := self.metrics.server:

@@ -1,0 +1,128 @@
+"""Time and memory of a secure sum, as the number of clients grows.
+
+    python -m benchmarks.secure                 # two minutes
+
+Each client sends 404 counts (two groups, two labels, 101 bins) to two aggregators. Measured are
+what a client computes; the whole process of an aggregator, `python -m synthfair secure add`, and
+its peak memory; and the process that opens.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.cold import watch
+from benchmarks.harness import Experiment, Run, main, page, table
+from synthfair.secure.keys import make_aggregator_keys
+from synthfair.secure.summands import GroupCounts
+from synthfair.secure.task import Task, make_task, write_task
+from synthfair.secure.upload import make_uploads
+
+GOAL = "Goal for ten thousand clients: 60 s, with memory that does not grow."
+
+
+class SumSetting(NamedTuple):
+    """How many clients and bins."""
+
+    clients: int
+    bins: int
+
+
+class SumValues(NamedTuple):
+    """What it took.
+
+    Attributes:
+        client: milliseconds of one client, to make its uploads.
+        add: seconds of an aggregator's process; of the slower of two.
+        megabytes: its peak memory.
+        opening: seconds of the process that opens.
+    """
+
+    client: float
+    add: float
+    megabytes: float
+    opening: float
+
+
+def run_sum(setting: SumSetting, _seed: int, *, smoke: bool) -> SumValues:
+    """Writes all uploads, and sums them in new processes."""
+    del smoke
+    with tempfile.TemporaryDirectory() as name:
+        folder, command = Path(name), [sys.executable, "-m", "synthfair", "secure"]
+        client = 1e3 * write_uploads(folder, setting)
+        added = [
+            watch(
+                [
+                    *(*command, "add", str(folder), "--task", str(folder / "task.json")),
+                    *("--key", str(folder / f"aggregator_{role}.key")),
+                    *("--output", str(folder / f"sum_{role}.json")),
+                ]
+            )
+            for role in range(2)
+        ]
+        sums = [str(folder / f"sum_{role}.json") for role in range(2)]
+        opened = watch(
+            [
+                *(*command, "open", *sums, "--task", str(folder / "task.json")),
+                *("--output", str(folder / "histogram.json")),
+            ]
+        )
+    slower = max(one.seconds for one in added)
+    return SumValues(client, slower, max(one.megabytes for one in added), opened.seconds)
+
+
+def write_uploads(folder: Path, setting: SumSetting) -> float:
+    """Keys, task and uploads of every client; seconds of computing the uploads of one."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    public = [make_aggregator_keys(folder / f"aggregator_{role}.key")[1] for role in range(2)]
+    keys = [Ed25519PrivateKey.generate() for _ in range(setting.clients)]
+    what = GroupCounts(
+        schema_hash="0" * 64, groups=("a", "b"), model="0" * 64, bins=setting.bins, epsilon=1.0,
+        rows_per_client=1000,
+    )  # fmt: skip
+    known = [key.public_key().public_bytes_raw().hex() for key in keys]
+    task: Task = make_task(what, public, known, least_clients=setting.clients)
+    write_task(task, folder / "task.json")
+    rng, seconds = np.random.default_rng(0), 0.0
+    for i, key in enumerate(keys):
+        counts = rng.poisson(2.0, what.length).astype(np.int64)
+        start = time.perf_counter()
+        uploads = make_uploads(task, counts, key)
+        seconds += time.perf_counter() - start
+        for role, upload in enumerate(uploads):
+            (folder / f"client_{i}.to_{role}").write_bytes(upload)
+    return seconds / setting.clients
+
+
+def show_sums(runs: Sequence[Run[SumSetting, SumValues]]) -> dict[str, str]:
+    """As Markdown."""
+    rows = [
+        (
+            run.setting.clients, 4 * run.setting.bins, f"{run.values.client:.2f}",
+            f"{run.values.add:.1f}", f"{run.values.megabytes:.0f}", f"{run.values.opening:.1f}",
+        )
+        for run in runs
+    ]  # fmt: skip
+    text = table("clients | counts | a client, ms | an aggregator, s | peak MB | opening, s", rows)
+    return {"secure.md": page("## Secure sums", GOAL, text)}
+
+
+SUMS = Experiment(
+    name="secure",
+    settings=tuple(SumSetting(clients, 101) for clients in (10, 100, 1000, 10_000)),
+    run=run_sum,
+    summary=show_sums,
+    smoke=(SumSetting(3, 5),),
+    float64=False,
+)
+
+if __name__ == "__main__":
+    main(__doc__, "secure", SUMS)

@@ -1,0 +1,57 @@
+"""``python -m synthfair secure``: sums over clients whose parts nobody sees."""
+
+from __future__ import annotations
+
+import argparse
+
+from synthfair.cli.secure import add, demo, key, open_sums, plan, share
+
+HELP = "sum counts over clients so that nobody sees a client's part, with noise"
+
+DESCRIPTION = """\
+Sum counts of rows by group, label and a model's score over many clients. Each client
+cuts its counts into shares, one for each of two or three aggregators, which must not
+collude. Each aggregator adds up its shares and adds noise; together their answers give
+the noisy total, with differential privacy, and nobody sees any client's counts.
+
+  python -m synthfair secure key --output aggregator_0.key      each aggregator
+  python -m synthfair secure plan --model model.json --epsilon 1 --rows-per-client 5000 \\
+      --aggregators aggregator_0.pub aggregator_1.pub --clients keys/ \\
+      --output task.json                                        anybody; it is public
+  python -m synthfair secure share --task task.json --data rows.csv --model model.json \\
+      --sign client_0.key --output DIR                          each client
+  python -m synthfair secure add --task task.json --key aggregator_0.key DIR \\
+      --output sum_0.json                                       each aggregator, once
+  python -m synthfair secure open --task task.json sum_0.json sum_1.json \\
+      --output histogram.json                                   anybody
+
+Clients' keys are those of keygen.
+"""
+
+COMMANDS = {
+    "key": key,
+    "plan": plan,
+    "share": share,
+    "add": add,
+    "open": open_sums,
+    "demo": demo,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the commands."""
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, module in COMMANDS.items():
+        command = commands.add_parser(
+            name,
+            help=module.HELP,
+            description=module.DESCRIPTION,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module.add_arguments(command)
+        command.set_defaults(secure=module.run)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command."""
+    args.secure(args)

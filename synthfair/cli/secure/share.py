@@ -1,0 +1,70 @@
+"""``python -m synthfair secure share``: a client's part, one encrypted file an aggregator."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from synthfair.errors import InputError
+
+HELP = "at a client: count rows, and write one encrypted file for each aggregator"
+
+DESCRIPTION = """\
+Count the rows of a table as the task says, and write one file for each aggregator:
+NAME.to_0, NAME.to_1, where NAME is that of the client's key. Each is encrypted to its
+aggregator and signed by the client. A file alone says nothing of the counts, not even to
+its aggregator; all of them together say everything, so send each to its own.
+
+  python -m synthfair secure share --task task.json --data rows.csv --model model.json \\
+      --sign client_0.key --output DIR
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    add = parser.add_argument
+    add("--task", type=Path, required=True, help="The public file that plan wrote.")
+    add("--data", type=Path, required=True, help="Rows with labels; CSV or Parquet.")
+    add("--model", type=Path, help="model.json that the task names.")
+    add("--schema", type=Path, help="Schema of the table, for a task without a model.")
+    add("--user-column", help="Column that says whose a row is, for the unit user.")
+    add("--sign", type=Path, required=True, help="The client's private key, of keygen.")
+    add("--output", type=Path, required=True, help="Folder to write to.")
+    add("--force", action="store_true", help="Overwrite files that exist.")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Runs the command."""
+    from synthfair.cli.show import say
+    from synthfair.data.schema import read_schema
+    from synthfair.data.tables import read_table
+    from synthfair.files import require_free, whole_file
+    from synthfair.release.keys import read_signing_key
+    from synthfair.secure.counting import count_table
+    from synthfair.secure.summands import GroupCounts
+    from synthfair.secure.task import read_task
+    from synthfair.secure.upload import make_uploads
+    from synthfair.trained import read_model
+
+    task = read_task(args.task)
+    if not isinstance(task.what, GroupCounts):
+        raise InputError(f"{args.task}: sums vectors, whose parts are made in Python")
+    if (args.model is None) == (args.schema is None):
+        raise InputError("flags: give one of --model and --schema")
+    outputs = [args.output / f"{args.sign.stem}.to_{role}" for role in range(len(task.aggregators))]
+    require_free(*outputs, force=args.force)
+    key = read_signing_key(args.sign)
+    model = read_model(args.model) if args.model else None
+    schema = model.schema_ if model else read_schema(args.schema)
+    counts = count_table(
+        task.what,
+        read_table(args.data, schema),
+        schema,
+        model=model,
+        user_column=args.user_column,
+        source=str(args.data),
+    )
+    for path, upload in zip(outputs, make_uploads(task, counts, key), strict=True):
+        with whole_file(path) as temporary:
+            temporary.write_bytes(upload)
+    say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")

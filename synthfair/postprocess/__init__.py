@@ -1,0 +1,5 @@
+"""Fairness after or before training, from counts over all clients: thresholds and weights."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

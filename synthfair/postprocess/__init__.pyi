@@ -1,0 +1,26 @@
+from .decision import GroupDecision, coins
+from .histogram import (
+    ScoreHistogram,
+    count_scores,
+    read_histogram,
+    score_bins,
+    write_histogram,
+)
+from .thresholds import ChosenDecision, choose_decision
+from .weights import RowWeights, make_weights, read_weights, write_weights
+
+__all__ = [
+    "ChosenDecision",
+    "GroupDecision",
+    "RowWeights",
+    "ScoreHistogram",
+    "choose_decision",
+    "coins",
+    "count_scores",
+    "make_weights",
+    "read_histogram",
+    "read_weights",
+    "score_bins",
+    "write_histogram",
+    "write_weights",
+]

@@ -1,0 +1,158 @@
+"""Counts of rows by group, label and score: all that thresholds and weights are chosen from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from synthfair.config.rules import STRICT
+from synthfair.errors import InputError, reason, refusal
+from synthfair.files import write_json
+
+LARGEST_COUNT = 2**53
+"""Beyond, a number in a JSON file need not be the one that was written."""
+
+BOTH = (0, 1)
+"""Indices of the labels -1 and +1."""
+
+SURE = 3.0
+"""Standard deviations of noise that a count must have, so that a rate is made of it."""
+
+_Count = Annotated[int, Field(ge=-LARGEST_COUNT, le=LARGEST_COUNT)]
+_Bins = Annotated[tuple[_Count, ...], Field(strict=False, min_length=1, max_length=100_000)]
+_ByLabel = Annotated[tuple[_Bins, _Bins], Field(strict=False)]
+
+
+class ScoreHistogram(BaseModel):
+    """Rows of all clients in equal bins of the predicted probability, by group and label.
+
+    A row falls into one entry: one row more or less changes one count by 1, whatever the number of
+    bins. One bin alone makes plain counts of groups and labels.
+
+    Attributes:
+        schema_hash: of the tables.
+        model: sha256 of the model whose scores they are; None where there is one bin.
+        groups: their names, in the schema's order.
+        counts: [G][2][B] of label -1 and +1; below 0 where noise was added.
+        variance: of the noise of each count, 0 without.
+        statement: what noise was added, by whom, and what it guarantees; None without.
+
+    Raises:
+        ValueError: other numbers of groups or bins.
+
+    Example:
+        >>> from synthfair.postprocess.histogram import ScoreHistogram
+        >>> found = ScoreHistogram(
+        ...     schema_hash="0" * 64, model=None, groups=("f", "m"),
+        ...     counts=(((5,), (3,)), ((2,), (7,))),
+        ... )
+        >>> found.array().shape
+        (2, 2, 1)
+    """
+
+    model_config = STRICT
+
+    format: Literal["synthfair-histogram/1"] = "synthfair-histogram/1"
+    schema_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    model: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    groups: tuple[str, ...] = Field(strict=False, min_length=2)
+    counts: tuple[_ByLabel, ...] = Field(strict=False)
+    variance: float = Field(default=0.0, ge=0)
+    statement: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _shape(self) -> ScoreHistogram:
+        sizes = {len(bins) for by_label in self.counts for bins in by_label}
+        if len(self.counts) != len(self.groups) or len(sizes) != 1:
+            raise ValueError("counts must be [groups][2 labels][bins], as many bins for each")
+        if (self.model is None) != (sizes == {1}):
+            raise ValueError("scores of a model have two bins or more; counts without, one bin")
+        return self
+
+    def array(self) -> np.ndarray:
+        """[G, 2, B] the counts."""
+        return np.asarray(self.counts, dtype=np.int64)
+
+
+def score_bins(scores: np.ndarray, n_bins: int) -> np.ndarray:
+    """[N] the bin of each score z: floor(B sigma(z)), and B - 1 where sigma(z) = 1.
+
+    A threshold on bins and one on scores decide alike, as decisions are made from bins. A score
+    that is not a number is in bin 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.postprocess.histogram import score_bins
+        >>> score_bins(np.array([-50.0, 0.0, 50.0]), 4).tolist()
+        [0, 2, 3]
+    """
+    finite = np.nan_to_num(scores, nan=-np.inf)
+    probability = 1 / (1 + np.exp(-np.clip(finite, -700, 700)))
+    return np.minimum((n_bins * probability).astype(np.int64), n_bins - 1)
+
+
+def count_scores(
+    bins: np.ndarray, s: np.ndarray, y: np.ndarray, n_groups: int, n_bins: int
+) -> np.ndarray:
+    """[G, 2, B] numbers of rows by group, label (-1, +1) and bin.
+
+    Args:
+        bins: [N] of :func:`score_bins`; zeros for plain counts.
+        s: [N] group index.
+        y: [N] -1 or +1.
+        n_groups: G.
+        n_bins: B.
+    """
+    entry = (2 * s + (y > 0)) * n_bins + bins
+    return np.bincount(entry, minlength=2 * n_groups * n_bins).reshape(n_groups, 2, n_bins)
+
+
+def require_rows(histogram: ScoreHistogram, parts: Iterable[tuple[int, ...]]) -> None:
+    """Refuses a group too few of whose rows have certain labels.
+
+    A count must be above 0, and above three standard deviations of its noise: a rate or a weight
+    made of less would be noise.
+
+    Args:
+        histogram: the counts.
+        parts: indices of labels, such as (1,) for +1; their rows together count.
+
+    Raises:
+        InputError: the message names the group, the label, and the count.
+    """
+    counts = histogram.array()
+    for labels in parts:
+        rows = counts[:, list(labels)].sum(axis=(1, 2))
+        least = SURE * math.sqrt(histogram.variance * len(labels) * counts.shape[2])
+        if (rows <= least).any():
+            group = int(np.argmin(rows))
+            label = "" if labels == BOTH else f" and label {'-+'[labels[0]]}1"
+            raise InputError(
+                f"histogram: rows with group {histogram.groups[group]!r}{label}: counted"
+                f" {rows[group]}; must be more than {least:.3g}, three standard deviations of the"
+                " noise"
+            )
+
+
+def write_histogram(histogram: ScoreHistogram, path: Path) -> None:
+    """As JSON, whole or not at all."""
+    write_json(path, histogram.model_dump(mode="json"))
+
+
+def read_histogram(path: Path) -> ScoreHistogram:
+    """Reads a file that :func:`write_histogram` wrote.
+
+    Raises:
+        InputError: unreadable, or not a histogram; the message names the entry.
+    """
+    try:
+        return ScoreHistogram.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    except ValidationError as error:
+        raise refusal(str(path), error) from error

@@ -1,0 +1,183 @@
+"""Decisions by group, chosen from a histogram of scores that may have noise in it.
+
+PrivFairFL-Post (Pentyala et al. 2022, protocols 3 and 4), of one histogram in place of a confusion
+matrix for each threshold: a row is in one entry, and so its noise protects all thresholds at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.config.notions import Notion
+from synthfair.errors import InputError
+from synthfair.postprocess.decision import MOST_BINS, GroupDecision
+from synthfair.postprocess.histogram import BOTH, ScoreHistogram, require_rows
+from synthfair.postprocess.search import best_mixture, best_thresholds, upper_hull
+
+_COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
+    "statistical_parity": (BOTH,),
+    "equal_opportunity": ((1,),),
+    "equalized_odds": ((1,), (0,)),
+}
+"""Labels, 0 for -1 and 1 for +1, of the rows of which each rate is the selected share."""
+
+
+class NoisyShare(NamedTuple):
+    """A share that was estimated from noisy counts.
+
+    Attributes:
+        value: the estimate.
+        error: its standard error due to the noise, to first order; 0 without noise. What other
+            rows would have given is not in it.
+    """
+
+    value: float
+    error: float
+
+
+class ChosenDecision(NamedTuple):
+    """Decisions, and what they do to the rows of the histogram.
+
+    Attributes:
+        decision: by group and score.
+        accuracy: share of right decisions, on average over coins.
+        gap: largest difference of the notion's rates between two groups, likewise.
+        constant_accuracy: of the more frequent label for everybody.
+    """
+
+    decision: GroupDecision
+    accuracy: NoisyShare
+    gap: NoisyShare
+    constant_accuracy: NoisyShare
+
+
+def choose_decision(
+    histogram: ScoreHistogram, notion: Notion, alpha: float, *, randomized: bool = False
+) -> ChosenDecision:
+    """The most accurate decisions by group and score whose rates differ by at most alpha.
+
+    Compared are, between groups, P(+1) for statistical parity, P(+1 | y = +1) for equal
+    opportunity, and P(+1 | y = +1) and P(+1 | y = -1) for equalized odds. Decisions are a threshold
+    for each group, the best of all combinations; or, randomised, a mixture of thresholds for each
+    group, the best of all mixtures: points on or below the upper convex hull of its ROC curve. With
+    alpha = 0 that is the rule of Hardt, Price and Srebro (2016).
+
+    To choose, counts below 0 are taken as 0, so that rates rise with the threshold and lie in
+    [0, 1]. To estimate what was chosen, they count as they are: sums of them have no bias. The
+    estimated gap can therefore exceed alpha where there is noise; and since the best was chosen,
+    both estimates tend to flatter.
+
+    Guarantee: that of the histogram, as nothing else of the rows is read.
+
+    Args:
+        histogram: of scores, with two bins or more.
+        notion: statistical_parity, equal_opportunity or equalized_odds.
+        alpha: from 0 to below 1.
+        randomized: whether decisions may be drawn by coins.
+
+    Raises:
+        InputError: alpha out of range; plain counts, or too many bins; or a group whose rows of a
+            label that the notion compares do not stand out from the noise.
+
+    Example:
+        >>> import synthfair as sf
+        >>> histogram = sf.postprocess.ScoreHistogram(
+        ...     schema_hash="0" * 64, model="0" * 64, groups=("a", "b"),
+        ...     counts=(((8, 1, 1), (0, 2, 8)), ((6, 3, 1), (4, 4, 2))),
+        ... )
+        >>> chosen = sf.postprocess.choose_decision(histogram, "equal_opportunity", 0.25)
+        >>> chosen.decision.steps, round(chosen.accuracy.value, 3), round(chosen.gap.value, 3)
+        ((((2, 1.0),), ((1, 1.0),)), 0.725, 0.2)
+        >>> mixed = sf.postprocess.choose_decision(
+        ...     histogram, "equal_opportunity", 0.1, randomized=True
+        ... )
+        >>> mixed.decision.steps, round(mixed.accuracy.value, 4), round(mixed.gap.value, 3)
+        ((((1, 1.0),), ((0, 0.75), (1, 1.0))), 0.7125, 0.1)
+    """
+    n_bins = histogram.array().shape[2]
+    if not 0 <= alpha < 1:
+        raise InputError(f"alpha = {alpha}: must be from 0 to below 1")
+    if not 2 <= n_bins <= MOST_BINS:
+        raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MOST_BINS}")
+    require_rows(histogram, (*_COMPARED[notion], BOTH))
+    negative, positive = _at_least(np.maximum(histogram.array(), 0)).swapaxes(0, 1)
+    rates = [_rate((negative, positive), labels) for labels in _COMPARED[notion]]
+    right = positive + negative[:, :1] - negative
+    if randomized:
+        hulls = [upper_hull(f, t) for f, t in zip(negative, positive, strict=True)]
+        weights = best_mixture(rates, right, alpha, hulls)
+    else:
+        weights = np.eye(n_bins + 1)[best_thresholds(rates, right, alpha)]
+    decision = _decision(histogram, notion, alpha, weights)
+    return ChosenDecision(decision, *_estimates(histogram, notion, weights))
+
+
+def _at_least(counts: np.ndarray) -> np.ndarray:
+    """[..., B + 1] of counts [..., B]: rows in bin t or above; none for t = B."""
+    rows = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
+    return np.concatenate([rows, np.zeros((*rows.shape[:-1], 1))], axis=-1)
+
+
+def _rate(selected: Sequence[np.ndarray], labels: Sequence[int]) -> np.ndarray:
+    """[G, B + 1] share of the rows of these labels that each threshold selects."""
+    rows = np.sum([selected[label] for label in labels], axis=0)
+    return rows / rows[:, :1]
+
+
+def _decision(
+    histogram: ScoreHistogram, notion: Notion, alpha: float, weights: np.ndarray
+) -> GroupDecision:
+    """Of weights of thresholds [G, B + 1]: a row in bin b is selected by those up to b.
+
+    The key follows from the histogram, so that nobody can look for one whose coins fall well.
+    """
+    chance = np.minimum(np.cumsum(weights, axis=1).round(12), 1.0)
+    steps = tuple(
+        tuple((int(t), float(own[t])) for t in np.flatnonzero(weight[:-1]))
+        for own, weight in zip(chance, weights, strict=True)
+    )
+    text = json.dumps([histogram.model_dump(mode="json"), notion, alpha], sort_keys=True)
+    certain = all(probability == 1 for own in steps for _, probability in own)
+    return GroupDecision(
+        notion=notion,
+        alpha=alpha,
+        n_bins=weights.shape[1] - 1,
+        steps=steps,
+        key=None if certain else hashlib.sha256(text.encode()).hexdigest(),
+    )
+
+
+def _estimates(
+    histogram: ScoreHistogram, notion: Notion, weights: np.ndarray
+) -> tuple[NoisyShare, NoisyShare, NoisyShare]:
+    """Accuracy, gap, and accuracy of the constant classifier."""
+    counts = histogram.array()
+    chance = np.cumsum(weights, axis=1)[:, :-1]
+
+    def share(hits: np.ndarray, among: np.ndarray) -> NoisyShare:
+        """Sum of hits over sum of among, arrays of counts' shape that multiply them."""
+        rows = float((among * counts).sum())
+        value = float((hits * counts).sum()) / rows
+        spread = ((hits - value * among) ** 2).sum()
+        return NoisyShare(value, math.sqrt(histogram.variance * spread) / rows)
+
+    def gap(labels: Sequence[int]) -> NoisyShare:
+        rates = []
+        for group, own in enumerate(chance):
+            among = np.zeros(counts.shape)
+            among[group, list(labels)] = 1
+            rates.append(share(among * own, among))
+        high, low = max(rates), min(rates)
+        return NoisyShare(high.value - low.value, math.hypot(high.error, low.error))
+
+    everyone = np.ones(counts.shape)
+    label = np.array([0, 1])[:, None]
+    accuracy = share(np.where(label, chance[:, None], 1 - chance[:, None]), everyone)
+    constant = max(share(everyone * (label == value), everyone) for value in BOTH)
+    return accuracy, max(map(gap, _COMPARED[notion])), constant

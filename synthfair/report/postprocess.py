@@ -1,0 +1,64 @@
+"""Decisions by group and weights of rows, as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from synthfair.report.results import shown
+
+if TYPE_CHECKING:
+    from synthfair.postprocess import ChosenDecision, RowWeights, ScoreHistogram
+    from synthfair.postprocess.decision import GroupDecision
+    from synthfair.postprocess.thresholds import NoisyShare
+
+
+def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
+    """What was chosen for each group, and what it is estimated to do."""
+    decision = chosen.decision
+    rules = Table(title=Text(f"{decision.notion}, alpha = {decision.alpha:g}"))
+    rules.add_column("group")
+    rules.add_column("probability of the decision +1", overflow="fold")
+    for group, words in zip(histogram.groups, _rules(decision), strict=True):
+        rules.add_row(Text(shown(group)), words)
+    estimates = Table()
+    estimates.add_column("estimated on the histogram")
+    for title in ("value", "± noise"):
+        estimates.add_column(title, justify="right")
+    estimates.add_row("accuracy", *_estimate(chosen.accuracy))
+    estimates.add_row("gap", *_estimate(chosen.gap))
+    estimates.add_row(
+        "accuracy of one decision for everybody", *_estimate(chosen.constant_accuracy)
+    )
+    estimates.caption = (
+        "± noise: standard error by the counts' noise alone. The best on this histogram was chosen,"
+        " so expect a little less of new rows."
+    )
+    return Group(rules, estimates)
+
+
+def _rules(decision: GroupDecision) -> list[str]:
+    """Of scores as probabilities sigma(z), at whose edges bins begin."""
+    return [
+        ", ".join(f"{chance:.4g} from {bin_ / decision.n_bins:.4g}" for bin_, chance in steps)
+        or "0 everywhere"
+        for steps in decision.steps
+    ]
+
+
+def _estimate(share: NoisyShare) -> tuple[str, str]:
+    return f"{share.value:.4f}", f"{share.error:.4f}"
+
+
+def weights_table(weights: RowWeights) -> Table:
+    """The weight of each group and label."""
+    table = Table(title=Text(f"weights of rows, {weights.method}"))
+    table.add_column("group")
+    for label in ("label -1", "label +1"):
+        table.add_column(label, justify="right")
+    for group, pair in zip(weights.groups, weights.weights, strict=True):
+        table.add_row(Text(shown(group)), *(f"{weight:.4g}" for weight in pair))
+    return table

@@ -1,0 +1,43 @@
+from .aggregator import PartialSum, Received, answer, read_partial_sum, receive
+from .counting import count_table
+from .in_memory import noisy_sum
+from .keys import (
+    AggregatorKeys,
+    AggregatorSecret,
+    make_aggregator_keys,
+    new_aggregator_secret,
+    read_aggregator_keys,
+    read_aggregator_secret,
+)
+from .opening import NoisyTotal, open_sums, score_histogram
+from .summands import ClippedVectors, GroupCounts
+from .task import Task, make_task, privacy_statement, read_task, write_task
+from .upload import make_uploads, read_upload
+
+__all__ = [
+    "AggregatorKeys",
+    "AggregatorSecret",
+    "ClippedVectors",
+    "GroupCounts",
+    "NoisyTotal",
+    "PartialSum",
+    "Received",
+    "Task",
+    "answer",
+    "count_table",
+    "make_aggregator_keys",
+    "make_task",
+    "make_uploads",
+    "new_aggregator_secret",
+    "noisy_sum",
+    "open_sums",
+    "privacy_statement",
+    "read_aggregator_keys",
+    "read_aggregator_secret",
+    "read_partial_sum",
+    "read_task",
+    "read_upload",
+    "receive",
+    "score_histogram",
+    "write_task",
+]

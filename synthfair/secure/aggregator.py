@@ -1,0 +1,265 @@
+"""What an aggregator does: verifies uploads, adds shares, adds its noise, and answers once.
+
+A task is answered at most once for each key. The record of the answer is made before any noise is
+drawn, under a name that can be made only once; the answer itself is written into it and is durable
+before anything is published. After a crash, even one by kill -9 between noise and answer, the task
+is spent: a record without an answer never gets one, and one with an answer holds its only copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError
+
+from synthfair.config.rules import STRICT
+from synthfair.errors import InputError, reason, refusal
+from synthfair.files import sync_folder
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.secure.keys import AggregatorSecret, read_document, require_hpke
+from synthfair.secure.summands import MAX_LENGTH, Hex32
+from synthfair.secure.task import Task
+from synthfair.secure.upload import read_upload, upload_bytes
+
+DOMAIN = b"synthfair-partial-sum/1\0"
+
+_Entry = Annotated[int, Field(ge=0, lt=2**64)]
+
+
+class Received(NamedTuple):
+    """Verified uploads, added up. Only the aggregator may see the total.
+
+    Attributes:
+        total: [k] uint64, of the shares mod 2^64.
+        clients: how many there are.
+        clients_hash: of their keys and nonces; equal for all aggregators of the same uploads.
+    """
+
+    total: np.ndarray
+    clients: int
+    clients_hash: str
+
+
+class PartialSum(BaseModel):
+    """An aggregator's answer: its sum of shares with its noise.
+
+    Alone it is uniformly random. It may be shown to anybody.
+
+    Attributes:
+        task: its id.
+        role: of the aggregator.
+        clients: whose shares are in it.
+        clients_hash: see :class:`Received`.
+        total: [k] mod 2^64.
+        signature: of all the rest, by the aggregator.
+    """
+
+    model_config = STRICT
+
+    format: Literal["synthfair-partial-sum/1"] = "synthfair-partial-sum/1"
+    task: Hex32
+    role: int = Field(ge=0, le=2)
+    clients: int = Field(ge=1)
+    clients_hash: Hex32
+    total: tuple[_Entry, ...] = Field(strict=False, min_length=1, max_length=MAX_LENGTH)
+    signature: str = Field(pattern="^[0-9a-f]{128}$")
+
+    def signed(self) -> bytes:
+        """What the signature is of."""
+        head = f"{self.task} {self.role} {self.clients} {self.clients_hash} {len(self.total)}\n"
+        return DOMAIN + head.encode() + np.array(self.total, "<u8").tobytes()
+
+
+def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Received:
+    """Verifies uploads and adds their shares, one file in memory at a time.
+
+    One that is refused stops it all: nothing is answered, and the file can be taken out at every
+    aggregator. Spends nothing.
+
+    Args:
+        task: of the uploads.
+        secret: of the aggregator.
+        uploads: files, in any order.
+
+    Raises:
+        InputError: an upload is refused, see :func:`~synthfair.secure.upload.read_upload`; comes
+            twice, or is a second one of its client; or there are fewer clients than the task asks.
+    """
+    total, nonces = np.zeros(task.what.length, np.uint64), dict[bytes, bytes]()
+    for path in uploads:
+        client, nonce, share = read_upload(_content(path, task), task, secret, source=str(path))
+        if client in nonces:
+            replayed = nonces[client] == nonce
+            raise InputError(
+                f"{path}: {'repeats an upload' if replayed else 'a second upload'} of the client"
+                f" {client.hex()}; each sends one"
+            )
+        nonces[client] = nonce
+        total += share  # arrays of uint64 wrap around: mod 2^64
+    if len(nonces) < task.least_clients:
+        raise InputError(
+            f"uploads: of {len(nonces)} clients; the task asks for {task.least_clients} at least"
+        )
+    named = b"".join(client + nonces[client] for client in sorted(nonces))
+    return Received(total, len(nonces), hashlib.sha256(DOMAIN + named).hexdigest())
+
+
+def _content(path: Path, task: Task) -> bytes:
+    """Of a file, and no more than one byte more than an upload has."""
+    try:
+        with path.open("rb") as file:
+            return file.read(upload_bytes(task) + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+
+
+def answer(
+    task: Task,
+    secret: AggregatorSecret,
+    received: Received,
+    records: Path,
+    *,
+    source: RandomBytes = system_entropy,
+) -> PartialSum:
+    """The partial sum with noise, once for a task and key.
+
+    Guarantee: that of ``task.what``, by this aggregator's noise alone, whoever colludes with
+    whom, as long as it colludes with nobody, and as long as ``records`` is never put back to an
+    older state or left for another folder.
+
+    Args:
+        task: that is answered.
+        secret: of the aggregator.
+        received: of :func:`receive`.
+        records: folder of the aggregator's answers so far, made if need be.
+        source: of the noise; another one than the system's is for tests alone.
+
+    Raises:
+        InputError: the task was answered before, or began to be; or the record cannot be written.
+    """
+    record = record_of(task, secret, records)
+    try:
+        created = _created(record)
+    except OSError as error:
+        raise InputError(f"{records}: cannot write: {reason(error)}") from error
+    if not created:
+        raise _spent(record)
+    partial = _noised(task, secret, received, source)
+    try:
+        _complete(record, partial.model_dump_json().encode())
+    except OSError as error:
+        raise InputError(
+            f"{records}: cannot write: {reason(error)}; the task is spent without an answer"
+        ) from error
+    return partial
+
+
+def _noised(
+    task: Task, secret: AggregatorSecret, received: Received, source: RandomBytes
+) -> PartialSum:
+    total = received.total + task.what.noise(source).astype(np.uint64)
+    unsigned = PartialSum(
+        task=task.id.hex(),
+        role=task.role_of(secret.public),
+        clients=received.clients,
+        clients_hash=received.clients_hash,
+        total=tuple(total.tolist()),
+        signature="0" * 128,
+    )
+    signature = secret.signing_key.sign(unsigned.signed()).hex()
+    return unsigned.model_copy(update={"signature": signature})
+
+
+def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
+    """Where the answer of this key to a task is recorded."""
+    return records / f"{task.id.hex()}.{secret.public.signature[:16]}.json"
+
+
+def require_unanswered(task: Task, secret: AggregatorSecret, records: Path) -> None:
+    """Refuses a task that was answered, or began to be.
+
+    Raises:
+        InputError: so it is; the message says whether the record holds the answer.
+    """
+    record = record_of(task, secret, records)
+    if record.exists():
+        raise _spent(record)
+
+
+def _spent(record: Path) -> InputError:
+    try:
+        read_partial_sum(record)
+    except InputError:
+        return InputError(
+            f"{record}: an answer to this task was begun and not finished; the task is spent, and"
+            " a new one is needed"
+        )
+    return InputError(f"{record}: holds the answer to this task, which is answered once; copy it")
+
+
+def _created(record: Path) -> bool:
+    """Whether an empty record was made, that survives a crash; False where there is one."""
+    record.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return False
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    for folder in (record.parent, record.parent.parent):
+        sync_folder(folder)
+    return True
+
+
+def _complete(record: Path, content: bytes) -> None:
+    with record.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_partial_sum(path: Path) -> PartialSum:
+    """Reads an answer; its signature is verified by :func:`open_sums`.
+
+    Raises:
+        InputError: unreadable, or not a partial sum; the message names the entry.
+    """
+    try:
+        return PartialSum.model_validate(read_document(path, 30 * MAX_LENGTH))
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+
+
+def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") -> None:
+    """Refuses a partial sum of another task, or that is not signed by its aggregator.
+
+    Raises:
+        InputError: so it is, or its length or role is none of the task's.
+    """
+    require_hpke("a secure sum")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if partial.task != task.id.hex():
+        raise InputError(f"{source}: of another task, {partial.task}; must be of {task.id.hex()}")
+    if len(partial.total) != task.what.length or partial.role >= len(task.aggregators):
+        raise InputError(
+            f"{source}: {len(partial.total)} entries of aggregator {partial.role}; must be"
+            f" {task.what.length}, of one of {len(task.aggregators)}"
+        )
+    key = bytes.fromhex(task.aggregators[partial.role].signature)
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(
+            bytes.fromhex(partial.signature), partial.signed()
+        )
+    except (InvalidSignature, ValueError) as error:
+        raise InputError(
+            f"{source}: altered, or not signed by aggregator {partial.role}"
+        ) from error

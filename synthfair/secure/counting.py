@@ -1,0 +1,104 @@
+"""A client's part of a task of counts: its rows by group, label and bin of their score."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from synthfair.data.encode import encode
+from synthfair.data.tables import take_users
+from synthfair.errors import InputError
+from synthfair.postprocess.histogram import count_scores, score_bins
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from synthfair.data.schema import Schema
+    from synthfair.secure.summands import GroupCounts
+    from synthfair.trained import TrainedModel
+
+
+def count_table(
+    what: GroupCounts,
+    table: pd.DataFrame,
+    schema: Schema,
+    *,
+    model: TrainedModel | None = None,
+    user_column: str | None = None,
+    source: str = "table",
+) -> np.ndarray:
+    """[2 G B] int64, what a client adds to the sum.
+
+    With the unit user, the first ``rows_per_user`` rows of each user count, in the table's order;
+    the others are left out.
+
+    Args:
+        what: is summed.
+        table: the client's rows.
+        schema: of the table.
+        model: whose scores are binned, where the task names one.
+        user_column: of the table, that says whose each row is; needed for the unit user.
+        source: name of the table, for errors.
+
+    Raises:
+        InputError: another schema or model than the task's, no user column where it needs one,
+            a table that does not fit the schema, or more rows than the task allows.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> what = sf.secure.GroupCounts(
+        ...     schema_hash=schema.hash, groups=tuple(map(str, schema.groups)), epsilon=1.0,
+        ...     rows_per_client=5000,
+        ... )
+        >>> sf.secure.count_table(what, table, schema).tolist()  # groups, by label
+        [90, 218, 154, 1527]
+    """
+    _require_task(what, schema, model, source)
+    if (user_column is None) != (what.unit == "row"):
+        needed = "needs a user column" if what.unit == "user" else "takes no user column"
+        raise InputError(f"{source}: the task's unit is one {what.unit}, which {needed}")
+    if user_column is not None:
+        user, table = take_users(table, user_column)
+        table = table.iloc[first_rows(user, what.rows_per_user)]
+    if len(table) > what.rows_per_client:
+        raise InputError(
+            f"{source}: {len(table)} rows that count; the task allows {what.rows_per_client}"
+        )
+    x, s, y = encode(table, schema, source=source)
+    bins = (
+        np.zeros(len(s), np.int64) if model is None else score_bins(model.scores(x, s), what.bins)
+    )
+    return count_scores(bins, s, y, len(what.groups), what.bins).ravel().astype(np.int64)
+
+
+def _require_task(
+    what: GroupCounts, schema: Schema, model: TrainedModel | None, source: str
+) -> None:
+    if schema.hash != what.schema_hash:
+        raise InputError(
+            f"{source}: its schema has the hash {schema.hash}; the task's is {what.schema_hash}"
+        )
+    found = None if model is None else model.sha256
+    if found != what.model:
+        raise InputError(
+            f"{source}: scored by the model {found or '(none)'}; the task's is"
+            f" {what.model or '(none)'}"
+        )
+
+
+def first_rows(user: np.ndarray, most: int) -> np.ndarray:
+    """Positions of the first so many rows of each user, in the table's order.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.secure.counting import first_rows
+        >>> first_rows(np.array(["a", "b", "a", "a"]), 2).tolist()
+        [0, 1, 2]
+    """
+    _, index = np.unique(user, return_inverse=True)
+    order = np.argsort(index, kind="stable")
+    ordered = index[order]
+    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return np.sort(order[place < most])

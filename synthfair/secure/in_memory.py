@@ -1,0 +1,60 @@
+"""The whole protocol over arrays, in one process: for simulations and benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from synthfair.errors import InputError
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.secure.opening import NoisyTotal, noisy_total, require_possible
+from synthfair.secure.shares import Sharing
+from synthfair.secure.summands import ClippedVectors, GroupCounts
+
+
+def noisy_sum(
+    parts: Iterable[np.ndarray],
+    what: GroupCounts | ClippedVectors,
+    *,
+    aggregators: int = 2,
+    source: RandomBytes = system_entropy,
+) -> NoisyTotal:
+    """Makes all shares, sums them by aggregator, adds every aggregator's noise, and opens.
+
+    As the protocol by files, without its encryption and signatures: all happens in one process,
+    which sees everything. What is returned has the guarantee of ``what``.
+
+    Args:
+        parts: of the clients, [k] int64 each; of :func:`count_table`, or ``what.integers``.
+        what: is summed.
+        aggregators: 2 or 3.
+        source: of seeds and noise; another one than the system's is for tests alone.
+
+    Raises:
+        InputError: no parts, or a total that cannot be.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair import secure
+        >>> what = secure.GroupCounts(
+        ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=1.0, rows_per_client=100
+        ... )
+        >>> found = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, what)
+        >>> bool(np.all(np.abs(found.total - [500, 1000, 1500, 2000]) < 100))
+        True
+    """
+    sharing = Sharing(source(32), what.length, aggregators, full_share=0)
+    totals = np.zeros((aggregators, what.length), np.uint64)
+    clients = 0
+    for part in parts:
+        clients += 1
+        for role, message in enumerate(sharing.split(part, source)):
+            totals[role] += sharing.share(message, role)
+    if clients == 0:
+        raise InputError("parts: there are none")
+    for role in range(aggregators):
+        totals[role] += what.noise(source).astype(np.uint64)
+    opened = totals.sum(axis=0).view(np.int64)
+    require_possible(what, opened, aggregators=aggregators, clients=clients)
+    return noisy_total(what, opened, aggregators=aggregators, clients=clients)

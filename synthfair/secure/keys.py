@@ -1,0 +1,189 @@
+"""Keys of aggregators: one to decrypt what clients send, one to sign partial sums."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from synthfair.config.rules import STRICT
+from synthfair.errors import InputError, reason, refusal
+from synthfair.files import require_free, whole_file, write_json
+from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC
+from synthfair.secure.summands import Hex32
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+
+class AggregatorKeys(BaseModel):
+    """What everybody knows of an aggregator.
+
+    Attributes:
+        encryption: X25519 public key, to which clients encrypt (HPKE).
+        signature: Ed25519 public key, with which partial sums are verified.
+    """
+
+    model_config = STRICT
+
+    format: Literal["synthfair-aggregator/1"] = "synthfair-aggregator/1"
+    encryption: Hex32
+    signature: Hex32
+
+
+class AggregatorSecret(BaseModel):
+    """What only the aggregator has.
+
+    Attributes:
+        encryption: X25519 private key.
+        signature: Ed25519 private key.
+        public: the public keys of both.
+    """
+
+    model_config = STRICT
+
+    format: Literal["synthfair-aggregator-secret/1"] = "synthfair-aggregator-secret/1"
+    encryption: Hex32 = Field(repr=False)
+    signature: Hex32 = Field(repr=False)
+    public: AggregatorKeys
+
+    @property
+    def decryption_key(self) -> X25519PrivateKey:
+        """For HPKE."""
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        return X25519PrivateKey.from_private_bytes(bytes.fromhex(self.encryption))
+
+    @property
+    def signing_key(self) -> Ed25519PrivateKey:
+        """Of partial sums."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(bytes.fromhex(self.signature))
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> AggregatorSecret:
+        require_hpke("an aggregator's key")
+        found = _public_of(self.decryption_key, self.signing_key)
+        if found != self.public:
+            raise ValueError("the public keys are not those of the private ones")
+        return self
+
+
+def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, AggregatorKeys]:
+    """Writes new private keys, which only their owner may read, and next to them the public ones.
+
+    Args:
+        path: of the private keys, NAME.key; the public ones are in NAME.pub.
+        force: whether existing files are overwritten.
+
+    Returns:
+        The public file, and the keys in it.
+
+    Raises:
+        InputError: another ending, a file exists or cannot be written, or cryptography is missing.
+    """
+    if path.suffix != PRIVATE:
+        raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
+    secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC)
+    require_free(path, public_path, force=force)
+    with whole_file(path, mode=0o600) as temporary:
+        temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    write_json(public_path, secret.public.model_dump(mode="json"))
+    return public_path, secret.public
+
+
+def new_aggregator_secret() -> AggregatorSecret:
+    """New keys, by the system's entropy.
+
+    Example:
+        >>> from synthfair import secure
+        >>> len(secure.new_aggregator_secret().public.encryption)
+        64
+    """
+    require_hpke("an aggregator's key")
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    decrypting, signing = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    return AggregatorSecret(
+        encryption=decrypting.private_bytes_raw().hex(),
+        signature=signing.private_bytes_raw().hex(),
+        public=_public_of(decrypting, signing),
+    )
+
+
+def _public_of(decrypting: X25519PrivateKey, signing: Ed25519PrivateKey) -> AggregatorKeys:
+    return AggregatorKeys(
+        encryption=decrypting.public_key().public_bytes_raw().hex(),
+        signature=signing.public_key().public_bytes_raw().hex(),
+    )
+
+
+def read_aggregator_secret(path: Path) -> AggregatorSecret:
+    """The private keys that :func:`make_aggregator_keys` wrote.
+
+    Raises:
+        InputError: unreadable, or not such a file; no key is shown.
+    """
+    try:
+        return AggregatorSecret.model_validate(read_document(path, MAX_BYTES))
+    except ValidationError as error:  # whose message would show the keys
+        raise InputError(
+            f"{path}: not an aggregator's private keys, as python -m synthfair secure key writes"
+            " them"
+        ) from error
+
+
+def read_aggregator_keys(path: Path) -> AggregatorKeys:
+    """The public keys that :func:`make_aggregator_keys` wrote.
+
+    Raises:
+        InputError: unreadable, or not such a file.
+    """
+    document = read_document(path, MAX_BYTES)
+    if document.get("format") == "synthfair-aggregator-secret/1":
+        raise InputError(f"{path}: private keys, which stay with their owner; give the {PUBLIC}")
+    try:
+        return AggregatorKeys.model_validate(document)
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+
+
+def read_document(path: Path, most_bytes: int) -> dict[str, Any]:
+    """A JSON object from a file of at most so many bytes.
+
+    Raises:
+        InputError: unreadable, larger, or not a JSON object.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    if len(content) > most_bytes:
+        raise InputError(f"{path}: larger than the {most_bytes} bytes that are read")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {reason(error)}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: must hold a JSON object")
+    return document
+
+
+def require_hpke(purpose: str) -> None:
+    """Refuses to go on without a version of ``cryptography`` that has HPKE.
+
+    Raises:
+        InputError: it is not installed; the message names the extra.
+    """
+    try:
+        from cryptography.hazmat.primitives import hpke  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{purpose} needs cryptography 47 or later: pip install 'synthfair[secure]'"
+        ) from error

@@ -1,0 +1,231 @@
+"""What clients sum: counts of rows, or clipped vectors; what is added to hide each of them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Relation
+from synthfair.config.rules import STRICT
+from synthfair.postprocess.histogram import LARGEST_COUNT
+from synthfair.privacy.discrete import discrete_gaussian, discrete_laplace, laplace_variance
+from synthfair.privacy.noise import RandomBytes, system_entropy
+
+MAX_LENGTH = 2**20
+"""Of a vector."""
+
+MAX_CLIENTS = 100_000
+
+NEVER = 1e-12
+"""Chance at which honest sums are taken for impossible ones."""
+
+Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+"""32 bytes in hexadecimal."""
+
+
+class GroupCounts(BaseModel):
+    """Numbers of rows by group, label and, of a model's scores, bin.
+
+    A row is in one count. So adding or removing one changes the vector by 1 in L1, whatever the
+    number of bins; a user with at most m rows, by m; and replacing doubles both.
+
+    Guarantee of :meth:`noise` on the total: epsilon-differential privacy (pure).
+
+    Attributes:
+        schema_hash: of the tables.
+        groups: G names, in the schema's order.
+        model: sha256 of the model whose scores are binned; None for plain counts.
+        bins: B, from 2; 1 for plain counts.
+        epsilon: against each single aggregator and everyone else; as the decimal that is written.
+        relation: which tables are neighbours.
+        unit: whose rows are added, removed or replaced.
+        rows_per_user: m, at most so many rows of each user at one client count; 1 for rows.
+        rows_per_client: at most, publicly known; larger tables are refused.
+
+    Raises:
+        ValueError: the parts do not fit together.
+
+    Example:
+        >>> from synthfair import secure
+        >>> what = secure.GroupCounts(
+        ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=0.5, rows_per_client=1000
+        ... )
+        >>> what.length, what.scale
+        (4, Fraction(2, 1))
+    """
+
+    model_config = STRICT
+
+    kind: Literal["counts"] = "counts"
+    schema_hash: Hex32
+    groups: tuple[str, ...] = Field(strict=False, min_length=2, max_length=1000)
+    model: Hex32 | None = None
+    bins: int = Field(default=1, ge=1, le=100_000)
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    relation: Relation = "add_or_remove"
+    unit: Literal["row", "user"] = "row"
+    rows_per_user: int = Field(default=1, ge=1, le=10**6)
+    rows_per_client: int = Field(ge=1, le=2**40)
+
+    @property
+    def length(self) -> int:
+        """Of the vector, 2 G B."""
+        return 2 * len(self.groups) * self.bins
+
+    @property
+    def sensitivity(self) -> int:
+        """L1 norm by which neighbours' vectors differ, at most."""
+        return self.rows_per_user * (1 if self.relation == "add_or_remove" else 2)
+
+    @property
+    def scale(self) -> Fraction:
+        """Of the noise of one aggregator: sensitivity / epsilon."""
+        return self.sensitivity / Fraction(repr(self.epsilon))
+
+    @property
+    def variance(self) -> float:
+        """Of one aggregator's noise of one count."""
+        return laplace_variance(self.scale)
+
+    @property
+    def largest(self) -> int:
+        """No entry of a client's vector is larger."""
+        return self.rows_per_client
+
+    def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
+        """[2 G B] int64, of full scale: one aggregator's is enough for the guarantee."""
+        return discrete_laplace(self.scale, self.length, source)
+
+    def noise_bound(self, terms: int) -> int:
+        """What the sum of so many terms of noise exceeds with a chance of NEVER / length at most.
+
+        Chernoff: P(|sum| > x) <= 2 M(l)^terms e^(-l x) with the moment generating function
+
+            M(l) = (1 - p)^2 / ((1 - p e^l) (1 - p e^-l)),    p = e^(-1/scale),    0 < l < 1/scale.
+        """
+        rate = 1 / float(self.scale)
+        slope = rate * np.linspace(0.01, 0.99, 99)
+        log_moment = 2 * math.log(-math.expm1(-rate)) - (
+            np.log(-np.expm1(slope - rate)) + np.log(-np.expm1(-slope - rate))
+        )
+        bounds = (terms * log_moment + math.log(2 * self.length / NEVER)) / slope
+        return math.ceil(float(bounds.min()))
+
+    @model_validator(mode="after")
+    def _fits(self) -> GroupCounts:
+        if (self.model is None) != (self.bins == 1):
+            raise ValueError("scores of a model have two bins or more; counts without, one bin")
+        if self.unit == "row" and self.rows_per_user != 1:
+            raise ValueError("rows_per_user: is for the unit user; a row is one row")
+        if self.length > MAX_LENGTH:
+            raise ValueError(f"{self.length} counts; must be at most {MAX_LENGTH}")
+        if MAX_CLIENTS * self.rows_per_client + self.noise_bound(4) > LARGEST_COUNT:
+            raise ValueError("rows_per_client: totals could leave the range of exact numbers")
+        return self
+
+
+class ClippedVectors(BaseModel):
+    """Vectors of real numbers, clipped in L2 and rounded to a grid.
+
+    A client's vector v, of at most the norm ``clip``, becomes the integers nearest to v / step.
+    Rounding moves each entry by at most 1/2, so that their norm is at most
+
+        D = clip / step + sqrt(length) / 2,
+
+    by which a client that is added or removed changes the total, and twice that when replaced.
+
+    Guarantee of :meth:`noise` on the total: rho-zero-concentrated differential privacy (zCDP).
+    Unit: one client's vector.
+
+    Attributes:
+        length: of the vectors.
+        clip: L2 norm to which each is clipped.
+        step: of the grid.
+        rho: against each single aggregator and everyone else.
+        relation: which sets of clients are neighbours.
+
+    Raises:
+        ValueError: the totals would not fit into 64 bits.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair import secure
+        >>> what = secure.ClippedVectors(length=4, clip=1.0, step=0.25, rho=0.5)
+        >>> what.integers(np.array([3.0, 0.0, 0.0, 4.0])).tolist()
+        [2, 0, 0, 3]
+        >>> what.variance  # (4 + 1)^2 / (2 rho)
+        25.0
+    """
+
+    model_config = STRICT
+
+    kind: Literal["vector"] = "vector"
+    length: int = Field(ge=1, le=MAX_LENGTH)
+    clip: float = Field(gt=0)
+    step: float = Field(gt=0)
+    rho: float = Field(gt=0, le=10_000)
+    relation: Relation = "add_or_remove"
+
+    @property
+    def largest_square(self) -> int:
+        """D^2, rounded up."""
+        ratio = Fraction(repr(self.clip)) / Fraction(repr(self.step))
+        root = Fraction(math.isqrt(self.length * 4**30 - 1) + 1, 2**30)  # at least sqrt(length)
+        return math.ceil(ratio**2 + ratio * root + Fraction(self.length, 4))
+
+    @property
+    def exact_variance(self) -> Fraction:
+        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho)."""
+        square = self.largest_square * (1 if self.relation == "add_or_remove" else 4)
+        return square / (2 * Fraction(repr(self.rho)))
+
+    @property
+    def variance(self) -> float:
+        """The same as a float."""
+        return float(self.exact_variance)
+
+    @property
+    def largest(self) -> int:
+        """No entry of a client's integers is larger."""
+        return math.isqrt(self.largest_square)
+
+    def integers(self, vector: np.ndarray) -> np.ndarray:
+        """[length] int64: clipped and rounded; a vector without a finite norm becomes 0."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = float(np.linalg.norm(vector))
+            shortened = vector * (self.clip / max(norm, self.clip))
+        if not math.isfinite(norm):
+            shortened = np.zeros(self.length)
+        found = np.rint(shortened / self.step).astype(np.int64)
+        if int((found.astype(object) ** 2).sum()) <= self.largest_square:
+            return found
+        # What floating point has added to the norm is far below one part in a million.
+        return np.trunc(shortened * (1 - 1e-6) / self.step).astype(np.int64)
+
+    def values(self, total: np.ndarray) -> np.ndarray:
+        """[length] a total of integers as real numbers."""
+        return total * self.step
+
+    def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
+        """[length] int64, of full scale: one aggregator's is enough for the guarantee."""
+        return discrete_gaussian(self.exact_variance, self.length, source)
+
+    def noise_bound(self, terms: int) -> int:
+        """What the sum of so many terms of noise exceeds with a chance of NEVER / length at most.
+
+        It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
+        """
+        return math.ceil(math.sqrt(2 * terms * self.variance * math.log(2 * self.length / NEVER)))
+
+    @model_validator(mode="after")
+    def _fits(self) -> ClippedVectors:
+        if self.largest_square > 2**80 or self.variance > 2**90:
+            raise ValueError("step: too fine for clip and rho; totals would not fit into 64 bits")
+        return self
+
+
+Summand = Annotated[GroupCounts | ClippedVectors, Field(discriminator="kind")]

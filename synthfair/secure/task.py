@@ -1,0 +1,188 @@
+"""A task: the public file that says what is summed, by whom, of whom, and with which guarantee."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from synthfair.config.rules import STRICT
+from synthfair.errors import InputError, refusal
+from synthfair.files import write_json
+from synthfair.secure.keys import AggregatorKeys, read_document
+from synthfair.secure.shares import Sharing
+from synthfair.secure.summands import MAX_CLIENTS, ClippedVectors, GroupCounts, Hex32, Summand
+
+MAX_BYTES = 10_000_000
+"""Of a task file that is read."""
+
+NOT_COVERED = (
+    "Aggregators that collude: together they see every client's part.",
+    "Who takes part, how many clients there are, and when: the list of clients is public.",
+    "False inputs: a client can send any vector; only totals that cannot be are refused.",
+    "A user's rows at several clients: they are bounded at each client by itself.",
+    "Timing, memory and files on the machines of clients and aggregators.",
+    "Other tasks and releases about the same persons: each costs its own.",
+)
+"""Of every statement."""
+
+
+class Task(BaseModel):
+    """What is summed. Two tasks with the same settings differ, by their nonce.
+
+    Attributes:
+        nonce: random; drawn anew by :func:`make_task`.
+        what: is summed, and the noise with its guarantee.
+        aggregators: two or three that do not collude; the first has the role 0.
+        full_share: the role that gets full shares; the others get seeds.
+        clients: Ed25519 public keys of those that may send.
+        least_clients: with fewer, nothing is answered or opened.
+
+    Raises:
+        ValueError: the parts do not fit together.
+    """
+
+    model_config = STRICT
+
+    format: Literal["synthfair-task/1"] = "synthfair-task/1"
+    nonce: Hex32
+    what: Summand
+    aggregators: tuple[AggregatorKeys, ...] = Field(strict=False, min_length=2, max_length=3)
+    full_share: int = Field(default=0, ge=0, le=2)
+    clients: tuple[Hex32, ...] = Field(strict=False, min_length=1, max_length=MAX_CLIENTS)
+    least_clients: int = Field(ge=1, le=MAX_CLIENTS)
+
+    @cached_property
+    def id(self) -> bytes:
+        """sha256 of all of it; every file of the protocol carries it."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(b"synthfair-task/1\0" + text.encode()).digest()
+
+    @cached_property
+    def known(self) -> frozenset[bytes]:
+        """The clients' keys as bytes."""
+        return frozenset(map(bytes.fromhex, self.clients))
+
+    @property
+    def sharing(self) -> Sharing:
+        """How its vectors are cut into shares."""
+        return Sharing(self.id, self.what.length, len(self.aggregators), self.full_share)
+
+    def role_of(self, keys: AggregatorKeys) -> int:
+        """Of the aggregator with these keys.
+
+        Raises:
+            InputError: the task does not know it.
+        """
+        if keys not in self.aggregators:
+            raise InputError("key: belongs to none of the task's aggregators")
+        return self.aggregators.index(keys)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Task:
+        keys = [key for one in self.aggregators for key in (one.encryption, one.signature)]
+        if len(set(keys)) < len(keys):
+            raise ValueError("aggregators: each must have keys of its own")
+        if self.full_share >= len(self.aggregators):
+            raise ValueError(f"full_share: must be a role, 0 to {len(self.aggregators) - 1}")
+        if len(set(self.clients)) < len(self.clients):
+            raise ValueError("clients: a key comes twice")
+        if self.least_clients > len(self.clients):
+            raise ValueError(f"least_clients: only {len(self.clients)} clients may send")
+        return self
+
+
+def make_task(
+    what: GroupCounts | ClippedVectors,
+    aggregators: Sequence[AggregatorKeys],
+    clients: Sequence[str],
+    *,
+    least_clients: int,
+) -> Task:
+    """A new task, with a nonce from the system's entropy.
+
+    Args:
+        what: is summed.
+        aggregators: their public keys, two or three.
+        clients: Ed25519 public keys in hexadecimal.
+        least_clients: with fewer, nothing is answered or opened.
+
+    Raises:
+        InputError: the parts do not fit together.
+    """
+    try:
+        return Task(
+            nonce=secrets.token_hex(32),
+            what=what,
+            aggregators=tuple(aggregators),
+            clients=tuple(sorted(clients)),
+            least_clients=least_clients,
+        )
+    except ValidationError as error:
+        raise refusal("task", error) from error
+
+
+def write_task(task: Task, path: Path) -> None:
+    """As JSON, whole or not at all."""
+    write_json(path, task.model_dump(mode="json"))
+
+
+def read_task(path: Path) -> Task:
+    """Reads a file that :func:`write_task` wrote.
+
+    Raises:
+        InputError: unreadable, or not a task; the message names the entry.
+    """
+    try:
+        return Task.model_validate(read_document(path, MAX_BYTES))
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+
+
+def privacy_statement(
+    what: GroupCounts | ClippedVectors, *, aggregators: int, clients: int
+) -> dict[str, Any]:
+    """What is guaranteed of an opened total, and what is not covered, for its file.
+
+    The noise of one honest aggregator is of full scale, so that the guarantee holds against any
+    single other aggregator, which knows its own noise, and against everyone who sees the total.
+
+    Args:
+        what: was summed.
+        aggregators: that each added noise.
+        clients: whose parts are in it.
+    """
+    if isinstance(what, GroupCounts):
+        of = "user, by its rows at one client" if what.unit == "user" else "row"
+        guarantee = {
+            "guarantee": "epsilon-differential privacy",
+            "epsilon": what.epsilon,
+            "unit": f"one {of}",
+            "rows_per_user": what.rows_per_user,
+            "sensitivity": what.sensitivity,
+            "mechanism": f"exact discrete Laplace noise of scale {what.scale} on each count",
+        }
+    else:
+        guarantee = {
+            "guarantee": "rho-zero-concentrated differential privacy",
+            "rho": what.rho,
+            "unit": "one client's vector",
+            "clip": what.clip,
+            "step": what.step,
+            "mechanism": f"exact discrete Gaussian noise of variance {what.exact_variance} on each"
+            " entry, in steps",
+        }
+    return {
+        **guarantee,
+        "relation": what.relation,
+        "noise_added_by": f"each of {aggregators} aggregators, in full",
+        "holds_against": "any single aggregator together with everyone who sees this file",
+        "clients": clients,
+        "not_covered": list(NOT_COVERED),
+    }

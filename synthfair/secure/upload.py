@@ -1,0 +1,133 @@
+"""What a client sends to one aggregator: its share, encrypted to it and signed by the client.
+
+    header | HPKE ciphertext of the share | signature
+
+The header is of fixed length: format, task, role, the client's public key, and a nonce that all
+messages of one sharing have in common. HPKE (RFC 9180, base mode: X25519, HKDF-SHA256, AES-128-GCM)
+takes the header as its ``info``, so that a share under another header cannot be decrypted. The
+client's Ed25519 signature covers header and ciphertext. All uploads of a task have one length.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from synthfair.errors import InputError
+from synthfair.secure.keys import AggregatorSecret, require_hpke
+from synthfair.secure.task import Task
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.hpke import Suite
+
+FORMAT = b"synthfair-upload/1\0"
+_HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s16s")
+_HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
+
+
+class Upload(NamedTuple):
+    """A verified upload.
+
+    Attributes:
+        client: Ed25519 public key, 32 bytes.
+        nonce: of the sharing, 16 bytes.
+        share: [k] uint64.
+    """
+
+    client: bytes
+    nonce: bytes
+    share: np.ndarray
+
+
+def upload_bytes(task: Task) -> int:
+    """Length of every upload of a task."""
+    return _HEADER.size + task.sharing.message_bytes + _HPKE_BYTES + _SIGNATURE_BYTES
+
+
+def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list[bytes]:
+    """A client's part, as one upload for each aggregator.
+
+    Guarantee: all uploads but the one to an aggregator say nothing of the vector to it, as far as
+    HPKE and SHAKE256 cannot be broken.
+
+    Args:
+        task: of which it is a part.
+        vector: [k] int64; of :func:`count_table`, or ``task.what.integers``.
+        key: of the client.
+
+    Raises:
+        InputError: the task does not know the client, or an entry is too large for it.
+    """
+    require_hpke("a secure sum")
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+    client = key.public_key().public_bytes_raw()
+    if client not in task.known:
+        raise InputError(f"key: {client.hex()} is none of the clients that the task knows")
+    if (found := int(np.abs(vector).max())) > task.what.largest:
+        raise InputError(f"vector: has {found}; must be at most {task.what.largest}")
+    nonce, uploads = secrets.token_bytes(16), []
+    for role, message in enumerate(task.sharing.split(vector)):
+        header = _HEADER.pack(FORMAT, task.id, role, client, nonce)
+        public = bytes.fromhex(task.aggregators[role].encryption)
+        encrypted = _suite().encrypt(message, X25519PublicKey.from_public_bytes(public), header)
+        uploads.append(header + encrypted + key.sign(header + encrypted))
+    return uploads
+
+
+def read_upload(
+    content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
+) -> Upload:
+    """Verifies and decrypts an upload; nothing in it is trusted before its signature is.
+
+    Args:
+        content: of the file.
+        task: that it must be of.
+        secret: of the aggregator that it must be for.
+        source: the file, for errors.
+
+    Raises:
+        InputError: another length; of another task or for another aggregator; of an unknown client;
+            altered, or not signed by that client; or encrypted to another key.
+    """
+    require_hpke("a secure sum")
+    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if len(content) != upload_bytes(task) or not content.startswith(FORMAT):
+        raise InputError(
+            f"{source}: not an upload of this task, whose uploads have {upload_bytes(task)} bytes;"
+            f" has {len(content)}{' or more' if len(content) > upload_bytes(task) else ''}"
+        )
+    header, signed = content[: _HEADER.size], content[:-_SIGNATURE_BYTES]
+    _, task_id, role, client, nonce = _HEADER.unpack(header)
+    if task_id != task.id:
+        raise InputError(
+            f"{source}: of another task, {task_id.hex()}; must be of {task.id.hex()}. Tasks differ"
+            " where their model, schema, bins or epsilon do"
+        )
+    if role != (own := task.role_of(secret.public)):
+        raise InputError(f"{source}: for aggregator {role}; this is aggregator {own}")
+    if client not in task.known:
+        raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
+    try:
+        Ed25519PublicKey.from_public_bytes(client).verify(content[len(signed) :], signed)
+    except (InvalidSignature, ValueError) as error:
+        raise InputError(
+            f"{source}: altered, or not signed by the client {client.hex()} that it names"
+        ) from error
+    try:
+        message = _suite().decrypt(signed[_HEADER.size :], secret.decryption_key, header)
+    except (InvalidTag, ValueError) as error:
+        raise InputError(f"{source}: cannot be decrypted; encrypted to another key") from error
+    return Upload(client, nonce, task.sharing.share(message, own, source=source))
+
+
+def _suite() -> Suite:
+    from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+    return Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)

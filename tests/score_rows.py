@@ -1,0 +1,29 @@
+"""Scored rows of several groups in which groups differ, and their histograms."""
+
+import numpy as np
+
+from synthfair.postprocess import ScoreHistogram, count_scores, score_bins
+
+
+def scored_rows(n=4000, n_groups=2, seed=0):
+    """Scores [N], groups [N] and labels [N]; rates and quality of the scores differ by group."""
+    rng = np.random.default_rng(seed)
+    s = rng.integers(n_groups, size=n)
+    y = np.where(rng.random(n) < 0.3 + 0.4 * s / n_groups, 1.0, -1.0)
+    z = 0.8 * s - 0.5 + (1.5 - 0.5 * s / n_groups) * y * rng.random(n) + rng.normal(size=n)
+    return z, s, y
+
+
+def histogram_of(z, s, y, n_bins=11, *, noise=None, **fields):
+    """Of scores; with two discrete Laplace variables of this epsilon in each count."""
+    n_groups = int(s.max()) + 1
+    counts = count_scores(score_bins(z, n_bins), s, y, n_groups, n_bins)
+    variance = 0.0
+    if noise is not None:
+        epsilon, rng = noise
+        p = 1 - np.exp(-epsilon)
+        draws = rng.geometric(p, (2, 2, *counts.shape))
+        counts, variance = counts + (draws[0] - draws[1]).sum(axis=0), 4 * (1 - p) / p**2
+    groups = tuple("abcdefgh"[:n_groups])
+    given = {"schema_hash": "0" * 64, "model": "1" * 64, "groups": groups} | fields
+    return ScoreHistogram(counts=counts.tolist(), variance=variance, **given)

@@ -1,0 +1,57 @@
+"""Small tasks with their keys, and clients' uploads as files."""
+
+from typing import NamedTuple
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from synthfair.secure import (
+    AggregatorSecret,
+    GroupCounts,
+    Task,
+    answer,
+    make_task,
+    make_uploads,
+    new_aggregator_secret,
+    receive,
+)
+
+PLAIN = {"schema_hash": "0" * 64, "groups": ("f", "m"), "epsilon": 1.0, "rows_per_client": 1000}
+COUNTS = GroupCounts(**PLAIN)
+
+
+class Parties(NamedTuple):
+    task: Task
+    secrets: list[AggregatorSecret]
+    keys: list[Ed25519PrivateKey]
+
+    def send(self, folder, client, vector, name="c"):
+        """Writes a client's uploads; their paths by role."""
+        vector = np.asarray(vector, np.int64)
+        paths = []
+        for role, upload in enumerate(make_uploads(self.task, vector, self.keys[client])):
+            paths.append(folder / f"{name}{client}.to_{role}")
+            paths[-1].write_bytes(upload)
+        return paths
+
+    def answers(self, folder, vectors, sources=None):
+        """Every aggregator's answer to these clients' vectors."""
+        sent = [self.send(folder, i, vector) for i, vector in enumerate(vectors)]
+        received = [
+            receive(self.task, secret, [paths[role] for paths in sent])
+            for role, secret in enumerate(self.secrets)
+        ]
+        named = [{}] * len(received) if sources is None else [{"source": one} for one in sources]
+        return [
+            answer(self.task, secret, got, folder / "answers", **source)
+            for secret, got, source in zip(self.secrets, received, named, strict=True)
+        ]
+
+
+def parties(what=COUNTS, *, clients=3, aggregators=2, least=2, full_share=0):
+    secrets = [new_aggregator_secret() for _ in range(aggregators)]
+    keys = [Ed25519PrivateKey.generate() for _ in range(clients)]
+    known = [key.public_key().public_bytes_raw().hex() for key in keys]
+    task = make_task(what, [one.public for one in secrets], known, least_clients=least)
+    task = Task.model_validate(task.model_dump() | {"full_share": full_share})
+    return Parties(task, secrets, keys)

@@ -1,0 +1,175 @@
+"""thresholds and weights as a user runs them, and what comes after them."""
+
+import json
+
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+from score_rows import histogram_of
+from test_trained import some_model
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.postprocess import read_histogram, read_weights, write_histogram
+from synthfair.trained import read_model, write_model
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model, a table, and the histogram and the counts of its scores."""
+    table = make_table(n=600)
+    model = some_model().model_copy(update={"theta": (5.0, *[0.0] * 6, 1.6, -2.5)})
+    rows = sf.encode(table, model.schema_)
+    fields = {"schema_hash": model.schema_.hash, "groups": model.schema_.groups}
+    scores = model.scores(rows.x, rows.s)
+    counted = histogram_of(scores, rows.s, rows.y, model=model.sha256, **fields)
+    plain = histogram_of(scores, rows.s, rows.y, 1, model=None, **fields)
+    write_model(model, tmp_path / "model.json")
+    write_histogram(counted, tmp_path / "histogram.json")
+    write_histogram(plain, tmp_path / "counts.json")
+    table.assign(who=[f"{i:04d}" for i in range(600)]).to_csv(tmp_path / "t.csv", index=False)
+    (tmp_path / "schema.json").write_text(model.schema_.to_json())
+    table.to_csv(tmp_path / "plain.csv", index=False)
+    return tmp_path
+
+
+def thresholds(folder, *more, output="fair.json"):
+    return main(["thresholds", f"{folder}/histogram.json", "--notion", "equalized_odds",
+                 "--model", f"{folder}/model.json", "--output", f"{folder}/{output}", *more])  # fmt: skip
+
+
+def evaluated(folder, model):
+    argv = ["evaluate", "--model", f"{folder}/{model}", "--data", f"{folder}/plain.csv", "--force"]
+    assert main([*argv, "--output", f"{folder}/run/metrics.json", "--resamples", "5"]) == 0
+    return json.loads((folder / "run" / "metrics.json").read_text())
+
+
+def test_from_a_histogram_to_decisions_and_a_report(folder, capsys):
+    before = evaluated(folder, "model.json")
+    assert thresholds(folder, "--alpha", "0.05") == 0
+    said = capsys.readouterr().out
+    for word in ("accuracy", "gap", "one decision for everybody", "equalized_odds, alpha = 0.05"):
+        assert word in said
+    after = evaluated(folder, "fair.json")
+    assert after["equalized_odds_difference"]["value"] <= 0.05 + 1e-9
+    assert before["equalized_odds_difference"]["value"] > 0.1
+    assert after["method"] == "thresholds"
+    assert main(["report", f"{folder}/run", "--output", f"{folder}/report.html"]) == 0
+    page = (folder / "report.html").read_text()
+    assert "thresholds histogram.json --notion equalized_odds --alpha 0.05 --model" in page
+
+
+def test_a_randomised_rule_needs_ids_as_they_stand_in_the_file(folder, capsys):
+    assert thresholds(folder, "--alpha", "0", "--randomized") == 0
+    assert evaluated(folder, "fair.json")["equalized_odds_difference"]["value"] < 1e-6
+    argv = ["predict", "--model", f"{folder}/fair.json", "--data"]
+    assert main([*argv, f"{folder}/plain.csv"]) == 2
+    assert "--id" in capsys.readouterr().err
+    argv.append(f"{folder}/t.csv")
+    assert main([*argv, "--id", "who", "--output", f"{folder}/a.csv"]) == 0
+    table = pd.read_csv(folder / "t.csv", dtype={"who": str}).iloc[::-1]
+    table.to_parquet(folder / "t.csv")
+    assert main([*argv, "--id", "who", "--output", f"{folder}/b.csv"]) == 0
+    first, second = (pd.read_csv(folder / name)["decision"] for name in ("a.csv", "b.csv"))
+    assert (first.to_numpy() == second.to_numpy()[::-1]).all()
+    page = f"{folder}/report.html"
+    assert main(["report", f"{folder}/run", "--output", page]) == 0
+    assert "--alpha 0.0 --randomized" in (folder / "report.html").read_text()
+
+
+def test_the_same_histogram_gives_the_same_coins_and_another_gives_others(folder):
+    for name in ("a.json", "b.json"):
+        assert thresholds(folder, "--alpha", "0", "--randomized", output=name) == 0
+    first, second = (read_model(folder / name).decision for name in ("a.json", "b.json"))
+    assert first == second
+    changed = read_histogram(folder / "histogram.json").model_copy(update={"variance": 1e-9})
+    write_histogram(changed, folder / "histogram.json")
+    assert thresholds(folder, "--alpha", "0", "--randomized", output="c.json") == 0
+    assert read_model(folder / "c.json").decision.key != first.key
+
+
+def test_gaps_over_devices_are_those_of_the_decisions(folder, capsys):
+    assert thresholds(folder, "--alpha", "0", "--randomized") == 0
+    argv = ["gap", "simulate", "--model", f"{folder}/fair.json", "--data", f"{folder}/plain.csv"]
+    argv += ["--devices", "300", "--epsilon", "8", "--output", f"{folder}/gaps.json"]
+    assert main(argv) == 0
+    gaps = json.loads((folder / "gaps.json").read_text())["gaps"]
+    assert [gap["pooled"] for gap in gaps] == pytest.approx([0.0] * len(gaps), abs=1e-6)
+
+
+def write_altered(folder, **changes):
+    path = folder / "histogram.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"model": "2" * 64}, "another model's"),
+        ({"schema_hash": "2" * 64}, "another schema"),
+        ({"groups": ["a", "c"]}, "groups ['a', 'c']: must be ['a', 'b']"),
+        ({"groups": ["a", "b", "c"]}, "counts must be"),
+        ({"counts": [[[1.5, 2], [1, 2]], [[1, 2], [1, 2]]]}, "counts.0.0.0"),
+        ({"counts": [[[1, 2], [1]], [[1, 2], [1, 2]]]}, "counts must be"),
+        ({"counts": [[[2**60, 2], [1, 2]], [[1, 2], [1, 2]]]}, "counts.0.0.0"),
+        ({"counts": [[[0, 0], [1, 2]], [[1, 2], [1, 2]]]}, "group 'a' and label -1: counted 0"),
+        ({"variance": -1}, "variance"),
+        ({"variance": 1e9}, "three standard deviations of the noise"),
+        ({"more": 0}, "more: unknown key"),
+    ],
+)
+def test_hostile_histograms_leave_nothing(folder, changes, complaint, capsys):
+    write_altered(folder, **changes)
+    assert thresholds(folder) == 2
+    assert complaint in capsys.readouterr().err
+    assert not (folder / "fair.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "complaint"),
+    [
+        (["--alpha", "1"], "alpha = 1.0: must be from 0 to below 1"),
+        (["--output", "FOLDER/model.json", "--force"], "is named twice"),
+        (["--output", "FOLDER/schema.json"], "exists"),
+        (["--model", "FOLDER/histogram.json"], "not a model file"),
+    ],
+)
+def test_flags_that_cannot_be(folder, more, complaint, capsys):
+    more = [word.replace("FOLDER", str(folder)) for word in more]
+    assert thresholds(folder, *more) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_weights_are_made_shown_and_trained_with(folder, capsys):
+    argv = ["weights", f"{folder}/counts.json", "--method", "kamiran_calders"]
+    assert main([*argv, "--output", f"{folder}/w.json"]) == 0
+    found = read_weights(folder / "w.json")
+    shown = capsys.readouterr().out
+    assert all(f"{weight:.4g}" in shown for pair in found.weights for weight in pair)
+    argv = ["train", f"{folder}/plain.csv", "--schema", f"{folder}/schema.json", "--rounds", "3"]
+    argv += ["--weights", f"{folder}/w.json", "--output", f"{folder}/trained"]
+    assert main([*argv, "--method", "fedsgd"]) == 2
+    assert "weights: not read by fedsgd" in capsys.readouterr().err
+    assert main([*argv, "--method", "fedavg"]) == 0
+    metrics = json.loads((folder / "trained" / "metrics.json").read_text())
+    assert metrics["weights"]["weights"] == json.loads((folder / "w.json").read_text())["weights"]
+    page = f"{folder}/report.html"
+    assert main(["report", f"{folder}/trained", "--output", page]) == 0
+    assert "--weights weights.json" in (folder / "report.html").read_text()
+
+
+def test_weights_of_nobody_are_refused(folder, capsys):
+    counted = read_histogram(folder / "counts.json")
+    changed = (counted.counts[0], (counted.counts[1][0], (-2,)))
+    write_histogram(counted.model_copy(update={"counts": changed}), folder / "bad.json")
+    assert main(["weights", f"{folder}/bad.json", "--method", "published"]) == 2
+    assert "rows with group 'b' and label +1: counted -2" in capsys.readouterr().err
+
+
+def test_names_of_groups_from_files_are_only_shown(folder, capsys):
+    schema = make_schema()
+    assert schema.groups == ("a", "b")
+    write_altered(folder, groups=["a", "[red]b\x1b[0m"])
+    path = folder / "histogram.json"
+    assert main(["weights", str(path), "--method", "published"]) == 0
+    assert "\x1b" not in capsys.readouterr().out

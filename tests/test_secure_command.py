@@ -1,0 +1,166 @@
+"""The commands of a secure sum as users run them, from keys to a histogram."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.postprocess.histogram import read_histogram
+from synthfair.trained import input_names
+
+EPSILON = 2.0
+
+
+@pytest.fixture
+def folder(tmp_path):
+    schema = make_schema()
+    names = input_names(schema, intercept=True)
+    theta = tuple(np.linspace(-1, 1, len(names)).tolist())
+    model = sf.TrainedModel(
+        schema=schema, version="0", loss="logistic", intercept=True, inputs=names, theta=theta,
+        gradient_norm=None, converged=None,
+    )  # fmt: skip
+    sf.write_model(model, tmp_path / "model.json")
+    (tmp_path / "schema.json").write_text(schema.to_json())
+    for i in range(3):
+        make_table(seed=i).to_csv(tmp_path / f"client_{i}.csv", index=False)
+        assert main(["keygen", "--output", f"{tmp_path}/client_{i}.key"]) == 0
+    for role in range(2):
+        assert main(["secure", "key", "--output", f"{tmp_path}/aggregator_{role}.key"]) == 0
+    return tmp_path
+
+
+def plan(folder, *flags):
+    argv = ["secure", "plan", "--epsilon", str(EPSILON), "--rows-per-client", "500"]
+    argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in range(2))]
+    argv += ["--clients", *(f"{folder}/client_{i}.pub" for i in range(3))]
+    return main([*argv, "--output", f"{folder}/task.json", *flags])
+
+
+def share(folder, client, *flags):
+    argv = ["secure", "share", "--task", f"{folder}/task.json"]
+    argv += ["--data", f"{folder}/client_{client}.csv", "--sign", f"{folder}/client_{client}.key"]
+    return main([*argv, "--output", f"{folder}/sent", *flags])
+
+
+def add(folder, role, *flags):
+    argv = ["secure", "add", "--task", f"{folder}/task.json"]
+    return main([*argv, "--key", f"{folder}/aggregator_{role}.key", f"{folder}/sent", *flags])
+
+
+def open_both(folder):
+    argv = ["secure", "open", "--task", f"{folder}/task.json"]
+    argv += [f"{folder}/sum_{role}.json" for role in range(2)]
+    return main([*argv, "--output", f"{folder}/histogram.json"])
+
+
+def test_from_keys_to_a_histogram_of_scores(folder, capsys):
+    model = ["--model", f"{folder}/model.json"]
+    assert plan(folder, *model, "--bins", "5") == 0
+    assert "20 counts over 3 to 3 clients" in capsys.readouterr().out
+    for client in range(3):
+        assert share(folder, client, *model) == 0
+    for role in range(2):
+        assert add(folder, role, "--check") == 0
+        assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
+    assert open_both(folder) == 0
+    said = capsys.readouterr().out
+    for words in ("3 clients", "Nothing was answered", "epsilon", "one row", "collude"):
+        assert words in said
+    found = read_histogram(folder / "histogram.json")
+    exact = sum(
+        sf.secure.count_table(
+            sf.secure.read_task(folder / "task.json").what,
+            make_table(seed=i), make_schema(), model=sf.read_model(folder / "model.json"),
+        )
+        for i in range(3)
+    )  # fmt: skip
+    assert (found.model, found.groups) == (sf.read_model(folder / "model.json").sha256, ("a", "b"))
+    assert np.abs(found.array().ravel() - exact).max() < 40  # two of scale 1/2: once in 10^30
+    assert found.variance == pytest.approx(2 * 0.3620, rel=1e-3)
+    assert found.array().shape == (2, 2, 5)
+
+
+def test_counts_of_users_and_a_second_answer(folder, capsys):
+    for i in range(3):
+        make_table(seed=i).assign(id=lambda t: t.index // 10).to_csv(
+            folder / f"client_{i}.csv", index=False
+        )
+    users = ["--unit", "user", "--rows-per-user", "2"]
+    assert plan(folder, "--schema", f"{folder}/schema.json", *users) == 0
+    assert share(folder, 0, "--schema", f"{folder}/schema.json") == 2
+    assert "needs a user column" in capsys.readouterr().err
+    for client in range(3):
+        by = ["--user-column", "id", "--schema", f"{folder}/schema.json"]
+        assert share(folder, client, *by) == 0
+    for role in range(2):
+        assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
+    assert open_both(folder) == 0
+    total = read_histogram(folder / "histogram.json")
+    assert abs(total.array().sum() - 3 * 12 * 2) < 150  # 8 of scale 1
+    assert total.statement["rows_per_user"] == 2
+    assert add(folder, 0, "--output", f"{folder}/again.json") == 2
+    assert "answered once" in capsys.readouterr().err
+    assert not (folder / "again.json").exists()
+    assert json.loads(next((folder / "aggregator_0.answers").iterdir()).read_text()) == json.loads(
+        (folder / "sum_0.json").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "one of --model and --schema"),
+        (["--schema", "SCHEMA", "--least-clients", "4"], "least_clients"),
+        (["--schema", "SCHEMA", "--epsilon", "0"], "epsilon"),
+        (["--schema", "SCHEMA", "--rows-per-user", "3"], "rows_per_user"),
+        (["--schema", "SCHEMA", "--aggregators", "PUB"], "aggregators"),
+    ],
+)
+def test_plans_that_are_refused(folder, capsys, flags, message):
+    places = {"SCHEMA": f"{folder}/schema.json", "PUB": f"{folder}/aggregator_0.pub"}
+    assert plan(folder, *(places.get(flag, flag) for flag in flags)) == 2
+    assert message in capsys.readouterr().err
+    assert not (folder / "task.json").exists()
+
+
+def test_shares_and_answers_that_are_refused(folder, capsys):
+    assert plan(folder, "--model", f"{folder}/model.json") == 0
+    assert share(folder, 0, "--schema", f"{folder}/schema.json") == 2
+    assert "scored by the model (none)" in capsys.readouterr().err
+    (folder / "sent").mkdir(exist_ok=True)
+    assert add(folder, 0, "--output", f"{folder}/sum_0.json") == 2
+    assert "a folder without files for aggregator 0" in capsys.readouterr().err
+    assert share(folder, 0, "--model", f"{folder}/model.json") == 0
+    assert add(folder, 0, "--output", f"{folder}/sum_0.json") == 2
+    assert "of 1 clients; the task asks for 3" in capsys.readouterr().err
+    assert add(folder, 0) == 2
+    assert "one of --output and --check" in capsys.readouterr().err
+    assert not (folder / "sum_0.json").exists()
+    assert not (folder / "aggregator_0.answers").exists()
+
+
+def test_a_vector_is_opened_as_real_numbers(tmp_path):
+    from synthfair.secure.opening import noisy_total, write_total
+
+    what = sf.secure.ClippedVectors(length=2, clip=1.0, step=0.5, rho=1.0)
+    opened = noisy_total(what, np.array([4, -1]), aggregators=2, clients=3)
+    write_total(what, opened, tmp_path / "v.json")
+    found = json.loads((tmp_path / "v.json").read_text())
+    assert found["values"] == [2.0, -0.5]
+    assert found["variance"] == 2 * what.variance / 4
+    assert found["statement"]["unit"] == "one client's vector"
+
+
+def test_the_demonstration_runs(tmp_path, capsys):
+    assert main(["secure", "demo", "--output", f"{tmp_path}/demo", "--epsilon", "4"]) == 0
+    said = capsys.readouterr().out
+    assert "stated 0.276" in said
+    assert "10" in said
+    found = read_histogram(tmp_path / "demo" / "histogram.json")
+    assert abs(found.array().sum() - 1590) < 100
+    assert main(["secure", "demo", "--output", f"{tmp_path}/demo"]) == 2
+    assert "not empty" in capsys.readouterr().err
