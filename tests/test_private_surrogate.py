@@ -214,7 +214,7 @@ def altered(said, **change):
         (lambda said: altered(said, sensitivity=0.5), "cell_moments: sensitivity 0.5"),
         (lambda said: altered(said, times=2, noise=1e9), "used 2 times"),
         (lambda said: altered(said, name="moments"), "must be"),
-        (lambda said: altered(said, noise=said.mechanisms[0].noise / 8), "2^34 or more"),
+        (lambda said: altered(said, noise=said.mechanisms[0].noise / 8), r"2\^34 or more"),
     ],
 )
 def test_a_reader_refuses_what_settings_and_schema_do_not_imply(schema, change, complaint):

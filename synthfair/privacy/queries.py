@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, reduce
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from synthfair.data.encode import Encoded
@@ -57,7 +58,7 @@ class PrivateQueries:
     ) -> None:
         """Reads nothing yet."""
         require_float64(real.x)
-        if not jax.config.jax_enable_x64:
+        if jnp.result_type(float) != np.float64:
             raise InputError("epsilon: needs float64; jax.config.update('jax_enable_x64', True)")
         self._real, self._intercept, self._slope = real, intercept, _slope(loss)
         self._n_groups, self._centre = len(schema.groups), input_ball(schema).centre

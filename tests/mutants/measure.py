@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "noise of the value left out",
         "measure/mechanisms.py",
-        "return value + self.scale * laplace(len(value), source)",
-        "return value",
+        "return (rounded + noise.clip(-largest, largest)) / m",
+        "return rounded / m",
         "test_gap_mechanisms.py",
     ),
     Mutant(
@@ -72,5 +72,12 @@ MUTANTS = [
         "    limit += side * max(z2 - 1 / clients, 0.0) / 6 * skewness / p\n",
         "",
         "test_gap_estimate.py",
+    ),
+    Mutant(
+        "values are rounded to the nearest step",
+        "measure/mechanisms.py",
+        "rounded = low + (uniform(len(value), source) <= m * value - low)",
+        "rounded = np.rint(m * value)",
+        "test_gap_mechanisms.py",
     ),
 ]
