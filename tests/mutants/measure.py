@@ -41,8 +41,8 @@ MUTANTS = [
     Mutant(
         "Laplace noise of half the scale",
         "measure/mechanisms.py",
-        "return 2.0 / self.epsilon2",
-        "return 1.0 / self.epsilon2",
+        "discrete_laplace(Fraction(LAPLACE_STEPS), len(value), source)",
+        "discrete_laplace(Fraction(LAPLACE_STEPS // 2), len(value), source)",
         "test_gap_mechanisms.py",
     ),
     Mutant(
