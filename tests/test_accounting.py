@@ -65,11 +65,13 @@ def test_replacing_a_row_takes_twice_the_noise(schema):
         for r in ("add_or_remove", "replace")
     ]
     one, two = (np.array([m.noise for m in g.mechanisms]) for g in guarantees)
-    np.testing.assert_allclose(two, 2 * one)
+    np.testing.assert_allclose(two, 2 * one, rtol=1e-4)  # the grids differ
 
 
 def test_a_statement_that_claims_too_much_is_refused():
-    mechanism = GaussianMechanism(name="gradients", sensitivity=1.0, noise=2.0, times=4)
+    mechanism = GaussianMechanism(
+        name="gradients", sensitivity=1.0, noise=2.0, times=4, grid=2.0**-34
+    )
     assert mechanism.mu == pytest.approx(1.0)
     right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": accountant()}
     assert Guarantee(epsilon=1.0, delta=0.13, **right).mu == pytest.approx(1.0)

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema, make_table, silent
 from scipy.stats import beta
-from test_queries import silent
 
 from synthfair.client.private import measure
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
-from synthfair.privacy import queries
+from synthfair.privacy import mechanism, queries
 from synthfair.privacy.mechanism import NoisySum
 from synthfair.privacy.noise import system_entropy
 
@@ -83,7 +82,7 @@ def test_noise_scaled_to_the_mean_is_caught(monkeypatch):
 
 
 def test_clipping_left_out_is_caught(monkeypatch):
-    monkeypatch.setattr(queries, "clip_rows", lambda rows, bound: rows)
+    monkeypatch.setattr(mechanism, "clip_rows", lambda rows, bound: rows)
     assert audited_epsilon() > EPSILON
 
 

@@ -22,7 +22,9 @@ def training(sums=EVERYONE, epsilon=1.0, **changes):
 
 
 def release():
-    mechanism = GaussianMechanism(name="moments", sensitivity=1.0, noise=5.0, times=1)
+    mechanism = GaussianMechanism(
+        name="moments", sensitivity=1.0, noise=5.0, times=1, grid=2.0**-34
+    )
     guarantee = Guarantee(
         epsilon=1.0,
         delta=1e-3,

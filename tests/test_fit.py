@@ -5,10 +5,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema, make_table, silent
 from scipy.optimize import approx_fprime
 from scipy.special import expit
-from test_queries import silent
 
 import synthfair as sf
 from synthfair.client.distillation import distill_prepared

@@ -13,7 +13,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.statement import Guarantee
+from synthfair.privacy.statement import NOT_COVERED_CONTINUOUS, Guarantee
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
@@ -24,6 +24,7 @@ def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
         relation=relation,
         mechanisms=(mechanism,),
         accountant=accountant(),
+        not_covered=NOT_COVERED_CONTINUOUS,
     )
 
 

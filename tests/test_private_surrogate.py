@@ -5,11 +5,11 @@ from itertools import product
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema, make_table, silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
-from test_queries import any_rows, silent
+from test_queries import any_rows
 
 from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.batches import BatchesInOrder, in_memory
@@ -18,7 +18,7 @@ from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty
 from synthfair.model import LinearModel
-from synthfair.privacy import private_sums as module
+from synthfair.privacy import mechanism
 from synthfair.privacy.accounting import mu_for
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import seeded
@@ -100,7 +100,9 @@ def test_the_largest_change_over_all_neighbours_is_the_sensitivity(schema, relat
             largest = np.linalg.norm(added, axis=1).max()
         else:
             largest = np.linalg.norm(added[:, None] - added, axis=-1).max()
-        assert largest == pytest.approx(sensitivity, rel=1e-9)
+        # Rounding has no less than a part in 2,000 of it.
+        assert largest <= sensitivity * (1 + 1e-15)
+        assert largest == pytest.approx(sensitivity, rel=5e-4)
 
 
 @settings(max_examples=60)
@@ -115,11 +117,11 @@ def test_no_row_whatever_it_holds_changes_a_sum_by_more(rows, relation):
     first, guarantee = released(whole, schema, private(relation=relation))
     second, _ = released(neighbour, schema, private(relation=relation))
     for m in guarantee.mechanisms:
-        assert np.linalg.norm(first[m.name] - second[m.name]) <= m.sensitivity * (1 + 1e-9)
+        assert np.linalg.norm(first[m.name] - second[m.name]) <= m.sensitivity * (1 + 1e-12)
 
 
 def test_a_row_that_is_not_clipped_would_be_found(monkeypatch):
-    monkeypatch.setattr(module, "clip_squares", lambda rows, bound: rows)
+    monkeypatch.setattr(mechanism, "clip_squares", lambda rows, bound: rows)
     rows = Encoded(np.full((1, 7), 9.0), np.array([0]), np.array([1.0]))
     found, guarantee = released(rows, make_schema(), private())
     assert np.linalg.norm(found["cell_moments"]) > guarantee.mechanism("cell_moments").sensitivity
@@ -136,7 +138,7 @@ def test_without_noise_they_are_the_plain_sums_also_of_a_stream(n_groups):
     x = rows.x[(rows.s == 1) & (rows.y < 0)]
     categories = np.repeat([0.5, 0.25], [3, 4])  # (income, age, age is missing), (home)
     b = np.column_stack([x - categories, np.ones(len(x))])
-    np.testing.assert_allclose(found.moments[1, 0], b.T @ b, atol=1e-9)
+    np.testing.assert_allclose(found.moments[1, 0], b.T @ b, atol=0.01)
     for j in range(2):
         expected = np.histogram(x[:, j], bins=16, range=(0, 1))[0]
         np.testing.assert_array_equal(found.binned[1, 0, j], expected)
@@ -212,7 +214,7 @@ def altered(said, **change):
         (lambda said: altered(said, sensitivity=0.5), "cell_moments: sensitivity 0.5"),
         (lambda said: altered(said, times=2, noise=1e9), "used 2 times"),
         (lambda said: altered(said, name="moments"), "must be"),
-        (lambda said: altered(said, noise=said.mechanisms[0].noise / 2), "claimed"),
+        (lambda said: altered(said, noise=said.mechanisms[0].noise / 8), r"2\^34 or more"),
     ],
 )
 def test_a_reader_refuses_what_settings_and_schema_do_not_imply(schema, change, complaint):

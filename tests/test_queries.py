@@ -1,7 +1,7 @@
 import jax
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema, make_table, silent
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -10,28 +10,24 @@ from scipy.stats import kstest
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.distill.problem import make_rows
+from synthfair.errors import InputError
 from synthfair.model import LinearModel, logistic
 from synthfair.privacy import queries as module
 from synthfair.privacy.mechanism import NoisySum
-from synthfair.privacy.noise import seeded, standard_normal, system_entropy
+from synthfair.privacy.noise import seeded
 from synthfair.privacy.queries import PrivateQueries
 from synthfair.privacy.statement import make_guarantee
 
 THETA = np.linspace(-2, 2, 9)
 
 
-def silent(count: int) -> bytes:
-    """Bytes that give noise of exactly zero: radius sqrt(-2 log 1)."""
-    return b"\xff" * count
-
-
 class Recording(NoisySum):
-    """Notes the exact sums, whose sensitivity is what the guarantee relies on."""
+    """Notes the exact sums of rounded terms: the guarantee relies on their sensitivity."""
 
     exact: list = []  # noqa: RUF012 - shared on purpose
 
     def release(self, total):
-        Recording.exact.append(total)
+        Recording.exact.append(total * self.terms.grid)
         return super().release(total)
 
 
@@ -92,7 +88,7 @@ def test_no_neighbour_changes_a_sum_by_more_than_its_sensitivity(rows, scale, re
             first, limits = exact_sums(whole, schema, config, scale * THETA)
             second, _ = exact_sums(neighbour, schema, config, scale * THETA)
     for a, b, limit in zip(first, second, limits, strict=True):
-        assert np.linalg.norm(a - b) <= limit * (1 + 1e-9)
+        assert np.linalg.norm((a - b).astype(float)) <= limit * (1 + 1e-15)
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
@@ -102,19 +98,19 @@ def test_without_noise_the_answers_are_the_plain_sums(n_groups, intercept):
     real = encode(make_table(500, n_groups=n_groups), schema)
     rows = make_rows(real, n_groups=n_groups, intercept=intercept)
     theta = np.random.default_rng(0).normal(size=rows.a.shape[1])
-    queries, _ = ask(real, schema, private(clip=1e9), intercept=intercept)
+    queries, _ = ask(real, schema, private(clip=4.0), intercept=intercept)
     a, z, model = np.asarray(rows.a), np.asarray(rows.a @ theta), LinearModel()
     counts, inputs = queries.moments()
     assert counts[1, 0] == np.sum((real.s == 1) & (real.y < 0))
     np.testing.assert_allclose(inputs[1, 1], a[(real.s == 1) & (real.y > 0)].sum(axis=0))
-    np.testing.assert_allclose(queries.second_moment(), a.T @ a, atol=1e-9)
+    np.testing.assert_allclose(queries.second_moment(), a.T @ a, atol=0.02)
     plain = jax.grad(lambda t: model.loss(rows.a @ t, rows.y).sum())(theta)
-    np.testing.assert_allclose(queries.gradient(theta), plain, atol=1e-9)
+    np.testing.assert_allclose(queries.gradient(theta), plain, atol=1e-5)
     rates, slopes = queries.rates(theta, 4.0)
     in_cell = (real.s == 0) & (real.y > 0)
     sigma = jax.nn.sigmoid(4 * z[in_cell])
     assert rates[0, 1] == pytest.approx(float(sigma.sum()))
-    np.testing.assert_allclose(slopes[0, 1], (4 * sigma * (1 - sigma)) @ a[in_cell], atol=1e-9)
+    np.testing.assert_allclose(slopes[0, 1], (4 * sigma * (1 - sigma)) @ a[in_cell], atol=1e-5)
 
 
 def test_large_tables_are_read_in_parts_and_give_the_same(schema, monkeypatch):
@@ -147,11 +143,9 @@ def test_answers_have_the_noise_that_is_stated(schema):
     assert kstest(0.9 * centre.ravel(), "norm").pvalue < 1e-4
 
 
-def test_noise_is_normal_and_comes_from_the_system():
-    z = standard_normal((100_000,), system_entropy)
-    assert kstest(z, "norm").pvalue > 1e-6
-    assert kstest(z + 0.03, "norm").pvalue < 1e-6
-    assert not np.array_equal(z, standard_normal((100_000,), system_entropy))
-    np.testing.assert_array_equal(*(standard_normal((5,), seeded(3)) for _ in range(2)))
-    assert np.isfinite(standard_normal((4,), lambda count: b"\x00" * count)).all()
-    assert not standard_normal((4,), silent).any()
+@pytest.mark.parametrize("double", [True, False])
+def test_float32_is_refused(schema, double):
+    real = encode(make_table(20), schema)
+    real = real if not double else real._replace(x=real.x.astype(np.float32))
+    with jax.enable_x64(double), pytest.raises(InputError, match="epsilon: needs .*float64"):
+        ask(real, schema, private())

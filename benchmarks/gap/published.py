@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.privacy.noise import RandomBytes, laplace
+from synthfair.privacy.noise import RandomBytes, uniform
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ class PublishedLaplace(LaplaceValue):
     ) -> tuple[np.ndarray, np.ndarray]:
         """As M_L. Guarantee: none, see above; unit and relation are without meaning."""
         reported = self.respond(group, source)
-        noise = laplace(len(group), source) / self.epsilon2
+        one, other = -np.log(uniform(2 * len(group), source)).reshape(2, -1)
+        noise = (one - other) / self.epsilon2  # continuous, as published
         return reported, np.where(reported == group, value + 2 * noise, self.k * noise)
 
 

@@ -14,7 +14,7 @@ LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""
 
 LEAST_DELTA = 1e-15
-"""Noise of floating-point numbers ends at 8.6 standard deviations; a smaller one would see that."""
+"""A smaller one would see where the noise of rounds ends, which is of floating-point numbers."""
 
 Seed = Field(
     default=0,

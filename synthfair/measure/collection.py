@@ -106,16 +106,6 @@ class Collection(BaseModel):
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
     @property
-    def warning(self) -> str | None:
-        """What the guarantee does not cover, if anything."""
-        if self.mechanism == "randomized":
-            return None
-        return (
-            "laplace: epsilon holds for real numbers, but the noise is a floating-point number,"
-            " whose last digits can reveal the value (Mironov 2012); use randomized to avoid this"
-        )
-
-    @property
     def compared(self) -> tuple[int, ...]:
         """Indices of the groups that have a value."""
         return compared_groups(self.groups)

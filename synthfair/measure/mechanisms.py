@@ -17,15 +17,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.privacy.noise import LARGEST_LAPLACE, RandomBytes, laplace, uniform
+from synthfair.privacy.discrete import discrete_laplace
+from synthfair.privacy.noise import RandomBytes, uniform
 
 LARGEST_EPSILON = 500.0
 """Keeps exp(epsilon) finite. Such an epsilon protects nobody; collections allow 30 at most."""
+
+LAPLACE_STEPS = 2**30
+"""Scale of the Laplace noise of a value, in steps of its grid."""
+
+LARGEST_NOISE = 37
+"""Times the scale: noise that is larger, once in 10^16, is set to this."""
 
 Kind = Literal["randomized", "laplace"]
 """M_R or M_L, as files and flags name them."""
@@ -216,18 +224,23 @@ class LaplaceValue(LocalMechanism):
     """M_L: the group by GRR, then v' = v + Lap(2 / epsilon2), with v = 0 if the group changed.
 
     Juarez and Korolova (2022), section 4, where the noise of a changed group is Lap(k / epsilon2).
-    Only k = 2 is accepted: with two different scales no epsilon is finite. (Clamped outputs would
-    have one, but their moments do not follow from those of v.) Guarantee, unit, relation and the
-    other arguments: see :class:`LocalMechanism`.
+    Only k = 2 is accepted: with two different scales no epsilon is finite. Guarantee, unit,
+    relation and the other arguments: see :class:`LocalMechanism`.
 
-    The guarantee is for real numbers. It covers neither attacks on floating-point noise (Mironov
-    2012) nor the cut of the noise at a tail probability of 2^-53. M_R has neither weakness.
+    Departure from the paper: values and noise are whole multiples of a public step 1/m,
+
+        v' = (R(m v) + L) / m,    m = floor(epsilon2 2^29),
+
+    where R rounds up or down at random such that its mean is m v, and L is discrete Laplace noise
+    of scale 2^30, cut at 37 scales. L is exact, so that there is nothing for attacks on
+    floating-point noise (Mironov 2012) to find. The moments below are those of real numbers: both
+    roundings change them by less than 2^-50 of the noise.
 
     Attributes:
         k: 2.
 
     Raises:
-        InputError: a parameter is out of range, or k is not 2.
+        InputError: a parameter is out of range, epsilon2 is below 2^-29, or k is not 2.
 
     Example:
         >>> import synthfair as sf
@@ -246,6 +259,13 @@ class LaplaceValue(LocalMechanism):
                 f"k = {self.k:g}: must be 2: with any other k no finite epsilon holds, because the"
                 " two noises have tails of different scale, whose ratio is unbounded"
             )
+        if self.steps < 1:
+            raise InputError(f"epsilon2 = {self.epsilon2:g}: must be at least 2^-29")
+
+    @property
+    def steps(self) -> int:
+        """m, the steps of the grid from 0 to 1."""
+        return math.floor(self.epsilon2 * (LAPLACE_STEPS / 2))
 
     @property
     def gain(self) -> float:
@@ -254,17 +274,18 @@ class LaplaceValue(LocalMechanism):
 
     @property
     def scale(self) -> float:
-        """Scale of the noise, 2 / epsilon2."""
-        return 2.0 / self.epsilon2
+        """Scale of the noise: 2^30 / m, which is 2 / epsilon2 or a little more."""
+        return LAPLACE_STEPS / self.steps
 
     @property
     def epsilon(self) -> float:
-        """Exact: max {epsilon2, epsilon1 + epsilon2 / 2}, theorem 4.3 with k = 2.
+        """Exact: max {2 / scale, epsilon1 + 1 / scale}, theorem 4.3 with k = 2.
 
-        The largest log-ratio of two inputs' densities at an output: both groups kept, and values 2
-        apart; or one kept and one changed, and values 1 apart, which adds ln(a / q).
+        The largest log-ratio of two inputs' probabilities of an output: both groups kept, and
+        values 2 apart; or one kept and one changed, and values 1 apart, which adds ln(a / q).
+        Rounding at random mixes values that are no further apart; cutting is post-processing.
         """
-        return max(self.epsilon2, self.epsilon1 + self.epsilon2 / 2)
+        return max(2 / self.scale, self.epsilon1 + 1 / self.scale)
 
     @property
     def square_variance(self) -> float:
@@ -273,8 +294,8 @@ class LaplaceValue(LocalMechanism):
 
     @property
     def limit(self) -> float:
-        """1 plus the largest noise that is drawn."""
-        return 1.0 + self.scale * LARGEST_LAPLACE
+        """1 plus the largest noise."""
+        return (self.steps + LARGEST_NOISE * LAPLACE_STEPS) / self.steps
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
         """v^2 + 2 scale^2."""
@@ -285,12 +306,17 @@ class LaplaceValue(LocalMechanism):
         return mean * square + 6 * self.scale**2 * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
-        """Numbers within the limit."""
+        """Numbers within the limit; not only multiples of the step, as they may be rounded."""
         return np.abs(values) <= self.limit
 
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """Values [N] plus Laplace noise."""
-        return value + self.scale * laplace(len(value), source)
+        """Values [N], rounded to the grid at random, plus discrete Laplace noise."""
+        m, largest = self.steps, LARGEST_NOISE * LAPLACE_STEPS
+        low = np.floor(m * value)
+        # uniform is never 0: a value on the grid stays where it is, and so within the range.
+        rounded = low + (uniform(len(value), source) <= m * value - low)
+        noise = discrete_laplace(Fraction(LAPLACE_STEPS), len(value), source)
+        return (rounded + noise.clip(-largest, largest)) / m
 
 
 MECHANISMS: dict[Kind, type[LocalMechanism]] = {

@@ -1,18 +1,27 @@
-"""The Gaussian mechanism on sums over rows: how much one row can change, and the noise for it."""
+"""The Gaussian mechanism on sums over rows: how much one row can change, and the noise for it.
+
+Sums are exact. Each row's term is shortened, then rounded to whole multiples of a public step, the
+grid; they are added as integers, and so is noise of a discrete Gaussian distribution. Nothing that
+is released depends on how a computer rounds a sum or a logarithm.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import Relation
 from synthfair.config.rules import FROZEN
 from synthfair.data.schema import Categorical, Column, Numeric, Schema, encoded_as
-from synthfair.privacy.noise import RandomBytes, standard_normal
+from synthfair.errors import InputError
+from synthfair.privacy.accounting import LEAST_STEPS
+from synthfair.privacy.discrete import discrete_gaussian
+from synthfair.privacy.noise import RandomBytes
 
 SumName = Literal["moments", "curvature", "gradients", "rates", "cell_moments", "histograms"]
 """What mechanisms release sums of: (x, 1) by group and label; b b' over model inputs b; the losses'
@@ -24,14 +33,22 @@ NEVER_OPPOSED: frozenset[SumName] = frozenset({"cell_moments", "histograms"})
 """Sums in which the terms of any two rows have an inner product of at least 0."""
 
 
+SQUARES: frozenset[SumName] = frozenset({"curvature", "cell_moments"})
+"""Sums of b b'. The rows b are rounded to multiples of the grid's root, so that b b' is exact."""
+
+
 class GaussianMechanism(BaseModel):
     """One Gaussian mechanism: mu-GDP with mu = sqrt(times) sensitivity / noise.
 
+    With discrete noise nearly so, see :func:`synthfair.privacy.accounting.discrete_delta_of`.
+
     Attributes:
         name: what it releases sums of.
-        sensitivity: Euclidean norm by which a neighbour can change the sum.
-        noise: standard deviation of what is added to each entry.
+        sensitivity: Euclidean norm by which a neighbour can change the sum, rounding included.
+        noise: standard deviation of what is added to each entry; a whole number of steps.
         times: how often it is used, at most.
+        grid: the step, a power of 4, of which terms and noise are whole multiples. None in files of
+            earlier versions, whose noise was continuous.
     """
 
     model_config = FROZEN
@@ -40,23 +57,140 @@ class GaussianMechanism(BaseModel):
     sensitivity: float = Field(gt=0)
     noise: float = Field(gt=0)
     times: int = Field(ge=1, le=10_000)
+    grid: float | None = Field(default=None, gt=0)
 
     @property
     def mu(self) -> float:
         """Of Gaussian differential privacy, all uses together."""
         return math.sqrt(self.times) * self.sensitivity / self.noise
 
+    @property
+    def steps(self) -> Fraction:
+        """The noise in steps of the grid."""
+        if self.grid is None:
+            raise ValueError(f"{self.name}: noise without a grid is read, but not made")
+        return Fraction(self.noise) / Fraction(self.grid)
+
+    @model_validator(mode="after")
+    def _has_a_fine_grid(self) -> GaussianMechanism:
+        if self.grid is None:
+            return self
+        mantissa, exponent = math.frexp(self.grid)
+        if mantissa != 0.5 or exponent % 2 == 0:
+            raise ValueError(f"{self.name}: grid {self.grid!r} must be a power of 4")
+        if self.steps < LEAST_STEPS or self.steps.denominator != 1:
+            raise ValueError(
+                f"{self.name}: noise {self.noise!r} must be a whole number of steps of the grid"
+                f" {self.grid!r}, 2^34 or more"
+            )
+        return self
+
+
+def grid_for(noise: float) -> float:
+    """The step for noise of this standard deviation: 4^j, with noise / 4^j in [2^34, 2^36).
+
+    So it depends on public settings alone, and costs nothing that could be measured.
+    """
+    exponent = math.frexp(noise)[1] - 1 - (LEAST_STEPS.bit_length() - 1)
+    return math.ldexp(1.0, exponent - exponent % 2)
+
+
+class Terms(NamedTuple):
+    """What rows add to a sum, as whole multiples of a grid.
+
+    Attributes:
+        bound: Euclidean norm that no term exceeds once it is rounded, whatever the row.
+        grid: a power of 4.
+    """
+
+    bound: float
+    grid: float
+
+    def whole(self, rows: np.ndarray) -> np.ndarray:
+        """[N, k] int64 of rows [N, k]: shortened where they are too long, and rounded."""
+        longest = _before_rounding(self.bound, rows.shape[1], self.grid)
+        return np.rint(clip_rows(rows, longest) / self.grid).astype(np.int64)
+
+    def squares(self, rows: np.ndarray) -> np.ndarray:
+        """[k, k] Python integers: the sum of b b' over rows b [N, k], shortened and rounded.
+
+        Exact and the same in any order: entries of b b' are whole numbers of at most bound / grid,
+        and as many of them are added in floating point as stay below 2^53.
+        """
+        step, k = math.sqrt(self.grid), rows.shape[1]
+        longest = _before_rounding(math.sqrt(self.bound), k, step) ** 2
+        b = np.rint(clip_squares(rows, longest) / step)
+        count, total = max(1, int(2**53 * self.grid / self.bound)), np.zeros((k, k), object)
+        for begin in range(0, len(b), count):
+            part = b[begin : begin + count]
+            total = total + exact_integers(part.T @ part)
+        return total
+
+
+def require_float64(x: np.ndarray) -> None:
+    """Refuses features [N, d] of another precision.
+
+    Raises:
+        InputError: they have one.
+    """
+    if x.dtype != np.float64:
+        raise InputError(f"epsilon: needs features of float64; these are {x.dtype}")
+
+
+def exact_integers(numbers: np.ndarray) -> np.ndarray:
+    """Python integers, which do not overflow, from whole numbers."""
+    return numbers.astype(np.int64).astype(object)
+
+
+def rounded_norm(name: SumName, norm: float, size: int, grid: float) -> float:
+    """Largest norm of a term, of norm at most ``norm`` before it is rounded.
+
+    Rounding moves each of k numbers by half a step at most, so a vector by step sqrt(k) / 2. Where
+    terms are b b', the root of :func:`square_norms` is a norm of b, at most the Euclidean one:
+
+        ((|b|_2^4 + |b|_4^4) / 2)^(1/4).
+
+    Args:
+        name: of the sum.
+        norm: of the term.
+        size: k, of the numbers that a row adds to, or that b has.
+        grid: the step of terms; its root is that of b.
+    """
+    if name in SQUARES:
+        return _after_rounding(math.sqrt(norm), size, math.sqrt(grid)) ** 2
+    return _after_rounding(norm, size, grid)
+
+
+def _after_rounding(norm: float, k: int, step: float) -> float:
+    return norm * _float_error(k) + step * math.sqrt(k) / 2
+
+
+def _before_rounding(norm: float, k: int, step: float) -> float:
+    """The inverse."""
+    return (norm - step * math.sqrt(k) / 2) / _float_error(k)
+
+
+def _float_error(k: int) -> float:
+    """By how much rows of k numbers may be too long, as their norms are computed in float64.
+
+    A norm has k/2 + 4 rounding errors of 2^-53 at most, relatively, and there are two of them.
+    """
+    return 1 + (k + 8) * 2.0**-52
+
 
 class NoisySum:
-    """Releases a sum over rows with Gaussian noise, at most as often as its mechanism says.
+    """Releases a sum over rows with discrete Gaussian noise, as often as its mechanism says.
 
-    Guarantee: mu-GDP with the mu of the mechanism, all releases together, for sums of terms that
-    :func:`clip_rows` has brought to ``bound``. Unit: one row. Neighbouring relation: as given.
+    Guarantee: that of the mechanism, all releases together, for sums of ``terms``. Unit: one row.
+    Neighbouring relation: as given.
 
     Args:
         mechanism: as it is stated in the release.
         relation: for which its sensitivity was computed.
         source: of the noise.
+
+    Attributes:
+        terms: brings rows to the bound that the sensitivity implies, and to the grid.
     """
 
     def __init__(
@@ -64,11 +198,16 @@ class NoisySum:
     ) -> None:
         """Nothing is released yet."""
         self._mechanism, self._source, self._used = mechanism, source, 0
+        self._variance, self._grid = mechanism.steps**2, mechanism.grid or 0.0
         unit = sensitivity(1.0, relation, never_opposed=mechanism.name in NEVER_OPPOSED)
-        self.bound = mechanism.sensitivity / unit
+        self.terms = Terms(mechanism.sensitivity / unit, self._grid)
 
     def release(self, total: np.ndarray) -> np.ndarray:
-        """The sum [...] with noise in every entry.
+        """The sum, of integers [...] that count steps of the grid, with noise in every entry.
+
+        Returns:
+            [...] float64: multiples of the grid, or the numbers next to them where a multiple has
+            more than 53 bits.
 
         Raises:
             RuntimeError: it was used as often as its guarantee allows.
@@ -76,7 +215,8 @@ class NoisySum:
         if self._used >= self._mechanism.times:
             raise RuntimeError(f"{self._mechanism.name}: the budget is spent")
         self._used += 1
-        return total + self._mechanism.noise * standard_normal(total.shape, self._source)
+        noise = discrete_gaussian(self._variance, total.size, self._source).reshape(total.shape)
+        return (total.astype(object) + noise.astype(object)).astype(float) * self._grid
 
 
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:

@@ -11,7 +11,13 @@ import numpy as np
 from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.privacy.mechanism import NoisySum, clip_squares, feature_ball, numeric_features
+from synthfair.privacy.mechanism import (
+    NoisySum,
+    Terms,
+    feature_ball,
+    numeric_features,
+    require_float64,
+)
 from synthfair.privacy.noise import RandomBytes
 from synthfair.privacy.statement import Guarantee
 
@@ -41,13 +47,17 @@ def private_sums(
     """Reads all rows once, and adds noise to each sum once.
 
     Guarantee: as given. Unit: one row. Neighbouring relation: that of the guarantee. A row's
-    part is clipped to the bound that the schema implies, so that this holds for any rows.
+    part is clipped to the bound that the schema implies and rounded to the grid, so that this holds
+    for any rows.
 
     Args:
         rows: encoded, in memory or a stream.
         schema: theirs, public.
         guarantee: of the mechanisms "cell_moments" and, where wanted, "histograms".
         source: of the noise.
+
+    Raises:
+        InputError: features are not float64.
 
     Example:
         >>> import synthfair as sf
@@ -69,25 +79,31 @@ def private_sums(
             _exact_sums,
             n_groups=len(schema.groups),
             centre=feature_ball(schema).centre,
-            bound=moments.bound,
+            terms=moments.terms,
             numeric=numeric,
         )
     )
-    binned = noisy["histograms"].release(exact.binned) if len(numeric) else exact.binned
+    binned = exact.binned.astype(float)
+    if len(numeric):
+        steps = exact.binned.astype(object) * round(1 / noisy["histograms"].terms.grid)
+        binned = noisy["histograms"].release(steps)
     return PrivateSums(_noisy_symmetric(exact.moments, moments), binned)
 
 
 def _noisy_symmetric(exact: np.ndarray, noisy_sum: NoisySum) -> np.ndarray:
     """Noise is added to the entries on and above the diagonal, and copied below."""
     upper = np.triu_indices(exact.shape[-1])
-    noisy = np.zeros_like(exact)
+    noisy = np.zeros(exact.shape)
     noisy[..., *upper] = noisy_sum.release(exact[..., *upper])
     return noisy + np.swapaxes(np.triu(noisy, 1), -1, -2)
 
 
 @dataclass(frozen=True)
 class _ExactSums:
-    """The sums before noise. They add up over batches, and never leave this module."""
+    """The sums before noise, in integers. They add up over batches, and never leave this module.
+
+    Moments count steps of their grid; ``binned`` counts rows.
+    """
 
     moments: np.ndarray
     binned: np.ndarray
@@ -97,15 +113,15 @@ class _ExactSums:
 
 
 def _exact_sums(
-    rows: Encoded, *, n_groups: int, centre: np.ndarray, bound: float, numeric: np.ndarray
+    rows: Encoded, *, n_groups: int, centre: np.ndarray, terms: Terms, numeric: np.ndarray
 ) -> _ExactSums:
+    require_float64(rows.x)
     b = np.column_stack([rows.x - centre, np.ones(len(rows.y))])
-    b, bins = clip_squares(b, bound), _bins(rows.x[:, numeric])
+    bins = _bins(rows.x[:, numeric])
     cell, k, m = 2 * rows.s + (rows.y > 0), b.shape[1], len(numeric)
-    parts = (b[cell == c] for c in range(2 * n_groups))
-    moments = np.stack([part.T @ part for part in parts])
+    moments = np.stack([terms.squares(b[cell == c]) for c in range(2 * n_groups)])
     place = (bins + BINS * (np.arange(m) + m * cell[:, None])).ravel()
-    binned = np.bincount(place, minlength=2 * n_groups * m * BINS).astype(float)
+    binned = np.bincount(place, minlength=2 * n_groups * m * BINS)
     return _ExactSums(moments.reshape(n_groups, 2, k, k), binned.reshape(n_groups, 2, m, BINS))
 
 

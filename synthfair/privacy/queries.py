@@ -6,11 +6,18 @@ from collections.abc import Callable, Iterator
 from functools import cache, reduce
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.privacy.mechanism import NoisySum, clip_rows, input_ball
+from synthfair.errors import InputError
+from synthfair.privacy.mechanism import (
+    NoisySum,
+    exact_integers,
+    input_ball,
+    require_float64,
+)
 from synthfair.privacy.noise import RandomBytes
 from synthfair.privacy.statement import Guarantee
 
@@ -23,8 +30,9 @@ class PrivateQueries:
 
     Guarantee: as given, whatever is asked, also where a question depends on answers. Unit: one row.
     Neighbouring relation: that of the guarantee. Every row's term is clipped to the bound that the
-    schema implies, so that this holds for any rows, and any theta. Terms are computed of centred
-    rows, which are shorter; answers are brought back to model inputs, which is post-processing.
+    schema implies and rounded to the grid, so that this holds for any rows, and any theta. Terms
+    are computed of centred rows, which are shorter; answers are brought back to model inputs, which
+    is post-processing.
 
     Args:
         real: the real rows.
@@ -33,6 +41,9 @@ class PrivateQueries:
         intercept: whether the model has one.
         loss: of the margin, elementwise.
         source: of the noise.
+
+    Raises:
+        InputError: rows, or what JAX computes with, are not float64.
     """
 
     def __init__(
@@ -46,6 +57,9 @@ class PrivateQueries:
         source: RandomBytes,
     ) -> None:
         """Reads nothing yet."""
+        require_float64(real.x)
+        if jnp.result_type(float) != np.float64:
+            raise InputError("epsilon: needs float64; jax.config.update('jax_enable_x64', True)")
         self._real, self._intercept, self._slope = real, intercept, _slope(loss)
         self._n_groups, self._centre = len(schema.groups), input_ball(schema).centre
         k = len(self._centre)
@@ -72,10 +86,10 @@ class PrivateQueries:
         norm of the term b b', and that is at most the squared norm of b.
         """
         noisy_sum = self._sums["curvature"]
-        rows = (clip_rows(self._inputs(part), noisy_sum.bound**0.5) for part in self._parts())
-        exact = reduce(np.add, (b.T @ b for b in rows))
+        squares = noisy_sum.terms.squares
+        exact = reduce(np.add, (squares(self._inputs(part)) for part in self._parts()))
         upper = np.triu_indices(len(exact))
-        noisy = np.zeros_like(exact)
+        noisy = np.zeros(exact.shape)
         noisy[upper] = noisy_sum.release(exact[upper])
         return self._turn @ (noisy + np.triu(noisy, 1).T) @ self._turn.T
 
@@ -86,9 +100,10 @@ class PrivateQueries:
 
         def terms(part: Encoded) -> np.ndarray:
             slope = part.y * np.asarray(self._slope(part.y * self._scores(part, theta)))
-            return clip_rows(slope[:, None] * self._inputs(part), noisy_sum.bound)
+            return noisy_sum.terms.whole(slope[:, None] * self._inputs(part))
 
-        exact = reduce(np.add, (terms(part).sum(axis=0) for part in self._parts()))
+        sums = (exact_integers(terms(part).sum(axis=0)) for part in self._parts())
+        exact = reduce(np.add, sums)
         return self._turn @ noisy_sum.release(exact)
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -108,12 +123,13 @@ class PrivateQueries:
 
     def _cell_sums(self, noisy_sum: NoisySum, terms: Callable[[Encoded], np.ndarray]) -> np.ndarray:
         """[G, 2, k] noisy sums of terms [N, k] over the rows of each cell."""
-        cells = np.arange(2 * self._n_groups)[:, None]
-        sums = (
-            (2 * part.s + (part.y > 0) == cells) @ clip_rows(terms(part), noisy_sum.bound)
-            for part in self._parts()
-        )
-        exact = reduce(np.add, sums)
+
+        def sums(part: Encoded) -> np.ndarray:
+            whole, cell = noisy_sum.terms.whole(terms(part)), 2 * part.s + (part.y > 0)
+            cells = range(2 * self._n_groups)
+            return exact_integers(np.stack([whole[cell == c].sum(axis=0) for c in cells]))
+
+        exact = reduce(np.add, map(sums, self._parts()))
         return noisy_sum.release(exact.reshape(self._n_groups, 2, -1))
 
     def _parts(self) -> Iterator[Encoded]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import (
     LARGEST_EPSILON,
@@ -16,7 +17,14 @@ from synthfair.config import (
 )
 from synthfair.config.rules import FROZEN
 from synthfair.data.schema import Schema
-from synthfair.privacy.accounting import ACCOUNTANT, accountant, composed, delta_of, mu_for
+from synthfair.privacy.accounting import (
+    ACCOUNTANT,
+    accountant,
+    composed,
+    delta_of,
+    discrete_delta_of,
+    discrete_mu_for,
+)
 from synthfair.privacy.mechanism import (
     NEVER_OPPOSED,
     GaussianMechanism,
@@ -24,8 +32,11 @@ from synthfair.privacy.mechanism import (
     SumName,
     cell_moments_bound,
     feature_ball,
+    grid_for,
     histograms_bound,
     input_ball,
+    numeric_features,
+    rounded_norm,
     sensitivity,
 )
 
@@ -52,11 +63,17 @@ NOT_COVERED = (
     " checks before a release let it pass, that a table is refused for being empty or not fitting"
     " the schema.",
     "The settings, delta among them: they are published, and must not be computed from the table.",
-    "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete.",
     "Timing, memory and files on the client's machine.",
     "Other releases about the same persons; the client's ledger adds up those that it knows of.",
 )
 """Of every guarantee."""
+
+NOT_COVERED_CONTINUOUS = (
+    *NOT_COVERED[:2],
+    "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete.",
+    *NOT_COVERED[2:],
+)
+"""Of guarantees of earlier versions, whose mechanisms have no grid."""
 
 SHARES: Mapping[SumName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
 """Of mu^2 that each sum gets. Chosen, like the number of steps, by F on training rows; see
@@ -134,16 +151,20 @@ class Guarantee(BaseModel):
         """The one of this name, which must be there."""
         return next(m for m in self.mechanisms if m.name == name)
 
-    @field_validator("not_covered")
-    @classmethod
-    def _in_full(cls, lines: tuple[str, ...]) -> tuple[str, ...]:
-        if lines != NOT_COVERED:
-            raise ValueError("must say all that is not covered, and nothing else")
-        return lines
+    @property
+    def is_discrete(self) -> bool:
+        """Whether all noise is; that of earlier versions is not."""
+        return all(mechanism.grid for mechanism in self.mechanisms)
+
+    @model_validator(mode="after")
+    def _says_what_is_not_covered(self) -> Guarantee:
+        if self.not_covered != (NOT_COVERED if self.is_discrete else NOT_COVERED_CONTINUOUS):
+            raise ValueError("not_covered: must say all that is not covered, and nothing else")
+        return self
 
     @model_validator(mode="after")
     def _follows_from_the_mechanisms(self) -> Guarantee:
-        delta = delta_of(self.mu, self.epsilon)
+        delta = (discrete_delta_of if self.is_discrete else delta_of)(self.mu, self.epsilon)
         if delta > self.delta * (1 + ROUNDING):
             raise ValueError(
                 f"mechanisms of mu = {self.mu:.4g} have delta = {delta:.3g} at epsilon ="
@@ -187,7 +208,9 @@ def make_guarantee(
 
         noise_k = sensitivity_k sqrt(times_k / p_k) / mu,
 
-    so that all mechanisms together are mu-GDP. Dong, Roth and Su (2022), corollary 3.3.
+    so that all mechanisms together are mu-GDP. Dong, Roth and Su (2022), corollary 3.3. The noise
+    that this would be without rounding gives the grid; with the grid, rounding counts in the
+    sensitivity, and the noise becomes a whole number of steps.
 
     Args:
         config: of a release of either kind, with epsilon and delta.
@@ -202,12 +225,17 @@ def make_guarantee(
         raise ValueError("a private release needs epsilon and delta")
     bounds, name = term_bounds(config, schema), accountant()
     shares = shares or next(known for known in ALL_SHARES if known.keys() == bounds.keys())
-    mu, mechanisms = mu_for(config.epsilon, config.delta), []
-    for sum_, bound in bounds.items():
-        times, change = uses(sum_, config), _largest_change(sum_, bound, config.relation)
-        noise = change * times**0.5 / (mu * shares[sum_] ** 0.5)
+    per_mu = 1 / discrete_mu_for(config.epsilon, config.delta)
+    mechanisms = []
+    for sum_, (bound, size) in bounds.items():
+        times = uses(sum_, config)
+        of_noise = per_mu * (times / shares[sum_]) ** 0.5
+        grid = grid_for(_largest_change(sum_, bound, config.relation) * of_noise)
+        rounded = rounded_norm(sum_, bound, size, grid)
+        change = _largest_change(sum_, rounded, config.relation)
+        noise = math.ceil(change * of_noise / grid) * grid
         mechanisms.append(
-            GaussianMechanism(name=sum_, sensitivity=change, noise=noise, times=times)
+            GaussianMechanism(name=sum_, sensitivity=change, noise=noise, times=times, grid=grid)
         )
     return Guarantee(
         epsilon=config.epsilon,
@@ -218,27 +246,42 @@ def make_guarantee(
     )
 
 
-def term_bounds(config: DistillConfig | SurrogateConfig, schema: Schema) -> dict[SumName, float]:
-    """Norm to which the term of each row is clipped, for each sum that the settings need."""
+class Bound(NamedTuple):
+    """Of a row's term in a sum, before it is rounded.
+
+    Attributes:
+        norm: to which it is clipped.
+        size: how many numbers a row adds to; of sums of b b', how many b has.
+    """
+
+    norm: float
+    size: int
+
+
+def term_bounds(config: DistillConfig | SurrogateConfig, schema: Schema) -> dict[SumName, Bound]:
+    """Of the term of each row, for each sum that the settings need."""
+    d = len(schema.encoded_names)
     if isinstance(config, SurrogateConfig):
         return _surrogate_bounds(config, schema)
     features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
-    bounds: dict[SumName, float] = {
-        "moments": features,
-        "curvature": inputs**2,
-        "gradients": config.clip * inputs,
+    k = d + len(schema.groups)
+    bounds: dict[SumName, Bound] = {
+        "moments": Bound(features, d + 1),
+        "curvature": Bound(inputs**2, k),
+        "gradients": Bound(config.clip * inputs, k),
     }
     if config.penalty == "selection_rate":
         # (sigma(tau z), d sigma(tau z)/dz (x, 1)), where sigma <= 1 and its slope <= tau/4
-        bounds["rates"] = (1.0 + (config.temperature / 4 * features) ** 2) ** 0.5
+        norm = (1.0 + (config.temperature / 4 * features) ** 2) ** 0.5
+        bounds["rates"] = Bound(norm, d + 2)
     return bounds
 
 
-def _surrogate_bounds(config: SurrogateConfig, schema: Schema) -> dict[SumName, float]:
-    bounds: dict[SumName, float] = {"cell_moments": cell_moments_bound(schema)}
-    histograms = histograms_bound(schema)
-    if histograms and not config.moments_only:  # the means tell all of what is 0 or 1
-        bounds["histograms"] = histograms
+def _surrogate_bounds(config: SurrogateConfig, schema: Schema) -> dict[SumName, Bound]:
+    size, numbers = len(schema.encoded_names) + 1, len(numeric_features(schema))
+    bounds: dict[SumName, Bound] = {"cell_moments": Bound(cell_moments_bound(schema), size)}
+    if numbers and not config.moments_only:  # the means tell all of what is 0 or 1
+        bounds["histograms"] = Bound(histograms_bound(schema), numbers)
     return bounds
 
 
@@ -268,8 +311,10 @@ def require_true(
     if sorted(names) != sorted(bounds):
         raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
     for found in guarantee.mechanisms:
-        right = _largest_change(found.name, bounds[found.name], config.relation)
-        times = uses(found.name, config)
+        norm, size = bounds[found.name]
+        if found.grid is not None:
+            norm = rounded_norm(found.name, norm, size, found.grid)
+        right, times = _largest_change(found.name, norm, config.relation), uses(found.name, config)
         if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
             raise ValueError(
                 f"mechanism {found.name}: sensitivity {found.sensitivity:g}, used {found.times}"

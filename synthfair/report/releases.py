@@ -44,8 +44,9 @@ def _release_guarantee(guarantee: Guarantee) -> list[tuple[str, str]]:
         *(
             (
                 "mechanism",
-                f"{m.name}: Gaussian, sensitivity {m.sensitivity:.4g}, noise {m.noise:.4g},"
-                f" {m.times} times",
+                f"{m.name}: Gaussian, {'discrete' if m.grid else 'continuous'}, sensitivity"
+                f" {m.sensitivity:.4g}, noise {m.noise:.4g}, {m.times} times"
+                + (f", on multiples of {m.grid:.4g}" if m.grid else ""),
             )
             for m in guarantee.mechanisms
         ),

@@ -34,15 +34,15 @@ MUTANTS = [
     Mutant(
         "noise of the value left out",
         "measure/mechanisms.py",
-        "return value + self.scale * laplace(len(value), source)",
-        "return value",
+        "return (rounded + noise.clip(-largest, largest)) / m",
+        "return rounded / m",
         "test_gap_mechanisms.py",
     ),
     Mutant(
         "Laplace noise of half the scale",
         "measure/mechanisms.py",
-        "return 2.0 / self.epsilon2",
-        "return 1.0 / self.epsilon2",
+        "discrete_laplace(Fraction(LAPLACE_STEPS), len(value), source)",
+        "discrete_laplace(Fraction(LAPLACE_STEPS // 2), len(value), source)",
         "test_gap_mechanisms.py",
     ),
     Mutant(
@@ -72,5 +72,12 @@ MUTANTS = [
         "    limit += side * max(z2 - 1 / clients, 0.0) / 6 * skewness / p\n",
         "",
         "test_gap_estimate.py",
+    ),
+    Mutant(
+        "values are rounded to the nearest step",
+        "measure/mechanisms.py",
+        "rounded = low + (uniform(len(value), source) <= m * value - low)",
+        "rounded = np.rint(m * value)",
+        "test_gap_mechanisms.py",
     ),
 ]

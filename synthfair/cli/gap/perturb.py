@@ -63,7 +63,6 @@ def run(args: argparse.Namespace) -> None:
 
     import csv
 
-    from synthfair.cli.show import warn
     from synthfair.measure.collection import read_collection
     from synthfair.measure.reports import COLUMNS, perturb_record
 
@@ -73,8 +72,6 @@ def run(args: argparse.Namespace) -> None:
     else:
         group, value = _record() if args.group is None else (args.group, args.value)
         reports = [perturb_record(collection, group, value)]
-    if collection.warning:
-        warn(collection.warning)
     lines = csv.writer(sys.stdout, lineterminator="\n")
     if args.header:
         lines.writerow(COLUMNS)

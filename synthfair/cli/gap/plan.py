@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> None:
     if [args.clients, args.epsilon, args.precision].count(None) != 1:
         raise InputError("flags: give two of --clients, --epsilon and --precision")
 
-    from synthfair.cli.show import say, warn
+    from synthfair.cli.show import say
     from synthfair.files import require_free
     from synthfair.measure.collection import compared_groups, make_collection, write_collection
     from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
@@ -74,8 +74,6 @@ def run(args: argparse.Namespace) -> None:
     else:
         found = plan_clients(design, epsilon=args.epsilon, precision=args.precision)
     collection = make_collection(tuple(args.groups), found.mechanism, lower=low, upper=high)
-    if collection.warning:
-        warn(collection.warning)
     if args.output:
         write_collection(collection, args.output)
     say(plan_table(found, collection))

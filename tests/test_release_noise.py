@@ -1,0 +1,245 @@
+"""Discrete noise of releases: rounding in the sensitivity, exact sums, its privacy, older files.
+
+Each statistical test fails by chance once in 10^6; each also rejects a wrong sampler.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from conftest import make_schema, silent
+from dp_accounting.pld.privacy_loss_distribution import from_discrete_gaussian_mechanism
+from scipy import stats
+
+from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.privacy.accounting import DISCRETE, delta_of, discrete_delta_of, discrete_mu_for
+from synthfair.privacy.mechanism import (
+    GaussianMechanism,
+    NoisySum,
+    Terms,
+    grid_for,
+    rounded_norm,
+    sensitivity,
+)
+from synthfair.privacy.noise import seeded, system_entropy
+from synthfair.privacy.statement import (
+    NOT_COVERED,
+    NOT_COVERED_CONTINUOUS,
+    Guarantee,
+    make_guarantee,
+    require_true,
+)
+
+ALARM = 1e-6
+COARSE = 2.0**-4
+
+
+def mechanism(**changes):
+    fields = {"name": "moments", "sensitivity": 1.0, "noise": 4.0, "times": 1, "grid": 2.0**-34}
+    return GaussianMechanism(**fields | changes)
+
+
+def rows_of_norm(k, n=400, seed=0):
+    rows = np.random.default_rng(seed).normal(size=(n, k))
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def longest_change(sums, relation):
+    """Over all neighbours, in steps, of sums [N, k] of single rows."""
+    if relation == "replace":
+        sums = np.array([a - b for a, b in itertools.combinations(sums, 2)])
+    return np.linalg.norm(sums, axis=1).max()
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
+@pytest.mark.parametrize("k", [1, 3, 20])
+def test_rounding_counts_in_the_sensitivity(k, relation):
+    """On a grid so coarse that it shows; without the rounding the claim would be wrong."""
+    bound = rounded_norm("moments", 1.0, k, COARSE)
+    rows = np.vstack([rows_of_norm(k, 60), 1e9 * rows_of_norm(k, 20), np.full((1, k), np.inf)])
+    rows = np.vstack([rows, -rows])
+    change = COARSE * longest_change(Terms(bound, COARSE).whole(rows), relation)
+    assert change <= sensitivity(bound, relation)
+    if k > 1:
+        assert change > sensitivity(1.0, relation)
+
+
+def test_rows_that_the_bound_allows_are_rounded_and_not_shortened():
+    rows, grid = rows_of_norm(5), 2.0**-20
+    found = grid * Terms(rounded_norm("gradients", 1.0, 5, grid), grid).whole(rows)
+    assert np.abs(found - rows).max() <= grid / 2
+    assert np.abs(grid * Terms(0.9, grid).whole(rows) - rows).max() > grid
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
+def test_rounding_counts_in_the_sensitivity_of_squares(relation):
+    grid, k, upper = 2.0**-8, 4, np.triu_indices(4)
+    terms = Terms(rounded_norm("cell_moments", 1.0, k, grid), grid)
+    rows = 3 * rows_of_norm(k, 60)  # all of them are too long
+    squares = [terms.squares(row[None])[upper].astype(float) for row in rows]
+    change = grid * longest_change(np.array(squares), relation)
+    assert change <= sensitivity(terms.bound, relation, never_opposed=True)
+    assert change > sensitivity(0.98, relation, never_opposed=True)
+
+
+def test_sums_of_squares_are_exact_in_any_order_and_in_parts():
+    b = rows_of_norm(3, 5000)
+    fine = Terms(1.0, 4.0**-22)  # 512 rows at a time
+    whole = np.rint(b * 2**22 * (1 - 3e-6)).astype(int).astype(object)
+    first = fine.squares(b)
+    np.testing.assert_array_equal(first, fine.squares(b[::-1]))
+    np.testing.assert_array_equal(first, sum(fine.squares(part) for part in np.split(b, 10)))
+    assert all(isinstance(number, int) for number in first.ravel())
+    np.testing.assert_allclose(first.astype(float), (whole.T @ whole).astype(float), rtol=1e-4)
+
+
+@pytest.mark.parametrize("noise", [3e-7, 0.99, 1.0, 4.0, 33.1, 2.0**20])
+def test_the_grid_is_a_power_of_four_far_below_the_noise(noise):
+    grid = grid_for(noise)
+    assert 2**34 <= noise / grid < 2**36
+    assert math.log2(grid) % 2 == 0
+    mechanism(noise=math.ceil(noise / grid) * grid, grid=grid)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"grid": 2.0**-35}, "power of 4"),
+        ({"grid": 3 * 2.0**-36}, "power of 4"),
+        ({"grid": 2.0**-30}, "2.34 or more"),
+        ({"noise": 4 + 2.0**-35}, "whole number of steps"),
+    ],
+)
+def test_a_grid_that_the_proof_does_not_cover_is_refused(change, said):
+    with pytest.raises(ValueError, match=said):
+        mechanism(**change)
+
+
+def noise_p_values(steps, deviation):
+    """Of chi-squared tests: 20 equally likely cells; and the last four bits, which are uniform."""
+    cells = (20 * stats.norm.cdf(steps / deviation)).astype(int)
+    counts = np.bincount(cells, minlength=20), np.bincount(steps % 16, minlength=16)
+    return [stats.chisquare(count).pvalue for count in counts]
+
+
+def test_released_sums_have_discrete_gaussian_noise_of_the_stated_deviation():
+    stated = mechanism(noise=4.0)
+    total = np.full(20_000, 10**17)
+    found = NoisySum(stated, "replace", system_entropy).release(total)
+    steps = np.array([int(number) for number in found / stated.grid]) - 10**17
+    near, low_bits = noise_p_values(steps, 2.0**36)
+    assert near > ALARM
+    assert noise_p_values(steps, 0.93 * 2.0**36)[0] < ALARM
+    # A number of 10^17 has no room for the last four bits; one near 0 has.
+    assert low_bits < ALARM
+    near_zero = NoisySum(stated, "replace", system_entropy).release(0 * total) / stated.grid
+    assert min(noise_p_values(near_zero.astype(int), 2.0**36)) > ALARM
+    np.testing.assert_array_equal(near_zero, near_zero.round())
+
+
+def test_totals_beyond_64_bits_do_not_wrap():
+    found = NoisySum(mechanism(), "replace", silent).release(np.array([2**70, -(2**70)], object))
+    np.testing.assert_array_equal(found, [2.0**36, -(2.0**36)])
+
+
+def ratios(s, k):
+    """P(k) / R(k) of the proof: discrete over rounded normal noise."""
+    p = np.exp(-(k**2) / (2 * s**2)) / (s * math.sqrt(2 * math.pi))
+    return p / (stats.norm.sf((np.abs(k) - 0.5) / s) - stats.norm.sf((np.abs(k) + 0.5) / s))
+
+
+@pytest.mark.parametrize("s", [4.0, 20.0])
+def test_the_bounds_of_the_proof(s):
+    k = np.arange(-int(12 * s), int(12 * s) + 1)
+    found = ratios(s, k)
+    assert (found <= 1 / (1 - 1 / (24 * s**2)) + 1e-12).all()
+    assert (found >= np.exp(-(k**2) / (8 * s**4)) - 1e-12).all()
+    assert found.max() > 1 + 1 / (25 * s**2)  # so the first bound is tight
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0, 2.0])
+def test_the_privacy_of_discrete_noise_is_that_of_normal_noise(epsilon):
+    """By dp-accounting's own account of one number, on a grid of 64 steps a deviation."""
+    found = from_discrete_gaussian_mechanism(
+        64.0, sensitivity=32, value_discretization_interval=1e-3
+    ).get_delta_for_epsilon(epsilon)
+    assert found == pytest.approx(delta_of(0.5, epsilon), rel=0.03, abs=1e-9)
+
+
+def test_what_discreteness_costs():
+    assert discrete_delta_of(0.3, 1.0) > delta_of(0.3, 1.0)
+    assert discrete_delta_of(0.3, 1.0) == pytest.approx(delta_of(0.3, 1.0), rel=1e-8)
+    assert discrete_delta_of(discrete_mu_for(1.0, 1e-5), 1.0) <= 1e-5
+    n, s = 2.0**32, 2.0**34
+    assert n / (23 * s**2) + (math.sqrt(n) + 65) ** 2 / (7 * s**2) < DISCRETE
+
+
+CONFIGS = [DistillConfig(epsilon=1.0, delta=1e-5), SurrogateConfig(epsilon=1.0, delta=1e-5)]
+OF_EARLIER_VERSIONS = [
+    (
+        ("moments", 1.5811388300841895, 13.1897746486268, 1),
+        ("curvature", 2.75, 32.44255599445622, 1),
+        ("gradients", 1.6583123951777, 33.068515091265034, 20),
+    ),
+    (
+        ("cell_moments", 1.9704853463043057, 10.396103066470053, 1),
+        ("histograms", 1.4142135623730951, 7.461263277093138, 1),
+    ),
+]
+"""As the release before discrete noise wrote them, for the schema of these tests."""
+
+
+def earlier(mechanisms, **changes):
+    names = ("name", "sensitivity", "noise", "times")
+    fields = {
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "relation": "add_or_remove",
+        "mechanisms": [dict(zip(names, one, strict=True)) for one in mechanisms],
+        "accountant": "exact Gaussian composition, dp-accounting 0.6.0",
+        "not_covered": NOT_COVERED_CONTINUOUS,
+    }
+    return Guarantee.model_validate(fields | changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "mechanisms"), list(zip(CONFIGS, OF_EARLIER_VERSIONS, strict=True))
+)
+def test_statements_of_earlier_versions_are_read_and_cost_a_little_less_noise(config, mechanisms):
+    old, new = earlier(mechanisms), make_guarantee(config, make_schema())
+    require_true(old, config, make_schema())
+    assert not old.is_discrete
+    for before, now in zip(old.mechanisms, new.mechanisms, strict=True):
+        assert 1 - 1e-8 < now.noise / before.noise < 1 + 1e-4
+
+
+def test_a_statement_says_of_its_noise_what_is_true():
+    with pytest.raises(ValueError, match="all that is not covered"):
+        earlier(OF_EARLIER_VERSIONS[0], not_covered=NOT_COVERED)
+    new = make_guarantee(CONFIGS[0], make_schema())
+    assert new.is_discrete
+    assert not any("Mironov" in line for line in new.not_covered)
+    with pytest.raises(ValueError, match="all that is not covered"):
+        Guarantee.model_validate(new.model_dump() | {"not_covered": NOT_COVERED_CONTINUOUS})
+
+
+def test_a_sensitivity_without_the_rounding_is_refused():
+    config = CONFIGS[1]
+    right = make_guarantee(config, make_schema())
+    unrounded = right.mechanisms[0].model_copy(update={"sensitivity": 1.9704853463043057})
+    claimed = right.model_copy(update={"mechanisms": (unrounded, right.mechanisms[1])})
+    with pytest.raises(ValueError, match="cell_moments: sensitivity 1.97"):
+        require_true(claimed, config, make_schema())
+
+
+def test_noise_is_not_made_without_a_grid_and_repeats_only_with_a_seed():
+    with pytest.raises(ValueError, match="is read, but not made"):
+        NoisySum(mechanism(grid=None), "replace", system_entropy)
+    total = np.zeros(5, int)
+    one, again, other = (
+        NoisySum(mechanism(), "replace", source).release(total)
+        for source in (seeded(3), seeded(3), system_entropy)
+    )
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).all()
