@@ -145,7 +145,8 @@ class ClippedVectors(BaseModel):
         length: of the vectors.
         clip: L2 norm to which each is clipped.
         step: of the grid.
-        rho: against each single aggregator and everyone else.
+        rho: against each single aggregator and everyone else; None for no noise, where only parts
+            are hidden, and nothing is guaranteed of the total.
         relation: which sets of clients are neighbours.
 
     Raises:
@@ -167,7 +168,7 @@ class ClippedVectors(BaseModel):
     length: int = Field(ge=1, le=MAX_LENGTH)
     clip: float = Field(gt=0)
     step: float = Field(gt=0)
-    rho: float = Field(gt=0, le=10_000)
+    rho: float | None = Field(gt=0, le=10_000)
     relation: Relation = "add_or_remove"
 
     @property
@@ -179,7 +180,9 @@ class ClippedVectors(BaseModel):
 
     @property
     def exact_variance(self) -> Fraction:
-        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho)."""
+        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
+        if self.rho is None:
+            return Fraction(0)
         square = self.largest_square * (1 if self.relation == "add_or_remove" else 4)
         return square / (2 * Fraction(repr(self.rho)))
 
@@ -201,6 +204,9 @@ class ClippedVectors(BaseModel):
         if not math.isfinite(norm):
             shortened = np.zeros(self.length)
         found = np.rint(shortened / self.step).astype(np.int64)
+        about = float((found.astype(np.float64) ** 2).sum())  # wrong by far less than 1e-12 of it
+        if about <= self.largest_square * (1 - 1e-12):
+            return found
         if int((found.astype(object) ** 2).sum()) <= self.largest_square:
             return found
         # What floating point has added to the norm is far below one part in a million.
@@ -212,6 +218,8 @@ class ClippedVectors(BaseModel):
 
     def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
         """[length] int64, of full scale: one aggregator's is enough for the guarantee."""
+        if self.rho is None:
+            return np.zeros(self.length, np.int64)
         return discrete_gaussian(self.exact_variance, self.length, source)
 
     def noise_bound(self, terms: int) -> int:

@@ -93,6 +93,8 @@ class Task(BaseModel):
             raise ValueError(f"full_share: must be a role, 0 to {len(self.aggregators) - 1}")
         if len(set(self.clients)) < len(self.clients):
             raise ValueError("clients: a key comes twice")
+        if isinstance(self.what, ClippedVectors) and self.what.rho is None:
+            raise ValueError("rho: must be given; a total without noise protects nobody")
         if self.least_clients > len(self.clients):
             raise ValueError(f"least_clients: only {len(self.clients)} clients may send")
         return self
@@ -168,6 +170,8 @@ def privacy_statement(
             "sensitivity": what.sensitivity,
             "mechanism": f"exact discrete Laplace noise of scale {what.scale} on each count",
         }
+    elif what.rho is None:
+        return {"guarantee": "none: without noise only parts are hidden", "clients": clients}
     else:
         guarantee = {
             "guarantee": "rho-zero-concentrated differential privacy",
