@@ -27,6 +27,7 @@ from synthfair.privacy.rounds import (
     guarantee_for_rows,
     guarantee_for_shares,
     guarantee_for_users,
+    noise_for_shares,
 )
 from synthfair.privacy.sampled import SampledSums
 
@@ -143,7 +144,7 @@ def _by_shares(
     """The same with sums that nobody sees the parts of."""
     n, clip = cohorts.population, config.clip or float("inf")
     length = report_length(algorithm, data.users)
-    sums = SampledSums(n, cohorts.size, config.rounds, config.sampling, discrete=True)
+    sums = SampledSums(n, cohorts.size, config.rounds, config.sampling)
     if config.epsilon is None or config.delta is None:
         secure = make_secure_sums(length, clip=clip, relation=sums.relation, multiplier=None)
         return TrainingPlan(algorithm, cohorts, secure)
@@ -152,7 +153,7 @@ def _by_shares(
         length,
         clip=clip,
         relation=sums.relation,
-        multiplier=sums.noise(config.epsilon, config.delta),
+        multiplier=noise_for_shares(sums, config.epsilon, config.delta),
     )
     guarantee = guarantee_for_shares(
         sums,

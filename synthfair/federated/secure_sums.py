@@ -7,6 +7,7 @@ Here all of them are simulated in one process, without encryption and signatures
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -16,17 +17,20 @@ from pydantic import ValidationError
 
 from synthfair.config import Relation
 from synthfair.errors import refusal
+from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.rounds import SumOfShares
 from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
 
-STEPS_IN_CLIP = 2**30
-"""Steps of the grid in the norm to which a report is clipped.
+STEPS = 2**35
+"""Of the grid, in the noise of an aggregator, or up to twice as many. It is then accounted for as
+normal noise is; and rounding, which makes a report of k numbers longer by sqrt(k) / 2 steps, costs
+nothing that could be measured."""
 
-Rounding moves the mean of reports by no more than half a step, and makes a report of k numbers
-longer by sqrt(k) / 2 steps: by one part in a hundred million where k is 500."""
+STEPS_IN_CLIP = 2**30
+"""The same, in the norm to which a report is clipped, where there is no noise."""
 
 
 class SecureSums(NamedTuple):
@@ -128,11 +132,13 @@ def make_secure_sums(
     Raises:
         InputError: reports are too long, or the clip is out of range.
     """
-    rho = None if multiplier is None else 1 / (2 * multiplier**2)
+    if multiplier is None:
+        rho, step = None, clip / STEPS_IN_CLIP
+    else:
+        rho, noise = 1 / (2 * multiplier**2), sensitivity(clip, relation) * multiplier
+        step = math.ldexp(1.0, math.frexp(noise)[1] - 1) / STEPS  # a power of 2, below the noise
     try:
-        what = ClippedVectors(
-            length=length, clip=clip, step=clip / STEPS_IN_CLIP, rho=rho, relation=relation
-        )
+        what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
     except ValidationError as error:
         raise refusal("secure sums", error) from error
     return SecureSums(what, aggregators)

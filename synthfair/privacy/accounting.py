@@ -4,6 +4,8 @@ A Gaussian mechanism whose noise has the standard deviation sigma, on a query th
 changes by at most Delta (Euclidean norm), is mu-GDP with mu = Delta / sigma, and mechanisms mu_1,
 mu_2, ... together are sqrt(mu_1^2 + mu_2^2 + ...)-GDP, also where one is chosen by what those
 before it released. Dong, Roth and Su (2022), *Gaussian Differential Privacy*, corollary 3.3.
+
+The noise of releases is discrete. :func:`discrete_delta_of` says why that changes next to nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +15,12 @@ from collections.abc import Iterable
 from functools import cache
 
 from synthfair.errors import InputError
+
+LEAST_STEPS = 2**34
+"""Of the standard deviation of discrete Gaussian noise, in steps of its grid."""
+
+DISCRETE = 1e-11
+"""What discrete noise adds to epsilon, and to delta relatively, at most."""
 
 ACCOUNTANT = r"^exact Gaussian composition, dp-accounting [0-9A-Za-z.+-]{1,30}$"
 """What :func:`accountant` returns, as a pattern."""
@@ -67,6 +75,55 @@ def epsilon_of(mu: float, delta: float) -> float:
     from dp_accounting import get_epsilon_gaussian
 
     return float(get_epsilon_gaussian(1.0 / mu, delta))
+
+
+def discrete_delta_of(mu: float, epsilon: float) -> float:
+    """A delta for which mechanisms with discrete Gaussian noise are (epsilon, delta)-DP.
+
+        delta = (1 + h) delta_of(mu, epsilon - h)        with h = 1e-11
+
+    for integer sums with a sensitivity as for mu, fewer than 2^32 numbers in all, and a standard
+    deviation of s >= 2^34 steps. Each sum may depend on those released before it.
+
+    Proof. Let P be the discrete Gaussian distribution, and R that of a normal number of deviation
+    s, rounded to an integer. With noise from R the releases are mu-GDP exactly: an integer plus
+    rounded noise is the rounded sum, and rounding is post-processing. The sum Z of exp(-k^2/2s^2)
+    is at least s sqrt(2 pi), and exceeds it by less than a part in 10^100 (Poisson's formula). With
+    u uniform in [-1/2, 1/2],
+
+        R(k) / P(k) = Z / (s sqrt(2 pi)) E[exp(-u^2 / 2s^2) cosh(k u / s^2)],
+
+    which is at least 1 - 1/(24 s^2), and at most Z / (s sqrt(2 pi)) exp(k^2 / 8s^4). So n numbers
+    have P <= C R with log C <= n / (23 s^2) everywhere; and, where their noise is shorter than
+    s (sqrt(n) + 65), R <= D P with log D <= (sqrt(n) + 65)^2 / (7 s^2). Under R, it is longer with
+    a chance t below exp(-2000) (Gaussian concentration). For every set A of releases, from a table
+    and a neighbour,
+
+        P(A) <= C R(A) <= C (exp(e) R'(A) + delta_of(mu, e))
+             <= C D exp(e) P'(A) + C (delta_of(mu, e) + exp(e) t).
+
+    With n = 2^32, log(C D) is below 4e-12; exp(e) t is nothing next to any delta from 1e-15 on.
+
+    Args:
+        mu: of all mechanisms together, as for normal noise.
+        epsilon: at least 1e-6.
+
+    Example:
+        >>> from synthfair.privacy.accounting import delta_of, discrete_delta_of
+        >>> 0 < discrete_delta_of(1.0, 1.0) - delta_of(1.0, 1.0) < 1e-11
+        True
+    """
+    return (1 + DISCRETE) * delta_of(mu, epsilon - DISCRETE)
+
+
+def discrete_mu_for(epsilon: float, delta: float) -> float:
+    """The mu to make discrete noise for: a little below :func:`mu_for`.
+
+    Args:
+        epsilon: at least 1e-6.
+        delta: above 0, below 1.
+    """
+    return mu_for(epsilon - DISCRETE, delta * (1 - DISCRETE))
 
 
 @cache

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import accountant
+from synthfair.privacy.accounting import DISCRETE, LEAST_STEPS, accountant
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
 from synthfair.privacy.statement import Line, Relation
@@ -50,6 +50,9 @@ SHARES_NOT_COVERED = (
     NOT_COVERED[-1],
 )
 """The same where reports are summed by shares, with discrete noise."""
+
+MOST_NUMBERS = 2**32
+"""With discrete noise, in all rounds together."""
 
 ALL_WHO_SEE_SUMS = "everyone who sees the noisy sums, and nothing else of the reports"
 
@@ -95,7 +98,8 @@ class SampledMechanism(BaseModel):
         shares: how sums are made where nobody sees a report, with discrete noise.
 
     Raises:
-        ValueError: a norm that leaves rounding out.
+        ValueError: of shares, a norm that leaves rounding out, or noise of too few steps of the
+            grid to be accounted for as normal noise is.
     """
 
     model_config = FROZEN
@@ -110,18 +114,23 @@ class SampledMechanism(BaseModel):
     shares: SumOfShares | None = None
 
     @model_validator(mode="after")
-    def _counts_rounding(self) -> SampledMechanism:
+    def _is_on_a_fine_grid(self) -> SampledMechanism:
         shares = self.shares
-        least = self.clip + shares.step * math.sqrt(shares.length) / 2 if shares else 0.0
-        if shares and shares.norm < least * (1 - 1e-12):  # floating point rounds it down
+        if shares is None:
+            return self
+        least = self.clip + shares.step * math.sqrt(shares.length) / 2
+        if shares.norm < least * (1 - 1e-12):  # floating point rounds it down
             raise ValueError("norm: must be at least clip + step sqrt(length) / 2")
+        if self.noise < LEAST_STEPS * shares.step:
+            raise ValueError("noise: must be at least 2^34 steps of the grid")
+        if shares.length * self.times >= MOST_NUMBERS:
+            raise ValueError("length: of all rounds together must be below 2^32")
         return self
 
     @property
     def sums(self) -> SampledSums:
         """As it is accounted for."""
-        discrete = self.shares is not None
-        return SampledSums(self.population, self.sample, self.times, self.sampling, discrete)
+        return SampledSums(self.population, self.sample, self.times, self.sampling)
 
     @property
     def multiplier(self) -> float:
@@ -193,6 +202,25 @@ def guarantee_for_users(
     )
 
 
+def noise_for_shares(sums: SampledSums, epsilon: float, delta: float) -> float:
+    """Discrete noise for users in rounds, in units of the sensitivity.
+
+    Normal noise for an epsilon and a delta that are smaller by what discrete noise adds, see
+    :func:`~synthfair.privacy.accounting.discrete_delta_of`, and one part in 10^9 more. That proof
+    bounds the ratio of the chances of whatever is released for given reports, and so for reports of
+    a random sample, too.
+
+    Args:
+        sums: cohorts and rounds.
+        epsilon: positive.
+        delta: above 0, below 1.
+
+    Raises:
+        InputError: no noise is enough.
+    """
+    return sums.noise(epsilon - DISCRETE, delta * (1 - DISCRETE)) * (1 + 1e-9)
+
+
 def guarantee_for_shares(
     sums: SampledSums,
     shares: SumOfShares,
@@ -205,7 +233,7 @@ def guarantee_for_shares(
     """A guarantee for users in rounds whose reports are summed by shares.
 
     Args:
-        sums: cohorts and rounds, discrete.
+        sums: cohorts and rounds.
         shares: how sums are made.
         epsilon: positive.
         delta: above 0, below 1.
@@ -213,7 +241,7 @@ def guarantee_for_shares(
         noise: standard deviation of what each aggregator adds to each entry.
 
     Raises:
-        InputError: the noise is not enough.
+        InputError: the noise is less than that of :func:`noise_for_shares`.
     """
     found = TrainingGuarantee(
         epsilon=epsilon,
@@ -232,12 +260,13 @@ def guarantee_for_shares(
                 shares=shares,
             ),
         ),
-        accountant=_accountant(discrete=True),
+        accountant=f"{_accountant()}, with discrete noise",
         holds_against=ALL_BUT_ONE,
         not_covered=SHARES_NOT_COVERED,
     )
-    if (spent := found.composition.epsilon(delta)) > epsilon * (1 + 1e-9):
-        raise InputError(f"noise = {noise:g}: gives epsilon = {spent:.4g}; must be {epsilon:g}")
+    needed, there = noise_for_shares(sums, epsilon, delta), found.mechanisms[0].multiplier
+    if there < needed * (1 - 1e-12):
+        raise InputError(f"noise: {there:g} of the sensitivity; must be at least {needed:g}")
     return found
 
 
@@ -286,8 +315,5 @@ def _mechanism(name: Summed, sums: SampledSums, noise: float, clip: float) -> Sa
     )
 
 
-def _accountant(*, discrete: bool = False) -> str:
-    kind = "sampled discrete Gaussian mechanisms at whole Renyi orders"
-    return accountant().replace(
-        "exact Gaussian composition", kind if discrete else "sampled Gaussian mechanisms"
-    )
+def _accountant() -> str:
+    return accountant().replace("exact Gaussian composition", "sampled Gaussian mechanisms")

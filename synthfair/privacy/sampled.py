@@ -3,16 +3,6 @@
 That a sample is random, and not known, makes it private beyond its noise. dp-accounting computes by
 how much: for samples drawn one by one (Poisson) by its privacy loss distributions, for samples of
 fixed size by the Renyi bound of Wang, Balle and Kasiviswanathan (2019), theorem 27.
-
-Discrete Gaussian noise is accounted for by Renyi orders that are whole numbers. Of P, the noise on
-the integers around m, and Q, that around 0, with m in Z^k,
-
-    E_Q (P/Q)^j = exp(j (j - 1) |m|^2 / (2 sigma^2)) sum_x f(x - j m) / sum_x f(x),
-
-where f(x) = exp(-|x|^2 / (2 sigma^2)). For a whole number j both sums are over the same integers,
-so that the moment is that of the continuous Gaussian, exactly. The bounds of dp-accounting at whole
-orders are made of these moments alone. That the divergence the other way, of Q from the mixture, is
-no larger is theorem 5 of Mironov, Talwar and Zhang (2019), by x -> m - x, which maps Z^k onto Z^k.
 """
 
 from __future__ import annotations
@@ -41,9 +31,6 @@ LARGEST_NOISE = 1e4
 LEAST_NOISE = 0.1
 """The same, below which the search for the least noise does not go."""
 
-WHOLE_ORDERS = (*range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
-"""Renyi orders at which discrete noise is accounted for."""
-
 TOLERANCE = 1e-3
 """Of the noise, relatively: what is found may be larger than needed by about so much."""
 
@@ -62,7 +49,6 @@ class SampledSums:
         sample: how many of them are in a sample, or expected to be.
         times: number of releases.
         sampling: how samples are drawn.
-        discrete: whether sums are of integers, and their noise is discrete Gaussian.
 
     Raises:
         InputError: an empty sample, one larger than the population, or no release.
@@ -81,7 +67,6 @@ class SampledSums:
     sample: int
     times: int
     sampling: Sampling = "poisson"
-    discrete: bool = False
 
     def __post_init__(self) -> None:
         """Refuses numbers out of range."""
@@ -99,11 +84,6 @@ class SampledSums:
     def everyone(self) -> bool:
         """Whether a sample is the whole population: then nothing is random but the noise."""
         return self.sample == self.population
-
-    @property
-    def exact(self) -> bool:
-        """Whether they are Gaussian mechanisms and nothing else, which have an exact account."""
-        return self.everyone and not self.discrete
 
     def event(self, noise: float) -> DpEvent:
         """As dp-accounting calls it."""
@@ -138,7 +118,7 @@ class Composition:
     One accountant composes them, which gives less than the sum of their epsilons.
 
     Attributes:
-        mu: of Gaussian differential privacy, all exact mechanisms together.
+        mu: of Gaussian differential privacy, all mechanisms without sampling together.
         sampled: the others, each with its noise in units of its sensitivity; all of one relation.
     """
 
@@ -147,18 +127,18 @@ class Composition:
 
     @classmethod
     def of(cls, parts: Iterable[tuple[SampledSums, float]]) -> Composition:
-        """Of sums with their noise.
+        """Of sums with their noise; those over everyone are Gaussian mechanisms, which is exact.
 
         Raises:
             InputError: nothing to compose, or samples of unlike kinds.
         """
         parts = tuple(parts)
         _require_alike([sums for sums, _ in parts])
-        mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.exact))
-        return cls(mu, tuple(part for part in parts if not part[0].exact))
+        mu = math.hypot(*(sums.times**0.5 / noise for sums, noise in parts if sums.everyone))
+        return cls(mu, tuple(part for part in parts if not part[0].everyone))
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon that is known to hold at this delta; exact where all mechanisms are."""
+        """The least epsilon that is known to hold at this delta; exact where nothing is sampled."""
         return _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
 
     def delta(self, epsilon: float) -> float:
@@ -172,7 +152,7 @@ class Composition:
 def common_noise(kinds: Sequence[SampledSums], epsilon: float, delta: float) -> float:
     """The least noise, in units of the sensitivity, that several kinds of sums may all have.
 
-    It is exact where all kinds are; else up to :data:`TOLERANCE` larger than needed, and
+    It is exact where everyone is in each sum; else up to :data:`TOLERANCE` larger than needed, and
     not below :data:`LEAST_NOISE`.
 
     Args:
@@ -207,15 +187,12 @@ def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccou
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
 
-    discrete = any(sums.discrete for sums, _ in composition.sampled)
-    if tight and not discrete and composition.sampled[0][0].sampling == "poisson":
+    if tight and composition.sampled[0][0].sampling == "poisson":
         accountant = PLDAccountant()
     else:
         relation = composition.sampled[0][0].relation
         kind = "ADD_OR_REMOVE_ONE" if relation == "add_or_remove" else "REPLACE_ONE"
-        accountant = RdpAccountant(
-            WHOLE_ORDERS if discrete else None, neighboring_relation=dp.NeighboringRelation[kind]
-        )
+        accountant = RdpAccountant(neighboring_relation=dp.NeighboringRelation[kind])
     for sums, noise in composition.sampled:
         accountant.compose(sums.event(noise))
     if composition.mu > 0:
@@ -248,7 +225,7 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
             return float(_accountant(with_noise(noise), tight=False).get_epsilon(delta))
 
     try:
-        if all(sums.exact for sums in kinds):
+        if all(sums.everyone for sums in kinds):  # no sampling: exact
             exact = sum(sums.times for sums in kinds) ** 0.5 / mu_for(epsilon, delta)
             return _first(lambda _: True, exact)
         return least_noise(spent, epsilon, guess=spent if kinds[0].sampling == "fixed" else renyi)
