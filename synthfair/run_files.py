@@ -26,7 +26,7 @@ from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.postprocess.weights import RowWeights
-from synthfair.privacy.rounds import TrainingGuarantee
+from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
 from synthfair.privacy.statement import PrivacyStatement
 
 MAX_BYTES = 100_000_000
@@ -212,6 +212,7 @@ class MetricsFile(Part):
         None,
         validation_alias=AliasChoices("guarantee", "promise"),  # that of older files
     )
+    secure_sums: SumOfShares | None = None
     cost: _Cost | None = None
     method: _Line = "single_shot"
     table: PublicTable | None = None

@@ -61,7 +61,7 @@ def central(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
     del smoke
     clients = federation(cut)
     rows = pooled(clients.train)
-    return _trained(WeightedTable(*rows, np.ones(len(rows.y))), asked, clients)
+    return trained(WeightedTable(*rows, np.ones(len(rows.y))), asked, clients)
 
 
 def unpenalised(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
@@ -72,7 +72,7 @@ def unpenalised(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
 def from_surrogates(cut: Cut, asked: Asked, *, smoke: bool, kind: str = "surrogate") -> Scores:
     """The global problem on the surrogates of all clients."""
     sent = surrogates(cut, kind, smoke=smoke)
-    found = _trained(sent.table, asked, federation(cut))
+    found = trained(sent.table, asked, federation(cut))
     return found._replace(
         clients_out=sent.clients_out, rows_out=sent.rows_out, client_seconds=sent.seconds
     )
@@ -123,7 +123,7 @@ def constant(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
     return Scores(np.full(sum(len(part.y) for part in clients.test), label))
 
 
-def _trained(table: WeightedTable, asked: Asked, clients: Federation) -> Scores:
+def trained(table: WeightedTable, asked: Asked, clients: Federation) -> Scores:
     """The server's part on weighted rows."""
     test, start = pooled(clients.test), time.perf_counter()
     model, n_groups = sf.LinearModel(), clients.n_groups

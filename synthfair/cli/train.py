@@ -34,10 +34,12 @@ at random, unless a column says whose they are.
 Writes model.json, metrics.json and rounds.csv, which holds what the server saw in each
 round. Ctrl-C saves a checkpoint; the same command then continues from there. With
 --epsilon a user with all its rows is protected, as long as whoever sums the users'
-reports up shows the server nothing but the noisy sum; with dp_sgd and two_phase, one row
-of a client, and with two_phase, unless --end-to-end, only if the teacher gives nothing
-away. The metrics of rows held out for testing are not protected. Nor does that epsilon
-cover the counts behind --weights, which have one of their own.
+reports up shows the server nothing but the noisy sum; with --secure, nobody sees a
+report: sums are by shares between two aggregators that do not collude, simulated here
+in one process. With dp_sgd and two_phase, one row of a client is protected, and with
+two_phase, unless --end-to-end, only if the teacher gives nothing away. The metrics of
+rows held out for testing are not protected. Nor does that epsilon cover the counts
+behind --weights, which have one of their own.
 """
 
 

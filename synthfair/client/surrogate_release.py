@@ -65,7 +65,8 @@ def surrogate_release(
                 rows, config, n_groups=len(schema.groups), known=first, on_stage=on_stage
             )
         elif isinstance(known, PrivateSums):
-            made = private_surrogate(known, make_guarantee(config, schema), config, schema)
+            noises = {m.name: m.noise for m in make_guarantee(config, schema).mechanisms}
+            made = private_surrogate(known, noises, config, schema)
         else:
             made = make_private_surrogate(rows, config, schema, noise=noise)
     except InputError as error:

@@ -42,6 +42,7 @@ _READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("also", "multiplier_rate", "damping", "rate_scale"), _CONSTRAINED),
     **dict.fromkeys(("memory", "count_scale"), _IN_STEPS),
     **dict.fromkeys(("clip", "epsilon", "delta"), _PRIVATE),
+    "secure": ("fedavg", "fedsgd", "fpfl"),
     **dict.fromkeys(("end_to_end", "teacher_epochs"), ("two_phase",)),
     **dict.fromkeys(("batch", "local_epochs"), _IN_PASSES),
     **dict.fromkeys(("kappa", "kappa_rate"), _ON_CLIENTS),
@@ -155,6 +156,11 @@ class TrainConfig(BaseModel):
         lt=1,
         description="Goes with epsilon; less than 1 / (number of users, or of a client's rows).",
     )
+    secure: bool = Field(
+        default=False,
+        description="Sums what users send by shares of two aggregators, so that nobody sees a"
+        " user's; each adds discrete noise of its own where epsilon asks for it. Needs clip.",
+    )
     end_to_end: bool = Field(
         default=False,
         description="two_phase: whether the teachers are private, too. If not, its epsilon is"
@@ -209,6 +215,8 @@ class TrainConfig(BaseModel):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is not None and self.clip is None:
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
+        if self.secure and self.clip is None:
+            raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
         if self.end_to_end and self.clip is None:
             raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
         if self.clip is not None and self.method not in _PRIVATE:

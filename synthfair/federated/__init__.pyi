@@ -10,6 +10,7 @@ from .from_table import TrainFiles, train_table
 from .methods import METHODS, TrainingPlan, make_plan
 from .networks import LogisticRegression, Network, Perceptron
 from .parity import Parity
+from .secure_sums import SecureSums, make_secure_sums
 from .training import Communication, Training, train_rounds
 from .two_phase import TwoPhase, make_two_phase
 from .user_data import (
@@ -37,6 +38,7 @@ __all__ = [
     "Parity",
     "Perceptron",
     "Protection",
+    "SecureSums",
     "TrainFiles",
     "Training",
     "TrainingPlan",
@@ -47,6 +49,7 @@ __all__ = [
     "assign_users",
     "engine",
     "make_plan",
+    "make_secure_sums",
     "make_two_phase",
     "make_user_data",
     "make_users",

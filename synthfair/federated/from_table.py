@@ -149,6 +149,8 @@ def train_table(
         document["weights"] = weights.model_dump(mode="json")
     if training.guarantee is not None:
         document["guarantee"] = training.guarantee.model_dump(mode="json")
+    if plan.secure:
+        document["secure_sums"] = plan.secure.shares.model_dump()
     write_json(files.metrics, document)
     checkpoint.path.unlink(missing_ok=True)
     return training, evaluation

@@ -11,13 +11,14 @@ from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, RoundRecord
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
-from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection
+from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection, report_length
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.fedavg import FedAvg
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import LogisticRegression, Network, Perceptron, Trainable
 from synthfair.federated.parity import Parity
 from synthfair.federated.private_fair_sgd import SENSITIVITY
+from synthfair.federated.secure_sums import SecureSums, make_secure_sums
 from synthfair.federated.two_phase import TEACHER_NOT_COVERED, make_two_phase
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
@@ -26,7 +27,9 @@ from synthfair.privacy.rounds import (
     Summed,
     TrainingGuarantee,
     guarantee_for_rows,
+    guarantee_for_shares,
     guarantee_for_users,
+    noise_for_shares,
 )
 from synthfair.privacy.sampled import SampledSums
 
@@ -37,7 +40,7 @@ class TrainingPlan(NamedTuple):
     Attributes:
         algorithm: what the server and the users do.
         cohorts: which users take part.
-        protection: of what users send.
+        protection: of what users send; sums by shares, if so.
         guarantee: of privacy, if the settings ask for one.
         chunk: rounds between two looks at the progress; few where a round takes long.
         prepare: what happens once, on the users' side, before the rounds: of users and the seed.
@@ -45,10 +48,15 @@ class TrainingPlan(NamedTuple):
 
     algorithm: Algorithm
     cohorts: Cohorts
-    protection: Protection = UNPROTECTED
+    protection: Protection | SecureSums = UNPROTECTED
     guarantee: TrainingGuarantee | None = None
     chunk: int = CHUNK
     prepare: Callable[[Users, int], Users] | None = None
+
+    @property
+    def secure(self) -> SecureSums | None:
+        """How reports are summed by shares; None where whoever sums sees them."""
+        return self.protection if isinstance(self.protection, SecureSums) else None
 
 
 class RoundMethod(NamedTuple):
@@ -115,6 +123,8 @@ def _in_cohorts(algorithm: Algorithm, data: UserData, config: TrainConfig) -> Tr
     cohorts = Cohorts(n, n if config.cohort is None else config.cohort, config.sampling)
     if config.clip is None:
         return TrainingPlan(algorithm, cohorts)
+    if config.secure:
+        return _by_shares(algorithm, data, config, cohorts)
     if config.epsilon is None or config.delta is None:
         return TrainingPlan(algorithm, cohorts, Protection(config.clip))
     _require_small(config.delta, n, "users")
@@ -126,6 +136,34 @@ def _in_cohorts(algorithm: Algorithm, data: UserData, config: TrainConfig) -> Tr
     )
     protection = Protection(config.clip, guarantee.mechanisms[0].noise)
     return TrainingPlan(algorithm, cohorts, protection, guarantee)
+
+
+def _by_shares(
+    algorithm: Algorithm, data: UserData, config: TrainConfig, cohorts: Cohorts
+) -> TrainingPlan:
+    """The same with sums that nobody sees the parts of."""
+    n, clip = cohorts.population, config.clip or float("inf")
+    length = report_length(algorithm, data.users)
+    sums = SampledSums(n, cohorts.size, config.rounds, config.sampling)
+    if config.epsilon is None or config.delta is None:
+        secure = make_secure_sums(length, clip=clip, relation=sums.relation, multiplier=None)
+        return TrainingPlan(algorithm, cohorts, secure)
+    _require_small(config.delta, n, "users")
+    secure = make_secure_sums(
+        length,
+        clip=clip,
+        relation=sums.relation,
+        multiplier=noise_for_shares(sums, config.epsilon, config.delta),
+    )
+    guarantee = guarantee_for_shares(
+        sums,
+        secure.shares,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        clip=clip,
+        noise=secure.noise_of_one,
+    )
+    return TrainingPlan(algorithm, cohorts, secure, guarantee)
 
 
 # Clients who all take part in every round, and protect their rows on their side

@@ -103,6 +103,8 @@ def train_rounds(
         (20, 'logistic; trained by fedsgd')
     """
     plan = plan or make_plan(data, config)
+    if plan.secure and noise_seed is not None:
+        plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
     if begun is None:
         seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
         seed = seed if noise_seed is None else noise_seed
@@ -166,6 +168,10 @@ def _cost(
     users = data.users
     if config.method == "mmdm":
         return Communication(len(users), 1, users.nbytes)
+    if plan.secure:  # where noise hides who was drawn, all users send; the others' are zeros
+        senders = len(users) if plan.guarantee else plan.cohorts.size
+        sent = plan.secure.upload_bytes * senders * done.rounds
+        return Communication(len(users), done.rounds, sent)
     size = engine.report_bytes(plan.algorithm, done.state, users)
     return Communication(len(users), done.rounds, size * plan.cohorts.size * done.rounds)
 

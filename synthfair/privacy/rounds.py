@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.privacy.accounting import accountant
+from synthfair.errors import InputError
+from synthfair.privacy.accounting import DISCRETE, LEAST_STEPS, accountant
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
 from synthfair.privacy.statement import Line, Relation
@@ -37,8 +39,48 @@ SIZES_NOT_COVERED = (
 )
 """Of guarantees for rows of clients."""
 
+SHARES_NOT_COVERED = (
+    *NOT_COVERED[:3],
+    "Who was drawn: users who were not must send shares of zeros in that round, so that no"
+    " aggregator can tell; whoever knows it learns more than epsilon says.",
+    "Aggregators that collude: together they see every user's report.",
+    "Rounds run in one process, as here: a simulation of users and aggregators, in which that"
+    " process sees everything.",
+    "False inputs, timing, memory and files on the machines of users and aggregators.",
+    NOT_COVERED[-1],
+)
+"""The same where reports are summed by shares, with discrete noise."""
+
+MOST_NUMBERS = 2**32
+"""With discrete noise, in all rounds together."""
+
+ALL_WHO_SEE_SUMS = "everyone who sees the noisy sums, and nothing else of the reports"
+
+ALL_BUT_ONE = "any single aggregator, together with everyone who sees the noisy sums"
+"""Of sums by shares: its own noise is known to it, and that of another one is enough."""
+
 Summed = Literal["reports", "gradients", "teacher's gradients", "student's gradients"]
 """What sums are of."""
+
+
+class SumOfShares(BaseModel):
+    """How reports are summed so that nobody sees one, see :mod:`synthfair.secure`.
+
+    Attributes:
+        aggregators: that do not collude; each adds noise of its own, enough by itself.
+        length: k, of a report.
+        step: of the grid to which reports are rounded after they are clipped.
+        norm: Euclidean norm that no report exceeds then: clip + step sqrt(k) / 2, or a little more.
+        simulated: whether users and aggregators ran in one process, which saw everything.
+    """
+
+    model_config = FROZEN
+
+    aggregators: int = Field(ge=2, le=3)
+    length: int = Field(ge=1)
+    step: float = Field(gt=0)
+    norm: float = Field(gt=0)
+    simulated: bool = True
 
 
 class SampledMechanism(BaseModel):
@@ -51,7 +93,13 @@ class SampledMechanism(BaseModel):
         sample: how many of them are in a sample, or expected to be.
         times: number of sums.
         clip: Euclidean norm that nobody's part of a sum exceeds.
-        noise: standard deviation of what is added to each entry of a sum.
+        noise: standard deviation of what is added to each entry of a sum; of shares, by each
+            aggregator.
+        shares: how sums are made where nobody sees a report, with discrete noise.
+
+    Raises:
+        ValueError: of shares, a norm that leaves rounding out, or noise of too few steps of the
+            grid to be accounted for as normal noise is.
     """
 
     model_config = FROZEN
@@ -63,6 +111,21 @@ class SampledMechanism(BaseModel):
     times: int = Field(ge=1, lt=2**31)
     clip: float = Field(gt=0)
     noise: float = Field(gt=0)
+    shares: SumOfShares | None = None
+
+    @model_validator(mode="after")
+    def _is_on_a_fine_grid(self) -> SampledMechanism:
+        shares = self.shares
+        if shares is None:
+            return self
+        least = self.clip + shares.step * math.sqrt(shares.length) / 2
+        if shares.norm < least * (1 - 1e-12):  # floating point rounds it down
+            raise ValueError("norm: must be at least clip + step sqrt(length) / 2")
+        if self.noise < LEAST_STEPS * shares.step:
+            raise ValueError("noise: must be at least 2^34 steps of the grid")
+        if shares.length * self.times >= MOST_NUMBERS:
+            raise ValueError("length: of all rounds together must be below 2^32")
+        return self
 
     @property
     def sums(self) -> SampledSums:
@@ -71,8 +134,9 @@ class SampledMechanism(BaseModel):
 
     @property
     def multiplier(self) -> float:
-        """Noise in units of the sensitivity."""
-        return self.noise / sensitivity(self.clip, self.sums.relation)
+        """Noise in units of the sensitivity; of shares, that of one aggregator alone."""
+        norm = self.shares.norm if self.shares else self.clip
+        return self.noise / sensitivity(norm, self.sums.relation)
 
 
 class TrainingGuarantee(BaseModel):
@@ -86,6 +150,7 @@ class TrainingGuarantee(BaseModel):
         mechanisms: through which rows were read.
         accountant: by what epsilon and delta follow from them.
         condition: what must be so for it to hold, or None: then it holds from end to end.
+        holds_against: whom.
         not_covered: what the guarantee does not speak of.
     """
 
@@ -98,6 +163,7 @@ class TrainingGuarantee(BaseModel):
     mechanisms: tuple[SampledMechanism, ...] = Field(min_length=1, max_length=10)
     accountant: Line
     condition: Line | None = None
+    holds_against: Line = ALL_WHO_SEE_SUMS
     not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
 
     @model_validator(mode="after")
@@ -134,6 +200,74 @@ def guarantee_for_users(
         mechanisms=(_mechanism("reports", sums, sums.noise(epsilon, delta), clip),),
         accountant=_accountant(),
     )
+
+
+def noise_for_shares(sums: SampledSums, epsilon: float, delta: float) -> float:
+    """Discrete noise for users in rounds, in units of the sensitivity.
+
+    Normal noise for an epsilon and a delta that are smaller by what discrete noise adds, see
+    :func:`~synthfair.privacy.accounting.discrete_delta_of`, and one part in 10^9 more. That proof
+    bounds the ratio of the chances of whatever is released for given reports, and so for reports of
+    a random sample, too.
+
+    Args:
+        sums: cohorts and rounds.
+        epsilon: positive.
+        delta: above 0, below 1.
+
+    Raises:
+        InputError: no noise is enough.
+    """
+    return sums.noise(epsilon - DISCRETE, delta * (1 - DISCRETE)) * (1 + 1e-9)
+
+
+def guarantee_for_shares(
+    sums: SampledSums,
+    shares: SumOfShares,
+    *,
+    epsilon: float,
+    delta: float,
+    clip: float,
+    noise: float,
+) -> TrainingGuarantee:
+    """A guarantee for users in rounds whose reports are summed by shares.
+
+    Args:
+        sums: cohorts and rounds.
+        shares: how sums are made.
+        epsilon: positive.
+        delta: above 0, below 1.
+        clip: of a user's report, before it is rounded.
+        noise: standard deviation of what each aggregator adds to each entry.
+
+    Raises:
+        InputError: the noise is less than that of :func:`noise_for_shares`.
+    """
+    found = TrainingGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        unit="one user, with all its rows",
+        relation=sums.relation,
+        mechanisms=(
+            SampledMechanism(
+                name="reports",
+                sampling=sums.sampling,
+                population=sums.population,
+                sample=sums.sample,
+                times=sums.times,
+                clip=clip,
+                noise=noise,
+                shares=shares,
+            ),
+        ),
+        accountant=f"{_accountant()}, with discrete noise",
+        holds_against=ALL_BUT_ONE,
+        not_covered=SHARES_NOT_COVERED,
+    )
+    needed, there = noise_for_shares(sums, epsilon, delta), found.mechanisms[0].multiplier
+    if there < needed * (1 - 1e-12):
+        raise InputError(f"noise: {there:g} of the sensitivity; must be at least {needed:g}")
+    return found
 
 
 def guarantee_for_rows(

@@ -71,6 +71,7 @@ def training_guarantee_lines(guarantee: TrainingGuarantee) -> tuple[str, ...]:
             for m in guarantee.mechanisms
         ),
         f"accountant: {guarantee.accountant}",
+        f"holds against: {guarantee.holds_against}",
         *(f"not covered: {line}" for line in guarantee.not_covered),
     )
 

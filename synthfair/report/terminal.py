@@ -164,6 +164,9 @@ def training_table(training: Training, *, private: bool) -> Table:
         f" {guarantee.relation.replace('_', ' ')} one; noise {mechanism.noise:.3g} on sums of"
         f" reports of norm at most {mechanism.clip:g}",
     )
+    if mechanism.shares:
+        table.add_row("", f"by each of {mechanism.shares.aggregators} aggregators")
+        table.add_row("holds against", guarantee.holds_against)
     if guarantee.condition:
         table.add_row("", guarantee.condition)
     return table

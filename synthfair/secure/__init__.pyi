@@ -10,7 +10,7 @@ from .keys import (
     read_aggregator_secret,
 )
 from .opening import NoisyTotal, open_sums, score_histogram
-from .summands import ClippedVectors, GroupCounts
+from .summands import ClippedVectors, GroupCounts, RowSums
 from .task import Task, make_task, privacy_statement, read_task, write_task
 from .upload import make_uploads, read_upload
 
@@ -22,6 +22,7 @@ __all__ = [
     "NoisyTotal",
     "PartialSum",
     "Received",
+    "RowSums",
     "Task",
     "answer",
     "count_table",

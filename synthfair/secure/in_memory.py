@@ -10,12 +10,12 @@ from synthfair.errors import InputError
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.opening import NoisyTotal, noisy_total, require_possible
 from synthfair.secure.shares import Sharing
-from synthfair.secure.summands import ClippedVectors, GroupCounts
+from synthfair.secure.summands import AnySummand
 
 
 def noisy_sum(
     parts: Iterable[np.ndarray],
-    what: GroupCounts | ClippedVectors,
+    what: AnySummand,
     *,
     aggregators: int = 2,
     source: RandomBytes = system_entropy,

@@ -12,7 +12,7 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.postprocess.histogram import ScoreHistogram, write_histogram
 from synthfair.secure.aggregator import PartialSum, verify_partial_sum
-from synthfair.secure.summands import ClippedVectors, GroupCounts
+from synthfair.secure.summands import AnySummand, GroupCounts
 from synthfair.secure.task import Task, privacy_statement
 
 
@@ -73,7 +73,7 @@ def open_sums(
 
 
 def noisy_total(
-    what: GroupCounts | ClippedVectors, total: np.ndarray, *, aggregators: int, clients: int
+    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
 ) -> NoisyTotal:
     """A total with its variance and statement."""
     statement = privacy_statement(what, aggregators=aggregators, clients=clients)
@@ -81,7 +81,7 @@ def noisy_total(
 
 
 def require_possible(
-    what: GroupCounts | ClippedVectors, total: np.ndarray, *, aggregators: int, clients: int
+    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
 ) -> None:
     """Refuses totals that honest clients and aggregators do not have, but for a chance of 1e-12.
 
@@ -108,7 +108,7 @@ def require_possible(
             )
 
 
-def write_total(what: GroupCounts | ClippedVectors, opened: NoisyTotal, path: Path) -> None:
+def write_total(what: AnySummand, opened: NoisyTotal, path: Path) -> None:
     """As JSON: counts as a histogram, clipped vectors as real numbers."""
     if isinstance(what, GroupCounts):
         write_histogram(score_histogram(what, opened), path)

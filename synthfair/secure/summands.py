@@ -128,7 +128,38 @@ class GroupCounts(BaseModel):
         return self
 
 
-class ClippedVectors(BaseModel):
+class _GaussianNoise(BaseModel):
+    """Discrete Gaussian noise on a vector of integers."""
+
+    model_config = STRICT
+
+    length: int = Field(ge=1, le=MAX_LENGTH)
+
+    @property
+    def exact_variance(self) -> Fraction:
+        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
+        raise NotImplementedError
+
+    @property
+    def variance(self) -> float:
+        """The same as a float."""
+        return float(self.exact_variance)
+
+    def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
+        """[length] int64, of full scale: one aggregator's is enough for the guarantee."""
+        if self.exact_variance == 0:
+            return np.zeros(self.length, np.int64)
+        return discrete_gaussian(self.exact_variance, self.length, source)
+
+    def noise_bound(self, terms: int) -> int:
+        """What the sum of so many terms of noise exceeds with a chance of NEVER / length at most.
+
+        It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
+        """
+        return math.ceil(math.sqrt(2 * terms * self.variance * math.log(2 * self.length / NEVER)))
+
+
+class ClippedVectors(_GaussianNoise):
     """Vectors of real numbers, clipped in L2 and rounded to a grid.
 
     A client's vector v, of at most the norm ``clip``, becomes the integers nearest to v / step.
@@ -145,7 +176,8 @@ class ClippedVectors(BaseModel):
         length: of the vectors.
         clip: L2 norm to which each is clipped.
         step: of the grid.
-        rho: against each single aggregator and everyone else.
+        rho: against each single aggregator and everyone else; None for no noise, where only parts
+            are hidden, and nothing is guaranteed of the total.
         relation: which sets of clients are neighbours.
 
     Raises:
@@ -161,13 +193,10 @@ class ClippedVectors(BaseModel):
         25.0
     """
 
-    model_config = STRICT
-
     kind: Literal["vector"] = "vector"
-    length: int = Field(ge=1, le=MAX_LENGTH)
     clip: float = Field(gt=0)
     step: float = Field(gt=0)
-    rho: float = Field(gt=0, le=10_000)
+    rho: float | None = Field(gt=0, le=10_000)
     relation: Relation = "add_or_remove"
 
     @property
@@ -179,14 +208,11 @@ class ClippedVectors(BaseModel):
 
     @property
     def exact_variance(self) -> Fraction:
-        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho)."""
+        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
+        if self.rho is None:
+            return Fraction(0)
         square = self.largest_square * (1 if self.relation == "add_or_remove" else 4)
         return square / (2 * Fraction(repr(self.rho)))
-
-    @property
-    def variance(self) -> float:
-        """The same as a float."""
-        return float(self.exact_variance)
 
     @property
     def largest(self) -> int:
@@ -201,6 +227,9 @@ class ClippedVectors(BaseModel):
         if not math.isfinite(norm):
             shortened = np.zeros(self.length)
         found = np.rint(shortened / self.step).astype(np.int64)
+        about = float((found.astype(np.float64) ** 2).sum())  # wrong by far less than 1e-12 of it
+        if about <= self.largest_square * (1 - 1e-12):
+            return found
         if int((found.astype(object) ** 2).sum()) <= self.largest_square:
             return found
         # What floating point has added to the norm is far below one part in a million.
@@ -210,17 +239,6 @@ class ClippedVectors(BaseModel):
         """[length] a total of integers as real numbers."""
         return total * self.step
 
-    def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
-        """[length] int64, of full scale: one aggregator's is enough for the guarantee."""
-        return discrete_gaussian(self.exact_variance, self.length, source)
-
-    def noise_bound(self, terms: int) -> int:
-        """What the sum of so many terms of noise exceeds with a chance of NEVER / length at most.
-
-        It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
-        """
-        return math.ceil(math.sqrt(2 * terms * self.variance * math.log(2 * self.length / NEVER)))
-
     @model_validator(mode="after")
     def _fits(self) -> ClippedVectors:
         if self.largest_square > 2**80 or self.variance > 2**90:
@@ -228,4 +246,54 @@ class ClippedVectors(BaseModel):
         return self
 
 
-Summand = Annotated[GroupCounts | ClippedVectors, Field(discriminator="kind")]
+class RowSums(_GaussianNoise):
+    """Sums over rows, in whole steps of a grid: each row's term is one of integers.
+
+    Guarantee of :meth:`noise` on the total: rho-zero-concentrated differential privacy (zCDP).
+    Unit: one row.
+
+    Attributes:
+        length: of the vectors.
+        square: of the Euclidean norm, in steps, by which a neighbour's total differs, at most. Who
+            makes the terms has to see to it.
+        largest: no entry of a client's vector is larger.
+        step: of the grid.
+        rho: against each single aggregator and everyone else.
+        relation: which tables are neighbours.
+
+    Raises:
+        ValueError: the totals would not fit into 64 bits.
+
+    Example:
+        >>> from synthfair import secure
+        >>> what = secure.RowSums(length=3, square=2, largest=10**6, step=1.0, rho=0.5)
+        >>> what.variance
+        2.0
+    """
+
+    kind: Literal["rows"] = "rows"
+    square: int = Field(ge=1, le=2**80)
+    largest: int = Field(ge=1, le=2**61)
+    step: float = Field(gt=0)
+    rho: float = Field(gt=0, le=10_000)
+    relation: Relation = "add_or_remove"
+
+    @property
+    def exact_variance(self) -> Fraction:
+        """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho)."""
+        return self.square / (2 * Fraction(repr(self.rho)))
+
+    def values(self, total: np.ndarray) -> np.ndarray:
+        """[length] a total of integers as real numbers."""
+        return total * self.step
+
+    @model_validator(mode="after")
+    def _fits(self) -> RowSums:
+        if self.variance > 2**90:
+            raise ValueError("rho: too small for the grid; totals would not fit into 64 bits")
+        return self
+
+
+AnySummand = GroupCounts | ClippedVectors | RowSums
+
+Summand = Annotated[AnySummand, Field(discriminator="kind")]

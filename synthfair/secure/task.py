@@ -17,7 +17,15 @@ from synthfair.errors import InputError, refusal
 from synthfair.files import write_json
 from synthfair.secure.keys import AggregatorKeys, read_document
 from synthfair.secure.shares import Sharing
-from synthfair.secure.summands import MAX_CLIENTS, ClippedVectors, GroupCounts, Hex32, Summand
+from synthfair.secure.summands import (
+    MAX_CLIENTS,
+    AnySummand,
+    ClippedVectors,
+    GroupCounts,
+    Hex32,
+    RowSums,
+    Summand,
+)
 
 MAX_BYTES = 10_000_000
 """Of a task file that is read."""
@@ -93,13 +101,17 @@ class Task(BaseModel):
             raise ValueError(f"full_share: must be a role, 0 to {len(self.aggregators) - 1}")
         if len(set(self.clients)) < len(self.clients):
             raise ValueError("clients: a key comes twice")
+        if isinstance(self.what, ClippedVectors) and self.what.rho is None:
+            raise ValueError("rho: must be given; a total without noise protects nobody")
+        if len(self.clients) * self.what.largest > 2**62:
+            raise ValueError("clients: so many could sum to more than fits into 64 bits")
         if self.least_clients > len(self.clients):
             raise ValueError(f"least_clients: only {len(self.clients)} clients may send")
         return self
 
 
 def make_task(
-    what: GroupCounts | ClippedVectors,
+    what: AnySummand,
     aggregators: Sequence[AggregatorKeys],
     clients: Sequence[str],
     *,
@@ -145,9 +157,7 @@ def read_task(path: Path) -> Task:
         raise refusal(str(path), error) from error
 
 
-def privacy_statement(
-    what: GroupCounts | ClippedVectors, *, aggregators: int, clients: int
-) -> dict[str, Any]:
+def privacy_statement(what: AnySummand, *, aggregators: int, clients: int) -> dict[str, Any]:
     """What is guaranteed of an opened total, and what is not covered, for its file.
 
     The noise of one honest aggregator is of full scale, so that the guarantee holds against any
@@ -168,12 +178,14 @@ def privacy_statement(
             "sensitivity": what.sensitivity,
             "mechanism": f"exact discrete Laplace noise of scale {what.scale} on each count",
         }
+    elif what.rho is None:  # of clipped vectors
+        return {"guarantee": "none: without noise only parts are hidden", "clients": clients}
     else:
         guarantee = {
             "guarantee": "rho-zero-concentrated differential privacy",
             "rho": what.rho,
-            "unit": "one client's vector",
-            "clip": what.clip,
+            "unit": "one row" if isinstance(what, RowSums) else "one client's vector",
+            **({"clip": what.clip} if isinstance(what, ClippedVectors) else {}),
             "step": what.step,
             "mechanism": f"exact discrete Gaussian noise of variance {what.exact_variance} on each"
             " entry, in steps",

@@ -3,6 +3,7 @@ from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate, make_surrogate
 from .private import make_private_surrogate
+from .secure import SecureSurrogate, make_secure_surrogate
 from .sums import Anchors, CellSums, SmoothSums, cell_sums, smooth_sums
 from .table import WeightedTable, together
 
@@ -12,6 +13,7 @@ __all__ = [
     "FairTable",
     "FrontierPoint",
     "GlobalProblem",
+    "SecureSurrogate",
     "SmoothSums",
     "Surrogate",
     "WeightedTable",
@@ -20,6 +22,7 @@ __all__ = [
     "least_weight",
     "make_fair_table",
     "make_private_surrogate",
+    "make_secure_surrogate",
     "make_surrogate",
     "smooth_sums",
     "together",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
-from synthfair.privacy.mechanism import feature_ball, numeric_features
+from synthfair.privacy.mechanism import SumName, feature_ball, numeric_features
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.private_sums import BINS, PrivateSums, private_sums
-from synthfair.privacy.statement import Guarantee, make_guarantee
+from synthfair.privacy.statement import make_guarantee
 from synthfair.surrogate.fit import copula_rows, with_moments
 from synthfair.surrogate.latent import latent_correlation
 from synthfair.surrogate.make import (
@@ -26,6 +28,9 @@ from synthfair.surrogate.make import (
 GRID = np.linspace(-0.5, 0.5, BINS)
 """Values of a feature of the first rows, one a bin, centred at 1/2. The first and the last are the
 bounds: many columns are 0 or 1, and many numbers lie on a bound."""
+
+Noise = Mapping[SumName, float]
+"""Standard deviation of what was added to each entry of a sum."""
 
 FEWEST = 3.0
 """Standard deviations of the noise that the noisy count of a cell must reach."""
@@ -70,13 +75,12 @@ def make_private_surrogate(
     """
     guarantee = make_guarantee(config, schema)
     rows_of_a_cell(config, len(schema.encoded_names))  # before anything is spent
-    return private_surrogate(
-        private_sums(rows, schema, guarantee, source=noise), guarantee, config, schema
-    )
+    sums = private_sums(rows, schema, guarantee, source=noise)
+    return private_surrogate(sums, {m.name: m.noise for m in guarantee.mechanisms}, config, schema)
 
 
 def private_surrogate(
-    sums: PrivateSums, guarantee: Guarantee, config: SurrogateConfig, schema: Schema
+    sums: PrivateSums, noise: Noise, config: SurrogateConfig, schema: Schema
 ) -> Surrogate:
     """The surrogate that noisy sums give; the same ones always give the same.
 
@@ -87,7 +91,7 @@ def private_surrogate(
 
     Args:
         sums: noisy.
-        guarantee: with which they were made.
+        noise: that they have.
         config: as there.
         schema: public.
 
@@ -95,7 +99,7 @@ def private_surrogate(
         InputError: see :func:`make_private_surrogate`.
     """
     n_rows = rows_of_a_cell(config, len(schema.encoded_names))
-    cells, left_out = _cells(sums, guarantee, config, schema)
+    cells, left_out = _cells(sums, noise, config, schema)
     if not cells:
         raise InputError(
             "no pair of group and label has a noisy number of rows that reaches k_min ="
@@ -114,18 +118,18 @@ def _copula_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
 
 
 def _cells(
-    sums: PrivateSums, guarantee: Guarantee, config: SurrogateConfig, schema: Schema
+    sums: PrivateSums, noise: Noise, config: SurrogateConfig, schema: Schema
 ) -> tuple[list[Cell], tuple[tuple[int, float], ...]]:
     """Cells that are large enough, and the others."""
-    noise, shift = guarantee.mechanism("cell_moments").noise, feature_ball(schema).centre - 0.5
+    of_moments, shift = noise["cell_moments"], feature_ball(schema).centre - 0.5
     count = sums.moments[..., -1, -1]
-    enough = count >= max(config.k_min, FEWEST * noise)
+    enough = count >= max(config.k_min, FEWEST * of_moments)
     where = np.argwhere(enough)
     counts, moments = count[enough], sums.moments[enough]
     centred = moments[:, :-1, -1] / counts[:, None]
     own = moments[:, :-1, :-1] / counts[:, None, None] - centred[:, :, None] * centred[:, None, :]
-    means, covariances = np.clip(centred + shift, -0.5, 0.5), _shrunk(own, counts, noise)
-    marginals = _marginals(sums.binned[enough], means, covariances, guarantee, schema)
+    means, covariances = np.clip(centred + shift, -0.5, 0.5), _shrunk(own, counts, of_moments)
+    marginals = _marginals(sums.binned[enough], means, covariances, noise, schema)
     cells = [
         Cell(
             int(g),
@@ -173,7 +177,7 @@ def _marginals(
     binned: np.ndarray,
     means: np.ndarray,
     covariances: np.ndarray,
-    guarantee: Guarantee,
+    noise: Noise,
     schema: Schema,
 ) -> np.ndarray:
     """[C, d, 16] how often a feature takes each value of the grid.
@@ -187,7 +191,7 @@ def _marginals(
     spread = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))[:, numeric, None]
     counts[:, numeric] = np.exp(-(((GRID - means[:, numeric, None]) / spread) ** 2) / 2)
     if binned.shape[1]:
-        least = FEWEST_IN_BIN * guarantee.mechanism("histograms").noise
+        least = FEWEST_IN_BIN * noise["histograms"]
         seen = np.where(binned >= least, binned, 0.0)
         known = seen.any(axis=-1, keepdims=True)
         counts[:, numeric] = np.where(known, seen, counts[:, numeric])

@@ -1,0 +1,144 @@
+"""Cohort sums through shares: what a round's reports add up to, and nobody sees a report.
+
+Each report is clipped in L2, rounded to a grid and cut into shares; two aggregators add up their
+shares, each with discrete Gaussian noise that is enough by itself; what opens is the noisy total.
+Here all of them are simulated in one process, without encryption and signatures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import ValidationError
+
+from synthfair.config import Relation
+from synthfair.errors import refusal
+from synthfair.privacy.mechanism import sensitivity
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.rounds import SumOfShares
+from synthfair.secure.in_memory import noisy_sum
+from synthfair.secure.shares import Sharing
+from synthfair.secure.summands import ClippedVectors
+
+STEPS = 2**35
+"""Of the grid, in the noise of an aggregator, or up to twice as many. It is then accounted for as
+normal noise is; and rounding, which makes a report of k numbers longer by sqrt(k) / 2 steps, costs
+nothing that could be measured."""
+
+STEPS_IN_CLIP = 2**30
+"""The same, in the norm to which a report is clipped, where there is no noise."""
+
+
+class SecureSums(NamedTuple):
+    """How reports are summed by shares.
+
+    Guarantee: of a total, that of :class:`~synthfair.secure.ClippedVectors`, against any single
+    aggregator together with everyone who sees it. Unit: one user, with all its rows.
+
+    Attributes:
+        what: is summed; its rho is None where there is no noise.
+        aggregators: 2 or 3.
+        seed: for tests: noise that anybody can repeat.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.federated.secure_sums import make_secure_sums
+        >>> sums = make_secure_sums(2, clip=1.0, relation="add_or_remove", multiplier=None)
+        >>> sums.total([np.array([0.25, 0.5]), np.array([3.0, -4.0])], round_=0).round(6).tolist()
+        [0.85, -0.3]
+    """
+
+    what: ClippedVectors
+    aggregators: int = 2
+    seed: int | None = None
+
+    @property
+    def clip(self) -> float:
+        """Euclidean norm that no report exceeds before it is rounded."""
+        return self.what.clip
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of an entry of a total, the noise of all aggregators together."""
+        return self.aggregators**0.5 * self.noise_of_one
+
+    @property
+    def noise_of_one(self) -> float:
+        """The same of one aggregator, on which the guarantee rests."""
+        return self.what.step * self.what.variance**0.5
+
+    @property
+    def upload_bytes(self) -> int:
+        """What a user sends in a round: a message to each aggregator, before encryption."""
+        sharing = Sharing(bytes(32), self.what.length, self.aggregators, full_share=0)
+        return self.aggregators * sharing.message_bytes
+
+    @property
+    def shares(self) -> SumOfShares:
+        """For a guarantee."""
+        what = self.what
+        return SumOfShares(
+            aggregators=self.aggregators,
+            length=what.length,
+            step=what.step,
+            norm=what.step * what.largest_square**0.5,
+        )
+
+    def total(self, reports: Iterable[np.ndarray], *, round_: int) -> np.ndarray:
+        """[k] the noisy sum of a round's reports [k], as real numbers.
+
+        Users who were not drawn send zeros, of which one stands for all; so a cohort may be empty,
+        and its total has noise like any other.
+
+        Raises:
+            InputError: a total that cannot be.
+        """
+        parts = chain([np.zeros(self.what.length, np.int64)], map(self.what.integers, reports))
+        found = noisy_sum(
+            parts, self.what, aggregators=self.aggregators, source=self._entropy(round_)
+        )
+        return self.what.values(found.total)
+
+    def _entropy(self, round_: int) -> RandomBytes:
+        """Of shares and noise; in tests it depends on seed and round alone, see ``engine``."""
+        if self.seed is None:
+            return system_entropy
+        sequence = np.random.SeedSequence(self.seed, spawn_key=(5, round_))
+        return np.random.default_rng(sequence).bytes
+
+
+def make_secure_sums(
+    length: int,
+    *,
+    clip: float,
+    relation: Relation,
+    multiplier: float | None,
+    aggregators: int = 2,
+) -> SecureSums:
+    """Sums by shares on a grid that is fine next to the clip.
+
+    Args:
+        length: of a report.
+        clip: Euclidean norm to which it is shortened.
+        relation: which populations are neighbours.
+        multiplier: noise of each aggregator in units of the sensitivity, rounding included; None
+            for no noise, where nothing is guaranteed of the total.
+        aggregators: 2 or 3.
+
+    Raises:
+        InputError: reports are too long, or the clip is out of range.
+    """
+    if multiplier is None:
+        rho, step = None, clip / STEPS_IN_CLIP
+    else:
+        rho, noise = 1 / (2 * multiplier**2), sensitivity(clip, relation) * multiplier
+        step = math.ldexp(1.0, math.frexp(noise)[1] - 1) / STEPS  # a power of 2, below the noise
+    try:
+        what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
+    except ValidationError as error:
+        raise refusal("secure sums", error) from error
+    return SecureSums(what, aggregators)
