@@ -15,7 +15,7 @@ from synthfair.privacy.private_sums import PrivateSums
 from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.surrogate.make import Surrogate, make_surrogate
-from synthfair.surrogate.private import make_private_surrogate, private_surrogate
+from synthfair.surrogate.private import Noise, make_private_surrogate, private_surrogate
 from synthfair.surrogate.sums import FirstPass
 
 
@@ -65,7 +65,7 @@ def surrogate_release(
                 rows, config, n_groups=len(schema.groups), known=first, on_stage=on_stage
             )
         elif isinstance(known, PrivateSums):
-            noises = {m.name: m.noise for m in make_guarantee(config, schema).mechanisms}
+            noises: Noise = {m.name: m.noise for m in make_guarantee(config, schema).mechanisms}
             made = private_surrogate(known, noises, config, schema)
         else:
             made = make_private_surrogate(rows, config, schema, noise=noise)
