@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.privacy.accounting import accountant
+from synthfair.privacy.accounting import accountant, mu_of_pure
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
 from synthfair.privacy.statement import Line, Relation
@@ -86,6 +88,8 @@ class TrainingGuarantee(BaseModel):
         mechanisms: through which rows were read.
         accountant: by what epsilon and delta follow from them.
         condition: what must be so for it to hold, or None: then it holds from end to end.
+        counts_epsilon: of sums of counts with discrete Laplace noise, about the same rows, which
+            the epsilon includes; None without.
         not_covered: what the guarantee does not speak of.
     """
 
@@ -98,6 +102,7 @@ class TrainingGuarantee(BaseModel):
     mechanisms: tuple[SampledMechanism, ...] = Field(min_length=1, max_length=10)
     accountant: Line
     condition: Line | None = None
+    counts_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
 
     @model_validator(mode="after")
@@ -108,8 +113,16 @@ class TrainingGuarantee(BaseModel):
 
     @property
     def composition(self) -> Composition:
-        """All mechanisms together."""
-        return Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
+        """All mechanisms together, counts as Gaussian ones: see :func:`mu_of_pure`."""
+        found = Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
+        if self.counts_epsilon is None:
+            return found
+        return replace(found, mu=math.hypot(found.mu, mu_of_pure(self.counts_epsilon)))
+
+    def with_counts(self, epsilon: float) -> TrainingGuarantee:
+        """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
+        changed = {"epsilon": self.epsilon + epsilon, "counts_epsilon": epsilon}
+        return TrainingGuarantee.model_validate(self.model_dump() | changed)
 
 
 def guarantee_for_users(
