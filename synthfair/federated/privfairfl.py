@@ -133,7 +133,7 @@ def user_counts(
         yield counts.ravel().astype(np.int64)
 
 
-def upload_bytes(counts: ScoreHistogram) -> int:
+def counts_bytes(counts: ScoreHistogram) -> int:
     """Of one user: to each aggregator a share, or a seed that is padded to its length."""
     return AGGREGATORS * max(counts.array().nbytes, SEED_BYTES)
 

@@ -17,7 +17,7 @@ from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
 from synthfair.federated.methods import METHODS, TrainingPlan, make_plan, trainable
-from synthfair.federated.privfairfl import decide_by_group, upload_bytes, weigh_rows
+from synthfair.federated.privfairfl import decide_by_group, counts_bytes, weigh_rows
 from synthfair.federated.user_data import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
@@ -188,7 +188,7 @@ def _cost(
         return Communication(len(users), 1, users.nbytes)
     size = engine.report_bytes(plan.algorithm, done.state, users)
     reports = size * plan.cohorts.size * done.rounds
-    once = len(users) * upload_bytes(counts) if counts else 0
+    once = len(users) * counts_bytes(counts) if counts else 0
     return Communication(len(users), done.rounds + (counts is not None), reports + once)
 
 

@@ -98,28 +98,6 @@ def composed(mus: Iterable[float]) -> float:
     return math.hypot(*mus)
 
 
-def mu_of_pure(epsilon: float) -> float:
-    """The least mu for which all that is epsilon-differentially private (pure) is mu-GDP.
-
-        mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon))
-
-    The trade-off function of pure privacy is a chord from (0, 1) to (1, 0) over the point (a, a), a
-    = 1 / (1 + e^epsilon), and that of mu-GDP is convex with the same ends: it lies below the chords
-    if and only if it passes through that point or below. Dong, Roth and Su (2022), section 2.
-
-    Args:
-        epsilon: positive.
-
-    Example:
-        >>> from synthfair.privacy.accounting import mu_of_pure
-        >>> round(mu_of_pure(1.0), 3)
-        1.231
-    """
-    from scipy.special import expit, ndtri
-
-    return -2.0 * float(ndtri(expit(-epsilon)))
-
-
 def accountant() -> str:
     """Which computation a statement of privacy relies on, with its version.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
@@ -10,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.privacy.accounting import accountant, mu_of_pure
+from synthfair.privacy.accounting import accountant
 from synthfair.privacy.mechanism import sensitivity
 from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
 from synthfair.privacy.statement import Line, Relation
@@ -113,11 +112,9 @@ class TrainingGuarantee(BaseModel):
 
     @property
     def composition(self) -> Composition:
-        """All mechanisms together, counts as Gaussian ones: see :func:`mu_of_pure`."""
+        """All mechanisms together."""
         found = Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
-        if self.counts_epsilon is None:
-            return found
-        return replace(found, mu=math.hypot(found.mu, mu_of_pure(self.counts_epsilon)))
+        return replace(found, pure=self.counts_epsilon or 0.0)
 
     def with_counts(self, epsilon: float) -> TrainingGuarantee:
         """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
