@@ -9,6 +9,12 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from benchmarks.harness import Run
+from benchmarks.privacy import randomised_response
+from benchmarks.privfairfl import pages
+from benchmarks.privfairfl.comparison import FairSetting, FairValues, measured
+from benchmarks.privfairfl.counts import responses
+from benchmarks.privfairfl.training import SplitTable
 from synthfair.compare import RoundOptions, federate, run_method
 from synthfair.errors import InputError
 from synthfair.federated import (
@@ -19,7 +25,7 @@ from synthfair.federated import (
     train_rounds,
     train_table,
 )
-from synthfair.federated.privfairfl import sum_counts, counts_bytes
+from synthfair.federated.privfairfl import counts_bytes, sum_counts
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.discrete import discrete_laplace
 from synthfair.privacy.ledger import Ledger
@@ -167,3 +173,81 @@ def test_compare_measures_decisions_and_not_scores():
     )
     assert abs(fair.value) < 0.05
     assert abs(free.value) > 0.1
+
+
+class TestBenchmark:
+    SETTING = FairSetting("adult", "FL", "randomised", "MPC+DP", 1.0)
+
+    def run(self, accuracy, gap, **changed):
+        values = FairValues(accuracy, 0.0, 0.0, 0.0, 0.0, gap)
+        return Run(self.SETTING._replace(**changed), 0, values)
+
+    def verdicts(self, *runs):
+        return {goal.what: goal.met for goal in pages.goals(runs)}
+
+    @pytest.mark.parametrize(
+        ("accuracy", "gap", "met"),
+        [
+            (0.8319, 0.0129, True),
+            (0.8281, 0.0121, True),
+            (0.8279, 0.008, False),
+            (0.83, 0.02, False),
+        ],
+    )
+    def test_the_goal_is_near_threshold_optimizer(self, accuracy, gap, met):
+        theirs = self.run(
+            0.83, 0.008, fairness="ThresholdOptimizer", privacy="none", epsilon=np.inf
+        )
+        found = self.verdicts(self.run(accuracy, gap), theirs)
+        assert next(iter(found.values())) is met
+
+    def test_post_must_lower_the_gap_of_the_model_it_is_given(self):
+        before = self.run(0.85, 0.1, fairness="none", privacy="none", epsilon=np.inf)
+        other = self.run(0.85, 0.3, training="CL", fairness="none", privacy="none", epsilon=np.inf)
+        what = "adult: Post lowers every model's gap"
+        assert self.verdicts(before, other, self.run(0.8, 0.09))[what]
+        assert not self.verdicts(before, other, self.run(0.8, 0.11))[what]
+        assert not self.verdicts(before, other, self.run(np.nan, np.nan))[what]
+
+    @pytest.mark.parametrize(
+        ("local", "beaten", "never_better"),
+        [
+            ((0.82, 0.05), True, True),
+            ((0.84, 0.05), False, True),
+            ((0.84, 0.001), False, False),
+            ((np.nan, np.nan), True, True),
+        ],
+    )
+    def test_local_privacy_is_compared_in_accuracy_and_gap(self, local, beaten, never_better):
+        found = self.verdicts(self.run(0.83, 0.01), self.run(*local, privacy="local noise"))
+        assert found["adult, post: MPC+DP beats local DP in accuracy and gap"] is beaten
+        assert found["adult, post: local DP is never better in both"] is never_better
+
+    def test_metrics_are_those_of_the_paper(self):
+        """Rates by hand: TPR 1/2 and 1, FPR 0 and 1/2, selected 1/4 and 3/4."""
+        s, y = np.repeat([0, 1], 4), np.tile([1.0, 1.0, -1.0, -1.0], 2)
+        rows = SplitTable(make_schema(), None, None, sf.Encoded(np.zeros((8, 1)), s, y))
+        found = measured(rows, np.array([1.0, 0, 0, 0, 1, 1, 1, 0]))
+        assert found == pytest.approx(FairValues(0.75, 1.0, 0.5, 0.5, 0.5, 0.5))
+        mixed = measured(rows, np.array([0.5, 0.5, 0, 0, 1, 1, 0, 0]))
+        assert mixed == pytest.approx(FairValues(0.875, 1.0, 0.5, 0.25, 0.25, 0.5))
+
+    def test_randomised_responses_have_no_bias(self):
+        """A mean of 200 runs more than 5 standard errors off: 1e-6 for each of 4 cells."""
+        total = np.array([4000, 1000, 300, 0])
+        rng = np.random.default_rng(0)
+        found = np.array([responses(total, 1.0, rng) for _ in range(200)])
+        error = found.std(axis=0) / 200**0.5
+        assert (abs(found.mean(axis=0) - total) < 5 * error + 0.5).all()
+        reported = [
+            np.bincount(
+                randomised_response(np.repeat(np.arange(4), total), 4, 1.0, rng), minlength=4
+            )
+            for _ in range(200)
+        ]
+        assert (abs(np.mean(reported, axis=0) - total) > 5 * error).any()  # with its bias
+
+    def test_published_noise_costs_what_its_privacy_loss_says(self):
+        """Of Laplace noise the pure epsilon is n / scale; an (epsilon, delta) one is less."""
+        assert 300 < pages.least_epsilon(1.0, 1e-6) < 1001
+        assert pages.least_epsilon(0.1, 1e-6) < pages.least_epsilon(0.5, 1e-6)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
 
 import synthfair as sf
 from benchmarks.harness import Experiment
-from benchmarks.privfairfl.counts import MODEL, counted
-from benchmarks.privfairfl.pages import show
-from benchmarks.privfairfl.training import TABLES, ModelScores, SplitTable, in_rounds, split, trained
+from benchmarks.privfairfl.counts import MODEL, Counting, counted
+from benchmarks.privfairfl.pages import LOCAL, POST, show
+from benchmarks.privfairfl.training import (
+    TABLES,
+    ModelScores,
+    SplitTable,
+    in_rounds,
+    split,
+    trained,
+)
 from synthfair.config.notions import WeightMethod
 from synthfair.fairness.metrics import Scored, accuracy, group_rates
 from synthfair.postprocess import choose_decision, make_weights
@@ -22,6 +30,9 @@ EPSILONS = (0.1, 0.5, 1.0, 5.0, np.inf)
 
 ALPHA = 0.02
 """Of pairs of thresholds; the randomised rule has 0."""
+
+HISTOGRAMS = 5
+"""Of Post in a run, each with noise of its own: the values are means over them."""
 
 
 class FairSetting(NamedTuple):
@@ -65,14 +76,20 @@ class FairValues(NamedTuple):
 def run_fair(setting: FairSetting, seed: int, *, smoke: bool) -> FairValues:
     """One method on one split."""
     rows = split(setting.table, seed)
+    noisy = setting.fairness in POST and np.isfinite(setting.epsilon)
+    draws = HISTOGRAMS if noisy and not smoke else 1
     try:
-        chance = chances(rows, setting, seed, smoke=smoke)
+        found = [
+            measured(rows, chances(rows, setting, seed, draw, smoke=smoke)) for draw in range(draws)
+        ]
     except sf.InputError:
         return FairValues(*[np.nan] * len(FairValues._fields))
-    return measured(rows, chance)
+    return FairValues(*np.mean(found, axis=0).round(6).tolist())
 
 
-def chances(rows: SplitTable, setting: FairSetting, seed: int, *, smoke: bool) -> np.ndarray:
+def chances(
+    rows: SplitTable, setting: FairSetting, seed: int, draw: int, *, smoke: bool
+) -> np.ndarray:
     """[N_test] probability of the decision +1.
 
     Raises:
@@ -80,10 +97,10 @@ def chances(rows: SplitTable, setting: FairSetting, seed: int, *, smoke: bool) -
     """
     if setting.training == "constant":
         return np.full(len(rows.test.y), float(rows.train.y.mean() > 0))
-    protection = setting.privacy, setting.epsilon
+    counts = Counting(setting.privacy, setting.epsilon, n_bins(setting.epsilon), (seed, draw))
     if setting.fairness in get_args(WeightMethod):
         method: WeightMethod = setting.fairness  # type: ignore[assignment]
-        weights = make_weights(counted(rows, None, *protection, 1, seed), method)
+        weights = make_weights(counted(rows, None, counts), method)
         private = setting.training == "FL-DP-SGD"
         found = in_rounds(rows, seed, private=private, smoke=smoke, weights=weights)
         return (found.test > 0).astype(float)
@@ -92,7 +109,7 @@ def chances(rows: SplitTable, setting: FairSetting, seed: int, *, smoke: bool) -
         return (scores.test > 0).astype(float)
     if setting.fairness == "ThresholdOptimizer":
         return threshold_optimizer(rows, scores)
-    histogram = counted(rows, scores.train, *protection, n_bins(setting.epsilon), seed)
+    histogram = counted(rows, scores.train, counts)
     assert histogram.model == MODEL
     randomized = setting.fairness == "randomised"
     alpha = 0.0 if randomized else ALPHA
@@ -119,7 +136,7 @@ def threshold_optimizer(rows: SplitTable, scores: ModelScores) -> np.ndarray:
             objective="accuracy_score", predict_method="predict_proba",
         )  # fmt: skip
         rule.fit(scores.train[:, None], (rows.train.y > 0) * 1, sensitive_features=rows.train.s)
-        found = rule._pmf_predict(scores.test[:, None], sensitive_features=rows.test.s)  # noqa: SLF001
+        found = rule._pmf_predict(scores.test[:, None], sensitive_features=rows.test.s)
     return np.asarray(found)[:, 1]
 
 
@@ -133,28 +150,25 @@ def measured(rows: SplitTable, chance: np.ndarray) -> FairValues:
     )
     eop, fpr, sp = (float(np.ptp(rate)) for rate in (true, false, selected))
     ratio = 1.0 if eop == 0 else float(true.max() / true.min()) if true.min() else np.inf
-    found = accuracy(y, 2 * chance - 1), ratio - 1, eop, (eop + fpr) / 2, sp, max(eop, fpr)
-    return FairValues(*(round(value, 6) for value in found))
+    right = accuracy(y, 2 * chance - 1)
+    return FairValues(right, ratio - 1, eop, (eop + fpr) / 2, sp, max(eop, fpr))
+
+
+FINITE = EPSILONS[:-1]
 
 
 def settings_of(table: str) -> Iterator[FairSetting]:
-    """Of one table, those that need the same models one after the other."""
+    """Of one table."""
     yield FairSetting(table, "constant", "none", "none", np.inf)
     for training in ("CL", "FL", "FL-DP-SGD"):
         yield FairSetting(table, training, "none", "none", np.inf)
         yield FairSetting(table, training, "ThresholdOptimizer", "none", np.inf)
-        for fairness in ("thresholds", "randomised"):
-            for privacy in ("MPC+DP", "local noise", "local response"):
-                if privacy == "MPC+DP" or training == "FL":
-                    for epsilon in EPSILONS:
-                        if privacy == "MPC+DP" or np.isfinite(epsilon):
-                            yield FairSetting(table, training, fairness, privacy, epsilon)
-    for epsilon in EPSILONS:
-        for fairness in get_args(WeightMethod):
-            yield FairSetting(table, "FL", fairness, "MPC+DP", epsilon)
-        if np.isfinite(epsilon):
-            for privacy in ("local noise", "local response"):
-                yield FairSetting(table, "FL", "published", privacy, epsilon)
+        for fairness, epsilon in product(POST, EPSILONS):
+            yield FairSetting(table, training, fairness, "MPC+DP", epsilon)
+    for fairness, epsilon in product(get_args(WeightMethod), EPSILONS):
+        yield FairSetting(table, "FL", fairness, "MPC+DP", epsilon)
+    for fairness, privacy, epsilon in product((*POST, "published"), LOCAL, FINITE):
+        yield FairSetting(table, "FL", fairness, privacy, epsilon)
     for privacy in ("MPC+DP", "local noise"):  # the rows of Table 3
         yield FairSetting(table, "FL-DP-SGD", "published", privacy, 1.0)
 

@@ -2,45 +2,58 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl.training import CLIENTS, SplitTable
 from synthfair.postprocess import ScoreHistogram, count_scores, score_bins
-from synthfair.secure import GroupCounts, noisy_sum, score_histogram
+from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
 
 MODEL = "0" * 64
 """Takes the place of a model's hash: scores here are arrays."""
 
 
-def counted(
-    rows: SplitTable, scores: np.ndarray | None, privacy: str, epsilon: float, bins: int, seed: int
-) -> ScoreHistogram:
+class Counting(NamedTuple):
+    """How rows are counted.
+
+    Attributes:
+        privacy: MPC+DP; or local noise or local response, at each client.
+        epsilon: infinite for exact counts.
+        bins: B, of scores.
+        seed: of responses; noise is the system's.
+    """
+
+    privacy: str
+    epsilon: float
+    bins: int
+    seed: tuple[int, int]
+
+
+def counted(rows: SplitTable, scores: np.ndarray | None, how: Counting) -> ScoreHistogram:
     """Rows by group and label, and by bin where there are scores.
 
     Guarantee: of MPC+DP, the sum's; of local noise and local response, epsilon-differential
     privacy of one row against everybody but its client, when the row is added or removed (noise),
     or replaced (response).
     """
-    exact = np.isinf(epsilon)
+    exact, bins = np.isinf(how.epsilon), 1 if scores is None else how.bins
     what = GroupCounts(
         schema_hash=rows.schema.hash, groups=tuple(map(str, rows.schema.groups)),
-        model=None if scores is None else MODEL, bins=bins, epsilon=1.0 if exact else epsilon,
-        rows_per_client=len(rows.user),
+        model=None if scores is None else MODEL, bins=bins,
+        epsilon=1.0 if exact else how.epsilon, rows_per_client=len(rows.user),
     )  # fmt: skip
     parts = client_counts(rows, scores, bins)
-    if privacy == "MPC+DP" and not exact:
+    if how.privacy == "MPC+DP" and not exact:
         return score_histogram(what, noisy_sum(parts, what))
     total = parts.sum(axis=0)
-    if privacy == "local noise" and not exact:
+    if how.privacy == "local noise":
         total = total + np.sum([what.noise() for _ in parts], axis=0)
-    if privacy == "local response" and not exact:
-        total = responses(total, epsilon, np.random.default_rng(seed))
+    if how.privacy == "local response":
+        total = responses(total, how.epsilon, np.random.default_rng(how.seed))
     # Nothing is refused here for its noise: the baselines are published without such a rule.
-    return ScoreHistogram(
-        schema_hash=what.schema_hash, groups=what.groups, model=what.model,
-        counts=total.reshape(rows.n_groups, 2, bins).tolist(),
-    )  # fmt: skip
+    return score_histogram(what, NoisyTotal(total, 0.0, {}))
 
 
 def client_counts(rows: SplitTable, scores: np.ndarray | None, bins: int) -> np.ndarray:

@@ -56,7 +56,9 @@ def show(runs: FairRuns) -> dict[str, str]:
         " the counts, for one row; FL-DP-SGD spends ε = 1 at δ = 1e-4 of its own on top. Gap:"
         " the larger difference of true and of false positive rates; ΔEODD is their mean, as the"
         " paper's formula is meant. Randomised decisions count by their means over coins. Refused:"
-        " runs whose counts did not stand out from the noise; they are not in the means."
+        " runs whose counts did not stand out from the noise; they are not in the means. Where"
+        " noise hides the gap, a rule that does not close it is more accurate: so can local DP be"
+        " ahead in accuracy alone."
     )
     parts = ["# PrivFairFL", before, "## Goals", goals_table(runs), ACCOUNTING, accounting_table()]
     parts += ["## All settings", settings_table(runs), "## Published, Table 3 (ε = 1 as printed)"]
@@ -87,7 +89,7 @@ def settings_table(runs: FairRuns) -> str:
         epsilon = "" if setting.privacy == "none" else f"{setting.epsilon:g}"
         rows.append((*setting[:4], epsilon, *cells, refused or ""))
     header = (
-        "table | training | fairness | counts | ε | accuracy | abs(1 − DI) | ΔEOP | ΔEODD | ΔSP"
+        "table | training | fairness | counts | ε | accuracy | abs(1 - DI) | ΔEOP | ΔEODD | ΔSP"
         " | gap | refused"
     )
     return table(header, rows)
@@ -104,7 +106,8 @@ def goals(runs: FairRuns) -> Iterator[Goal]:
     yield from near_threshold_optimizer(runs)
     for name, own in by(runs, lambda one: one.table).items():
         yield from lowers_every_gap(name, own)
-        yield from beats_local(name, own)
+        yield from beats_local(f"{name}, pre", [r for r in own if r.setting.fairness not in POST])
+        yield from beats_local(f"{name}, post", [r for r in own if r.setting.fairness in POST])
 
 
 def near_threshold_optimizer(runs: FairRuns) -> Iterator[Goal]:
@@ -132,7 +135,7 @@ def lowers_every_gap(name: str, runs: FairRuns) -> Iterator[Goal]:
             continue
         before = of_seeds(select(runs, training=setting.training, fairness="none"), "gap")
         after = of_seeds(own, "gap")
-        if before:
+        if before and before.mean > 0:  # else nothing can be lower
             tried += 1
             if after is None or after.mean >= before.mean:
                 failed.append(f"{setting.training} {setting.fairness} ε = {setting.epsilon:g}")
@@ -142,7 +145,7 @@ def lowers_every_gap(name: str, runs: FairRuns) -> Iterator[Goal]:
 
 def beats_local(name: str, runs: FairRuns) -> Iterator[Goal]:
     """MPC+DP next to both kinds of local privacy, in accuracy and gap; refused ones are beaten."""
-    failed, tried = [], 0
+    failed, worse, tried = [], [], 0
     for setting, own in by(runs, lambda setting: setting).items():
         if setting.privacy not in LOCAL:
             continue
@@ -155,14 +158,17 @@ def beats_local(name: str, runs: FairRuns) -> Iterator[Goal]:
         words = f"{setting.fairness} {setting.privacy} ε = {setting.epsilon:g}"
         if accuracy is None or gap is None:
             failed.append(f"{words} (ours refused)")
+            worse.append(words)
         elif their_accuracy and their_gap:
             lost = ["accuracy"] * (accuracy.mean < their_accuracy.mean)
             lost += ["gap"] * (gap.mean > their_gap.mean)
             failed += [f"{words} ({' and '.join(lost)})"] if lost else []
+            worse += [words] if len(lost) == 2 else []
     if tried:
-        yield Goal(
-            f"{name}: MPC+DP beats local DP in accuracy and gap", _tally(failed, tried), not failed
-        )
+        what = f"{name}: MPC+DP beats local DP in accuracy and gap"
+        yield Goal(what, _tally(failed, tried), not failed)
+        what = f"{name}: local DP is never better in both"
+        yield Goal(what, _tally(worse, tried), not worse)
 
 
 def _tally(failed: Sequence[str], tried: int) -> str:
@@ -206,7 +212,7 @@ def accounting_table() -> str:
 def published_table() -> str:
     """As printed."""
     lines = published("pentyala_2022_table3")
-    header = "table | method | fairness | privacy | accuracy | abs(1 − DI) | ΔEOP | ΔEODD | ΔSP"
+    header = "table | method | fairness | privacy | accuracy | abs(1 - DI) | ΔEOP | ΔEODD | ΔSP"
     return table(header, [tuple(line.values()) for line in lines])
 
 

@@ -93,8 +93,6 @@ def in_rounds(
     """By all clients, in rounds."""
     own = IN_ROUNDS | (PRIVATE if private else {}) | ({"rounds": 1} if smoke else {})
     config = sf.TrainConfig.model_validate(own | {"seed": seed})
-    data = sf.federated.make_user_data(
-        rows.train, rows.user, rows.schema, config, weights=weights
-    )
+    data = sf.federated.make_user_data(rows.train, rows.user, rows.schema, config, weights=weights)
     model = sf.federated.train_rounds(data, config).model
     return ModelScores(*(model.scores(part.x, part.s) for part in (rows.train, rows.test)))

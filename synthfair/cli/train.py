@@ -37,7 +37,8 @@ round. Ctrl-C saves a checkpoint; the same command then continues from there. Wi
 reports up shows the server nothing but the noisy sum; with dp_sgd and two_phase, one row
 of a client, and with two_phase, unless --end-to-end, only if the teacher gives nothing
 away. The metrics of rows held out for testing are not protected. Nor does that epsilon
-cover the counts behind --weights, which have one of their own.
+cover the counts behind --weights, which have one of their own; those of privfairfl_pre and
+privfairfl_post have --counts-epsilon, which is added.
 """
 
 

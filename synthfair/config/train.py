@@ -266,7 +266,9 @@ class TrainConfig(BaseModel):
         if self.method not in _COUNTING:
             return self
         if self.method == "privfairfl_post" and self.notion not in get_args(Notion):
-            raise ValueError(f"privfairfl_post: notion must be one of {', '.join(get_args(Notion))}")
+            raise ValueError(
+                f"privfairfl_post: notion must be one of {', '.join(get_args(Notion))}"
+            )
         if self.also:
             raise ValueError(f"{self.method}: one attribute counts")
         if self.epsilon is not None:

@@ -17,7 +17,7 @@ from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
 from synthfair.federated.methods import METHODS, TrainingPlan, make_plan, trainable
-from synthfair.federated.privfairfl import decide_by_group, counts_bytes, weigh_rows
+from synthfair.federated.privfairfl import counts_bytes, decide_by_group, weigh_rows
 from synthfair.federated.user_data import UserData
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
