@@ -29,7 +29,7 @@ from synthfair.federated.privfairfl import counts_bytes, sum_counts
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.discrete import discrete_laplace
 from synthfair.privacy.ledger import Ledger
-from synthfair.report import read_results
+from synthfair.report import plain_text, read_results, training_table
 
 QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21}
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
@@ -116,7 +116,10 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     config = configured("privfairfl_post", counts_epsilon=1.0, **PRIVATE, batch=480)
     files = TrainFiles(tmp_path, Ledger.for_table(tmp_path / "rows.csv").path)
     assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
-    train_table(assigned, make_schema(), config, files, source="small")
+    training, _ = train_table(assigned, make_schema(), config, files, source="small")
+    said = plain_text(training_table(training, private=True))
+    assert "epsilon = 1 for one row" in said
+    assert "epsilon = 5 at delta" in said
     document = json.loads(files.metrics.read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     assert document["counts"]["epsilon"] == 1.0
