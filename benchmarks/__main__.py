@@ -18,7 +18,7 @@ from pathlib import Path
 
 NAMES = (
     "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
-    "privacy", "gap", "secure", "speed", "scale", "cold",
+    "privacy", "gap", "secure", "privfairfl", "speed", "scale", "cold",
 )  # fmt: skip
 """In this order: figure3 is drawn from the runs of table2."""
 

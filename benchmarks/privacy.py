@@ -69,12 +69,18 @@ class BudgetValues(NamedTuple):
 
 def randomised(real: sf.Encoded, epsilon: float, n_groups: int, seed: int) -> sf.Encoded:
     """The rows with (s, y) unchanged with the odds exp(epsilon) against each other pair."""
-    rng, k = np.random.default_rng(seed), 2 * n_groups
     pairs = 2 * real.s + (real.y > 0)
-    unchanged = rng.random(len(pairs)) < np.exp(epsilon) / (np.exp(epsilon) + k - 1)
-    others = (pairs + rng.integers(1, k, len(pairs))) % k
-    reported = np.where(unchanged, pairs, others)
+    reported = randomised_response(pairs, 2 * n_groups, epsilon, np.random.default_rng(seed))
     return sf.Encoded(real.x, reported // 2, np.where(reported % 2, 1.0, -1.0))
+
+
+def randomised_response(
+    values: np.ndarray, k: int, epsilon: float, rng: np.random.Generator
+) -> np.ndarray:
+    """[N] values 0 to k - 1, unchanged with the odds exp(epsilon) against each other one."""
+    unchanged = rng.random(len(values)) < np.exp(epsilon) / (np.exp(epsilon) + k - 1)
+    others = (values + rng.integers(1, k, len(values))) % k
+    return np.where(unchanged, values, others)
 
 
 def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValues:

@@ -86,7 +86,7 @@ def write_uploads(folder: Path, setting: SumSetting) -> float:
     keys = [Ed25519PrivateKey.generate() for _ in range(setting.clients)]
     what = GroupCounts(
         schema_hash="0" * 64, groups=("a", "b"), model="0" * 64, bins=setting.bins, epsilon=1.0,
-        rows_per_client=1000,
+        rows_per_client=10_000,
     )  # fmt: skip
     known = [key.public_key().public_bytes_raw().hex() for key in keys]
     task: Task = make_task(what, public, known, least_clients=setting.clients)

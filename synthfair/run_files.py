@@ -207,6 +207,7 @@ class MetricsFile(Part):
     train: RoundSettings | None = None
     weights: RowWeights | None = None
     decision: DecisionSettings | None = None
+    counts: dict[str, Any] | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     guarantee: TrainingGuarantee | None = Field(
         None,

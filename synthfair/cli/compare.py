@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=["single_shot", "central", "local", "fedavg"],
         help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, dp_sgd, fair_sgd,"
-        " two_phase, exponentiated_gradient (needs fairlearn). Default: the first four.",
+        " two_phase, privfairfl_pre, privfairfl_post, exponentiated_gradient (needs fairlearn)."
+        " Default: the first four.",
     )
     parser.add_argument(
         "--weights",

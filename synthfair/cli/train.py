@@ -39,7 +39,8 @@ report: sums are by shares between two aggregators that do not collude, simulate
 in one process. With dp_sgd and two_phase, one row of a client is protected, and with
 two_phase, unless --end-to-end, only if the teacher gives nothing away. The metrics of
 rows held out for testing are not protected. Nor does that epsilon cover the counts
-behind --weights, which have one of their own.
+behind --weights, which have one of their own; those of privfairfl_pre and
+privfairfl_post have --counts-epsilon, which is added.
 """
 
 

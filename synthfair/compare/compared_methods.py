@@ -77,7 +77,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        free = method in ("fedsgd", "dp_sgd") or config.rho_o <= 1
+        free = method in ("fedsgd", "dp_sgd", "privfairfl_pre") or config.rho_o <= 1
         own = TrainConfig.model_validate({"method": method})
         changed = {
             "method": method,
@@ -218,9 +218,16 @@ def in_rounds(
     if options.assignment is not None:
         user = options.assignment.row_users(len(rows.y), seed=config.seed)
     training = train_rounds(make_user_data(rows, user, federation.schema, settings), settings)
-    scores = tuple(training.model.scores(part.x, part.s) for part in federation.test)
+    model, tests = training.model, federation.test
+    scores = tuple(model.scores(part.x, part.s) for part in tests)
     return Fitted(
-        scores, training.model.converged, cost=training.cost, guarantee=training.guarantee
+        scores,
+        model.converged,
+        training.cost,
+        guarantee=training.guarantee,
+        probabilities=tuple(
+            model.probabilities(score, part.s) for score, part in zip(scores, tests, strict=True)
+        ),
     )
 
 
@@ -299,9 +306,12 @@ def run_method(
         else in_rounds(method, federation, config, rounds)
     )
     seconds = time.perf_counter() - start
+    chances = fitted.probabilities or (None,) * len(fitted.scores)
     scored = {
-        f"client_{i}": Scored(part.y, scores, part.s, federation.n_groups)
-        for i, (part, scores) in enumerate(zip(federation.test, fitted.scores, strict=True))
+        f"client_{i}": Scored(part.y, scores, part.s, federation.n_groups, chance)
+        for i, (part, scores, chance) in enumerate(
+            zip(federation.test, fitted.scores, chances, strict=True)
+        )
     }
     evaluation = evaluate_scores(scored, report)
     outcome = Outcome(

@@ -72,6 +72,7 @@ class Fitted(NamedTuple):
         cost: what the clients sent, and how often.
         distillations: one a client, of methods that distil.
         guarantee: of privacy, of methods in rounds; releases have statements of their own.
+        probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
     """
 
     scores: tuple[np.ndarray, ...]
@@ -79,3 +80,4 @@ class Fitted(NamedTuple):
     cost: Communication
     distillations: tuple[Distillation, ...] = ()
     guarantee: TrainingGuarantee | None = None
+    probabilities: tuple[np.ndarray, ...] | None = None

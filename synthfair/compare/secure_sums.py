@@ -1,4 +1,4 @@
-"""Ten lenders of the table ``loanapp`` and two aggregators: a secure sum by files."""
+"""Ten lenders of the table ``loanapp`` and two aggregators: a secure sum by files, and its use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from synthfair.data.encode import encode
 from synthfair.data.partition import partition, write_clients
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError, refusal
+from synthfair.evaluation import Evaluation, evaluate
 from synthfair.federated import make_user_data, train_rounds
 from synthfair.files import write_json
 from synthfair.postprocess.histogram import ScoreHistogram, write_histogram
+from synthfair.postprocess.thresholds import ChosenDecision, choose_decision
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.secure import (
     GroupCounts,
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 LENDERS, AGGREGATORS, BINS, ROWS_PER_CLIENT = 10, 2, 21, 1000
+NOTION, ALPHA = "statistical_parity", 0.02
 
 
 class SecureSums(NamedTuple):
@@ -53,22 +56,27 @@ class SecureSums(NamedTuple):
         model: whose scores were counted.
         histogram: released.
         exact: [G, 2, B] what only the demonstration knows.
+        chosen: thresholds by group, from the histogram alone.
+        evaluations: by what decides, on the lenders' test rows.
     """
 
     model: TrainedModel
     histogram: ScoreHistogram
     exact: np.ndarray
+    chosen: ChosenDecision
+    evaluations: dict[str, Evaluation]
 
 
 def demonstrate_sums(folder: Path, *, epsilon: float) -> SecureSums:
-    """Trains a model in rounds, and sums its scores over all lenders.
+    """Trains a model in rounds, sums its scores over all lenders, and chooses thresholds.
 
     Args:
         folder: where all files are written; new or empty.
         epsilon: of the histogram.
 
     Raises:
-        InputError: the folder is not empty, or cannot be written to.
+        InputError: the folder is not empty, or cannot be written to; or the counts do not stand out
+            from their noise.
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"{folder}: exists and is not empty; name another")
@@ -83,7 +91,16 @@ def demonstrate_sums(folder: Path, *, epsilon: float) -> SecureSums:
     for role in range(AGGREGATORS):
         _add(folder, role)
     histogram = _open(folder)
-    return SecureSums(model, histogram, exact.reshape(histogram.array().shape))
+    chosen = choose_decision(histogram, NOTION, ALPHA)
+    fair = model.model_copy(update={"decision": chosen.decision})
+    write_model(fair, folder / "fair_model.json")
+    tests = {f"client_{i}": lender.test for i, lender in enumerate(lenders)}
+    evaluations = {
+        "one threshold for all": evaluate(model, tests),
+        "a threshold for each group": evaluate(fair, tests),
+    }
+    shape = histogram.array().shape
+    return SecureSums(model, histogram, exact.reshape(shape), chosen, evaluations)
 
 
 def _trained(tables: Sequence[pd.DataFrame], schema: Schema) -> TrainedModel:

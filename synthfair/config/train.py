@@ -6,12 +6,24 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
+from synthfair.config.notions import Notion, WeightMethod
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
-TrainMethod = Literal["fedavg", "fedsgd", "fpfl", "mmdm", "dp_sgd", "fair_sgd", "two_phase"]
+TrainMethod = Literal[
+    "fedavg",
+    "fedsgd",
+    "fpfl",
+    "mmdm",
+    "dp_sgd",
+    "fair_sgd",
+    "two_phase",
+    "privfairfl_pre",
+    "privfairfl_post",
+]
 """Federated averaging; a gradient step a round; the same under fairness constraints; the same with
 all rows in one place; noisy steps on each client, averaged; fair training on each client, averaged;
-the same once, for a teacher, and a private student of it, averaged."""
+the same once, for a teacher, and a private student of it, averaged; dp_sgd with weights of rows
+from counts over all clients; and with decisions by group from a histogram over all clients."""
 
 ParityNotion = Literal[
     "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
@@ -23,22 +35,27 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "dp_sgd": {"rounds": 4, "learning_rate": 2.0},
     "fair_sgd": {"rounds": 4, "learning_rate": 0.01, "alpha": 0.01},
     "two_phase": {"rounds": 4, "learning_rate": 2.0, "alpha": 0.01},
+    "privfairfl_pre": {"rounds": 4, "learning_rate": 2.0},
+    "privfairfl_post": {"rounds": 4, "learning_rate": 2.0},
 }
 """Of methods that have others than :class:`TrainConfig`."""
 
 _ALL: tuple[TrainMethod, ...] = get_args(TrainMethod)
-_PRIVATE: tuple[TrainMethod, ...] = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "two_phase")
+_COUNTING: tuple[TrainMethod, ...] = ("privfairfl_pre", "privfairfl_post")
+_PRIVATE: tuple[TrainMethod, ...] = (
+    "fedavg", "fedsgd", "fpfl", "dp_sgd", "two_phase", *_COUNTING,
+)  # fmt: skip
 _IN_STEPS: tuple[TrainMethod, ...] = ("fedsgd", "fpfl", "mmdm")
 _CONSTRAINED: tuple[TrainMethod, ...] = ("fpfl", "mmdm")
 _ON_CLIENTS: tuple[TrainMethod, ...] = ("fair_sgd", "two_phase")
-_IN_PASSES: tuple[TrainMethod, ...] = ("dp_sgd", *_ON_CLIENTS)
-_WEIGHTED: tuple[TrainMethod, ...] = ("fedavg", "dp_sgd")
+_IN_PASSES: tuple[TrainMethod, ...] = ("dp_sgd", *_ON_CLIENTS, *_COUNTING)
+_WEIGHTED: tuple[TrainMethod, ...] = ("fedavg", "dp_sgd", "privfairfl_post")
 
 _READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("method", "hidden", "group_input", "rounds", "learning_rate", "seed"), _ALL),
     **dict.fromkeys(("cohort", "sampling"), ("fedavg", *_IN_STEPS)),
     **dict.fromkeys(("local_steps", "momentum"), ("fedavg",)),
-    **dict.fromkeys(("notion", "alpha"), (*_CONSTRAINED, *_ON_CLIENTS)),
+    **dict.fromkeys(("notion", "alpha"), (*_CONSTRAINED, *_ON_CLIENTS, "privfairfl_post")),
     **dict.fromkeys(("also", "multiplier_rate", "damping", "rate_scale"), _CONSTRAINED),
     **dict.fromkeys(("memory", "count_scale"), _IN_STEPS),
     **dict.fromkeys(("clip", "epsilon", "delta"), _PRIVATE),
@@ -46,6 +63,9 @@ _READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("end_to_end", "teacher_epochs"), ("two_phase",)),
     **dict.fromkeys(("batch", "local_epochs"), _IN_PASSES),
     **dict.fromkeys(("kappa", "kappa_rate"), _ON_CLIENTS),
+    "counts_epsilon": _COUNTING,
+    "weight_method": ("privfairfl_pre",),
+    **dict.fromkeys(("bins", "randomized"), ("privfairfl_post",)),
 }
 """Which methods read a setting."""
 
@@ -70,7 +90,9 @@ class TrainConfig(BaseModel):
         " the same under fairness constraints. mmdm: that with all rows in one place. dp_sgd:"
         " noisy steps on each client's rows, averaged in 4 rounds unless said otherwise. fair_sgd:"
         " fair training on each client, averaged in 4 rounds unless said otherwise. two_phase: the"
-        " same once, for a teacher, and a student of it by noisy steps, averaged likewise.",
+        " same once, for a teacher, and a student of it by noisy steps, averaged likewise."
+        " privfairfl_pre: dp_sgd with rows weighed by counts of group and label. privfairfl_post:"
+        " dp_sgd, then decisions by group from a histogram of scores.",
     )
     hidden: tuple[int, ...] = Field(
         default=(),
@@ -120,7 +142,7 @@ class TrainConfig(BaseModel):
         ge=0,
         lt=1,
         description="Most by which a group's rate may differ from all's; of fair_sgd and two_phase,"
-        " from another group's (0.01 if not given).",
+        " from another group's (0.01 if not given); of privfairfl_post, from another group's.",
     )
     multiplier_rate: float = Field(default=0.1, ge=0, description="gamma, of the multipliers.")
     damping: float = Field(default=2.0, ge=0, description="c, of violated constraints.")
@@ -190,6 +212,26 @@ class TrainConfig(BaseModel):
         description="fair_sgd, two_phase: kappa grows in each step by this times the unfairness; 0:"
         " it is constant. In the paper it grows, at a rate that is not known.",
     )
+    counts_epsilon: float | None = Field(
+        default=None,
+        ge=LEAST_EPSILON,
+        le=LARGEST_EPSILON,
+        description="privfairfl_pre, privfairfl_post: of the counts over all clients, for one row;"
+        " on top of the training's epsilon. Without it counts are exact.",
+    )
+    weight_method: WeightMethod = Field(
+        default="kamiran_calders",
+        description="privfairfl_pre: how weights follow from counts, see weights.",
+    )
+    bins: int = Field(
+        default=101,
+        ge=2,
+        le=2**11,
+        description="privfairfl_post: of scores; 21 where counts_epsilon is 0.1 or less.",
+    )
+    randomized: bool = Field(
+        default=False, description="privfairfl_post: whether decisions may be drawn by coins."
+    )
     seed: int = Seed
 
     @model_validator(mode="before")
@@ -225,6 +267,23 @@ class TrainConfig(BaseModel):
             )
         if min(self.hidden, default=1) < 1:
             raise ValueError("hidden: widths must be at least 1")
+        return self
+
+    @model_validator(mode="after")
+    def _with_counts(self) -> TrainConfig:
+        if self.method not in _COUNTING:
+            return self
+        if self.method == "privfairfl_post" and self.notion not in get_args(Notion):
+            raise ValueError(
+                f"privfairfl_post: notion must be one of {', '.join(get_args(Notion))}"
+            )
+        if self.also:
+            raise ValueError(f"{self.method}: one attribute counts")
+        if self.epsilon is not None:
+            if self.counts_epsilon is None:
+                raise ValueError("epsilon needs counts_epsilon: exact counts have no guarantee")
+            if self.epsilon + self.counts_epsilon > LARGEST_EPSILON:
+                raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
         return self
 
     @property

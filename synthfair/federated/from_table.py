@@ -117,7 +117,8 @@ def train_table(
     plan = make_plan(data, config)
     run = _fingerprint(data, config, plan, files.noise_seed)
     checkpoint = CheckpointFile.next_to(files.model, run)
-    begun = read_begun(plan, data, checkpoint)
+    resumes = config.method != "privfairfl_pre"  # whose weights have noise that is drawn anew
+    begun = read_begun(plan, data, checkpoint) if resumes else None
     if begun is None:  # else it was booked before
         guarantee = plan.guarantee if files.noise_seed is None else None
         Ledger(files.ledger).book(
@@ -130,7 +131,7 @@ def train_table(
         plan=plan,
         begun=begun,
         on_rounds=on_rounds,
-        checkpoint=checkpoint,
+        checkpoint=checkpoint if resumes else None,
     )
     report = ServerConfig(seed=config.seed)
     evaluation = evaluate(training.model, dict(table.tests), report)
@@ -147,6 +148,8 @@ def train_table(
     }
     if weights is not None:
         document["weights"] = weights.model_dump(mode="json")
+    if training.counts is not None and files.noise_seed is None:
+        document["counts"] = training.counts.statement
     if training.guarantee is not None:
         document["guarantee"] = training.guarantee.model_dump(mode="json")
     if plan.secure:

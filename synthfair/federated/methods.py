@@ -89,7 +89,7 @@ def make_plan(data: UserData, config: TrainConfig) -> TrainingPlan:
 
 def _plan_fedavg(data: UserData, config: TrainConfig) -> TrainingPlan:
     algorithm = FedAvg(
-        _trainable(data, config),
+        trainable(data, config),
         learning_rate=config.learning_rate,
         local_steps=config.local_steps,
         momentum=config.momentum,
@@ -101,7 +101,7 @@ def _plan_fedavg(data: UserData, config: TrainConfig) -> TrainingPlan:
 
 def _plan_fpfl(data: UserData, config: TrainConfig) -> TrainingPlan:
     algorithm = Fpfl(
-        _trainable(data, config),
+        trainable(data, config),
         Parity(config.notion, data.groups) if config.constrained else None,
         alpha=config.alpha,
         learning_rate=config.learning_rate,
@@ -173,7 +173,7 @@ def _plan_dp_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
     users, clip, guarantee = data.users, config.clip or float("inf"), None
     _require_batch(config, users)
     algorithm = DpSgd(
-        _trainable(data, config),
+        trainable(data, config),
         learning_rate=config.learning_rate,
         clip=clip,
         noise=0.0,
@@ -190,12 +190,14 @@ def _plan_dp_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
             condition=None,
         )
         algorithm = replace(algorithm, noise=guarantee.mechanisms[0].noise / clip)
+        if config.counts_epsilon is not None and config.reads("counts_epsilon"):
+            guarantee = guarantee.with_counts(config.counts_epsilon)
     return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee, chunk=1)
 
 
 def _plan_fair_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
     algorithm = FairSgd(
-        _trainable(data, config),
+        trainable(data, config),
         Parity(config.notion, data.groups),
         slack=config.alpha,
         learning_rate=config.learning_rate,
@@ -211,7 +213,7 @@ def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
     users, clip, guarantee = data.users, config.clip or float("inf"), None
     _require_batch(config, users)
     method = make_two_phase(
-        _trainable(data, config),
+        trainable(data, config),
         Parity(config.notion, data.groups),
         users,
         end_to_end=config.end_to_end,
@@ -248,7 +250,7 @@ def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
     )
 
 
-def _trainable(data: UserData, config: TrainConfig) -> Trainable:
+def trainable(data: UserData, config: TrainConfig) -> Trainable:
     """A linear model, or a network."""
     n_inputs = data.users.a.shape[1]
     if config.hidden:
@@ -317,5 +319,7 @@ METHODS: dict[str, RoundMethod] = {
     "dp_sgd": RoundMethod(_plan_dp_sgd, _moved, _untested, {}),
     "fair_sgd": RoundMethod(_plan_fair_sgd, _moved, _untested, _NO_WEIGHT),
     "two_phase": RoundMethod(_plan_two_phase, _moved, _untested, _NO_WEIGHT),
+    "privfairfl_pre": RoundMethod(_plan_dp_sgd, _moved, _untested, {}),
+    "privfairfl_post": RoundMethod(_plan_dp_sgd, _moved, _untested, {"method": "dp_sgd"}),
 }
 """By the names of :data:`synthfair.config.train.TrainMethod`."""

@@ -16,9 +16,11 @@ from synthfair.errors import InputError
 from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
-from synthfair.federated.methods import METHODS, TrainingPlan, make_plan
+from synthfair.federated.methods import METHODS, TrainingPlan, make_plan, trainable
+from synthfair.federated.privfairfl import counts_bytes, decide_by_group, weigh_rows
 from synthfair.federated.user_data import UserData
 from synthfair.model import Params
+from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.run_files import Communication
 from synthfair.trained import Layer, TrainedModel, input_names
@@ -39,6 +41,7 @@ class Training(NamedTuple):
         cost: in rounds and bytes.
         guarantee: of privacy, if one was asked for.
         resumed_at: the round at which an interrupted run was resumed, or 0.
+        counts: over all clients, from which weights or decisions follow; None of other methods.
     """
 
     model: TrainedModel
@@ -46,6 +49,7 @@ class Training(NamedTuple):
     cost: Communication
     guarantee: TrainingGuarantee | None
     resumed_at: int = 0
+    counts: ScoreHistogram | None = None
 
 
 class Begun(NamedTuple):
@@ -81,7 +85,8 @@ def train_rounds(
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
         plan: of :func:`synthfair.federated.methods.make_plan`, if there is one already.
-        begun: an interrupted run to continue, see :func:`read_begun`.
+        begun: an interrupted run to continue, see :func:`read_begun`; not of privfairfl_pre, whose
+            weights have noise that is drawn anew.
         on_rounds: called after each chunk of rounds.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
@@ -102,6 +107,10 @@ def train_rounds(
         >>> training.cost.rounds, training.model.loss
         (20, 'logistic; trained by fedsgd')
     """
+    counts = None
+    if config.method == "privfairfl_pre":
+        data, counts = weigh_rows(data, config, noise_seed)
+        plan = None
     plan = plan or make_plan(data, config)
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
@@ -139,9 +148,13 @@ def train_rounds(
         raise KeyboardInterrupt(saved) from stop
     converged = METHODS[config.method].converged(plan, done.history)
     model = make_model(plan, config, data, done.state, converged=converged)
-    cost = _cost(plan, config, data, done)
+    if config.method == "privfairfl_post":
+        params = plan.algorithm.params(done.state)
+        scores = trainable(data, config).scores(params, data.users.a)
+        model, counts = decide_by_group(model, scores, data, config, noise_seed)
+    cost = _cost(plan, config, data, done, counts)
     guarantee = plan.guarantee if noise_seed is None else None
-    return Training(model, done.history, cost, guarantee, begun.progress.rounds)
+    return Training(model, done.history, cost, guarantee, begun.progress.rounds, counts)
 
 
 def read_begun(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> Begun | None:
@@ -162,9 +175,16 @@ def _saved(begun: Begun) -> Saved:
 
 
 def _cost(
-    plan: TrainingPlan, config: TrainConfig, data: UserData, done: RunProgress
+    plan: TrainingPlan,
+    config: TrainConfig,
+    data: UserData,
+    done: RunProgress,
+    counts: ScoreHistogram | None,
 ) -> Communication:
-    """Each user of a cohort sends a report a round; for one place, rows are sent once."""
+    """Each user of a cohort sends a report a round, and once its counts.
+
+    For one place, rows are sent once.
+    """
     users = data.users
     if config.method == "mmdm":
         return Communication(len(users), 1, users.nbytes)
@@ -173,7 +193,9 @@ def _cost(
         sent = plan.secure.upload_bytes * senders * done.rounds
         return Communication(len(users), done.rounds, sent)
     size = engine.report_bytes(plan.algorithm, done.state, users)
-    return Communication(len(users), done.rounds, size * plan.cohorts.size * done.rounds)
+    reports = size * plan.cohorts.size * done.rounds
+    once = len(users) * counts_bytes(counts) if counts else 0
+    return Communication(len(users), done.rounds + (counts is not None), reports + once)
 
 
 def make_model(

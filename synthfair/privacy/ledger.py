@@ -293,7 +293,9 @@ def _spent(entries: Sequence[Booking | Limit]) -> Spent:
     parts = [booking.composition for booking in bookings]
     known = [part for part in parts if part]
     together = Composition(
-        composed(part.mu for part in known), tuple(one for part in known for one in part.sampled)
+        composed(part.mu for part in known),
+        tuple(one for part in known for one in part.sampled),
+        sum(part.pure for part in known),
     )
     return Spent(
         releases=len(bookings),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import BaseModel, Field, model_validator
@@ -151,6 +152,8 @@ class TrainingGuarantee(BaseModel):
         accountant: by what epsilon and delta follow from them.
         condition: what must be so for it to hold, or None: then it holds from end to end.
         holds_against: whom.
+        counts_epsilon: of sums of counts with discrete Laplace noise, about the same rows, which
+            the epsilon includes; None without.
         not_covered: what the guarantee does not speak of.
     """
 
@@ -164,6 +167,7 @@ class TrainingGuarantee(BaseModel):
     accountant: Line
     condition: Line | None = None
     holds_against: Line = ALL_WHO_SEE_SUMS
+    counts_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
 
     @model_validator(mode="after")
@@ -175,7 +179,13 @@ class TrainingGuarantee(BaseModel):
     @property
     def composition(self) -> Composition:
         """All mechanisms together."""
-        return Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
+        found = Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
+        return replace(found, pure=self.counts_epsilon or 0.0)
+
+    def with_counts(self, epsilon: float) -> TrainingGuarantee:
+        """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
+        changed = {"epsilon": self.epsilon + epsilon, "counts_epsilon": epsilon}
+        return TrainingGuarantee.model_validate(self.model_dump() | changed)
 
 
 def guarantee_for_users(

@@ -120,10 +120,12 @@ class Composition:
     Attributes:
         mu: of Gaussian differential privacy, all mechanisms without sampling together.
         sampled: the others, each with its noise in units of its sensitivity; all of one relation.
+        pure: sum of the epsilons of mechanisms whose delta is 0; it adds to the others' epsilon.
     """
 
     mu: float = 0.0
     sampled: tuple[tuple[SampledSums, float], ...] = ()
+    pure: float = 0.0
 
     @classmethod
     def of(cls, parts: Iterable[tuple[SampledSums, float]]) -> Composition:
@@ -139,14 +141,20 @@ class Composition:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon that is known to hold at this delta; exact where nothing is sampled."""
+        return self.pure + self._others(delta)
+
+    def _others(self, delta: float) -> float:
         return _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
 
     def delta(self, epsilon: float) -> float:
         """The least delta that is known to hold at this epsilon."""
+        others = epsilon - self.pure
+        if others < 0:
+            return 1.0
         if not self.sampled:
-            return delta_of(self.mu, epsilon)
+            return delta_of(self.mu, others)
         with _quiet():
-            return float(_accountant(self).get_delta(epsilon))
+            return float(_accountant(self).get_delta(others))
 
 
 def common_noise(kinds: Sequence[SampledSums], epsilon: float, delta: float) -> float:

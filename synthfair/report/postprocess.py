@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -11,6 +12,7 @@ from rich.text import Text
 from synthfair.report.results import shown
 
 if TYPE_CHECKING:
+    from synthfair.evaluation import Evaluation
     from synthfair.postprocess import ChosenDecision, RowWeights, ScoreHistogram
     from synthfair.postprocess.decision import GroupDecision
     from synthfair.postprocess.thresholds import NoisyShare
@@ -51,6 +53,16 @@ def _rules(decision: GroupDecision) -> list[str]:
 
 def _estimate(share: NoisyShare) -> tuple[str, str]:
     return f"{share.value:.4f}", f"{share.error:.4f}"
+
+
+def decisions_table(evaluations: Mapping[str, Evaluation]) -> Table:
+    """Accuracy and SPD on the same test rows, by what decides."""
+    table = Table("decisions by", "accuracy", "SPD")
+    for name, found in evaluations.items():
+        cells = [found.overall[metric].value for metric in ("accuracy", "spd")]
+        table.add_row(Text(name), f"{cells[0]:.3f}", f"{cells[1]:+.3f}")
+    table.caption = f"{next(iter(evaluations.values())).n_test} test rows"
+    return table
 
 
 def weights_table(weights: RowWeights) -> Table:

@@ -154,6 +154,8 @@ def training_table(training: Training, *, private: bool) -> Table:
     table.add_row("users", f"{cost.users:,}")
     table.add_row("rounds", f"{cost.rounds:,}")
     table.add_row("sent", f"{cost.bytes_sent:,} bytes by all users together")
+    if private and training.counts and (said := training.counts.statement):
+        table.add_row("counts", f"epsilon = {said['epsilon']:g} for {said['unit']}, by themselves")
     if guarantee is None or not private:
         table.add_row("privacy", "none: no epsilon is guaranteed")
         return table

@@ -4,6 +4,48 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "counts are summed without noise",
+        "federated/privfairfl.py",
+        "    if epsilon is not None:\n",
+        "    if epsilon is None:\n",
+        "test_privfairfl.py",
+    ),
+    Mutant(
+        "one aggregator adds no noise",
+        "secure/in_memory.py",
+        "    for role in range(aggregators):\n        totals[role] += what.noise",
+        "    for role in range(1, aggregators):\n        totals[role] += what.noise",
+        "test_privfairfl.py",
+    ),
+    Mutant(
+        "the counts' epsilon is left out of the account",
+        "privacy/rounds.py",
+        "return replace(found, pure=self.counts_epsilon or 0.0)",
+        "return found",
+        "test_privfairfl.py",
+    ),
+    Mutant(
+        "the ledger forgets the counts' epsilon",
+        "privacy/ledger.py",
+        "sum(part.pure for part in known),",
+        "0.0,",
+        "test_privfairfl.py",
+    ),
+    Mutant(
+        "weights of counts do not reach the training",
+        "federated/privfairfl.py",
+        "return data._replace(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts",
+        "return data, counts",
+        "test_privfairfl.py",
+    ),
+    Mutant(
+        "compare decides by the scores' sign, whatever was chosen",
+        "compare/compared_methods.py",
+        "chances = fitted.probabilities or (None,) * len(fitted.scores)",
+        "chances = (None,) * len(fitted.scores)",
+        "test_privfairfl.py",
+    ),
+    Mutant(
         "a report is not clipped",
         "federated/engine.py",
         "jnp.where(jnp.isfinite(norm), flat * factor, 0.0)",

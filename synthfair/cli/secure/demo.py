@@ -11,6 +11,7 @@ DESCRIPTION = """\
 Ten lenders train a model together (table loanapp: 1,989 mortgage applications in Boston;
 label: approved; sensitive attribute: white). Then they count their applications by
 group, label and score, and two aggregators sum the counts so that nobody sees a lender's.
+Thresholds by group follow from the noisy total.
 
   python -m synthfair secure demo --output synthfair-secure-demo
 """
@@ -31,9 +32,12 @@ def run(args: argparse.Namespace) -> None:
 
     start_jax()
     from synthfair.compare.secure_sums import demonstrate_sums
+    from synthfair.report.postprocess import decision_tables, decisions_table
     from synthfair.report.sums import counts_table, statement_table
 
     shown = demonstrate_sums(args.output, epsilon=args.epsilon)
     say(counts_table(shown.histogram, shown.exact))
     say(statement_table(shown.histogram.statement or {}))
-    say(f"Wrote keys, task, uploads, sums, model and histogram to {args.output}/.")
+    say(decision_tables(shown.chosen, shown.histogram))
+    say(decisions_table(shown.evaluations))
+    say(f"Wrote keys, task, uploads, sums, histogram, model and fair model to {args.output}/.")

@@ -1,0 +1,1 @@
+"""PrivFairFL against what one would otherwise do."""

@@ -1,0 +1,191 @@
+"""The settings, and how one of them is run."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple, get_args
+
+import numpy as np
+
+import synthfair as sf
+from benchmarks.harness import Experiment
+from benchmarks.privfairfl.counts import MODEL, Counting, counted
+from benchmarks.privfairfl.pages import LOCAL, POST, show
+from benchmarks.privfairfl.training import (
+    TABLES,
+    ModelScores,
+    SplitTable,
+    in_rounds,
+    split,
+    trained,
+)
+from synthfair.config.notions import WeightMethod
+from synthfair.fairness.metrics import Scored, accuracy, group_rates
+from synthfair.postprocess import choose_decision, make_weights
+
+EPSILONS = (0.1, 0.5, 1.0, 5.0, np.inf)
+"""Of the counts. Training with DP-SGD has one of its own."""
+
+ALPHA = 0.02
+"""Of pairs of thresholds; the randomised rule has 0."""
+
+HISTOGRAMS = 5
+"""Of Post in a run, each with noise of its own: the values are means over them."""
+
+
+class FairSetting(NamedTuple):
+    """A training, what is done for fairness, and how its counts are protected.
+
+    Attributes:
+        table: of :data:`TABLES`.
+        training: CL, FL, FL-DP-SGD; or constant, the more frequent label for everybody.
+        fairness: none, a weight method, thresholds, randomised, or ThresholdOptimizer.
+        privacy: of the counts: none, MPC+DP, local noise, or local response.
+        epsilon: of the counts, infinite without.
+    """
+
+    table: str
+    training: str
+    fairness: str
+    privacy: str
+    epsilon: float
+
+
+class FairValues(NamedTuple):
+    """On all clients' test rows; not-a-number where the noise left nothing to decide from.
+
+    Attributes:
+        accuracy: of the decisions.
+        di: |1 - DI|, DI the larger ratio of the groups' true positive rates.
+        eop: difference of true positive rates.
+        eodd: mean of the differences of true and of false positive rates.
+        sp: difference of selection rates.
+        gap: larger difference of true and of false positive rates: that of equalized odds.
+    """
+
+    accuracy: float
+    di: float
+    eop: float
+    eodd: float
+    sp: float
+    gap: float
+
+
+def run_fair(setting: FairSetting, seed: int, *, smoke: bool) -> FairValues:
+    """One method on one split."""
+    rows = split(setting.table, seed)
+    noisy = setting.fairness in POST and np.isfinite(setting.epsilon)
+    draws = HISTOGRAMS if noisy and not smoke else 1
+    try:
+        found = [
+            measured(rows, chances(rows, setting, seed, draw, smoke=smoke)) for draw in range(draws)
+        ]
+    except sf.InputError:
+        return FairValues(*[np.nan] * len(FairValues._fields))
+    return FairValues(*np.mean(found, axis=0).round(6).tolist())
+
+
+def chances(
+    rows: SplitTable, setting: FairSetting, seed: int, draw: int, *, smoke: bool
+) -> np.ndarray:
+    """[N_test] probability of the decision +1.
+
+    Raises:
+        InputError: counts do not stand out from their noise.
+    """
+    if setting.training == "constant":
+        return np.full(len(rows.test.y), float(rows.train.y.mean() > 0))
+    counts = Counting(setting.privacy, setting.epsilon, n_bins(setting.epsilon), (seed, draw))
+    if setting.fairness in get_args(WeightMethod):
+        method: WeightMethod = setting.fairness  # type: ignore[assignment]
+        weights = make_weights(counted(rows, None, counts), method)
+        private = setting.training == "FL-DP-SGD"
+        found = in_rounds(rows, seed, private=private, smoke=smoke, weights=weights)
+        return (found.test > 0).astype(float)
+    scores = trained(setting.table, seed, setting.training, smoke=smoke)
+    if setting.fairness == "none":
+        return (scores.test > 0).astype(float)
+    if setting.fairness == "ThresholdOptimizer":
+        return threshold_optimizer(rows, scores)
+    histogram = counted(rows, scores.train, counts)
+    assert histogram.model == MODEL
+    randomized = setting.fairness == "randomised"
+    alpha = 0.0 if randomized else ALPHA
+    chosen = choose_decision(histogram, "equalized_odds", alpha, randomized=randomized)
+    return chosen.decision.probabilities(scores.test, rows.test.s)
+
+
+def n_bins(epsilon: float) -> int:
+    """Fewer where there is much noise."""
+    return 21 if epsilon <= 0.1 else 101
+
+
+def threshold_optimizer(rows: SplitTable, scores: ModelScores) -> np.ndarray:
+    """[N_test] chances of fairlearn's rule, chosen of all training rows without privacy."""
+    from fairlearn.postprocessing import ThresholdOptimizer
+    from sklearn.linear_model import LogisticRegression
+
+    same = LogisticRegression()  # of one input, the score z: its probability is sigma(z)
+    same.classes_, same.coef_, same.intercept_ = np.array([0, 1]), np.ones((1, 1)), np.zeros(1)
+    with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
+        warnings.simplefilter("ignore")
+        rule = ThresholdOptimizer(
+            estimator=same, constraints="equalized_odds", prefit=True,
+            objective="accuracy_score", predict_method="predict_proba",
+        )  # fmt: skip
+        rule.fit(scores.train[:, None], (rows.train.y > 0) * 1, sensitive_features=rows.train.s)
+        found = rule._pmf_predict(scores.test[:, None], sensitive_features=rows.test.s)
+    return np.asarray(found)[:, 1]
+
+
+def measured(rows: SplitTable, chance: np.ndarray) -> FairValues:
+    """Metrics as means over coins, of the chances [N_test] of the decision +1."""
+    _, s, y = rows.test
+    rates = group_rates(Scored(y, np.zeros(len(y)), s, rows.n_groups, chance))
+    true, false, selected = (
+        np.array([getattr(group, name) for group in rates])
+        for name in ("true_positive_rate", "false_positive_rate", "selection_rate")
+    )
+    eop, fpr, sp = (float(np.ptp(rate)) for rate in (true, false, selected))
+    ratio = 1.0 if eop == 0 else float(true.max() / true.min()) if true.min() else np.inf
+    right = accuracy(y, 2 * chance - 1)
+    return FairValues(right, ratio - 1, eop, (eop + fpr) / 2, sp, max(eop, fpr))
+
+
+FINITE = EPSILONS[:-1]
+
+
+def settings_of(table: str) -> Iterator[FairSetting]:
+    """Of one table."""
+    yield FairSetting(table, "constant", "none", "none", np.inf)
+    for training in ("CL", "FL", "FL-DP-SGD"):
+        yield FairSetting(table, training, "none", "none", np.inf)
+        yield FairSetting(table, training, "ThresholdOptimizer", "none", np.inf)
+        for fairness, epsilon in product(POST, EPSILONS):
+            yield FairSetting(table, training, fairness, "MPC+DP", epsilon)
+    for fairness, epsilon in product(get_args(WeightMethod), EPSILONS):
+        yield FairSetting(table, "FL", fairness, "MPC+DP", epsilon)
+    for fairness, privacy, epsilon in product((*POST, "published"), LOCAL, FINITE):
+        yield FairSetting(table, "FL", fairness, privacy, epsilon)
+    for privacy in ("MPC+DP", "local noise"):  # the rows of Table 3
+        yield FairSetting(table, "FL-DP-SGD", "published", privacy, 1.0)
+
+
+COMPARISON = Experiment(
+    name="runs",
+    settings=tuple(one for table in TABLES for one in settings_of(table)),
+    run=run_fair,
+    summary=show,
+    smoke=(
+        FairSetting("law_school", "constant", "none", "none", np.inf),
+        FairSetting("law_school", "FL", "none", "none", np.inf),
+        FairSetting("law_school", "FL", "ThresholdOptimizer", "none", np.inf),
+        FairSetting("law_school", "FL", "randomised", "MPC+DP", 1.0),
+        FairSetting("law_school", "FL", "thresholds", "local response", 1.0),
+        FairSetting("law_school", "FL", "published", "MPC+DP", 1.0),
+        FairSetting("law_school", "FL", "published", "local noise", 1.0),
+    ),
+    seeds=10,
+)

@@ -1,0 +1,256 @@
+"""PrivFairFL as methods of train and compare, and what its benchmark computes."""
+
+import json
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from benchmarks.harness import Run
+from benchmarks.privacy import randomised_response
+from benchmarks.privfairfl import pages
+from benchmarks.privfairfl.comparison import FairSetting, FairValues, measured
+from benchmarks.privfairfl.counts import responses
+from benchmarks.privfairfl.training import SplitTable
+from synthfair.compare import RoundOptions, federate, run_method
+from synthfair.errors import InputError
+from synthfair.federated import (
+    TrainFiles,
+    UserAssignment,
+    assign_users,
+    make_user_data,
+    train_rounds,
+    train_table,
+)
+from synthfair.federated.privfairfl import counts_bytes, sum_counts
+from synthfair.postprocess import count_scores, score_bins
+from synthfair.privacy.discrete import discrete_laplace
+from synthfair.privacy.ledger import Ledger
+from synthfair.report import plain_text, read_results, training_table
+
+QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21}
+PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
+
+
+def some_data(config, n=3000, clients=10):
+    rows, schema = sf.encode(make_table(n), make_schema()), make_schema()
+    user = UserAssignment(clients=clients).row_users(n, seed=0)
+    return rows, make_user_data(rows, user, schema, config)
+
+
+def configured(method, **more):
+    return sf.TrainConfig(method=method, **QUICK | more)
+
+
+def test_without_noise_counts_are_those_of_the_rows():
+    config = configured("privfairfl_post")
+    rows, data = some_data(config)
+    training = train_rounds(data, config)
+    bins = score_bins(training.model.scores(rows.x, rows.s), 21)
+    wanted = count_scores(bins, rows.s, rows.y, 2, 21)
+    assert training.counts.statement is None
+    np.testing.assert_array_equal(training.counts.array(), wanted)
+    training.model.model_copy(update={"decision": None}).require_counted(training.counts)
+
+
+def test_noise_is_that_of_two_aggregators():
+    """A thousand counts: a mean square 5 standard errors off has a chance of about 1e-6."""
+    rows, data = some_data(configured("privfairfl_post"))
+    exact = sum_counts(data.users, data.schema, epsilon=None).array()
+    draws = [sum_counts(data.users, data.schema, epsilon=0.5) for _ in range(250)]
+    p = np.exp(-0.5)
+    variance = 2 * 2 * p / (1 - p) ** 2
+    error = variance * (3.5 / 1000) ** 0.5  # the kurtosis of two Laplace variables is 4.5
+
+    def fits(noise):
+        return abs(np.mean(np.square(noise)) - variance) < 5 * error
+
+    assert fits([drawn.array() - exact for drawn in draws])
+    assert not fits(discrete_laplace(Fraction(2), 1000))  # one aggregator's alone
+    assert draws[0].variance == pytest.approx(variance)
+    np.testing.assert_array_equal(exact, count_scores(0 * rows.s, rows.s, rows.y, 2, 1))
+
+
+def test_post_closes_the_gap_of_the_model_it_is_given():
+    config = configured("privfairfl_post", alpha=0.01, counts_epsilon=5.0)
+    rows, data = some_data(config)
+    model = train_rounds(data, config).model
+    scores = model.scores(rows.x, rows.s)
+
+    def gap(selected):
+        return abs(selected[rows.s == 1].mean() - selected[rows.s == 0].mean())
+
+    assert gap(scores > 0) > 0.1
+    assert gap(model.decide(scores, rows.s)) < 0.03
+    assert np.mean(model.decide(scores, rows.s) == (rows.y > 0)) > 0.7
+
+
+def test_pre_trains_with_the_weights_of_its_counts():
+    config = configured("privfairfl_pre")
+    data = some_data(config)[1]
+    found = train_rounds(data, config)
+    weights = sf.postprocess.make_weights(found.counts, "kamiran_calders")
+    by_hand = train_rounds(
+        data._replace(row_weights=jnp.asarray(weights.array())),
+        sf.TrainConfig(method="dp_sgd", **{k: v for k, v in QUICK.items() if k != "bins"}),
+    )
+    np.testing.assert_allclose(found.model.theta, by_hand.model.theta, rtol=1e-9)
+    assert found.counts.model is None
+
+
+@pytest.mark.parametrize("method", ["privfairfl_pre", "privfairfl_post"])
+def test_the_cost_includes_the_counts(method):
+    config = configured(method)
+    _, data = some_data(config)
+    found = train_rounds(data, config)
+    plain = train_rounds(data, configured("dp_sgd"))
+    assert found.cost.rounds == plain.cost.rounds + 1
+    assert found.cost.bytes_sent - plain.cost.bytes_sent == 10 * counts_bytes(found.counts)
+    assert counts_bytes(found.counts) == (2 * 8 * 84 if method == "privfairfl_post" else 2 * 32)
+
+
+def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
+    config = configured("privfairfl_post", counts_epsilon=1.0, **PRIVATE, batch=480)
+    files = TrainFiles(tmp_path, Ledger.for_table(tmp_path / "rows.csv").path)
+    assigned = assign_users(make_table(3000), UserAssignment(clients=5), seed=0)
+    training, _ = train_table(assigned, make_schema(), config, files, source="small")
+    said = plain_text(training_table(training, private=True))
+    assert "epsilon = 1 for one row" in said
+    assert "epsilon = 5 at delta" in said
+    document = json.loads(files.metrics.read_text())
+    assert document["guarantee"]["epsilon"] == 5.0
+    assert document["counts"]["epsilon"] == 1.0
+    assert document["counts"]["unit"] == "one row"
+    assert sf.read_model(files.model).decision.notion == "statistical_parity"
+    booked = Ledger(files.ledger).spent().epsilon(1e-4)
+    assert booked == pytest.approx(5.0)
+    assert Ledger(files.ledger).spent().composition.delta(5.0) == pytest.approx(1e-4, rel=1e-3)
+    assert Ledger(files.ledger).spent().composition.delta(0.99) == 1.0
+    assert read_results([tmp_path])[0].epsilon == 5.0
+
+
+def test_pre_reads_new_noise_each_time_and_so_does_not_resume(tmp_path):
+    config = configured("privfairfl_pre", counts_epsilon=1.0)
+    _, data = some_data(config)
+    first, second = (train_rounds(data, config).counts for _ in range(2))
+    assert not np.array_equal(first.array(), second.array())
+    same = [train_rounds(data, config, noise_seed=3).counts.array() for _ in range(2)]
+    np.testing.assert_array_equal(*same)
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"method": "privfairfl_pre", **PRIVATE}, "epsilon needs counts_epsilon"),
+        ({"method": "privfairfl_post", "notion": "accuracy_parity"}, "notion must be one of"),
+        (
+            {"method": "privfairfl_post", **PRIVATE, "epsilon": 99.5, "counts_epsilon": 1.0},
+            "must be at most 100",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(settings, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        sf.TrainConfig(**settings)
+
+
+def test_counts_lost_in_noise_are_refused():
+    config = configured("privfairfl_post", counts_epsilon=0.001)
+    _, data = some_data(config, n=400)
+    with pytest.raises(InputError, match="standard deviations of the noise"):
+        train_rounds(data, config)
+
+
+def test_compare_measures_decisions_and_not_scores():
+    clients = federate(sf.partition(make_table(3000), clients=4, seed=0), make_schema())
+    options = RoundOptions(configured("privfairfl_post", randomized=True))
+    report = sf.ServerConfig(resamples=1)
+    free, fair = (
+        run_method(
+            "privfairfl_post", clients, sf.DistillConfig(rho_o=rho_o), report, rounds=options
+        )[0].evaluation.overall["spd"]
+        for rho_o in (0.0, 100.0)
+    )
+    assert abs(fair.value) < 0.05
+    assert abs(free.value) > 0.1
+
+
+class TestBenchmark:
+    SETTING = FairSetting("adult", "FL", "randomised", "MPC+DP", 1.0)
+
+    def run(self, accuracy, gap, **changed):
+        values = FairValues(accuracy, 0.0, 0.0, 0.0, 0.0, gap)
+        return Run(self.SETTING._replace(**changed), 0, values)
+
+    def verdicts(self, *runs):
+        return {goal.what: goal.met for goal in pages.goals(runs)}
+
+    @pytest.mark.parametrize(
+        ("accuracy", "gap", "met"),
+        [
+            (0.8319, 0.0129, True),
+            (0.8281, 0.0121, True),
+            (0.8279, 0.008, False),
+            (0.83, 0.02, False),
+        ],
+    )
+    def test_the_goal_is_near_threshold_optimizer(self, accuracy, gap, met):
+        theirs = self.run(
+            0.83, 0.008, fairness="ThresholdOptimizer", privacy="none", epsilon=np.inf
+        )
+        found = self.verdicts(self.run(accuracy, gap), theirs)
+        assert next(iter(found.values())) is met
+
+    def test_post_must_lower_the_gap_of_the_model_it_is_given(self):
+        before = self.run(0.85, 0.1, fairness="none", privacy="none", epsilon=np.inf)
+        other = self.run(0.85, 0.3, training="CL", fairness="none", privacy="none", epsilon=np.inf)
+        what = "adult: Post lowers every model's gap"
+        assert self.verdicts(before, other, self.run(0.8, 0.09))[what]
+        assert not self.verdicts(before, other, self.run(0.8, 0.11))[what]
+        assert not self.verdicts(before, other, self.run(np.nan, np.nan))[what]
+
+    @pytest.mark.parametrize(
+        ("local", "beaten", "never_better"),
+        [
+            ((0.82, 0.05), True, True),
+            ((0.84, 0.05), False, True),
+            ((0.84, 0.001), False, False),
+            ((np.nan, np.nan), True, True),
+        ],
+    )
+    def test_local_privacy_is_compared_in_accuracy_and_gap(self, local, beaten, never_better):
+        found = self.verdicts(self.run(0.83, 0.01), self.run(*local, privacy="local noise"))
+        assert found["adult, post: MPC+DP beats local DP in accuracy and gap"] is beaten
+        assert found["adult, post: local DP is never better in both"] is never_better
+
+    def test_metrics_are_those_of_the_paper(self):
+        """Rates by hand: TPR 1/2 and 1, FPR 0 and 1/2, selected 1/4 and 3/4."""
+        s, y = np.repeat([0, 1], 4), np.tile([1.0, 1.0, -1.0, -1.0], 2)
+        rows = SplitTable(make_schema(), None, None, sf.Encoded(np.zeros((8, 1)), s, y))
+        found = measured(rows, np.array([1.0, 0, 0, 0, 1, 1, 1, 0]))
+        assert found == pytest.approx(FairValues(0.75, 1.0, 0.5, 0.5, 0.5, 0.5))
+        mixed = measured(rows, np.array([0.5, 0.5, 0, 0, 1, 1, 0, 0]))
+        assert mixed == pytest.approx(FairValues(0.875, 1.0, 0.5, 0.25, 0.25, 0.5))
+
+    def test_randomised_responses_have_no_bias(self):
+        """A mean of 200 runs more than 5 standard errors off: 1e-6 for each of 4 cells."""
+        total = np.array([4000, 1000, 300, 0])
+        rng = np.random.default_rng(0)
+        found = np.array([responses(total, 1.0, rng) for _ in range(200)])
+        error = found.std(axis=0) / 200**0.5
+        assert (abs(found.mean(axis=0) - total) < 5 * error + 0.5).all()
+        reported = [
+            np.bincount(
+                randomised_response(np.repeat(np.arange(4), total), 4, 1.0, rng), minlength=4
+            )
+            for _ in range(200)
+        ]
+        assert (abs(np.mean(reported, axis=0) - total) > 5 * error).any()  # with its bias
+
+    def test_published_noise_costs_what_its_privacy_loss_says(self):
+        """Of Laplace noise the pure epsilon is n / scale; an (epsilon, delta) one is less."""
+        assert 300 < pages.least_epsilon(1.0, 1e-6) < 1001
+        assert pages.least_epsilon(0.1, 1e-6) < pages.least_epsilon(0.5, 1e-6)
