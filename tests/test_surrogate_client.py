@@ -29,8 +29,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_a_release_stands_for_the_clients_rows(tables):
-    for table in tables.values():
+def test_a_release_stands_for_the_clients_rows():
+    checked = 0
+    for table in unlike_tables(3000).values():
         real, release = encode(table, SCHEMA), sf.distill_table(table, SCHEMA, CONFIG).release
         for s, y in {(int(s), float(y)) for s, y in zip(release.s, release.y, strict=True)}:
             mine, theirs = ((r.s == s) & (r.y == y) for r in (release, real))
@@ -43,10 +44,14 @@ def test_a_release_stands_for_the_clients_rows(tables):
             spread = release.x[mine] - mean
             covariance = np.cov(real.x[theirs], rowvar=False, bias=True)
             enough = often(real.x[theirs])
-            pairs = np.ix_(enough, enough)  # the others have no covariance: few rows differ there
             found = (spread.T * weight) @ spread
-            np.testing.assert_allclose(found[pairs], covariance[pairs], atol=1e-8)
-            assert enough.sum() > 2 or theirs.sum() < 40
+            np.testing.assert_allclose(np.diag(found), np.diag(covariance), atol=1e-8)
+            if theirs.sum() >= 200:  # else some have the correlations of other cells
+                pairs = np.ix_(enough, enough)  # the others have none: few rows differ there
+                np.testing.assert_allclose(found[pairs], covariance[pairs], atol=1e-8)
+                assert enough.sum() > 2
+                checked += 1
+    assert checked > 2
 
 
 def test_the_release_keyword_names_the_kind(tables):
@@ -115,9 +120,9 @@ def len_of(rows):
 
 
 def often(x):
-    """Features in which ten rows or more are outside of the most frequent sixteenth."""
+    """Features in which five rows or more are outside of the most frequent sixteenth."""
     bins = [np.bincount(np.minimum((16 * column).astype(int), 15)) for column in x.T]
-    return np.array([len(x) - counts.max() >= 10 for counts in bins])
+    return np.array([len(x) - counts.max() >= 5 for counts in bins])
 
 
 def covariance_of(x):
@@ -126,10 +131,10 @@ def covariance_of(x):
 
 def test_a_small_cell_has_the_covariance_of_the_others():
     """Its own would fix the hull of its rows; an average with its own in it could be undone."""
-    table, d = make_table(400), len(SCHEMA.encoded_names)
+    table, d = make_table(2400), len(SCHEMA.encoded_names)
     config = sf.SurrogateConfig(k_min=5, rows_per_cell=60, self_play=0, iterations=20)
     cell = table[(table["town"] == "a") & (table["paid"] == "no")]
-    for n in (d + 1, 60):
+    for n in (d + 1, 220):
         some = pd.concat([table[table["town"] == "b"], cell[:n]])
         made, real = sf.distill_table(some, SCHEMA, config).release, encode(cell[:n], SCHEMA)
         mine = {(s, y): (made.s == s) & (made.y == y) for s in (0, 1) for y in (-1, 1)}
@@ -138,7 +143,12 @@ def test_a_small_cell_has_the_covariance_of_the_others():
         if n == d + 1:
             weights = [made.weight[mine[1, y]].sum() for y in (-1, 1)]
             others = [covariance_of(made.x[mine[1, y]]) for y in (-1, 1)]
-            expected = np.average(others, axis=0, weights=weights)
+            average = np.average(others, axis=0, weights=weights)
+            spread = real.x.std(axis=0)
+            there = np.diag(average) > 1e-12
+            scale = np.where(there, spread / np.sqrt(np.where(there, np.diag(average), 1.0)), 0.0)
+            expected = average * np.outer(scale, scale)
+            np.fill_diagonal(expected, spread**2)
         else:
             expected = np.where(np.outer(often(real.x), often(real.x)), covariance_of(real.x), 0)
             np.fill_diagonal(expected, real.x.var(axis=0))

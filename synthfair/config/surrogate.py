@@ -41,7 +41,7 @@ class SurrogateConfig(BaseModel):
         ge=5,
         description="A pair of group and label with fewer real rows is left out: mean and"
         " covariance of a few rows would give them away. One with hardly more rows than features"
-        " gets the average covariance of the other pairs. With epsilon, noisy counts are compared,"
+        " gets the correlations of the other pairs. With epsilon, noisy counts are compared,"
         " with three standard deviations of their noise, too.",
     )
     moments_only: bool = Field(

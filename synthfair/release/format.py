@@ -200,9 +200,10 @@ def disclosures(
 def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
     what = (
         f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
-        " the mean and the covariance of their features; of one with hardly more rows than features"
-        " not its own covariance, but that of the others; of a feature in which all but fewer than"
-        " 10 of these rows are alike, no covariance with others"
+        " the mean and the covariance of their features; of one with hardly more rows than"
+        " features, or with fewer than 200 and a feature in which all but fewer than 5 are alike,"
+        " only the variances, with the correlations of the others; else no covariance of such a"
+        " feature"
     )
     fewer = "Which pairs have fewer rows, or none."
     if seeded:

@@ -38,9 +38,12 @@ DRAWN = 500
 FEWEST_IN_BIN = 5
 """Rows of a cell in a bin of a feature; fewer do not shape the first rows."""
 
-RARE = 10
+RARE = 5
 """Rows of a cell, at least, that must differ from the others in a feature, for its covariances with
 other features to be given: those with a category of a single row are all of that row."""
+
+PLENTY = 200
+"""Rows of a cell whose covariances are its own although some features are rare."""
 
 
 @dataclass(frozen=True)
@@ -162,11 +165,12 @@ def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
 def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
     """The cells with at least ``k_min`` rows; bins with few do not count in their marginals.
 
-    d + 1 rows or fewer lie on a hull that their covariance would give away: such a cell gets the
-    average covariance of those with more rows, of which it is no part, as it could be subtracted
-    else. Where no cell has more, it is that of all; where they have no more together, there is no
-    cell. A feature in which all but fewer than :data:`RARE` rows of a cell are alike has no
-    covariance with others there.
+    d + 1 rows or fewer lie on a hull that their covariance would give away, and in fewer than
+    :data:`PLENTY` rows some features may be rare: all but fewer than :data:`RARE` rows are alike.
+    Such a cell has its own variances and the average correlations of the other cells; it is no part
+    of that average, from which it could be subtracted else, unless all cells are such. In a cell
+    with more rows, a rare feature has no covariance with others. Where all cells together have no
+    more than d + 1 rows, there is none.
     """
     mean, covariance, d = sums.mean() - 0.5, sums.covariance(), sums.first.shape[-1]
     released, few = sums.count >= k_min, sums.count < d + 2
@@ -174,10 +178,16 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
         return []
     unlike = sums.binned.sum(axis=-1) - sums.binned.max(axis=-1)
     rare = (unlike > 0) & (unlike < RARE)
-    either = rare[..., :, None] | rare[..., None, :]
-    covariance = np.where(either & ~np.eye(d, dtype=bool), 0.0, covariance)
-    shared = released & ~few if (released & ~few).any() else released
-    covariance[few] = np.average(covariance[shared], axis=0, weights=sums.count[shared])
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    own = released & ~few & ((sums.count >= PLENTY) | ~rare.any(axis=-1))
+    covariance = np.where(rare[..., :, None] | rare[..., None, :], 0.0, covariance)
+    averaged = own if own.any() else released
+    common = np.average(covariance[averaged], axis=0, weights=sums.count[averaged])
+    spread = np.sqrt(np.diag(common))
+    scale = np.divide(np.sqrt(variance), spread, out=np.zeros_like(variance), where=spread > 0)
+    borrowed = common * scale[..., :, None] * scale[..., None, :]
+    covariance = np.where(own[..., None, None], covariance, borrowed)
+    covariance[..., range(d), range(d)] = variance
     values = sums.within / np.maximum(sums.binned, 1) - 0.5
     counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
     empty = counts.sum(axis=-1) == 0  # then the mean is all that is known
