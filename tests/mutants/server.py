@@ -4,6 +4,13 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "nobody is alone with a group and label",
+        "server/influence.py",
+        "(owners[pairs] == 1).any()",
+        "(owners[pairs] == 0).any()",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
         "SPD has the other sign",
         "fairness/metrics.py",
         "return rates[1] - rates[0]",

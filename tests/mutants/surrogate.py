@@ -88,6 +88,20 @@ MUTANTS = [
         "test_surrogate.py",
     ),
     Mutant(
+        "the covariances of a category of one row are given",
+        "surrogate/make.py",
+        "rare = (unlike > 0) & (unlike < RARE)",
+        "rare = (unlike > 0) & (unlike < 0)",
+        "test_surrogate_client.py",
+    ),
+    Mutant(
+        "a small cell is part of the average that it gets",
+        "surrogate/make.py",
+        "averaged = own if own.any() else released",
+        "averaged = released",
+        "test_surrogate_client.py",
+    ),
+    Mutant(
         "each row of a surrogate has the weight of its cell",
         "surrogate/make.py",
         "np.full(len(x), cell.count / len(x)),",
