@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "a cell of fewer rows than k_min is released",
         "surrogate/make.py",
-        "released = sums.count >= k_min",
-        "released = sums.count > 0",
+        "released, few = sums.count >= k_min,",
+        "released, few = sums.count > 0,",
         "test_surrogate.py",
     ),
     Mutant(
