@@ -257,7 +257,11 @@ def edited(runs, folder, **changes):
 
 
 RATES = dict.fromkeys(Rates._fields[1:], 0.5) | {"n": 3}
-MOVED = dict.fromkeys(Influence._fields, 0.5) | {"converged": True, "outlier": False}
+MOVED = dict.fromkeys(Influence._fields, 0.5) | {
+    "converged": True,
+    "outlier": False,
+    "alone": False,
+}
 
 
 @pytest.mark.parametrize(
