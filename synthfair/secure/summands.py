@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from fractions import Fraction
 from typing import Annotated, Literal
 
@@ -136,9 +137,9 @@ class _GaussianNoise(BaseModel):
     length: int = Field(ge=1, le=MAX_LENGTH)
 
     @property
+    @abstractmethod
     def exact_variance(self) -> Fraction:
         """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho), or 0."""
-        raise NotImplementedError
 
     @property
     def variance(self) -> float:
