@@ -11,7 +11,7 @@ from synthfair.cli import main
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.statement import NOT_COVERED_CONTINUOUS, Guarantee
 
@@ -86,7 +86,7 @@ BOOK_UNTIL_REFUSED = """
 import sys
 from pathlib import Path
 from synthfair.errors import InputError
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
 booking = Booking.model_validate_json(sys.argv[2])
 try:
     while True:
@@ -188,3 +188,19 @@ def test_settings_that_read_rows_without_noise_do_not_go_with_epsilon():
             DistillConfig(**budget, **more)
     with pytest.raises(ValueError, match="go together"):
         DistillConfig(epsilon=1.0)
+
+
+def test_secure_sums_add_their_epsilon_once_a_task(ledger):
+    def part(run, epsilon=0.5):
+        pure = PureGuarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
+        return Booking(kind="secure_sum", output="task.json", run=run, guarantee=pure)
+
+    ledger.set_limit(1.2, 1e-6)
+    for run in ("a" * 64, "a" * 64, "b" * 64, "a" * 64):
+        ledger.book(part(run))
+    assert ledger.spent().epsilon(1e-6) == 1.0
+    assert ledger.spent().releases == 2
+    with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
+        ledger.book(part("c" * 64))
+    with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
+        ledger.book(part("a" * 64, epsilon=0.50001))  # another sum, whatever its task

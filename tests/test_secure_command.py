@@ -9,6 +9,7 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.postprocess.histogram import read_histogram
+from synthfair.privacy.ledger import Ledger
 from synthfair.trained import input_names
 
 EPSILON = 2.0
@@ -82,6 +83,17 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     assert np.abs(found.array().ravel() - exact).max() < 40  # two of scale 1/2: once in 10^30
     assert found.variance == pytest.approx(2 * 0.3620, rel=1e-3)
     assert found.array().shape == (2, 2, 5)
+    assert share(folder, 0, *model, "--force") == 0
+    booked = Ledger.for_table(folder / "client_0.csv").spent()
+    assert (booked.releases, booked.epsilon(1e-6)) == (1, EPSILON)
+
+
+def test_nothing_is_written_beyond_the_budget(folder, capsys):
+    assert plan(folder, "--schema", f"{folder}/schema.json") == 0
+    Ledger.for_table(folder / "client_0.csv").set_limit(EPSILON / 2, 1e-6)
+    assert share(folder, 0, "--schema", f"{folder}/schema.json") == 2
+    assert "the limit is 1" in "".join(capsys.readouterr().err.split("\n"))
+    assert not [*(folder / "sent").iterdir()]
 
 
 def test_counts_of_users_and_a_second_answer(folder, capsys):

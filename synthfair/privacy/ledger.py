@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +18,8 @@ from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import sync_folder
 from synthfair.privacy.accounting import composed
-from synthfair.privacy.rounds import TrainingGuarantee
+from synthfair.privacy.mechanism import Relation
+from synthfair.privacy.rounds import TrainingGuarantee, Unit
 from synthfair.privacy.sampled import Composition
 from synthfair.privacy.statement import Guarantee, Line
 
@@ -31,25 +32,44 @@ PATIENCE = 60.0
 MAX_BYTES = 50_000_000
 """Of a ledger that is read."""
 
-AnyGuarantee = Guarantee | TrainingGuarantee
-
 _START = "0" * 64
-_USER = "one user, with all its rows"
+_USER: Unit = "one user, with all its rows"
 
 
-class Booking(BaseModel):
-    """A release, or a training, before it leaves.
+class PureGuarantee(BaseModel):
+    """epsilon-differential privacy: of counts with discrete Laplace noise by aggregators.
 
     Attributes:
-        kind: of entry.
-        output: name of the file or folder.
-        run: fingerprint of rows and settings.
-        guarantee: of the release or training; None where it has no epsilon.
+        epsilon: positive.
+        delta: 0.
+        unit: whose presence is protected.
+        relation: which tables are neighbours.
     """
 
     model_config = FROZEN
 
-    kind: Literal["release", "training"] = "release"
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    delta: Literal[0] = 0
+    unit: Literal["one row"] | Unit
+    relation: Relation
+
+
+AnyGuarantee = Guarantee | TrainingGuarantee | PureGuarantee
+
+
+class Booking(BaseModel):
+    """A release, a training, or a part of a secure sum, before it leaves.
+
+    Attributes:
+        kind: of entry.
+        output: name of the file or folder.
+        run: fingerprint of rows and settings; of a secure sum, the task's.
+        guarantee: of the release, training or sum; None where it has no epsilon.
+    """
+
+    model_config = FROZEN
+
+    kind: Literal["release", "training", "secure_sum"] = "release"
     output: Line
     run: str = Field(pattern="^[0-9a-f]{64}$")
     guarantee: AnyGuarantee | None
@@ -57,9 +77,15 @@ class Booking(BaseModel):
     @property
     def composition(self) -> Composition | None:
         """Its mechanisms; None without a guarantee, or with one that holds on a condition."""
-        if isinstance(self.guarantee, TrainingGuarantee):
-            return None if self.guarantee.condition else self.guarantee.composition
-        return Composition(self.guarantee.mu) if self.guarantee else None
+        match self.guarantee:
+            case None:
+                return None
+            case TrainingGuarantee(condition=condition, composition=composition):
+                return None if condition else composition
+            case PureGuarantee(epsilon=epsilon):
+                return Composition(pure=epsilon)
+            case Guarantee(mu=mu):
+                return Composition(mu)
 
 
 class Limit(BaseModel):
@@ -98,7 +124,7 @@ class Spent(NamedTuple):
     """What a ledger adds up to.
 
     Attributes:
-        releases: number of releases and trainings.
+        releases: number of releases, trainings and secure sums.
         composition: all of them together, for one row of the table, or one user; None where one
             has no guarantee.
         limit: the one that holds, if any.
@@ -288,7 +314,7 @@ class Ledger:
 
 
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:
-    bookings = [entry for entry in entries if isinstance(entry, Booking)]
+    bookings = _counted(entry for entry in entries if isinstance(entry, Booking))
     limits = [entry for entry in entries if isinstance(entry, Limit)]
     parts = [booking.composition for booking in bookings]
     known = [part for part in parts if part]
@@ -302,3 +328,20 @@ def _spent(entries: Sequence[Booking | Limit]) -> Spent:
         composition=together if len(known) == len(parts) else None,
         limit=limits[-1] if limits else None,
     )
+
+
+def _counted(bookings: Iterable[Booking]) -> list[Booking]:
+    """Without repeated parts of a secure sum.
+
+    Aggregators take one part of each client, and answer a task once: sent again, it is in one sum.
+    """
+    seen: set[tuple[str, str]] = set()
+    found = []
+    for booking in bookings:
+        if booking.kind == "secure_sum":
+            key = booking.run, repr(booking.guarantee)
+            if key in seen:
+                continue
+            seen.add(key)
+        found.append(booking)
+    return found

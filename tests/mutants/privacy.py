@@ -60,6 +60,20 @@ MUTANTS = [
         "test_ledger.py",
     ),
     Mutant(
+        "another sum of the same task costs nothing",
+        "privacy/ledger.py",
+        "key = booking.run, repr(booking.guarantee)",
+        "key = booking.run",
+        "test_ledger.py",
+    ),
+    Mutant(
+        "a part of a secure sum sent again costs twice",
+        "privacy/ledger.py",
+        'if booking.kind == "secure_sum":',
+        "if not booking.run:",
+        "test_ledger.py",
+    ),
+    Mutant(
         "the chain of a ledger is not checked",
         "privacy/ledger.py",
         "if entry.previous != previous:",

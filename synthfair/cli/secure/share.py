@@ -14,6 +14,7 @@ Count the rows of a table as the task says, and write one file for each aggregat
 NAME.to_0, NAME.to_1, where NAME is that of the client's key. Each is encrypted to its
 aggregator and signed by the client. A file alone says nothing of the counts, not even to
 its aggregator; all of them together say everything, so send each to its own.
+The sum's epsilon is booked in the table's ledger before anything is written.
 
   python -m synthfair secure share --task task.json --data rows.csv --model model.json \\
       --sign client_0.key --output DIR
@@ -30,6 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--user-column", help="Column that says whose a row is, for the unit user.")
     add("--sign", type=Path, required=True, help="The client's private key, of keygen.")
     add("--output", type=Path, required=True, help="Folder to write to.")
+    add(
+        "--ledger",
+        type=Path,
+        help="File in which the sum is booked. Default: the table's name with .ledger.jsonl added.",
+    )
     add("--force", action="store_true", help="Overwrite files that exist.")
 
 
@@ -39,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.data.schema import read_schema
     from synthfair.data.tables import read_table
     from synthfair.files import require_free, whole_file
+    from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
     from synthfair.release.keys import read_signing_key
     from synthfair.secure.counting import count_table
     from synthfair.secure.summands import GroupCounts
@@ -64,7 +71,17 @@ def run(args: argparse.Namespace) -> None:
         user_column=args.user_column,
         source=str(args.data),
     )
-    for path, upload in zip(outputs, make_uploads(task, counts, key), strict=True):
+    uploads, what = make_uploads(task, counts, key), task.what
+    guarantee = PureGuarantee(
+        epsilon=what.epsilon,
+        unit="one row" if what.unit == "row" else "one user, with all its rows",
+        relation=what.relation,
+    )
+    ledger = Ledger(args.ledger) if args.ledger else Ledger.for_table(args.data)
+    ledger.book(
+        Booking(kind="secure_sum", output=args.task.name, run=task.id.hex(), guarantee=guarantee)
+    )
+    for path, upload in zip(outputs, uploads, strict=True):
         with whole_file(path) as temporary:
             temporary.write_bytes(upload)
     say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")
