@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import synthfair as sf
-from benchmarks.harness import ROOT, Experiment, Run, by, main, n_seeds, page, table, verdict
+from benchmarks.harness import ROOT, Experiment, Run, main
+from benchmarks.showing import by, n_seeds, page, table, verdict
 from synthfair.data.partition import write_clients
 
 FLAGS = {

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Experiment, Run, as_svg, fingerprint, main, means, panels, select
+from benchmarks.harness import Experiment, Run, fingerprint, main
+from benchmarks.showing import as_svg, means, panels, select
 from benchmarks.table2.cells import RHO_FAITHFUL, TableCell, TableValues, config_of, run_cell
+from synthfair.data.datasets import SOURCES
 
 
 class HeatSetting(NamedTuple):
@@ -66,6 +68,7 @@ FIGURE2 = Experiment(
     summary=draw,
     smoke=(HeatSetting(10.0, 10.0),),
     seeds=3,
+    sources=lambda _: SOURCES["law_school"],
     fingerprint=lambda setting: fingerprint(config_of(setting.cell, **setting.changes)),
     parallel=True,
 )

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from matplotlib.axes import Axes
 
-from benchmarks.harness import as_svg, legend, main, panels, select
+from benchmarks.harness import main
+from benchmarks.showing import as_svg, legend, panels, select
 from benchmarks.table2.cells import TASKS
 from benchmarks.table2.pages import TABLE2, TableRuns, curve, published_cells
 

@@ -1,4 +1,4 @@
-"""What all benchmarks share: runs in a CSV file, tables, plots, and the command line.
+"""What all benchmarks share: runs in a CSV file, and the command line.
 
 An :class:`Experiment` has settings, a function that makes one run (a setting and a seed give
 values), and a summary of all runs as files. Runs that are in the CSV file are not made again.
@@ -12,30 +12,24 @@ import hashlib
 import io
 import multiprocessing
 import os
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
 
+from pydantic import BaseModel
+
+from synthfair.data.datasets import Source
 from synthfair.files import write_text
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Setting = TypeVar("Setting", bound=tuple)
 Values = TypeVar("Values", bound=tuple)
-Key = TypeVar("Key")
 
 ROOT = Path(__file__).parent
-RESULTS, PUBLISHED = ROOT / "results", ROOT / "published"
-
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "0.4", "#000000")
-"""Of Okabe and Ito."""
+RESULTS = ROOT / "results"
 
 
 class Run(NamedTuple, Generic[Setting, Values]):
@@ -45,13 +39,13 @@ class Run(NamedTuple, Generic[Setting, Values]):
         setting: what was run, a named tuple of text and numbers.
         seed: of all that is random; a repeat where nothing is.
         values: what was measured, a named tuple.
-        fingerprint: of all else that the values depend on.
+        made_with: all else that the values depend on; see :meth:`Experiment.made_with`.
     """
 
     setting: Setting
     seed: int
     values: Values
-    fingerprint: str = ""
+    made_with: str = ""
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,9 @@ class Experiment(Generic[Setting, Values]):
         seeds: how many, if not asked for otherwise; None where nothing is random.
         file: name of the CSV file, if not the experiment's; fields of a setting in braces are
             filled in.
-        fingerprint: of a setting: runs with another one are made again.
+        version: of the method; raised by hand where a change of code changes values.
+        sources: files that a setting reads; their content counts.
+        fingerprint: of all other settings behind a setting, see :func:`fingerprint`.
         parallel: whether processes may share the runs; not where time is measured.
         float64: whether JAX computes in double precision.
         default: whether it is run where no experiment is named.
@@ -81,6 +77,8 @@ class Experiment(Generic[Setting, Values]):
     smoke: Sequence[Setting]
     seeds: int | None = None
     file: str = ""
+    version: int = 1
+    sources: Callable[[Setting], Sequence[Source]] = lambda _: ()
     fingerprint: Callable[[Setting], str] = lambda _: ""
     parallel: bool = False
     float64: bool = True
@@ -94,10 +92,18 @@ class Experiment(Generic[Setting, Values]):
     def small(self) -> Experiment[Setting, Values]:
         """The smoke run; its runs are never taken for others."""
         settings, seeds = tuple(self.smoke), None if self.seeds is None else 1
-        return replace(self, settings=settings, seeds=seeds, fingerprint=lambda _: "smoke")
+        return replace(self, settings=settings, seeds=seeds, version=0)
+
+    def made_with(self, setting: Setting) -> str:
+        """What a run depends on beside setting and seed; a run with anything else is made again.
+
+        The version, the sha256 of the files, and the fingerprint.
+        """
+        files = [source.sha256[:8] for source in self.sources(setting)]
+        return " ".join([f"v{self.version}", *files, self.fingerprint(setting)]).rstrip()
 
     def read(self, folder: Path) -> list[Run[Setting, Values]]:
-        """All runs in the file, whatever their fingerprint; a line that was cut off is none."""
+        """All runs in the file, whatever they were made with; a line that was cut off is none."""
         setting, paths = type(self.settings[0]), {folder / self._file(one) for one in self.settings}
         lines: list[dict[str, str]] = []
         for path in sorted(path for path in paths if path.exists()):
@@ -108,7 +114,7 @@ class Experiment(Generic[Setting, Values]):
                 _parsed(setting, line),
                 int(line.get("seed", 0)),
                 _parsed(self.values, line),
-                line.get("settings", line.get("setting", "")),
+                line.get("made_with", ""),
             )
             for line in lines
         ]
@@ -117,12 +123,12 @@ class Experiment(Generic[Setting, Values]):
         """The whole file anew, or not at all."""
         text = io.StringIO(newline="")
         writer = csv.writer(text, lineterminator="\n")
-        seeded, marked = self.seeds is not None, any(run.fingerprint for run in runs)
-        fields: tuple[str, ...] = runs[0].setting._fields  # type: ignore[attr-defined]
-        columns = [*fields, *["seed"] * seeded]
-        writer.writerow([*columns, *self.values._fields, *["settings"] * marked])  # type: ignore
+        seeded = self.seeds is not None
+        names: tuple[str, ...] = runs[0].setting._fields  # type: ignore[attr-defined]
+        columns = [*names, *["seed"] * seeded, *self.values._fields]  # type: ignore
+        writer.writerow([*columns, "made_with"])
         for run in runs:
-            cells = [*run.setting, *[run.seed] * seeded, *run.values, *[run.fingerprint] * marked]
+            cells = [*run.setting, *[run.seed] * seeded, *run.values, run.made_with]
             writer.writerow([int(cell) if isinstance(cell, bool) else cell for cell in cells])
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / self._file(runs[0].setting), text.getvalue())
@@ -131,10 +137,10 @@ class Experiment(Generic[Setting, Values]):
         return (self.file or f"{self.name}.csv").format(**setting._asdict())
 
     def current(self, runs: Iterable[Run[Setting, Values]]) -> list[Run[Setting, Values]]:
-        """The runs of today's settings, in their order."""
+        """The runs that would come out the same today, in the order of the settings."""
         place = {setting: i for i, setting in enumerate(self.settings)}
         fit = [run for run in runs if run.setting in place]
-        fit = [run for run in fit if run.fingerprint == self.fingerprint(run.setting)]
+        fit = [run for run in fit if run.made_with == self.made_with(run.setting)]
         return sorted(fit, key=lambda run: (place[run.setting], run.seed))
 
     def missing(
@@ -150,17 +156,17 @@ class Experiment(Generic[Setting, Values]):
         self, folder: Path, settings: Sequence[Setting], *, seeds: int | None, smoke: bool = False,
         workers: int = 1,
     ) -> None:  # fmt: skip
-        """Makes the missing runs, and adds each to its file in place of one of other settings."""
+        """Makes the missing runs, and adds each to its file in place of an older one."""
         from rich.progress import track
 
         runs = self.read(folder)
         if older := len(runs) - len(self.current(runs)):
-            print(f"{self.name}: {older} runs of other settings do not count")
+            print(f"{self.name}: {older} runs were made with something else; they do not count")
         todo = self.missing(runs, settings, seeds)
         made = self._made(todo, smoke=smoke, workers=workers if self.parallel else 1)
         for setting, seed, values in track(made, self.name, len(todo), disable=smoke):
             runs = [run for run in runs if (run.setting, run.seed) != (setting, seed)]
-            runs.append(Run(setting, seed, values, self.fingerprint(setting)))
+            runs.append(Run(setting, seed, values, self.made_with(setting)))
             file = self._file(setting)
             self.write(folder, [run for run in runs if self._file(run.setting) == file])
 
@@ -202,155 +208,29 @@ def use_float64() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-def fingerprint(config: Any, *more: object) -> str:
-    """Of a pydantic model's settings that are not the defaults: a new one changes nothing."""
-    text = f"{sorted(config.model_dump(exclude_defaults=True).items())} {more}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def fingerprint(*settings: object) -> str:
+    """Of settings, 12 hexadecimal digits.
 
-
-def spelled(settings: Mapping[str, object]) -> str:
-    """Settings in full, as the fingerprint where there are few."""
-    return f"Setting({', '.join(f'{name}={value}' for name, value in settings.items())})"
-
-
-# Values over seeds
-
-
-class Mean(NamedTuple):
-    """Of numbers over seeds: mean, standard deviation (0 of one number), and how many."""
-
-    mean: float
-    spread: float
-    n: int
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean."""
-        return self.spread / self.n**0.5
-
-    def text(self, form: str = ".4f", *, error: bool = False) -> str:
-        """Mean ± standard deviation, or error; one number claims neither."""
-        uncertain = self.error if error else self.spread
-        more = f" ± {uncertain:{form.lstrip('+')}}" if self.n > 1 else ""
-        return f"{self.mean:{form}}{more}"
-
-
-def mean_of(numbers: Iterable[float]) -> Mean:
-    """Of at least one number."""
-    found = list(map(float, numbers))
-    spread = statistics.stdev(found) if len(found) > 1 else 0.0
-    return Mean(statistics.fmean(found), spread, len(found))
-
-
-def means(runs: Sequence[Run[Any, Any]], name: str) -> Mean:
-    """Of one value of runs."""
-    return mean_of(getattr(run.values, name) for run in runs)
-
-
-def select(runs: Iterable[Run[Setting, Values]], **wanted: object) -> list[Run[Setting, Values]]:
-    """The runs whose setting has these entries."""
-    return [r for r in runs if all(getattr(r.setting, k) == v for k, v in wanted.items())]
-
-
-def by(
-    runs: Iterable[Run[Setting, Values]], key: Callable[[Setting], Key]
-) -> dict[Key, list[Run[Setting, Values]]]:
-    """The runs by something of their setting, in the order in which they come."""
-    groups: dict[Key, list[Run[Setting, Values]]] = {}
-    for run in runs:
-        groups.setdefault(key(run.setting), []).append(run)
-    return groups
-
-
-def n_seeds(runs: Iterable[Run[Any, Any]]) -> int:
-    """How many there are."""
-    return len({run.seed for run in runs})
-
-
-# Markdown and plots
-
-
-def verdict(met: bool) -> str:
-    """Of a goal."""
-    return "met" if met else "MISSED"
-
-
-def table(header: str, rows: Iterable[Sequence[object]]) -> str:
-    """Markdown: the header's cells between bars; floats as they are shortest."""
-    lines = [f"| {header} |", "|---" * (header.count("|") + 1) + "|"]
-    for row in rows:
-        cells = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def page(*parts: str) -> str:
-    """Markdown of some paragraphs and tables."""
-    return "\n\n".join(parts) + "\n"
-
-
-def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
-    """A figure and its panels, row by row."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    found = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for axes in found:
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, found
-
-
-def legend(figure: Figure, columns: int) -> None:
-    """Below the panels, of what the first of them shows."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    place: Any = {"loc": "outside lower center", "ncols": columns}
-    figure.legend(handles, labels, frameon=False, fontsize=8, **place)
-
-
-def over_epsilon(
-    axes: Axes,
-    runs: Sequence[Run[Any, Any]],
-    field: str,
-    looks: Mapping[str, tuple[str, str, str]],
-    *,
-    error: bool = False,
-) -> None:
-    """A value of methods over epsilon; of those without an epsilon, a band.
-
-    Args:
-        axes: to draw into.
-        runs: their settings have a method and an epsilon, which may be infinite.
-        field: of the values.
-        looks: label, colour and marker of each method.
-        error: whether bars show standard errors, not standard deviations.
+    Of pydantic models, dataclasses and named tuples those entries count that are not the defaults:
+    a setting that is new, with a default that changes nothing, leaves all fingerprints as they are.
     """
-    for method, (label, color, marker) in looks.items():
-        own = by(select(runs, method=method), lambda setting: setting.epsilon)
-        found = {epsilon: means(some, field) for epsilon, some in own.items()}
-        heights = [mean.mean for mean in found.values()]
-        spreads = [mean.error if error else mean.spread for mean in found.values()]
-        if marker:
-            look: Any = {"color": color, "marker": marker, "capsize": 2, "label": label}
-            axes.errorbar([*found], heights, yerr=spreads, **look)
-            continue
-        for height, spread in zip(heights, spreads, strict=True):
-            axes.axhline(height, color=color, linestyle="--", label=label)
-            low, high = height - spread, height + spread
-            axes.axhspan(low, high, color=color, alpha=0.2, linewidth=0)
-    axes.set(xscale="log", xlabel="epsilon", ylabel=field.replace("spd", "SPD"))
+    return hashlib.sha256(repr([*map(_changed, settings)]).encode()).hexdigest()[:12]
 
 
-def as_svg(figure: Figure) -> str:
-    """SVG text: the same numbers give the same bytes."""
-    from synthfair.report.plots import as_svg
-
-    return as_svg(figure)
-
-
-def published(name: str) -> list[dict[str, str]]:
-    """Lines of a table in ``benchmarks/published``."""
-    with (PUBLISHED / f"{name}.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+def _changed(settings: Any) -> object:
+    if isinstance(settings, BaseModel):
+        return sorted(settings.model_dump(exclude_defaults=True).items())
+    if is_dataclass(settings):
+        entries = {field.name: field.default for field in fields(settings)}
+    elif hasattr(settings, "_field_defaults"):
+        entries = dict.fromkeys(settings._fields) | settings._field_defaults
+    else:
+        return settings
+    return sorted(
+        (name, value)
+        for name, usual in entries.items()
+        if (value := getattr(settings, name)) != usual
+    )
 
 
 # The command line
@@ -380,7 +260,9 @@ def main(
         stored = one.read(args.output)
         runs = one.current(stored)
         if not runs:
-            raise SystemExit(f"{args.output}: {len(stored)} runs, none of today's settings to show")
+            raise SystemExit(
+                f"{args.output}: {len(stored)} runs, none that would come out the same today"
+            )
         for name, text in one.summary(runs).items():
             write_text(args.output / name, text)
             if name.endswith(".md"):
@@ -393,9 +275,9 @@ def _chosen(experiment: Experiment[Setting, Values], only: Sequence[str]) -> Seq
     for one in only:
         name, _, value = one.partition("=")
         wanted.setdefault(name, set()).add(value)
-    fields: tuple[str, ...] = experiment.settings[0]._fields  # type: ignore[attr-defined]
-    if unknown := wanted.keys() - set(fields):
-        raise SystemExit(f"--only {', '.join(unknown)}: must be of {', '.join(fields)}")
+    names: tuple[str, ...] = experiment.settings[0]._fields  # type: ignore[attr-defined]
+    if unknown := wanted.keys() - set(names):
+        raise SystemExit(f"--only {', '.join(unknown)}: must be of {', '.join(names)}")
 
     def fits(setting: Any) -> bool:
         return all(_plain(getattr(setting, name)) in wanted[name] for name in wanted)

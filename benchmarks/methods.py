@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks import harness
-from benchmarks.harness import Experiment, Run, main
+from benchmarks import showing
+from benchmarks.harness import Experiment, Run, fingerprint, main
 from synthfair import compare
+from synthfair.data.datasets import SOURCES
 from synthfair.federated import UserAssignment
 
 TABLES = {"law_school": "race", "dutch": "sex", "adult": "sex"}
@@ -109,47 +110,47 @@ def show(runs: MethodRuns) -> dict[str, str]:
     """One table and one plot."""
     before = (
         f"`python -m benchmarks.methods`: mean ± standard deviation over"
-        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Sent: by all clients together, as"
+        f" {showing.n_seeds(runs)} seeds, all clients' test rows. Sent: by all clients together, as"
         " files or plain numbers; what comes back is not counted. A run that is marked * did not"
         " converge, or met its constraint in no round, on some seed."
     )
     header = "table | method | weight | accuracy | SPD | rounds | sent | seconds"
     rows = []
-    for setting, own in harness.by(runs, lambda setting: setting).items():
+    for setting, own in showing.by(runs, lambda setting: setting).items():
         converged = all(run.values.converged for run in own)
         rows.append(
             (
                 setting.table,
                 setting.method + ("" if converged else " *"),
                 setting.weight,
-                harness.means(own, "accuracy").text(),
-                harness.means(own, "spd").text(),
+                showing.means(own, "accuracy").text(),
+                showing.means(own, "spd").text(),
                 f"{own[0].values.rounds:,}",
-                f"{harness.means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
-                f"{harness.means(own, 'seconds').mean:.1f}",
+                f"{showing.means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
+                f"{showing.means(own, 'seconds').mean:.1f}",
             )
         )
-    text = harness.page("# One upload or many rounds", before, harness.table(header, rows))
+    text = showing.page("# One upload or many rounds", before, showing.table(header, rows))
     return {"methods.md": text, "frontier.svg": plot(runs)}
 
 
 def plot(runs: MethodRuns) -> str:
     """Accuracy against |SPD|, a panel for each table and a line for each method."""
-    tables = harness.by(runs, lambda setting: setting.table)
-    figure, across = harness.panels(1, len(tables), 4 * len(tables), 3.8)
+    tables = showing.by(runs, lambda setting: setting.table)
+    figure, across = showing.panels(1, len(tables), 4 * len(tables), 3.8)
     for axes, (name, here) in zip(across, tables.items(), strict=True):
         for i, method in enumerate(METHODS):
-            weights = harness.by(
-                harness.select(here, method=method), lambda setting: setting.weight
+            weights = showing.by(
+                showing.select(here, method=method), lambda setting: setting.weight
             ).values()
             # Mean sizes of SPDs: their signs would cancel.
             gaps = [float(np.mean([abs(run.values.spd) for run in own])) for own in weights]
-            accuracies = [harness.means(own, "accuracy").mean for own in weights]
-            look: Any = {"color": harness.COLORS[i], "marker": "osD^v<P*"[i], "linewidth": 1}
+            accuracies = [showing.means(own, "accuracy").mean for own in weights]
+            look: Any = {"color": showing.COLORS[i], "marker": "osD^v<P*"[i], "linewidth": 1}
             axes.plot(gaps, accuracies, label=method, **look)
         axes.set(title=name, xlabel="mean size of the SPD", ylabel="accuracy")
-    harness.legend(figure, 4)
-    return harness.as_svg(figure)
+    showing.legend(figure, 4)
+    return showing.as_svg(figure)
 
 
 METHOD_COMPARISON = Experiment(
@@ -162,6 +163,8 @@ METHOD_COMPARISON = Experiment(
         for method in (*[*METHODS][:4], "FPFL, epsilon = 1")
     ),
     seeds=3,
+    sources=lambda setting: SOURCES[setting.table],
+    fingerprint=lambda setting: fingerprint(METHODS[setting.method]),
 )
 
 if __name__ == "__main__":

@@ -20,10 +20,11 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks import harness
-from benchmarks.harness import Experiment, Run, main
+from benchmarks import showing
+from benchmarks.harness import ROOT, Experiment, Run, fingerprint, main
 from synthfair.compare import federate, run_method
 from synthfair.config import load_distill_config
+from synthfair.data.datasets import SOURCES
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
 GOALS = {0.5: (0.010, 0.030), 1.0: (0.005, 0.020)}
@@ -83,13 +84,17 @@ def randomised_response(
     return np.where(unchanged, values, others)
 
 
+def config_of(task: PrivateTask, **changes: int) -> sf.DistillConfig:
+    """Without an epsilon."""
+    return load_distill_config(ROOT.parent / "configs" / task.config, **changes)
+
+
 def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValues:
     """One method with one budget on one seed."""
     task, epsilon = TASKS[setting.task], setting.epsilon
     rows, schema = sf.load_dataset(task.dataset, task.sensitive)
     clients = federate(sf.partition(rows, clients=task.clients, seed=seed), schema)
-    path = harness.ROOT.parent / "configs" / task.config
-    config = load_distill_config(path, seed=seed, **({"steps": 5} if smoke else {}))
+    config = config_of(task, seed=seed, **({"steps": 5} if smoke else {}))
     if setting.method == "private":
         # Settings that a file leaves open have other defaults with an epsilon.
         private = {"epsilon": epsilon, "delta": len(clients.train[0].y) ** -1.1, "start": "middle"}
@@ -112,43 +117,43 @@ def show(runs: BudgetRuns) -> dict[str, str]:
     """All means next to the non-private run, and a plot for each task."""
     before = (
         f"`python -m benchmarks.privacy`: mean ± standard error over"
-        f" {harness.n_seeds(runs)} seeds, all clients' test rows. Differences are between the"
+        f" {showing.n_seeds(runs)} seeds, all clients' test rows. Differences are between the"
         " means and those of the non-private run on the same splits."
     )
     rows = [
-        _cells(setting, own, harness.select(runs, task=setting.task, method="plain"))
-        for setting, own in harness.by(runs, lambda setting: setting).items()
+        _cells(setting, own, showing.select(runs, task=setting.task, method="plain"))
+        for setting, own in showing.by(runs, lambda setting: setting).items()
     ]
     header = "task | method | epsilon | accuracy | SPD | accuracy lost | SPD changed by | goal"
     plots = {
-        f"{task}.svg": plot(own) for task, own in harness.by(runs, lambda one: one.task).items()
+        f"{task}.svg": plot(own) for task, own in showing.by(runs, lambda one: one.task).items()
     }
     return {
-        "privacy.md": harness.page(
-            "# Accuracy and SPD against epsilon", before, harness.table(header, rows)
+        "privacy.md": showing.page(
+            "# Accuracy and SPD against epsilon", before, showing.table(header, rows)
         )
     } | plots
 
 
 def _cells(setting: BudgetSetting, runs: BudgetRuns, plain: BudgetRuns) -> tuple[object, ...]:
-    accuracy, spd, goal = harness.means(runs, "accuracy"), harness.means(runs, "spd"), ""
-    lost = harness.means(plain, "accuracy").mean - accuracy.mean
-    changed = spd.mean - harness.means(plain, "spd").mean
+    accuracy, spd, goal = showing.means(runs, "accuracy"), showing.means(runs, "spd"), ""
+    lost = showing.means(plain, "accuracy").mean - accuracy.mean
+    changed = spd.mean - showing.means(plain, "spd").mean
     if setting.method == "private" and setting.epsilon in GOALS:
         most = GOALS[setting.epsilon]
         met = lost <= most[0] and abs(changed) <= most[1]
-        goal = f"{most[0]:g} and {most[1]:g}: {harness.verdict(met)}"
+        goal = f"{most[0]:g} and {most[1]:g}: {showing.verdict(met)}"
     texts = (accuracy.text(error=True), spd.text(error=True), f"{lost:.4f}", f"{changed:+.4f}")
     return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, goal
 
 
 def plot(runs: BudgetRuns) -> str:
     """Accuracy and SPD over epsilon, with the non-private run as a band."""
-    figure, both = harness.panels(1, 2, 8, 3.2)
+    figure, both = showing.panels(1, 2, 8, 3.2)
     for axes, field in zip(both, ("accuracy", "spd"), strict=True):
-        harness.over_epsilon(axes, runs, field, METHODS, error=True)
+        showing.over_epsilon(axes, runs, field, METHODS, error=True)
     both[0].legend(frameon=False, fontsize=8)
-    return harness.as_svg(figure)
+    return showing.as_svg(figure)
 
 
 BUDGETS = Experiment(
@@ -167,6 +172,8 @@ BUDGETS = Experiment(
         BudgetSetting("law_school_race", "randomised", 1.0),
     ),
     seeds=10,
+    sources=lambda setting: SOURCES[TASKS[setting.task].dataset],
+    fingerprint=lambda setting: fingerprint(config_of(TASKS[setting.task])),
     parallel=True,
 )
 

@@ -36,7 +36,8 @@ from pyarrow import csv, parquet
 
 import synthfair as sf
 from benchmarks.cold import Usage, watch
-from benchmarks.harness import Experiment, Run, as_svg, main, page, panels, table
+from benchmarks.harness import Experiment, Run, main
+from benchmarks.showing import as_svg, page, panels, table
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.data.tables import write_csv
 

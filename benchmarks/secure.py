@@ -19,7 +19,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.cold import watch
-from benchmarks.harness import Experiment, Run, main, page, table
+from benchmarks.harness import Experiment, Run, main
+from benchmarks.showing import page, table
 from synthfair.secure.keys import make_aggregator_keys
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task, make_task, write_task

@@ -1,6 +1,6 @@
 """The benchmarks' harness, without JAX: what is run again, what is shown; and what counts as beaten."""
 
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,9 +10,11 @@ from scipy.stats import chisquare
 import synthfair as sf
 from benchmarks import __main__ as everything
 from benchmarks import cold, harness
-from benchmarks.harness import Experiment, Mean, Run, by, fingerprint, mean_of, means, select, table
+from benchmarks.harness import Experiment, Run, fingerprint
+from benchmarks.showing import Mean, by, mean_of, means, select, table
 from benchmarks.table2 import pages
 from benchmarks.table2.cells import TASKS, TableCell, TableValues, cell_fingerprint, cells
+from synthfair.data.datasets import Source
 from synthfair.data.encode import Encoded
 
 
@@ -86,20 +88,28 @@ def test_a_line_that_was_cut_off_is_run_again(tmp_path, done):
 
 
 def test_a_run_of_other_settings_is_replaced(tmp_path, done):
-    old = replace(EXPERIMENT, fingerprint=lambda _: "old")
-    old.resume(tmp_path, TOYS[:1], seeds=1)
-    new = replace(EXPERIMENT, fingerprint=lambda _: "new")
-    assert new.current(new.read(tmp_path)) == []
-    new.resume(tmp_path, TOYS[:1], seeds=1)
-    assert [run.fingerprint for run in new.read(tmp_path)] == ["new"]
-    assert len(done) == 2
+    source = Source("a.csv", "0123456789")
+    changes = [
+        {"fingerprint": lambda _: "old"},
+        {"fingerprint": lambda _: "new"},
+        {"version": 2},
+        {"sources": lambda _: (source,)},
+        {"sources": lambda _: (replace(source, sha256="1" * 64),)},
+    ]
+    for count, change in enumerate(changes, 1):
+        changed = replace(EXPERIMENT, **change)
+        assert changed.current(changed.read(tmp_path)) == []
+        changed.resume(tmp_path, TOYS[:1], seeds=1)
+        assert [run.made_with for run in changed.read(tmp_path)] == [changed.made_with(TOYS[0])]
+        assert len(done) == count
+    assert [changed.made_with(TOYS[0]), EXPERIMENT.made_with(TOYS[0])] == ["v1 11111111", "v1"]
 
 
 def test_without_seeds_each_setting_is_run_once_whatever_is_asked(tmp_path, done):
     once = replace(EXPERIMENT, seeds=None)
     once.resume(tmp_path, TOYS, seeds=5)
     assert [setting for setting, *_ in done] == [*TOYS]
-    assert (tmp_path / "toys.csv").read_text().startswith("kind,weight,even,score,good\n")
+    assert (tmp_path / "toys.csv").read_text().startswith("kind,weight,even,score,good,made_with\n")
 
 
 def test_a_file_may_be_named_by_the_setting(tmp_path):
@@ -159,10 +169,26 @@ def test_all_are_run_in_order_and_failures_are_named(tmp_path, monkeypatch, caps
     assert "| gap | 0 | FAILED |" in capsys.readouterr().out
 
 
-def test_a_default_setting_does_not_count_in_a_fingerprint():
+class OneSetting(NamedTuple):
+    rate: float
+    steps: int = 10
+
+
+class TwoSettings(NamedTuple):
+    rate: float
+    memory: float = 0.0
+    steps: int = 10
+
+
+def test_a_setting_that_is_new_changes_no_fingerprint():
     usual, named = sf.DistillConfig(), sf.DistillConfig(rho_o=10.0, inner_solver="auto")
     assert fingerprint(usual) == fingerprint(named) != fingerprint(sf.DistillConfig(rho_o=9.0))
     assert fingerprint(usual) != fingerprint(usual, "standard")
+    assert fingerprint(OneSetting(0.1, 5)) == fingerprint(TwoSettings(0.1, steps=5))
+    assert fingerprint(OneSetting(0.1)) != fingerprint(TwoSettings(0.1, memory=0.9))
+    as_class = make_dataclass("Old", [("rate", float), ("steps", int, 10)], frozen=True)
+    assert fingerprint(as_class(0.1, 5)) == fingerprint(TwoSettings(0.1, steps=5))
+    assert fingerprint({"rate": 0.1}) != fingerprint({"rate": 0.2})
 
 
 def test_means_deviations_and_errors():

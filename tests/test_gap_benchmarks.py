@@ -9,7 +9,8 @@ import pytest
 from benchmarks.gap import tables
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import EPSILONS, TABLE1, UNIT, corrected, known_error, least_epsilon
-from benchmarks.harness import Run, published
+from benchmarks.harness import Run
+from benchmarks.showing import published
 
 
 @pytest.fixture(scope="module")

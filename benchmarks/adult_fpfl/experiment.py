@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import jax.numpy as jnp
 
@@ -17,7 +17,8 @@ from benchmarks.adult_fpfl.settings import (
     AdultRow,
     AdultSettings,
 )
-from benchmarks.harness import Experiment, spelled
+from benchmarks.harness import Experiment, fingerprint
+from synthfair.data.datasets import SOURCES
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import UNPROTECTED, Protection, run
 from synthfair.federated.networks import Network, Perceptron
@@ -69,6 +70,7 @@ ADULT = Experiment(
     summary=show,
     smoke=(AdultRow(200, "shallow", "FPFL"),),
     seeds=5,
-    fingerprint=lambda row: spelled(asdict(SETTINGS[row])),
+    sources=lambda _: SOURCES["adult"],
+    fingerprint=lambda row: fingerprint(SETTINGS[row]),
     float64=False,
 )

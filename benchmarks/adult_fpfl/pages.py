@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from benchmarks.adult_fpfl.problem import AdultValues
 from benchmarks.adult_fpfl.settings import DELTA, EPSILON, ROWS, SETTINGS, AdultRow
-from benchmarks.harness import Run, as_svg, by, means, n_seeds, page, panels, published, table
+from benchmarks.harness import Run
+from benchmarks.showing import as_svg, by, means, n_seeds, page, panels, published, table
 from synthfair.privacy.sampled import SampledSums
 
 USERS = 14_000

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.femnist_fpfl.data import GROUPS, Digits, unfair_digits
+from benchmarks.femnist_fpfl.data import GROUPS, SOURCE, Digits, unfair_digits
 from benchmarks.femnist_fpfl.network import build
 from benchmarks.femnist_fpfl.pages import show
 from benchmarks.femnist_fpfl.settings import (
@@ -24,7 +24,7 @@ from benchmarks.femnist_fpfl.settings import (
     DigitSettings,
     DigitValues,
 )
-from benchmarks.harness import Experiment, spelled
+from benchmarks.harness import Experiment, fingerprint
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, run
 from synthfair.federated.networks import Network
@@ -116,7 +116,8 @@ FEMNIST = Experiment(
     run=run_row,
     summary=show,
     smoke=(DigitRow("FPFL", "1000K"),),
-    seeds=1,
-    fingerprint=lambda row: spelled(SETTINGS.of(row)._asdict()),
+    seeds=5,
+    sources=lambda _: (SOURCE,),
+    fingerprint=lambda row: fingerprint(SETTINGS.of(row)),
     float64=False,
 )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.femnist_fpfl.settings import ROWS, SETTINGS, DigitRow, DigitValues
-from benchmarks.harness import Run, as_svg, by, means, n_seeds, page, panels, published, table
+from benchmarks.harness import Run
+from benchmarks.showing import as_svg, by, means, n_seeds, page, panels, published, table
 
 LEARNED = 0.5
 """Accuracy below which a small gap says nothing: all groups' answers are guesses."""

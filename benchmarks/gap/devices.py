@@ -8,7 +8,8 @@ from itertools import product
 from typing import NamedTuple
 
 import synthfair as sf
-from benchmarks.harness import Experiment, Run, page, table
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import page, table
 from synthfair.evaluation import pooled_scores
 from synthfair.measure import measure_model
 from synthfair.privacy.noise import seeded

@@ -10,7 +10,8 @@ import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
 from benchmarks.gap.tables import KINDS, corrected, known_error
-from benchmarks.harness import Experiment, Run, as_svg, by, panels
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import as_svg, by, panels
 from synthfair.measure.estimate import mean_variance
 from synthfair.measure.plan import best_split, largest_variance
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Experiment, Run, page, table, verdict
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import page, table, verdict
 from synthfair.measure.aggregate import SeenIds, aggregate_reports
 from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.estimate import estimate_gaps

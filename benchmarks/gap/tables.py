@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.gap.published import PUBLISHED
-from benchmarks.harness import Experiment, Run, by, means, n_seeds, page, published, table
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import by, means, n_seeds, page, published, table
 from synthfair.data.datasets import DATA_VARIABLE
 from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, mean_variance
 from synthfair.measure.mechanisms import LARGEST_EPSILON, Kind, LocalMechanism

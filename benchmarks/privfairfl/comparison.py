@@ -10,7 +10,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import Experiment
+from benchmarks.harness import Experiment, fingerprint
 from benchmarks.privfairfl.counts import MODEL, Counting, counted
 from benchmarks.privfairfl.pages import LOCAL, POST, show
 from benchmarks.privfairfl.training import (
@@ -20,8 +20,10 @@ from benchmarks.privfairfl.training import (
     in_rounds,
     split,
     trained,
+    training_settings,
 )
 from synthfair.config.notions import WeightMethod
+from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, accuracy, group_rates
 from synthfair.postprocess import choose_decision, make_weights
 
@@ -188,4 +190,6 @@ COMPARISON = Experiment(
         FairSetting("law_school", "FL", "published", "local noise", 1.0),
     ),
     seeds=10,
+    sources=lambda setting: SOURCES[setting.table],
+    fingerprint=lambda setting: fingerprint(ALPHA, HISTOGRAMS, training_settings(setting.training)),
 )

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import harness
-from benchmarks.harness import Mean, Run, by, mean_of, page, published, select, table, verdict
+from benchmarks import showing
+from benchmarks.harness import Run
+from benchmarks.showing import Mean, by, mean_of, page, published, select, table, verdict
 
 if TYPE_CHECKING:
     from benchmarks.privfairfl.comparison import FairSetting, FairValues
@@ -51,7 +52,7 @@ class Goal(NamedTuple):
 def show(runs: FairRuns) -> dict[str, str]:
     """The page and a plot for each table."""
     before = (
-        f"`python -m benchmarks.privfairfl`: means over {harness.n_seeds(runs)} seeds, test rows of"
+        f"`python -m benchmarks.privfairfl`: means over {showing.n_seeds(runs)} seeds, test rows of"
         " 100 clients together. Post and ThresholdOptimizer ask for equalized odds. ε is that of"
         " the counts, for one row; FL-DP-SGD spends ε = 1 at δ = 1e-4 of its own on top. Gap:"
         " the larger difference of true and of false positive rates; ΔEODD is their mean, as the"
@@ -221,7 +222,7 @@ def published_table() -> str:
 
 def plot(runs: FairRuns) -> str:
     """Accuracy and gap of FL over ε, with ThresholdOptimizer's as a line."""
-    figure, both = harness.panels(1, 2, 8.4, 3.8)
+    figure, both = showing.panels(1, 2, 8.4, 3.8)
     own = select(runs, training="FL")
     for axes, field in zip(both, ("accuracy", "gap"), strict=True):
         for (privacy, fairness), (label, color, marker) in LOOKS.items():
@@ -237,5 +238,5 @@ def plot(runs: FairRuns) -> str:
             if mean := of_seeds(select(own, fairness=fairness), field):
                 axes.axhline(mean.mean, color="0.2", linestyle=style, label=f"FL, {fairness}")
         axes.set(xscale="log", xlabel="epsilon", ylabel=field)
-    harness.legend(figure, 3)
-    return harness.as_svg(figure)
+    showing.legend(figure, 3)
+    return showing.as_svg(figure)

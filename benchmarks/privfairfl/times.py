@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Experiment, Run, page, published, table, verdict
+from benchmarks.harness import Experiment, Run
 from benchmarks.secure import SumSetting, write_uploads
+from benchmarks.showing import page, published, table, verdict
 from synthfair.postprocess import ScoreHistogram, choose_decision
 from synthfair.secure import (
     GroupCounts,

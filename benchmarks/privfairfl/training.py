@@ -23,6 +23,12 @@ PRIVATE = {"clip": 1.0, "epsilon": 1.0, "delta": 1e-4}
 """Of DP-SGD, for one row of one client."""
 
 
+def training_settings(training: str, seed: int = 0) -> sf.TrainConfig:
+    """Of training in rounds; of others, those of FL, which they do not need."""
+    own = IN_ROUNDS | (PRIVATE if training == "FL-DP-SGD" else {})
+    return sf.TrainConfig.model_validate(own | {"seed": seed})
+
+
 class SplitTable(NamedTuple):
     """The rows of all clients.
 
@@ -91,8 +97,8 @@ def in_rounds(
     rows: SplitTable, seed: int, *, private: bool, smoke: bool, weights: RowWeights | None = None
 ) -> ModelScores:
     """By all clients, in rounds."""
-    own = IN_ROUNDS | (PRIVATE if private else {}) | ({"rounds": 1} if smoke else {})
-    config = sf.TrainConfig.model_validate(own | {"seed": seed})
+    config = training_settings("FL-DP-SGD" if private else "FL", seed=seed)
+    config = config.model_copy(update={"rounds": 1}) if smoke else config
     data = sf.federated.make_user_data(rows.train, rows.user, rows.schema, config, weights=weights)
     model = sf.federated.train_rounds(data, config).model
     return ModelScores(*(model.scores(part.x, part.s) for part in (rows.train, rows.test)))

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from benchmarks.harness import COLORS, Run, as_svg, by, legend, page, panels, table, verdict
+from benchmarks.harness import Run
+from benchmarks.showing import COLORS, as_svg, by, legend, page, panels, table, verdict
 from benchmarks.speed.limits import Ceilings, Work, least_seconds, work_of_step
 
 ALL_ROWS, SMALL = 8319, 800

@@ -10,9 +10,11 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import Experiment, Run, by, page, table
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import by, page, table
 from benchmarks.table2.cells import RHO_OURS, TASKS, TableCell, config_of, federation, run_cell
 from benchmarks.table2.pages import published_cells
+from synthfair.data.datasets import SOURCES
 
 
 class TemperatureSetting(NamedTuple):
@@ -104,6 +106,7 @@ RECIPES = Experiment(
     run=run_temperature,
     summary=show_temperatures,
     smoke=(TemperatureSetting("law_school_race", 8.0),),
+    sources=lambda setting: SOURCES[TASKS[setting.task].dataset],
     parallel=True,
     default=False,
 )
@@ -117,6 +120,7 @@ SWEEP = Experiment(
     run=run_swept,
     summary=show_sweep,
     smoke=(Swept("standard", 0.1, "range"), Swept("unscaled", 0.1, "range")),
+    sources=lambda _: (*SOURCES["law_school"], *SOURCES["dutch"]),
     parallel=True,
     default=False,
 )

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import harness
-from benchmarks.harness import Experiment, Mean, Run
+from benchmarks import showing
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import Mean
 from benchmarks.table2.cells import (
     OTHERS,
     RHO_OURS,
@@ -20,6 +21,7 @@ from benchmarks.table2.cells import (
     cells,
     run_cell,
 )
+from synthfair.data.datasets import SOURCES
 from synthfair.report.plots import Point, frontier
 
 TableRuns = Sequence[Run[TableCell, TableValues]]
@@ -42,9 +44,9 @@ class CurvePoint(NamedTuple):
 
 def curve(runs: TableRuns) -> list[CurvePoint]:
     """One point for each rho_o."""
-    groups = sorted(harness.by(runs, lambda cell: cell.rho_o).items())
+    groups = sorted(showing.by(runs, lambda cell: cell.rho_o).items())
     return [
-        CurvePoint(rho, harness.means(own, "accuracy"), harness.means(own, "spd"))
+        CurvePoint(rho, showing.means(own, "accuracy"), showing.means(own, "spd"))
         for rho, own in groups
     ]
 
@@ -55,7 +57,7 @@ def published_cells() -> dict[TableCell, tuple[float, float]]:
         TableCell(
             "faithful", "single_shot", line["task"], line["synthetic_size"], float(line["rho_o"])
         ): (float(line["accuracy"]), float(line["spd"]))
-        for line in harness.published("wu_2024_table2")
+        for line in showing.published("wu_2024_table2")
     }
 
 
@@ -112,12 +114,12 @@ class CeilingGap(NamedTuple):
 def gaps_to_ceiling(single: TableRuns, central: TableRuns) -> list[CeilingGap]:
     """For each weight, over the seeds that both have; of |mean SPD|, not of the mean |SPD|."""
     ceiling, found = {(run.setting.rho_o, run.seed): run.values for run in central}, []
-    for rho_o, runs in harness.by(single, lambda cell: cell.rho_o).items():
+    for rho_o, runs in showing.by(single, lambda cell: cell.rho_o).items():
         pairs = [(r.values, ceiling[rho_o, r.seed]) for r in runs if (rho_o, r.seed) in ceiling]
         if pairs:
             ours, theirs = (abs(float(np.mean([v.spd for v in one]))) for one in zip(*pairs))  # noqa: B905
-            accuracy = harness.mean_of(a.accuracy - b.accuracy for a, b in pairs)
-            spd = harness.mean_of(a.spd - b.spd for a, b in pairs)
+            accuracy = showing.mean_of(a.accuracy - b.accuracy for a, b in pairs)
+            spd = showing.mean_of(a.spd - b.spd for a, b in pairs)
             found.append(CeilingGap(rho_o, accuracy, spd, ours - theirs))
     return found
 
@@ -125,7 +127,7 @@ def gaps_to_ceiling(single: TableRuns, central: TableRuns) -> list[CeilingGap]:
 def show(runs: TableRuns) -> dict[str, str]:
     """table2.md and the plots."""
     counts = [
-        harness.n_seeds(harness.select(runs, recipe=recipe)) for recipe in ("faithful", "ours")
+        showing.n_seeds(showing.select(runs, recipe=recipe)) for recipe in ("faithful", "ours")
     ]
     before = (
         f"Mean ± standard error over {counts[0]} seeds (faithful) and {counts[1]} (ours), on all"
@@ -142,7 +144,7 @@ def show(runs: TableRuns) -> dict[str, str]:
         for task in TASKS
         for size in SIZES
     }
-    return {"table2.md": harness.page(title, before, *parts), **plots}
+    return {"table2.md": showing.page(title, before, *parts), **plots}
 
 
 def _cells(runs: TableRuns) -> str:
@@ -155,7 +157,7 @@ def _cells(runs: TableRuns) -> str:
         if best:
             found.append(best)
             ours = f"{best.point} | {best.point.rho_o:g} | {best}"
-        same = curve(harness.select(runs, **cell._asdict()))
+        same = curve(showing.select(runs, **cell._asdict()))
         theirs = str(same[0]) if same else " | "
         start = (cell.task, cell.size, cell.rho_o, f"{accuracy:.4f}", f"{spd:+.4f}")
         rows.append((*start, theirs, ours))
@@ -164,12 +166,12 @@ def _cells(runs: TableRuns) -> str:
     text = f"{beaten} of 30 published cells are beaten"
     text += f"; {close} more are missed by less than one standard error." if close else "."
     header = "task | size | rho_o | published | | faithful | | ours | | at rho_o | beaten"
-    return harness.table(header, rows) + f"\n\n{text}"
+    return showing.table(header, rows) + f"\n\n{text}"
 
 
 def _single(runs: TableRuns, recipe: str, cell: TableCell) -> TableRuns:
     """Single-shot with a recipe, at all weights."""
-    return harness.select(runs, recipe=recipe, method="single_shot", task=cell.task, size=cell.size)
+    return showing.select(runs, recipe=recipe, method="single_shot", task=cell.task, size=cell.size)
 
 
 def _blocks(runs: TableRuns) -> Iterable[tuple[str, str, str, TableRuns]]:
@@ -177,24 +179,24 @@ def _blocks(runs: TableRuns) -> Iterable[tuple[str, str, str, TableRuns]]:
     for recipe in ("faithful", "ours"):
         for task in TASKS:
             for size in SIZES:
-                if own := harness.select(runs, recipe=recipe, task=task, size=size):
+                if own := showing.select(runs, recipe=recipe, task=task, size=size):
                     yield recipe, task, size, own
 
 
 def _ceiling(runs: TableRuns) -> str:
     rows, met = [], []
-    for _, task, size, own in _blocks(harness.select(runs, recipe="ours")):
-        for gap in gaps_to_ceiling(own, harness.select(runs, method="central", task=task)):
+    for _, task, size, own in _blocks(showing.select(runs, recipe="ours")):
+        for gap in gaps_to_ceiling(own, showing.select(runs, method="central", task=task)):
             spd = Mean(gap.spd_more, gap.spd.spread, gap.spd.n)
             cells = (gap.accuracy.text("+.4f", error=True), spd.text("+.4f", error=True))
-            rows.append((task, size, gap.rho_o, gap.accuracy.n, *cells, harness.verdict(gap.met)))
+            rows.append((task, size, gap.rho_o, gap.accuracy.n, *cells, showing.verdict(gap.met)))
             met.append(gap.met)
     return (
         "## Against the ceiling\n\nSingle-shot minus central training (the same model and penalty"
         " on all real rows in one place), over the seeds that both have: difference of the means ±"
         f" standard error of the differences. The goal is at most {ACCURACY_LOST} of accuracy lost"
         f" and at most {SPD_LOST} more of |SPD|.\n\n"
-        + harness.table("task | size | rho_o | seeds | accuracy | abs SPD | goal", rows)
+        + showing.table("task | size | rho_o | seeds | accuracy | abs SPD | goal", rows)
         + f"\n\nThe goal is met at {sum(met)} of {len(met)} points."
     )
 
@@ -207,14 +209,14 @@ def _excess(runs: TableRuns) -> str:
         return f"{100 * max(found):.4f}" if found else ""
 
     rows = [
-        (recipe, task, size, *(largest(harness.select(own, rho_o=rho_o)) for rho_o in weights))
+        (recipe, task, size, *(largest(showing.select(own, rho_o=rho_o)) for rho_o in weights))
         for recipe, task, size, own in _blocks(runs)
     ]
     header = " | ".join(["recipe | task | size", *(f"rho_o = {rho_o:g}" for rho_o in weights)])
     return (
         "## How near the optimum of F\n\nLargest excess of a client's outer objective over the"
         " optimum of F(theta), in percent, over the first seeds, in which it was computed.\n\n"
-    ) + harness.table(header, rows)
+    ) + showing.table(header, rows)
 
 
 def _nearest(runs: TableRuns) -> str:
@@ -226,18 +228,18 @@ def _nearest(runs: TableRuns) -> str:
         "## Nearest rows\n\nSmallest distance of a real and a synthetic row of one client, over all"
         " rho_o and seeds, in scaled features; the paper reports 0.41 to 1.03. It is no guarantee"
         " of privacy.\n\n"
-    ) + harness.table("recipe | task | size | smallest | largest", rows)
+    ) + showing.table("recipe | task | size | smallest | largest", rows)
 
 
 def _unconverged(runs: TableRuns) -> str:
     rows = []
-    for cell, own in harness.by(runs, lambda cell: cell).items():
+    for cell, own in showing.by(runs, lambda cell: cell).items():
         missed = sum(not run.values.converged for run in own)
         rows += [(*cell, f"{missed} of {len(own)}")] if missed else []
     return (
         "## Not converged\n\nRuns in which a problem solved on the way missed its tolerance; all"
         " others met it. They count above as they are.\n\n"
-    ) + harness.table("recipe | method | task | size | rho_o | runs", sorted(rows))
+    ) + showing.table("recipe | method | task | size | rho_o | runs", sorted(rows))
 
 
 def _curves(runs: TableRuns, task: str, size: str) -> dict[str, list[Point]]:
@@ -245,10 +247,10 @@ def _curves(runs: TableRuns, task: str, size: str) -> dict[str, list[Point]]:
         Point(abs(p[1]), p[0]) for cell, p in published_cells().items() if cell[2:4] == (task, size)
     ]
     chosen = {
-        recipe: harness.select(runs, recipe=recipe, task=task, size=size)
+        recipe: showing.select(runs, recipe=recipe, task=task, size=size)
         for recipe in ("faithful", "ours")
     }
-    chosen |= {m.replace("_", " "): harness.select(runs, task=task, method=m) for m in OTHERS}
+    chosen |= {m.replace("_", " "): showing.select(runs, task=task, method=m) for m in OTHERS}
     return {"published": theirs} | {
         name: [
             Point(abs(p.spd.mean), p.accuracy.mean, p.spd.error, p.accuracy.error)
@@ -271,6 +273,7 @@ TABLE2 = Experiment(
     ),
     seeds=20,
     file="{recipe}.csv",
+    sources=lambda cell: SOURCES[TASKS[cell.task].dataset],
     fingerprint=cell_fingerprint,
     parallel=True,
 )

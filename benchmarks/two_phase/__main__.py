@@ -1,6 +1,6 @@
 """Accuracy and gap against epsilon: two-phase, its end-to-end variant, and the baselines B1, B2.
 
-    python -m benchmarks.two_phase              # 3 seeds; goes on where it stopped
+    python -m benchmarks.two_phase              # 5 seeds; goes on where it stopped
     python -m benchmarks.two_phase --seeds 1 --only table=adult epsilon=2 epsilon=inf
     python -m benchmarks.two_phase wide --seeds 1 --only table=adult    # networks as published
 

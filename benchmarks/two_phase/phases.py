@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks import harness
-from benchmarks.harness import Experiment, Run
+from benchmarks import showing
+from benchmarks.harness import Experiment, Run, fingerprint
 from benchmarks.two_phase.problem import (
     CLIENTS,
     HIDDEN,
@@ -20,6 +20,7 @@ from benchmarks.two_phase.problem import (
     make_parity_problem,
     train_everyone,
 )
+from synthfair.data.datasets import SOURCES
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.parity import ParityNotion
 from synthfair.federated.two_phase import make_two_phase
@@ -116,6 +117,15 @@ def baseline(problem: ParityProblem, kappa: tuple[float, float], seed: int, epoc
     return train_everyone(algorithm, problem.users, seed)
 
 
+def settings_behind(setting: PhaseSetting, hidden: tuple[int, ...]) -> str:
+    """The fingerprint of all that is set in this room."""
+    if setting.method == "B1":
+        return fingerprint(hidden, LOCAL_EPOCHS)
+    kappa = KAPPAS[setting.table, setting.notion, setting.method == "end_to_end"]
+    private = () if setting.method == "B2" else (RATE, DELTA)
+    return fingerprint(hidden, LOCAL_EPOCHS, kappa, *private)
+
+
 PhaseRuns = Sequence[Run[PhaseSetting, PhaseValues]]
 
 
@@ -123,36 +133,36 @@ def show(runs: PhaseRuns) -> dict[str, str]:
     """All means, and a plot for each notion."""
     before = (
         f"`python -m benchmarks.two_phase`: mean ± standard deviation (seeds:"
-        f" {harness.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD| for"
+        f" {showing.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD| for"
         " statistical parity, and the larger difference of true or false positive rates for"
         " equalized odds. The epsilon of **two-phase is conditional on the teacher**, which reads"
         " the same rows without noise."
     )
     rows = []
-    for setting, own in harness.by(runs, lambda setting: setting).items():
+    for setting, own in showing.by(runs, lambda setting: setting).items():
         budget: tuple[object, ...] = ("-", "-")
         if np.isfinite(setting.epsilon):
             budget = setting.epsilon, f"{own[0].values.noise:.2f}"
-        found = (harness.means(own, "accuracy").text(), harness.means(own, "gap").text())
+        found = (showing.means(own, "accuracy").text(), showing.means(own, "gap").text())
         rows.append((setting.table, setting.notion, METHODS[setting.method][0], *budget, *found))
     header = "table | notion | method | epsilon | noise | accuracy | gap"
     plots = {
         f"{notion}.svg": plot(own)
-        for notion, own in harness.by(runs, lambda one: one.notion).items()
+        for notion, own in showing.by(runs, lambda one: one.notion).items()
     }
     title = "# Two-phase: accuracy and gap against epsilon"
-    return {"two_phase.md": harness.page(title, before, harness.table(header, rows))} | plots
+    return {"two_phase.md": showing.page(title, before, showing.table(header, rows))} | plots
 
 
 def plot(runs: PhaseRuns) -> str:
     """Of one notion: accuracy above, the gap below, a column a table."""
-    tables = harness.by(runs, lambda setting: setting.table)
-    figure, grid = harness.panels(2, len(tables), 3.4 * len(tables), 5.2)
+    tables = showing.by(runs, lambda setting: setting.table)
+    figure, grid = showing.panels(2, len(tables), 3.4 * len(tables), 5.2)
     for axes, (field, name) in zip(grid, product(("accuracy", "gap"), tables), strict=True):
-        harness.over_epsilon(axes, tables[name], field, METHODS)
+        showing.over_epsilon(axes, tables[name], field, METHODS)
         axes.set_title(name if field == "accuracy" else "")
-    harness.legend(figure, 2)
-    return harness.as_svg(figure)
+    showing.legend(figure, 2)
+    return showing.as_svg(figure)
 
 
 TWO_PHASE = Experiment(
@@ -170,7 +180,9 @@ TWO_PHASE = Experiment(
         PhaseSetting("bank", "statistical_parity", "B2", np.inf),
         PhaseSetting("bank", "statistical_parity", "two_phase", 2.0),
     ),
-    seeds=3,
+    seeds=5,
+    sources=lambda setting: SOURCES[setting.table],
+    fingerprint=lambda setting: settings_behind(setting, HIDDEN),
     float64=False,
 )
 
@@ -181,5 +193,7 @@ WIDE = replace(
     summary=lambda runs: {f"wide_{name}": text for name, text in show(runs).items()},
     smoke=(),
     file="wide.csv",
+    seeds=1,
+    fingerprint=lambda setting: settings_behind(setting, PUBLISHED_HIDDEN[setting.table]),
     default=False,
 )

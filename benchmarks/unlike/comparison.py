@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from benchmarks.harness import Experiment, Run, fingerprint
-from benchmarks.unlike.clients import CONFIGS, Cut, federation
+from benchmarks.unlike.clients import CONFIGS, TASKS, Cut, federation
 from benchmarks.unlike.pages import show
 from benchmarks.unlike.training import LAMBDA_THETA, METHODS, Asked
 from synthfair.compare.federation import pooled
+from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, metrics
 
 MAIN = Asked("covariance", 10.0)
@@ -120,5 +121,6 @@ UNLIKE = Comparison(
     summary=show,
     smoke=tuple(one for one in settings_of_all() if one[:3] == ("law_school_race", 4, "0.3")),
     seeds=10,
+    sources=lambda setting: SOURCES[TASKS[setting.task][0]],
     fingerprint=setting_fingerprint,
 )

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import (
+from benchmarks.harness import Run
+from benchmarks.showing import (
     COLORS,
-    Run,
     as_svg,
     by,
     legend,

@@ -14,7 +14,8 @@ import pandas as pd
 
 import synthfair as sf
 from benchmarks.cold import Usage, watch
-from benchmarks.harness import Experiment, Run, page, table, verdict
+from benchmarks.harness import Experiment, Run
+from benchmarks.showing import page, table, verdict
 from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.data.tables import write_csv

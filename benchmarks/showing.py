@@ -1,0 +1,158 @@
+"""How runs are shown: means over seeds, Markdown, and plots."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from benchmarks.harness import ROOT, Run, Setting, Values
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Key = TypeVar("Key")
+
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "0.4", "#000000")
+"""Of Okabe and Ito."""
+
+PUBLISHED = ROOT / "published"
+
+
+class Mean(NamedTuple):
+    """Of numbers over seeds: mean, standard deviation (0 of one number), and how many."""
+
+    mean: float
+    spread: float
+    n: int
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return self.spread / self.n**0.5
+
+    def text(self, form: str = ".4f", *, error: bool = False) -> str:
+        """Mean ± standard deviation, or error; one number claims neither."""
+        uncertain = self.error if error else self.spread
+        more = f" ± {uncertain:{form.lstrip('+')}}" if self.n > 1 else ""
+        return f"{self.mean:{form}}{more}"
+
+
+def mean_of(numbers: Iterable[float]) -> Mean:
+    """Of at least one number."""
+    found = list(map(float, numbers))
+    spread = statistics.stdev(found) if len(found) > 1 else 0.0
+    return Mean(statistics.fmean(found), spread, len(found))
+
+
+def means(runs: Sequence[Run[Any, Any]], name: str) -> Mean:
+    """Of one value of runs."""
+    return mean_of(getattr(run.values, name) for run in runs)
+
+
+def select(runs: Iterable[Run[Setting, Values]], **wanted: object) -> list[Run[Setting, Values]]:
+    """The runs whose setting has these entries."""
+    return [r for r in runs if all(getattr(r.setting, k) == v for k, v in wanted.items())]
+
+
+def by(
+    runs: Iterable[Run[Setting, Values]], key: Callable[[Setting], Key]
+) -> dict[Key, list[Run[Setting, Values]]]:
+    """The runs by something of their setting, in the order in which they come."""
+    groups: dict[Key, list[Run[Setting, Values]]] = {}
+    for run in runs:
+        groups.setdefault(key(run.setting), []).append(run)
+    return groups
+
+
+def n_seeds(runs: Iterable[Run[Any, Any]]) -> int:
+    """How many there are."""
+    return len({run.seed for run in runs})
+
+
+# Markdown and plots
+
+
+def verdict(met: bool) -> str:
+    """Of a goal."""
+    return "met" if met else "MISSED"
+
+
+def table(header: str, rows: Iterable[Sequence[object]]) -> str:
+    """Markdown: the header's cells between bars; floats as they are shortest."""
+    lines = [f"| {header} |", "|---" * (header.count("|") + 1) + "|"]
+    for row in rows:
+        cells = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def page(*parts: str) -> str:
+    """Markdown of some paragraphs and tables."""
+    return "\n\n".join(parts) + "\n"
+
+
+def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure and its panels, row by row."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    found = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes in found:
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, found
+
+
+def legend(figure: Figure, columns: int) -> None:
+    """Below the panels, of what the first of them shows."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    place: Any = {"loc": "outside lower center", "ncols": columns}
+    figure.legend(handles, labels, frameon=False, fontsize=8, **place)
+
+
+def over_epsilon(
+    axes: Axes,
+    runs: Sequence[Run[Any, Any]],
+    field: str,
+    looks: Mapping[str, tuple[str, str, str]],
+    *,
+    error: bool = False,
+) -> None:
+    """A value of methods over epsilon; of those without an epsilon, a band.
+
+    Args:
+        axes: to draw into.
+        runs: their settings have a method and an epsilon, which may be infinite.
+        field: of the values.
+        looks: label, colour and marker of each method.
+        error: whether bars show standard errors, not standard deviations.
+    """
+    for method, (label, color, marker) in looks.items():
+        own = by(select(runs, method=method), lambda setting: setting.epsilon)
+        found = {epsilon: means(some, field) for epsilon, some in own.items()}
+        heights = [mean.mean for mean in found.values()]
+        spreads = [mean.error if error else mean.spread for mean in found.values()]
+        if marker:
+            look: Any = {"color": color, "marker": marker, "capsize": 2, "label": label}
+            axes.errorbar([*found], heights, yerr=spreads, **look)
+            continue
+        for height, spread in zip(heights, spreads, strict=True):
+            axes.axhline(height, color=color, linestyle="--", label=label)
+            low, high = height - spread, height + spread
+            axes.axhspan(low, high, color=color, alpha=0.2, linewidth=0)
+    axes.set(xscale="log", xlabel="epsilon", ylabel=field.replace("spd", "SPD"))
+
+
+def as_svg(figure: Figure) -> str:
+    """SVG text: the same numbers give the same bytes."""
+    from synthfair.report.plots import as_svg
+
+    return as_svg(figure)
+
+
+def published(name: str) -> list[dict[str, str]]:
+    """Lines of a table in ``benchmarks/published``."""
+    with (PUBLISHED / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
