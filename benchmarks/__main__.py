@@ -1,8 +1,10 @@
-"""All benchmarks, one after the other, each in a process of its own.
+"""All benchmarks, one after the other, each in a process of its own; and how they stand.
 
     python -m benchmarks all                        # hours; goes on where it stopped
-    python -m benchmarks all --seeds 3
+    python -m benchmarks all --seeds 1
     python -m benchmarks all --smoke --output DIR   # minutes: whether each one runs
+    python -m benchmarks status                     # which runs are there, and what they reproduce
+    python -m benchmarks texts                      # writes their numbers into docs/ and README.md
 
 SYNTHFAIR_DATA names the folder with the tables. One that fails does not stop the others.
 """
@@ -14,7 +16,12 @@ import os
 import subprocess
 import sys
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+
+from benchmarks.harness import RESULTS, Experiment
+from benchmarks.showing import table
 
 NAMES = (
     "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
@@ -28,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("which", choices=["all"], help="Or one: python -m benchmarks.NAME.")
+    parser.add_argument("which", choices=["all", "status", "texts"], metavar="all|status|texts")
     parser.add_argument(
         "--seeds", type=int, help="Of each, where it is not alone. Default: its own."
     )
@@ -37,13 +44,17 @@ def main() -> None:
     args = parser.parse_args()
     if args.smoke and not args.output:
         parser.error("--smoke: name an --output folder")
-    lines = ["| benchmark | s | |", "|---|---|---|"]
-    failed = []
+    {"all": run_all, "status": show_status, "texts": write_texts}[args.which](args)
+
+
+def run_all(args: argparse.Namespace) -> None:
+    """Each benchmark as a command."""
+    lines, failed = [], []
     for name in NAMES:
         seconds, code = _run(name, args)
         failed += [name] if code else []
-        lines.append(f"| {name} | {seconds:.0f} | {'FAILED' if code else ''} |")
-    print("\n".join(lines))
+        lines.append((name, f"{seconds:.0f}", "FAILED" if code else ""))
+    print(table("benchmark | s | ", lines))
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
 
@@ -60,6 +71,32 @@ def _run(name: str, args: argparse.Namespace) -> tuple[float, int]:
     quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if args.smoke else {}  # compiles in less time
     code = subprocess.run(command, check=False, env=os.environ | quick).returncode
     return time.perf_counter() - start, code
+
+
+def experiments(name: str) -> tuple[Experiment, ...]:
+    """Those of a benchmark."""
+    module = f"benchmarks.{name}"
+    spec = find_spec(module)
+    package = spec is not None and spec.submodule_search_locations is not None
+    return import_module(f"{module}.__main__" if package else module).EXPERIMENTS
+
+
+def show_status(args: argparse.Namespace) -> None:
+    """Which runs are there; and what the papers claim next to what they show."""
+    lines = []
+    for name in NAMES:
+        for one in experiments(name) if name != "figure3" else ():
+            runs = one.read(RESULTS / name)
+            missing = len(one.missing(runs, one.settings, args.seeds))
+            wanted = len(one.missing([], one.settings, args.seeds))
+            older = len(runs) - len(one.current(runs))
+            lines.append((name, one.name, wanted, missing or "", older or ""))
+    print(table("benchmark | experiment | runs | missing | made with something else", lines))
+
+
+def write_texts(args: argparse.Namespace) -> None:
+    """The blocks of docs/ and README.md that hold numbers."""
+    del args
 
 
 if __name__ == "__main__":

@@ -127,5 +127,7 @@ COLD = Experiment(
     float64=False,
 )
 
+EXPERIMENTS = (COLD,)
+
 if __name__ == "__main__":
-    main(__doc__, "cold", COLD)
+    main(__doc__, "cold", *EXPERIMENTS)

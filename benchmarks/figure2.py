@@ -73,5 +73,7 @@ FIGURE2 = Experiment(
     parallel=True,
 )
 
+EXPERIMENTS = (FIGURE2,)
+
 if __name__ == "__main__":
-    main(__doc__, "figure2", FIGURE2)
+    main(__doc__, "figure2", *EXPERIMENTS)

@@ -167,5 +167,7 @@ METHOD_COMPARISON = Experiment(
     fingerprint=lambda setting: fingerprint(METHODS[setting.method]),
 )
 
+EXPERIMENTS = (METHOD_COMPARISON,)
+
 if __name__ == "__main__":
-    main(__doc__, "methods", METHOD_COMPARISON)
+    main(__doc__, "methods", *EXPERIMENTS)

@@ -177,5 +177,7 @@ BUDGETS = Experiment(
     parallel=True,
 )
 
+EXPERIMENTS = (BUDGETS,)
+
 if __name__ == "__main__":
-    main(__doc__, "privacy", BUDGETS)
+    main(__doc__, "privacy", *EXPERIMENTS)

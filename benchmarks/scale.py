@@ -362,5 +362,8 @@ INPUTS_TRIED = Experiment(
     smoke=(ManyInputs(50, "Newton, conjugate gradients"),),
 )
 
-if __name__ == "__main__":  # those that start processes first: see watch
-    main(__doc__, "scale", ROWS, RELEASES, CLIENTS, INPUTS_TRIED)
+# In this order: those that start processes first: see watch
+EXPERIMENTS = (ROWS, RELEASES, CLIENTS, INPUTS_TRIED)
+
+if __name__ == "__main__":
+    main(__doc__, "scale", *EXPERIMENTS)

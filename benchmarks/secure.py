@@ -125,5 +125,7 @@ SUMS = Experiment(
     float64=False,
 )
 
+EXPERIMENTS = (SUMS,)
+
 if __name__ == "__main__":
-    main(__doc__, "secure", SUMS)
+    main(__doc__, "secure", *EXPERIMENTS)

@@ -12,5 +12,7 @@ rows, not a release.
 from benchmarks.adult_fpfl.experiment import ADULT
 from benchmarks.harness import main
 
+EXPERIMENTS = (ADULT,)
+
 if __name__ == "__main__":
-    main(__doc__, "adult_fpfl", ADULT)
+    main(__doc__, "adult_fpfl", *EXPERIMENTS)

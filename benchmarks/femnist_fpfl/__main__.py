@@ -11,5 +11,7 @@ paper.
 from benchmarks.femnist_fpfl.experiment import FEMNIST
 from benchmarks.harness import main
 
+EXPERIMENTS = (FEMNIST,)
+
 if __name__ == "__main__":
-    main(__doc__, "femnist_fpfl", FEMNIST)
+    main(__doc__, "femnist_fpfl", *EXPERIMENTS)

@@ -13,5 +13,7 @@ from benchmarks.harness import main
 from benchmarks.privfairfl.comparison import COMPARISON
 from benchmarks.privfairfl.times import TIMES
 
+EXPERIMENTS = (COMPARISON, TIMES)
+
 if __name__ == "__main__":
-    main(__doc__, "privfairfl", COMPARISON, TIMES)
+    main(__doc__, "privfairfl", *EXPERIMENTS)

@@ -12,5 +12,7 @@ within a run are what counts.
 from benchmarks.harness import main
 from benchmarks.speed.measure import INNER, STEPS
 
+EXPERIMENTS = (STEPS, INNER)
+
 if __name__ == "__main__":
-    main(__doc__, "speed", STEPS, INNER)
+    main(__doc__, "speed", *EXPERIMENTS)

@@ -14,5 +14,7 @@ from benchmarks.harness import main
 from benchmarks.table2.choices import RECIPES, SWEEP
 from benchmarks.table2.pages import TABLE2
 
+EXPERIMENTS = (TABLE2, RECIPES, SWEEP)
+
 if __name__ == "__main__":
-    main(__doc__, "table2", TABLE2, RECIPES, SWEEP)
+    main(__doc__, "table2", *EXPERIMENTS)

@@ -12,5 +12,7 @@ so that a run can be repeated: such noise protects nobody.
 from benchmarks.harness import main
 from benchmarks.two_phase.phases import TWO_PHASE, WIDE
 
+EXPERIMENTS = (TWO_PHASE, WIDE)
+
 if __name__ == "__main__":
-    main(__doc__, "two_phase", TWO_PHASE, WIDE)
+    main(__doc__, "two_phase", *EXPERIMENTS)

@@ -16,5 +16,7 @@ from benchmarks.harness import main
 from benchmarks.unlike.comparison import UNLIKE
 from benchmarks.unlike.times import CLIENT, FRONTIER
 
+EXPERIMENTS = (UNLIKE, CLIENT, FRONTIER)
+
 if __name__ == "__main__":
-    main(__doc__, "unlike", UNLIKE, CLIENT, FRONTIER)
+    main(__doc__, "unlike", *EXPERIMENTS)
