@@ -12,7 +12,7 @@ from benchmarks import __main__ as everything
 from benchmarks import cold, harness
 from benchmarks.harness import Experiment, Run, fingerprint
 from benchmarks.showing import Mean, by, mean_of, means, select, table
-from benchmarks.table2 import pages
+from benchmarks.table2 import beaten, pages
 from benchmarks.table2.cells import TASKS, TableCell, TableValues, cell_fingerprint, cells
 from synthfair.data.datasets import Source
 from synthfair.data.encode import Encoded
@@ -216,8 +216,8 @@ def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, *, method="single_shot"
 
 
 def test_one_seed_claims_no_error():
-    points = pages.curve([some_run(accuracy=0.8001, spd=0.0499)])
-    assert str(pages.answer(0.8, 0.05, points)) == "yes, on one seed"
+    points = beaten.curve([some_run(accuracy=0.8001, spd=0.0499)])
+    assert str(beaten.answer(0.8, 0.05, points)) == "yes, on one seed"
     assert "±" not in str(points[0])
 
 
@@ -235,10 +235,25 @@ def test_one_seed_claims_no_error():
 )
 def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, answer):
     runs = [some_run(10.0, i, accuracy + e, spd + e) for i, e in enumerate((-0.001, 0, 0.001))]
-    found = pages.answer(0.8, 0.05, pages.curve([*runs, some_run(99.0, accuracy=0.1, spd=0.9)]))
+    found = beaten.answer(0.8, 0.05, beaten.curve([*runs, some_run(99.0, accuracy=0.1, spd=0.9)]))
     assert str(found) == answer
     assert found.point.rho_o == 10.0
-    assert pages.answer(0.8, 0.05, []) is None
+    assert beaten.answer(0.8, 0.05, []) is None
+
+
+def test_cells_are_counted_by_several_rules():
+    """Of Dutch, small: 0.7825 / 0.2103 at rho_o = 0, 0.7667 / 0.0478 at rho_o = 10."""
+    runs = [
+        some_run(10.0, 0, 0.77, 0.06),  # its mean SPD beats the cell at 10, its mean size does not
+        some_run(10.0, 1, 0.77, -0.06),
+        some_run(99.0, 0, 0.79, 0.1),  # beats the cell at 0, at another weight
+        some_run(0.0, 0, 0.76, 0.0, method="constant"),
+    ]
+    constant = TableCell("ours", "constant", "dutch_gender", "", 0.0)
+    found = beaten.beaten([*runs[:3], runs[3]._replace(setting=constant)])
+    # 0.77 and a mean of 0 beat the cells at rho_o > 0, 0.79 and 0.1 that at 0; there is a cell at
+    # 10, and none at 99; the constant beats the last cell of size train
+    assert [*found.values()] == [5, 1, 1, 0, 1]
 
 
 def test_the_ceiling_is_compared_on_common_seeds():
@@ -254,7 +269,7 @@ def test_the_ceiling_is_compared_on_common_seeds():
 
 
 def test_the_published_table_is_whole():
-    found = pages.published_cells()
+    found = beaten.published_cells()
     assert len(found) == 30
     assert {cell.task for cell in found} == set(TASKS)
     cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 1000.0)

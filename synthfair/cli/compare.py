@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods",
         nargs="+",
-        default=["single_shot", "central", "local", "fedavg"],
-        help="Of single_shot, central, local, fedavg, fpfl, fedsgd, mmdm, dp_sgd, fair_sgd,"
-        " two_phase, privfairfl_pre, privfairfl_post, exponentiated_gradient (needs fairlearn)."
-        " Default: the first four.",
+        default=["single_shot", "surrogate", "central", "local", "fedavg", "constant"],
+        help="Of single_shot, surrogate, central, local, fedavg, constant, fpfl, fedsgd, mmdm,"
+        " dp_sgd, fair_sgd, two_phase, privfairfl_pre, privfairfl_post, exponentiated_gradient"
+        " (needs fairlearn). Default: the first six.",
     )
     parser.add_argument(
         "--weights",

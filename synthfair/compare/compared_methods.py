@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -13,8 +13,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.many_clients import distill_clients
+from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config import DistillConfig, ServerConfig, TrainConfig
+from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError, refusal
@@ -35,7 +37,7 @@ from synthfair.federated import (
 )
 from synthfair.federated.fedavg import safe_rate
 from synthfair.model import LinearModel, Params
-from synthfair.release.format import file_bytes
+from synthfair.release.format import Release, file_bytes
 from synthfair.server.pooling import pool_and_train
 from synthfair.surrogate.fair_training import train_fair
 
@@ -108,6 +110,48 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     converged = model.converged and all(distillation.converged for distillation in done)
     cost = Communication(len(done), 1, sum(file_bytes(release) for release in releases.values()))
     return Fitted(scores, converged, cost, tuple(done))
+
+
+def surrogate(federation: Federation, config: DistillConfig) -> Fitted:
+    """Surrogate releases, and the penalty at the server over all of them."""
+    return train_on_surrogates(make_surrogates(federation, config), federation, config)
+
+
+def make_surrogates(federation: Federation, config: DistillConfig) -> dict[str, Release]:
+    """One of each client; of the settings, they have the seed and those of privacy."""
+    settings = SurrogateConfig.model_validate(
+        config.model_dump(include={"epsilon", "delta", "relation", "seed"})
+    )
+    return {
+        str(i): surrogate_release(in_memory(real), federation.schema, settings).release
+        for i, real in enumerate(federation.train)
+    }
+
+
+def train_on_surrogates(
+    releases: Mapping[str, Release], federation: Federation, config: DistillConfig
+) -> Fitted:
+    """With the model and penalty of the settings."""
+    asked = ServerConfig(
+        rho=config.rho_o,
+        penalty=config.penalty,
+        notion=config.notion,
+        temperature=config.temperature,
+        lambda_theta=config.lambda_theta,
+        intercept=config.intercept,
+    )
+    model = pool_and_train(releases, federation.schema, asked)
+    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
+    cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
+    return Fitted(scores, model.converged, cost)
+
+
+def constant(federation: Federation, config: DistillConfig) -> Fitted:
+    """The more frequent label for everybody: no gap, and what any other method must beat."""
+    del config
+    label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
+    scores = tuple(np.full(len(part.y), label) for part in federation.test)
+    return Fitted(scores, None, Communication(len(scores), 1, 0))
 
 
 def central(federation: Federation, config: DistillConfig) -> Fitted:
@@ -233,9 +277,11 @@ def in_rounds(
 
 METHODS: dict[str, Callable[[Federation, DistillConfig], Fitted]] = {
     "single_shot": single_shot,
+    "surrogate": surrogate,
     "central": central,
     "local": local,
     "fedavg": federated_averaging,
+    "constant": constant,
     "exponentiated_gradient": exponentiated_gradient,
 }
 """Those with a penalty, or with a tolerance of their own, by name."""
@@ -306,6 +352,17 @@ def run_method(
         else in_rounds(method, federation, config, rounds)
     )
     seconds = time.perf_counter() - start
+    evaluation = evaluate_fitted(fitted, federation, report)
+    outcome = Outcome(
+        method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
+    )
+    return outcome, fitted
+
+
+def evaluate_fitted(
+    fitted: Fitted, federation: Federation, report: ServerConfig | None = None
+) -> Evaluation:
+    """On the clients' test rows."""
     chances = fitted.probabilities or (None,) * len(fitted.scores)
     scored = {
         f"client_{i}": Scored(part.y, scores, part.s, federation.n_groups, chance)
@@ -313,11 +370,7 @@ def run_method(
             zip(federation.test, fitted.scores, chances, strict=True)
         )
     }
-    evaluation = evaluate_scores(scored, report)
-    outcome = Outcome(
-        method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
-    )
-    return outcome, fitted
+    return evaluate_scores(scored, report)
 
 
 def _trained(real: Encoded, config: DistillConfig, *, n_groups: int) -> tuple[Params, bool]:
