@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import needs_data
 
-from benchmarks.adult_fpfl import experiment, pages, problem, settings
+from benchmarks.adult_fpfl import choices, experiment, pages, problem, settings
 from benchmarks.femnist_fpfl import experiment as digit_experiment
 from benchmarks.femnist_fpfl import network
 from benchmarks.femnist_fpfl import pages as digit_pages
@@ -14,6 +14,9 @@ from benchmarks.femnist_fpfl import settings as digit_settings
 from benchmarks.femnist_fpfl.data import Digits
 from benchmarks.harness import RESULTS, Run
 from synthfair.data.encode import Encoded
+
+
+OF_WHOM = ("published", "ours")
 
 
 def test_gaps_of_a_table_by_hand():
@@ -32,7 +35,8 @@ def test_a_gap_without_a_decision_in_a_group_is_undefined():
 
 
 def test_all_published_rows_have_a_setting():
-    assert set(pages.published_rows()) == set(settings.SETTINGS) == set(settings.ROWS)
+    both = {row._replace(settings=name) for row in pages.published_rows() for name in OF_WHOM}
+    assert both == set(settings.SETTINGS) == set(settings.ROWS)
     assert set(digit_pages.published_rows()) == set(digit_settings.ROWS)
 
 
@@ -50,8 +54,38 @@ def test_the_page_tells_what_is_missed(monkeypatch):
     monkeypatch.setattr(pages.SampledSums, "noise", lambda *_: 1.0)
     bad = problem.AdultValues(0.5, 0.2, 0.2, 0.2, 0.2)
     page = pages.show([Run(row, 0, bad) for row in settings.ROWS])["adult_fpfl.md"]
-    assert "| FNR gap at most 0.03 where constrained | 400 shallow MMDM, " in page
-    assert "| clipping alone makes FL less fair | 200 shallow FL+Clip, 200 deep FL+Clip |" in page
+    accuracy = "with the published settings: accuracy and FNR gap"
+    assert f"| FPFL, shallow, 200 users {accuracy} | 0.840 / 0.001 | 0.500 / 0.200 | NO |" in page
+    assert "| PFL, shallow, 1000 users: FNR gap | 0.148 | 0.200 | NO |" in page
+    assert "shallow: difference of FNR gaps | +0.048 | +0.000 ± 0.000 | NO |" in page
+    assert "| 200 | shallow | FPFL | 0.840 | 0.001 | 0.500 ‡ | 0.200 | 0.500 ‡ | 0.200 | " in page
+
+
+def test_a_difference_counts_beyond_two_standard_errors(monkeypatch):
+    clipped, free = (settings.AdultRow(200, "deep", n, "published") for n in ("FL+Clip", "FL"))
+    for spread, holds in ((0.01, True), (0.1, False)):
+        gaps = {clipped: (0.15 - spread, 0.15 + spread), free: (0.1, 0.1)}
+        own = {
+            row: [Run(row, i, problem.AdultValues(0.85, gap, 0, 0, 0)) for i, gap in enumerate(two)]
+            for row, two in gaps.items()
+        }
+        (claim,) = [one for one in pages.claims(own) if "clipping" in one.what]
+        assert claim.holds is holds
+
+
+@needs_data
+def test_the_constant_classifier_is_that_of_the_test_rows():
+    assert pages.constant_accuracy() == np.mean(problem.load().test.y < 0)
+
+
+def test_the_most_accurate_candidate_that_keeps_the_gap_is_chosen():
+    def run(cohort, rate, accuracy, gap):
+        setting = choices.Candidate(cohort, "FPFL", 0.01, rate)
+        return Run(setting, 0, problem.AdultValues(accuracy, gap, 0, 0, 0))
+
+    runs = [run(200, 1.0, 0.85, 0.03), run(200, 2.0, 0.84, 0.02), run(200, 3.0, 0.83, 0.01)]
+    runs += [run(1000, 1.0, 0.85, 0.05), run(1000, 2.0, 0.84, 0.04)]
+    assert [one.rate_scale for one in choices.chosen(runs).values()] == [2.0, 2.0]
 
 
 def test_claims_about_digits_hold_or_do_not():

@@ -25,8 +25,10 @@ from synthfair.federated.networks import Network, Perceptron
 from synthfair.privacy.sampled import SampledSums
 
 
-def trained(row: AdultRow, settings: AdultSettings, seed: int) -> AdultValues:
-    """Trains on the training rows, and measures on the test rows."""
+def trained(
+    row: AdultRow, settings: AdultSettings, seed: int, *, on_training_rows: bool = False
+) -> AdultValues:
+    """Trains on the training rows, and measures on the test rows, or on the same."""
     train, test = load()
     network = Network(Perceptron(train.x.shape[1], HIDDEN[row.model]))
     users = users_of(train, central=row.central, seed=seed)
@@ -39,8 +41,9 @@ def trained(row: AdultRow, settings: AdultSettings, seed: int) -> AdultValues:
         seed=seed,
         protection=protection(row, settings, len(users)),
     )
-    scores = network.scores(algorithm.params(end.state), jnp.asarray(test.x))
-    return measured(scores, test)
+    shown = train if on_training_rows else test
+    scores = network.scores(algorithm.params(end.state), jnp.asarray(shown.x))
+    return measured(scores, shown)
 
 
 def protection(row: AdultRow, settings: AdultSettings, population: int) -> Protection:
@@ -68,7 +71,7 @@ ADULT = Experiment(
     settings=ROWS,
     run=run_row,
     summary=show,
-    smoke=(AdultRow(200, "shallow", "FPFL"),),
+    smoke=(AdultRow(200, "shallow", "FPFL"), AdultRow(200, "shallow", "FPFL", "published")),
     seeds=5,
     sources=lambda _: SOURCES["adult"],
     fingerprint=lambda row: fingerprint(SETTINGS[row]),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from benchmarks.adult_fpfl.problem import AdultValues
-from benchmarks.adult_fpfl.settings import DELTA, EPSILON, ROWS, SETTINGS, AdultRow
+from benchmarks.adult_fpfl.settings import DELTA, EPSILON, ROWS, SETTINGS, AdultRow, ModelName
 from benchmarks.harness import Run
 from benchmarks.showing import as_svg, by, means, n_seeds, page, panels, published, table
 from synthfair.privacy.sampled import SampledSums
@@ -13,7 +14,10 @@ from synthfair.privacy.sampled import SampledSums
 USERS = 14_000
 """About as many users as there are, for the accounts that are shown."""
 
-COLORS = {"shallow": "#0072B2", "deep": "#D55E00"}
+COLORS: dict[ModelName, str] = {"shallow": "#0072B2", "deep": "#D55E00"}
+
+WORSE = " ‡"
+"""Marks what the constant classifier beats."""
 
 AdultRuns = Sequence[Run[AdultRow, AdultValues]]
 
@@ -23,61 +27,131 @@ def published_rows() -> dict[AdultRow, AdultValues]:
     found = {}
     for name in ("table1", "table2"):
         for line in published(f"rodriguez_galvez_2021_{name}"):
-            key = (int(line.get("cohort", 400)), line["model"], line["algorithm"])
+            key = (int(line.get("cohort", 400)), line["model"], line["algorithm"], "published")
             row = next(row for row in ROWS if row == key)
             found[row] = AdultValues(*(float(line[field]) for field in AdultValues._fields))
     return found
 
 
-def means_of(runs: AdultRuns) -> dict[AdultRow, AdultValues]:
-    """Over seeds, row by row."""
-    return {
-        row: AdultValues(*(means(own, name).mean for name in AdultValues._fields))
-        for row, own in by(runs, lambda row: row).items()
-    }
-
-
 def show(runs: AdultRuns) -> dict[str, str]:
     """The page and the plot."""
     before = (
-        f"`python -m benchmarks.adult_fpfl`: test rows, {n_seeds(runs)} seeds. Each cell: published"
-        " / ours ± standard deviation over seeds. Gaps are the largest difference between a group's"
-        " value and that of all rows, by sex; the constraint is on the FNR gap, alpha = 0.02."
+        f"`python -m benchmarks.adult_fpfl`: test rows, mean ± standard deviation over"
+        f" {n_seeds(runs)} seeds. Gaps are the largest difference between a group's value and that"
+        " of all rows, by sex; the constraint is on the FNR gap. **As published**: the paper's"
+        " settings (alpha = 0.02, no memory, no scales; 250 rounds with a constraint in rounds,"
+        " else 1,000), with noise that its epsilon really needs. **Ours**: alpha as in the table,"
+        " chosen with the constraint's scale on training rows (choices.md); all else by hand, with"
+        " test rows in view. The constant classifier has accuracy"
+        f" {constant_accuracy():.3f} and no gap; {WORSE} marks what it beats."
     )
-    own, rows = by(runs, lambda row: row), []
+    own = by(runs, lambda row: row)
+    parts = [_main_table(own), _other_gaps(own), not_reproduced(own), accounts(own)]
+    text = page("# Fairness constraints in rounds on Adult", before, *parts)
+    return {"adult_fpfl.md": text, "adult_fpfl.svg": plot(own)}
+
+
+AdultGroups = Mapping[AdultRow, AdultRuns]
+
+
+def constant_accuracy() -> float:
+    """On the test rows of Adult: 12,435 of 16,281 have the lower income."""
+    return 12_435 / 16_281
+
+
+def _main_table(own: AdultGroups) -> str:
+    rows = []
     for row, theirs in published_rows().items():
-        if row in own:
-            pairs = zip(theirs, AdultValues._fields, strict=True)
-            cells = (f"{cell:.3f} / {means(own[row], name).text('.3f')}" for cell, name in pairs)
-            rows.append((*row, *cells))
-    header = "cohort | model | algorithm | accuracy | FNR gap | EO gap | DemP gap | PP gap"
-    title = "# Fairness constraints in rounds on Adult"
-    text = page(title, before, table(header, rows), goals(means_of(runs)), accounts(own))
-    return {"adult_fpfl.md": text, "adult_fpfl.svg": plot(means_of(runs))}
+        cells: list[str] = [f"{theirs.accuracy:.3f} | {theirs.fnr_gap:.3f}"]
+        for tried in (row, row._replace(settings="ours")):
+            if tried not in own:
+                cells.append(" | ")
+                continue
+            accuracy, gap = (means(own[tried], name) for name in ("accuracy", "fnr_gap"))
+            mark = WORSE * (accuracy.mean <= constant_accuracy())
+            cells.append(f"{accuracy.text('.3f')}{mark} | {gap.text('.3f')}")
+        alpha = SETTINGS[row._replace(settings="ours")].alpha if row.fair else ""
+        rows.append((*row[:3], *cells, alpha))
+    header = (
+        "cohort | model | algorithm | published: accuracy | FNR gap | as published: accuracy"
+        " | FNR gap | ours: accuracy | FNR gap | alpha of ours"
+    )
+    return table(header, rows)
 
 
-def goals(found: dict[AdultRow, AdultValues]) -> str:
-    """What was to be reached, and which rows miss it."""
-    theirs, clipped = published_rows(), [row for row in found if row.algorithm == "FL+Clip"]
-    missed = {
-        "accuracy at most 0.01 below the published": [
-            row for row in found if found[row].accuracy < theirs[row].accuracy - 0.01
-        ],
-        "FNR gap at most 0.03 where constrained": [
-            row for row in found if row.fair and found[row].fnr_gap > 0.03
-        ],
-        "clipping alone makes FL less fair": [
-            row
-            for row in clipped
-            if (free := found.get(row._replace(algorithm="FL")))
-            and found[row].fnr_gap <= free.fnr_gap
-        ],
-    }
+def _other_gaps(own: AdultGroups) -> str:
     rows = [
-        (goal, ", ".join(f"{row.cohort} {row.model} {row.algorithm}" for row in some) or "none")
-        for goal, some in missed.items()
+        (*row, *(means(runs, name).text(".3f") for name in ("eo_gap", "demp_gap", "pp_gap")))
+        for row, runs in own.items()
     ]
-    return table("goal | rows that miss it", rows)
+    header = "cohort | model | algorithm | settings | EO gap | DemP gap | PP gap"
+    return "## Other gaps\n\n" + table(header, rows)
+
+
+class Claim(NamedTuple):
+    """What the paper shows, and whether it is so here.
+
+    Attributes:
+        what: is claimed.
+        published: in numbers.
+        found: in numbers.
+        holds: whether it is so, beyond two standard errors where it is a difference.
+    """
+
+    what: str
+    published: str
+    found: str
+    holds: bool
+
+
+def claims(own: AdultGroups) -> Iterator[Claim]:
+    """Those whose runs are there."""
+    theirs = published_rows()
+    for row, values in theirs.items():
+        if row.fair and not row.central and row in own:
+            accuracy, gap = (means(own[row], name) for name in ("accuracy", "fnr_gap"))
+            yield Claim(
+                f"{_name(row)} with the published settings: accuracy and FNR gap",
+                f"{values.accuracy:.3f} / {values.fnr_gap:.3f}",
+                f"{accuracy.text('.3f')} / {gap.text('.3f')}",
+                accuracy.mean >= values.accuracy - 0.01 and gap.mean <= values.fnr_gap + 0.01,
+            )
+    for row, values in theirs.items():
+        if row.algorithm == "PFL" and row in own:
+            gap = means(own[row], "fnr_gap")
+            off = abs(gap.mean - values.fnr_gap)
+            found = gap.text(".3f")
+            yield Claim(f"{_name(row)}: FNR gap", f"{values.fnr_gap:.3f}", found, off <= 0.02)
+    for model in COLORS:
+        pair = [AdultRow(200, model, name, "published") for name in ("FL+Clip", "FL")]
+        if all(row in own for row in pair):
+            clipped, free = (means(own[row], "fnr_gap") for row in pair)
+            more = clipped.mean - free.mean
+            error = (clipped.error**2 + free.error**2) ** 0.5
+            yield Claim(
+                f"clipping makes FL less fair, {model}: difference of FNR gaps",
+                f"{theirs[pair[0]].fnr_gap - theirs[pair[1]].fnr_gap:+.3f}",
+                f"{more:+.3f} ± {error:.3f}",
+                more > 2 * error,
+            )
+
+
+def _name(row: AdultRow) -> str:
+    return f"{row.algorithm}, {row.model}, {row.cohort} users"
+
+
+def not_reproduced(own: AdultGroups) -> str:
+    """Each claim with a verdict."""
+    rows = [
+        (claim.what, claim.published, claim.found, "yes" if claim.holds else "NO")
+        for claim in claims(own)
+    ]
+    before = (
+        "## What reproduces\n\nWith the published settings. A pair of accuracy and gap counts where"
+        " the mean accuracy is at most 0.01 lower and the mean gap at most 0.01 larger, PFL's gap"
+        " within 0.02, a difference beyond two standard errors."
+    )
+    return f"{before}\n\n{table('claim | published | here | reproduced', rows)}"
 
 
 def accounts(found: Iterable[AdultRow]) -> str:
@@ -103,20 +177,24 @@ def accounts(found: Iterable[AdultRow]) -> str:
     return f"{before}\n\n{table(header, rows)}"
 
 
-def plot(found: dict[AdultRow, AdultValues]) -> str:
-    """Accuracy over FNR gap: published as crosses, ours as dots with lines between them."""
+def plot(own: AdultGroups) -> str:
+    """Accuracy over FNR gap: published as crosses, as published and ours as dots and squares."""
     figure, both = panels(1, 2, 8, 3.6)
     for axes, fair in zip(both, (False, True), strict=True):
         for row, theirs in published_rows().items():
-            if row.fair == fair and row in found:
-                ours, color = found[row], COLORS[row.model]
-                x, y = (theirs.fnr_gap, ours.fnr_gap), (theirs.accuracy, ours.accuracy)
-                axes.plot(x, y, color=color, linewidth=0.5, alpha=0.5)
-                axes.plot(*theirs[1::-1], "x", color=color)
-                axes.plot(*ours[1::-1], "o", color=color)
-                axes.annotate(f"{row.algorithm} {row.cohort}", (x[1], y[1]), fontsize=6)
+            if row.fair != fair:
+                continue
+            color = COLORS[row.model]
+            axes.plot(*theirs[1::-1], "x", color=color)
+            for settings, marker in (("published", "o"), ("ours", "s")):
+                if runs := own.get(row._replace(settings=settings)):
+                    x, y = means(runs, "fnr_gap").mean, means(runs, "accuracy").mean
+                    look: Any = {"fillstyle": "none" if settings == "published" else "full"}
+                    axes.plot(x, y, marker, color=color, **look)
+                    axes.annotate(f"{row.algorithm} {row.cohort}", (x, y), fontsize=6)
+        axes.axhline(constant_accuracy(), color="0.5", linestyle=":", linewidth=1)
         axes.set(xlabel="FNR gap", title="constrained" if fair else "not constrained")
         axes.sharex(both[0])
         axes.sharey(both[0])
-    both[0].set_ylabel("accuracy (x published, o ours)")
+    both[0].set_ylabel("accuracy (x published, ○ as published, ■ ours, ··· constant)")
     return as_svg(figure)
