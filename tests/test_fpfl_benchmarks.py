@@ -15,7 +15,6 @@ from benchmarks.femnist_fpfl.data import Digits
 from benchmarks.harness import RESULTS, Run
 from synthfair.data.encode import Encoded
 
-
 OF_WHOM = ("published", "ours")
 
 
@@ -88,14 +87,20 @@ def test_the_most_accurate_candidate_that_keeps_the_gap_is_chosen():
     assert [one.rate_scale for one in choices.chosen(runs).values()] == [2.0, 2.0]
 
 
-def test_claims_about_digits_hold_or_do_not():
-    values = {row: digit_settings.DigitValues(0.9, 0.1) for row in digit_settings.ROWS}
-    values[digit_settings.DigitRow("FL")] = digit_settings.DigitValues(0.9, 0.2)
-    values[digit_settings.DigitRow("FFL+Clip")] = digit_settings.DigitValues(0.4, 0.05)
-    text = digit_pages.orderings(values)
-    assert "| accuracy_gap of FFL K | FL K | yes |" in text
-    assert "| accuracy_gap of FFL+Clip K | FL+Clip K | NO: nothing was learned |" in text
-    assert "| accuracy_gap of FL K | FL+Clip K | NO |" in text
+def test_claims_about_digits_hold_do_not_or_are_undecided():
+    values = {row: [(0.9, 0.1), (0.9, 0.12)] for row in digit_settings.ROWS}
+    values[digit_settings.DigitRow("FL")] = [(0.9, 0.2), (0.9, 0.22)]
+    values[digit_settings.DigitRow("FFL+Clip")] = [(0.4, 0.05), (0.4, 0.05)]
+    values[digit_settings.DigitRow("PFL", "1000K")] = [(0.9, 0.11), (0.9, 0.13)]
+    own = {
+        row: [Run(row, seed, digit_settings.DigitValues(*one)) for seed, one in enumerate(seeds)]
+        for row, seeds in values.items()
+    }
+    text = digit_pages.orderings(own)
+    assert "| accuracy_gap of FFL K | FL K | +0.100 ± 0.000 | yes |" in text
+    assert "| accuracy_gap of FFL+Clip K | FL+Clip K | +0.060 ± 0.010 | NO: nothing was" in text
+    assert "| accuracy_gap of FL K | FL+Clip K | -0.100 ± 0.000 | NO |" in text
+    assert "| accuracy of PFL K | FL K | +0.000 ± 0.000 | undecided |" in text
 
 
 @needs_data

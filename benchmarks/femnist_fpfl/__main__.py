@@ -1,7 +1,7 @@
 """Table 3 of Rodríguez-Gálvez et al. (2021): unfair FEMNIST.
 
-    python -m benchmarks.femnist_fpfl                    # one seed; goes on where it stopped
-    python -m benchmarks.femnist_fpfl --seeds 3 --output elsewhere
+    python -m benchmarks.femnist_fpfl                    # 5 seeds; goes on where it stopped
+    python -m benchmarks.femnist_fpfl --seeds 1 --output elsewhere
 
 201 writers instead of 3,383, and shorter runs on fewer images, see ``settings``: orderings can be
 compared, not digits after the point. Larger populations exist in the accounts alone, as in the
