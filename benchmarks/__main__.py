@@ -16,18 +16,13 @@ import os
 import subprocess
 import sys
 import time
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.harness import RESULTS, Experiment
-from benchmarks.showing import table
-
-NAMES = (
-    "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
-    "privacy", "gap", "secure", "privfairfl", "speed", "scale", "cold",
-)  # fmt: skip
-"""In this order: figure3 is drawn from the runs of table2."""
+from benchmarks.harness import RESULTS
+from benchmarks.registry import NAMES, experiments
+from benchmarks.reproduction import reproduction_table
+from benchmarks.showing import page, table
+from benchmarks.texts import write_texts
 
 
 def main() -> None:
@@ -44,7 +39,13 @@ def main() -> None:
     args = parser.parse_args()
     if args.smoke and not args.output:
         parser.error("--smoke: name an --output folder")
-    {"all": run_all, "status": show_status, "texts": write_texts}[args.which](args)
+    match args.which:
+        case "all":
+            run_all(args)
+        case "status":
+            print(status(args.seeds))
+        case "texts":
+            write_texts()
 
 
 def run_all(args: argparse.Namespace) -> None:
@@ -73,30 +74,18 @@ def _run(name: str, args: argparse.Namespace) -> tuple[float, int]:
     return time.perf_counter() - start, code
 
 
-def experiments(name: str) -> tuple[Experiment, ...]:
-    """Those of a benchmark."""
-    module = f"benchmarks.{name}"
-    spec = find_spec(module)
-    package = spec is not None and spec.submodule_search_locations is not None
-    return import_module(f"{module}.__main__" if package else module).EXPERIMENTS
-
-
-def show_status(args: argparse.Namespace) -> None:
-    """Which runs are there; and what the papers claim next to what they show."""
+def status(seeds: int | None) -> str:
+    """Which runs are there; and what the papers claim next to what these show."""
     lines = []
     for name in NAMES:
-        for one in experiments(name) if name != "figure3" else ():
+        for one in experiments(name):
             runs = one.read(RESULTS / name)
-            missing = len(one.missing(runs, one.settings, args.seeds))
-            wanted = len(one.missing([], one.settings, args.seeds))
+            missing = len(one.missing(runs, one.settings, seeds))
+            wanted = len(one.missing([], one.settings, seeds))
             older = len(runs) - len(one.current(runs))
             lines.append((name, one.name, wanted, missing or "", older or ""))
-    print(table("benchmark | experiment | runs | missing | made with something else", lines))
-
-
-def write_texts(args: argparse.Namespace) -> None:
-    """The blocks of docs/ and README.md that hold numbers."""
-    del args
+    header = "benchmark | experiment | runs | missing | made with something else"
+    return page(table(header, lines), reproduction_table())
 
 
 if __name__ == "__main__":

@@ -103,12 +103,20 @@ class Experiment(Generic[Setting, Values]):
         return " ".join([f"v{self.version}", *files, self.fingerprint(setting)]).rstrip()
 
     def read(self, folder: Path) -> list[Run[Setting, Values]]:
-        """All runs in the file, whatever they were made with; a line that was cut off is none."""
+        """All runs in the file, whatever they were made with.
+
+        A line that was cut off, or lacks a column, is none.
+        """
         setting, paths = type(self.settings[0]), {folder / self._file(one) for one in self.settings}
+        needed = {*setting._fields, *self.values._fields}  # type: ignore[attr-defined]
         lines: list[dict[str, str]] = []
         for path in sorted(path for path in paths if path.exists()):
             with path.open(newline="") as file:
-                lines += [line for line in csv.DictReader(file) if None not in line.values()]
+                lines += [
+                    line
+                    for line in csv.DictReader(file)
+                    if None not in line.values() and needed <= line.keys()
+                ]
         return [
             Run(
                 _parsed(setting, line),

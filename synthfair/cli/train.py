@@ -98,8 +98,15 @@ def run(args: argparse.Namespace) -> None:
     require_read(config, [config.method])
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import counting_bar
+    from synthfair.cli.show import counting_bar, warn
 
+    private = config.epsilon is not None and config.cohort is not None
+    if private and config.sampling == "fixed":
+        warn(
+            "sampling = fixed takes several times the noise of poisson at equal epsilon (3.6 times"
+            " for 200 of 14,000 users, 1,000 rounds and epsilon = 2): prefer poisson, unless"
+            " everybody knows who takes part"
+        )
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.postprocess import read_weights

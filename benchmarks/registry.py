@@ -1,0 +1,29 @@
+"""The benchmarks by name, and their committed runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from benchmarks.harness import RESULTS, Experiment, Run
+
+NAMES = (
+    "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
+    "privacy", "gap", "secure", "privfairfl", "speed", "scale", "cold",
+)  # fmt: skip
+"""In this order: figure3 is drawn from the runs of table2."""
+
+
+def experiments(name: str) -> tuple[Experiment, ...]:
+    """Those of a benchmark."""
+    spec = find_spec(f"benchmarks.{name}")
+    package = spec is not None and spec.submodule_search_locations is not None
+    module = import_module(f"benchmarks.{name}.__main__" if package else f"benchmarks.{name}")
+    return getattr(module, "EXPERIMENTS", ())
+
+
+def committed(name: str, experiment: str = "runs") -> list[Run[Any, Any]]:
+    """The runs in ``benchmarks/results`` that would come out the same today."""
+    one = next(one for one in experiments(name) if one.name == experiment)
+    return one.current(one.read(RESULTS / name))

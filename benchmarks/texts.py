@@ -1,0 +1,240 @@
+"""Numbers in the pages of docs/, read from the committed runs.
+
+A page has blocks, which ``python -m benchmarks texts`` writes anew; a test fails where a block and the
+runs disagree:
+
+    <!-- results: table2 -->
+    ...
+    <!-- end of results -->
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from benchmarks.harness import ROOT, Run
+from benchmarks.registry import committed
+from benchmarks.reproduction import reproduction_table
+from benchmarks.showing import Mean, by, means, n_seeds, page, select, table
+from synthfair.files import write_text
+
+BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
+
+NOT_RUN = "*Not run with the code of today.*"
+
+Runs = Sequence[Run[Any, Any]]
+
+
+def write_texts() -> None:
+    """All pages of docs/."""
+    for path in sorted((ROOT.parent / "docs").glob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if (new := with_results(text)) != text:
+            write_text(path, new)
+            print(f"{path.name}: written")
+
+
+def with_results(text: str) -> str:
+    """A page with its blocks as they should be.
+
+    Raises:
+        KeyError: a block of an unknown name.
+    """
+    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2])}\n{found[3]}", text)
+
+
+@cache
+def block(name: str) -> str:
+    """What is to stand in a block."""
+    return BLOCKS[name]() or NOT_RUN
+
+
+def _pair(accuracy: Mean, gap: Mean, digits: int = 3) -> str:
+    """Accuracy / gap."""
+    form = f".{digits}f"
+    return f"{accuracy.text(form)} / {gap.text(form)}"
+
+
+def _both(runs: Runs, gap: str = "spd", digits: int = 3) -> str:
+    return _pair(means(runs, "accuracy"), means(runs, gap), digits) if runs else ""
+
+
+def table2() -> str:
+    """Our small releases next to the published ones and central training."""
+    from benchmarks.table2.beaten import beaten, curve, published_cells
+    from benchmarks.table2.cells import TASKS
+
+    runs = committed("table2", "table2")
+    rows = []
+    for task, weight in zip(TASKS, (100.0, 100.0, 10.0), strict=True):
+        ours = select(runs, method="single_shot", recipe="ours", task=task, size="small")
+        shown = [select(own, rho_o=weight) for own in (
+            ours, select(runs, method="surrogate", task=task), select(runs, method="central", task=task)
+        )]  # fmt: skip
+        if not all(shown):
+            return ""
+        theirs = next(
+            values
+            for cell, values in published_cells().items()
+            if (cell.task, cell.size, cell.rho_o) == (task, "small", 1000.0)
+        )
+        constant = means(select(runs, method="constant", task=task), "accuracy").mean
+        (point,) = curve(shown[0])
+        rows.append(
+            (
+                task.replace("_", " "), f"{theirs[0]:.3f} / {theirs[1]:.3f}", f"{weight:g}",
+                f"{point.accuracy.text(error=True)} / {point.spd.text(error=True)}",
+                *(_both(own, digits=4).replace(" ± ", "±") for own in shown[1:]),
+                f"{constant:.4f}",
+            )
+        )  # fmt: skip
+    counts = [f"- {count} of 30 {how}" for how, count in beaten(runs).items()]
+    return page(
+        table(
+            "task | published, rho_o = 1000 | at rho_o | fair releases | surrogates | central"
+            " | constant: accuracy",
+            rows,
+        ),
+        "Published cells that are beaten, in accuracy and in the size of the SPD:",
+        "\n".join(counts),
+    ).rstrip()
+
+
+def epsilon() -> str:
+    """Private fair releases."""
+    runs, rows = committed("privacy"), []
+    for task, own in by(runs, lambda setting: setting.task).items():
+        cells = [
+            select(own, method="plain"),
+            *(select(own, method="private", epsilon=value) for value in (1.0, 0.5, 0.1)),
+        ]
+        rows.append((task.replace("_", " "), *(_error_pair(some) for some in cells)))
+    if not rows:
+        return ""
+    seeds = f"Mean ± standard error of {n_seeds(runs)} seeds on all clients' test rows."
+    return page(seeds, table("table | not private | ε = 1 | ε = 0.5 | ε = 0.1", rows)).rstrip()
+
+
+def _error_pair(runs: Runs) -> str:
+    texts = (means(runs, name).text(".3f", error=True) for name in ("accuracy", "spd"))
+    return " / ".join(texts) if runs else ""
+
+
+def methods() -> str:
+    """One upload and many rounds, at rho_o = 10."""
+    runs, rows = select(committed("methods"), weight=10.0), []
+    for method, own in by(runs, lambda setting: setting.method).items():
+        tables = by(own, lambda setting: setting.table)
+        cells = [_both(tables[name]) if name in tables else "" for name in METHOD_TABLES]
+        sent = means(tables["adult"], "bytes_sent").mean / 1e6 if "adult" in tables else np.nan
+        rows.append((method, *cells, f"{sent:.2f}"))
+    header = f"method | {' | '.join(METHOD_TABLES.values())} | sent for Adult, MB"
+    return table(header, rows) if rows else ""
+
+
+METHOD_TABLES = {"law_school": "Law School", "dutch": "Dutch", "adult": "Adult"}
+
+
+def fpfl() -> str:
+    """The claims about Adult in rounds."""
+    from benchmarks.adult_fpfl.pages import published_rows
+
+    own, rows = by(committed("adult_fpfl"), lambda row: row), []
+    for row, theirs in published_rows().items():
+        ours = row._replace(settings="ours")
+        if row.model == "shallow" and row.cohort != 400 and row in own and ours in own:
+            published = f"{theirs.accuracy:.3f} / {theirs.fnr_gap:.3f}"
+            cells = (_both(own[one], "fnr_gap") for one in (row, ours))
+            rows.append((row.cohort, row.algorithm, published, *cells))
+    header = "users a round | algorithm | published | as published, here | our settings"
+    return table(header, rows) if rows else ""
+
+
+def two_phase() -> str:
+    """Gap and accuracy at epsilon = 2."""
+    runs, rows = committed("two_phase"), []
+    for (name, notion), own in by(runs, lambda one: (one.table, one.notion)).items():
+        cells = [
+            select(own, method="B1"),
+            select(own, method="B2"),
+            select(own, method="two_phase", epsilon=2.0),
+            select(own, method="end_to_end", epsilon=2.0),
+        ]
+        rows.append((name, notion.replace("_", " "), *(_both(some, "gap") for some in cells)))
+    header = (
+        "table | notion | accuracy alone | fair, not private | two-phase, ε = 2 | end to end, ε = 2"
+    )
+    return table(header, rows) if rows else ""
+
+
+def unlike() -> str:
+    """What each kind of release costs where clients are unlike, with the covariance."""
+    runs = select(committed("unlike"), penalty="covariance")
+    rows = []
+    for (task, clients, split), own in by(runs, lambda one: one[:3]).items():
+        if split not in ("0.3", "occupation", "region"):
+            continue
+        cells = [
+            select(own, method=name)
+            for name in ("central", "surrogate", "private_moments", "fair", "alone", "constant")
+        ]
+        cut = split if not split.startswith("0") else f"Dirichlet({split})"
+        rows.append((task.replace("_", " "), f"{clients}, {cut}", *(_both(some) for some in cells)))
+    header = (
+        "table | clients | central | surrogates | private surrogates, ε = 1 | fair releases"
+        " | each alone | constant"
+    )
+    return table(header, rows) if rows else ""
+
+
+def cold() -> str:
+    """Seconds and memory of a client."""
+    cases = by(committed("cold"), lambda setting: setting.case)
+    rows = [
+        (case, *(f"{_median(own, name):{form}}" for name, form in
+                 (("seconds", ".1f"), ("megabytes", ".0f"))))
+        for case, own in cases.items()
+    ]  # fmt: skip
+    return table("case | median, s | peak memory, MB", rows) if rows else ""
+
+
+def _median(runs: Runs, name: str) -> float:
+    return float(np.median([getattr(run.values, name) for run in runs]))
+
+
+def secure() -> str:
+    """An aggregator's time."""
+    rows = [
+        (f"{clients:,}", 4 * bins, f"{values.add:.1f}", f"{values.megabytes:.0f}")
+        for (clients, bins), _, values, _ in committed("secure", "secure")
+    ]
+    return table("clients | counts | an aggregator, s | peak memory, MB", rows) if rows else ""
+
+
+def devices() -> str:
+    """Measured and true gaps of a model over devices."""
+    rows = [
+        (setting.table, setting.rate.replace("_", " "), *map(str, values))
+        for setting, _, values, _ in committed("gap", "devices")
+        if setting.epsilon == 4.0
+    ]
+    return table("table | rate", rows) if rows else ""
+
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    "table2": table2,
+    "epsilon": epsilon,
+    "methods": methods,
+    "fpfl": fpfl,
+    "two_phase": two_phase,
+    "unlike": unlike,
+    "cold": cold,
+    "secure": secure,
+    "reproduction": reproduction_table,
+}
+"""By name."""
