@@ -1,7 +1,7 @@
 """Numbers in the pages of docs/, read from the committed runs.
 
-A page has blocks, which ``python -m benchmarks texts`` writes anew; a test fails where a block and the
-runs disagree:
+A page has blocks, which ``python -m benchmarks texts`` writes anew. A test fails where a block and
+the runs disagree:
 
     <!-- results: table2 -->
     ...
@@ -72,10 +72,12 @@ def table2() -> str:
     runs = committed("table2", "table2")
     rows = []
     for task, weight in zip(TASKS, (100.0, 100.0, 10.0), strict=True):
-        ours = select(runs, method="single_shot", recipe="ours", task=task, size="small")
-        shown = [select(own, rho_o=weight) for own in (
-            ours, select(runs, method="surrogate", task=task), select(runs, method="central", task=task)
-        )]  # fmt: skip
+        curves = (
+            {"method": "single_shot", "recipe": "ours", "size": "small"},
+            {"method": "surrogate"},
+            {"method": "central"},
+        )
+        shown = [select(runs, task=task, rho_o=weight, **which) for which in curves]
         if not all(shown):
             return ""
         theirs = next(
@@ -214,16 +216,6 @@ def secure() -> str:
         for (clients, bins), _, values, _ in committed("secure", "secure")
     ]
     return table("clients | counts | an aggregator, s | peak memory, MB", rows) if rows else ""
-
-
-def devices() -> str:
-    """Measured and true gaps of a model over devices."""
-    rows = [
-        (setting.table, setting.rate.replace("_", " "), *map(str, values))
-        for setting, _, values, _ in committed("gap", "devices")
-        if setting.epsilon == 4.0
-    ]
-    return table("table | rate", rows) if rows else ""
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {

@@ -77,6 +77,12 @@ def test_the_constant_classifier_is_that_of_the_test_rows():
     assert pages.constant_accuracy() == np.mean(problem.load().test.y < 0)
 
 
+def test_our_settings_are_those_that_were_chosen():
+    runs = choices.CHOICES.current(choices.CHOICES.read(RESULTS / "adult_fpfl"))
+    found = {row[:1] + row[2:3]: one[2:] for row, one in choices.chosen(runs).items()}
+    assert found == settings.CHOSEN
+
+
 def test_the_most_accurate_candidate_that_keeps_the_gap_is_chosen():
     def run(cohort, rate, accuracy, gap):
         setting = choices.Candidate(cohort, "FPFL", 0.01, rate)

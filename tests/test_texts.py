@@ -11,6 +11,7 @@ import jax
 import pytest
 
 import synthfair as sf
+from benchmarks import registry, reproduction, texts
 from synthfair.cli import COMMANDS, main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
@@ -153,6 +154,29 @@ def test_files_and_modules_that_are_named_exist(page):
     for name in re.findall(r"python -m (benchmarks[\w.]*|tests[\w.]*)", TEXT[page]):
         module = ROOT / name.rstrip(".").replace(".", "/")
         assert module.is_dir() or module.with_suffix(".py").exists(), name
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_numbers_are_those_of_the_committed_runs(page):
+    """If not: python -m benchmarks texts."""
+    assert texts.with_results(TEXT[page]) == TEXT[page]
+
+
+def test_a_block_with_another_number_is_seen():
+    page = ROOT / "docs" / "which-release.md"
+    start = TEXT[page].index("<!-- results: unlike -->")
+    (number, *_) = re.findall(r"0\.\d{3}", TEXT[page][start:])
+    altered = TEXT[page][:start] + TEXT[page][start:].replace(number, "0.123", 1)
+    assert texts.with_results(altered) == TEXT[page] != altered
+
+
+def test_what_is_said_to_show_a_finding_exists():
+    for finding in reproduction.findings():
+        file, _, name = finding.evidence.partition("::")
+        if name:
+            assert f"def {name}(" in (ROOT / file).read_text()
+        else:
+            assert file.split("/")[0] in registry.NAMES
 
 
 def test_the_example_of_a_schema_is_one():

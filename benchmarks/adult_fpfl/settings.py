@@ -99,14 +99,18 @@ PUBLISHED_CLIP: dict[tuple[bool, ModelName], float] = {
 
 PLAIN = AdultSettings(memory=0.95)
 LARGE_COHORTS = {"rounds": 400, "learning_rate": 0.4}
-PRIVATE = AdultSettings(clip=2.0, rate_scale=3.0, count_scale=0.5, learning_rate=0.2, alpha=0.01)
-"""The constraint weighs much: its sums are divided by the few women with high income."""
+PRIVATE = AdultSettings(clip=2.0, count_scale=0.5, learning_rate=0.2)
+CLIPPED = AdultSettings(clip=2.0, count_scale=0.2, learning_rate=0.2, multiplier_rate=0.05)
 
-
-CLIPPED = AdultSettings(
-    clip=2.0, rate_scale=0.5, count_scale=0.2, learning_rate=0.2, multiplier_rate=0.05, alpha=0.01
-)
-"""Constraints that weigh little: less of a report is clipped."""
+CHOSEN: dict[tuple[int, Algorithm], tuple[float, float]] = {
+    (400, "MMDM"): (0.02, 1.0),
+    (200, "FFL"): (0.01, 1.0),
+    (200, "FFL+Clip"): (0.01, 3.0),
+    (200, "FPFL"): (0.01, 1.0),
+    (1000, "FPFL"): (0.01, 3.0),
+}
+"""alpha and rate_scale of rows with a constraint, by cohort: what :mod:`.choices` chose on training
+rows."""
 
 
 def settings_of(row: AdultRow) -> AdultSettings:
@@ -120,18 +124,22 @@ def settings_of(row: AdultRow) -> AdultSettings:
         clipped = row.private or "Clip" in row.algorithm
         return AdultSettings(rounds=rounds, clip=clip if clipped else None, memory=0.0)
     large = LARGE_COHORTS if row.cohort == 1000 else {}
+    chosen = {}
+    if row.fair:
+        alpha, rate_scale = CHOSEN[row.cohort, row.algorithm]
+        chosen = {"alpha": alpha, "rate_scale": rate_scale}
     match row.algorithm:
         case "SGD" | "FL":
             return PLAIN
         case "MMDM" | "FFL":
-            return AdultSettings()
+            return AdultSettings(**chosen)
         case "FL+Clip" | "PFL":
             return replace(PLAIN, clip=clip, **large)
         case "FFL+Clip":
-            return CLIPPED
+            return replace(CLIPPED, **chosen)
         case "FPFL":
-            steady = {"memory": 0.98, "rate_scale": 2.0} if large else {}
-            return replace(PRIVATE, **large, **steady)
+            steady = {"memory": 0.98} if large else {}
+            return replace(PRIVATE, **large, **steady, **chosen)
 
 
 SETTINGS = {row: settings_of(row) for row in ROWS}
