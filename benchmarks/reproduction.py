@@ -123,17 +123,25 @@ def in_rounds() -> Iterator[Finding]:
 def two_phases() -> Iterator[Finding]:
     """Padala, Damle and Gujar (2021)."""
     runs, page = committed("two_phase"), "two_phase/two_phase.md"
-    lost, trend = [], []
+    lost, trend, noise = [], [], []
     for own in by(runs, lambda one: (one.table, one.notion)).values():
         fair = select(own, method="B2")
         at = {e: select(own, method="two_phase", epsilon=e) for e in (1.0, 10.0)}
         if fair and all(at.values()):
             lost.append(means(fair, "accuracy").mean - means(at[10.0], "accuracy").mean)
             trend.append(means(at[10.0], "accuracy").mean - means(at[1.0], "accuracy").mean)
+        if (noiseless := select(own, method="noiseless")) and at[10.0]:
+            noise.append(means(noiseless, "accuracy").mean - means(at[10.0], "accuracy").mean)
     found = f"{max(lost):.3f} of accuracy below, at most" if lost else ""
     near = bool(lost) and max(lost) <= 0.01
     yield Finding(
         PADALA, "at epsilon = 10 accuracy is similar to fair training without privacy", "similar",
+        found, YES if near else NO, page,
+    )  # fmt: skip
+    found = f"{min(noise):+.3f} to {max(noise):+.3f} of accuracy" if noise else ""
+    near = bool(noise) and max(noise) <= 0.005
+    yield Finding(
+        PADALA, "the same next to the method without noise: what the noise costs", "hardly anything",
         found, YES if near else NO, page,
     )  # fmt: skip
     found = f"{min(trend):+.3f} to {max(trend):+.3f} from epsilon = 1 to 10" if trend else ""

@@ -54,10 +54,13 @@ LOCAL_EPOCHS = 5
 METHODS = {
     "B1": ("B1: accuracy alone, not private", "0.6", ""),
     "B2": ("B2: Fair-SGD, not private", "0.2", ""),
+    "noiseless": ("two-phase without noise", "#009E73", ""),
     "two_phase": ("two-phase (phase 1 is not covered)", "#D55E00", "o"),
     "end_to_end": ("end to end", "#0072B2", "o"),
 }
 """Name, colour and marker of each; none of those without an epsilon."""
+
+WITHOUT_EPSILON = ("B1", "B2", "noiseless")
 
 
 class PhaseSetting(NamedTuple):
@@ -96,7 +99,9 @@ def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = Fa
             learning_rate=RATE,
             kappa=kappa[0],
             kappa_rate=kappa[1],
-        ).for_budget(problem.users, 4, epsilon=setting.epsilon, delta=DELTA)
+        )
+        if setting.method != "noiseless":
+            method = method.for_budget(problem.users, 4, epsilon=setting.epsilon, delta=DELTA)
         users, noise = method.teach(problem.users, seed), float(method.student.noise)
         # The student by itself is the same algorithm, and one compiled code for both variants.
         params = train_everyone(method.student, users, seed)
@@ -122,7 +127,7 @@ def settings_behind(setting: PhaseSetting, hidden: tuple[int, ...]) -> str:
     if setting.method == "B1":
         return fingerprint(hidden, LOCAL_EPOCHS)
     kappa = KAPPAS[setting.table, setting.notion, setting.method == "end_to_end"]
-    private = () if setting.method == "B2" else (RATE, DELTA)
+    private = {"B2": (), "noiseless": (RATE,)}.get(setting.method, (RATE, DELTA))
     return fingerprint(hidden, LOCAL_EPOCHS, kappa, *private)
 
 
@@ -151,7 +156,33 @@ def show(runs: PhaseRuns) -> dict[str, str]:
         for notion, own in showing.by(runs, lambda one: one.notion).items()
     }
     title = "# Two-phase: accuracy and gap against epsilon"
-    return {"two_phase.md": showing.page(title, before, showing.table(header, rows))} | plots
+    parts = [before, showing.table(header, rows), where_accuracy_goes(runs)]
+    return {"two_phase.md": showing.page(title, *parts)} | plots
+
+
+def where_accuracy_goes(runs: PhaseRuns) -> str:
+    """What the noise costs at the largest epsilon, and what learning from teachers does."""
+    rows = []
+    for (name, notion), own in showing.by(runs, lambda one: (one.table, one.notion)).items():
+        fair, noiseless = (showing.select(own, method=one) for one in ("B2", "noiseless"))
+        noisy = showing.select(own, method="two_phase", epsilon=EPSILONS[-1])
+        if fair and noiseless and noisy:
+            rows.append(
+                (name, notion, *(_lost(*two) for two in ((fair, noiseless), (noiseless, noisy))))
+            )
+    return (
+        "## Where accuracy goes\n\nAccuracy of the first less that of the second, mean ± standard"
+        " error of the differences over seeds. From B2 to two-phase without noise: a client's teacher"
+        " learns from its own rows alone, and a student learns its decisions in few steps. From"
+        f" there to epsilon = {EPSILONS[-1]:g}: the noise. The paper says that both together are"
+        " hardly visible.\n\n"
+    ) + showing.table("table | notion | B2 - without noise | without noise - with noise", rows)
+
+
+def _lost(first: PhaseRuns, second: PhaseRuns) -> str:
+    then = {run.seed: run.values.accuracy for run in second}
+    pairs = [run.values.accuracy - then[run.seed] for run in first if run.seed in then]
+    return showing.mean_of(pairs).text("+.4f", error=True)
 
 
 def plot(runs: PhaseRuns) -> str:
@@ -172,7 +203,7 @@ TWO_PHASE = Experiment(
         for name in sorted(TABLES)
         for notion in sorted(CLIENTS)
         for method in METHODS
-        for epsilon in ((np.inf,) if method in ("B1", "B2") else EPSILONS)
+        for epsilon in ((np.inf,) if method in WITHOUT_EPSILON else EPSILONS)
     ),
     run=run_phases,
     summary=show,
