@@ -30,7 +30,7 @@ from synthfair.secure import (
     write_task,
 )
 from synthfair.secure.aggregator import record_of, require_unanswered
-from synthfair.secure.keys import make_aggregator_keys
+from synthfair.secure.aggregator_keys import make_aggregator_keys
 
 ONE = np.array([1, 2, 3, 4])
 

@@ -21,7 +21,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.secure.keys import AggregatorSecret, read_document, require_hpke
+from synthfair.secure.aggregator_keys import AggregatorSecret, read_document, require_hpke
 from synthfair.secure.summands import MAX_LENGTH, Hex32
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.files import write_json
-from synthfair.secure.keys import AggregatorKeys, read_document
+from synthfair.secure.aggregator_keys import AggregatorKeys, read_document
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import (
     MAX_CLIENTS,

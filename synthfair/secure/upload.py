@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.secure.keys import AggregatorSecret, require_hpke
+from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
 from synthfair.secure.task import Task
 
 if TYPE_CHECKING:

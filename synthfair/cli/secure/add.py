@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.secure.aggregator import answer, receive, require_unanswered
-    from synthfair.secure.keys import read_aggregator_secret
+    from synthfair.secure.aggregator_keys import read_aggregator_secret
     from synthfair.secure.task import read_task
 
     if args.check == (args.output is not None):

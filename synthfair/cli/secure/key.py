@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     from synthfair.cli.show import say
-    from synthfair.secure.keys import make_aggregator_keys
+    from synthfair.secure.aggregator_keys import make_aggregator_keys
 
     public, _ = make_aggregator_keys(args.output, force=args.force)
     say(f"Wrote {args.output} (keep it secret) and {public} (hand it to who plans the sum).")

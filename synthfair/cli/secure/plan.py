@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.errors import refusal
     from synthfair.files import require_distinct, require_free
     from synthfair.release.keys import read_keys
-    from synthfair.secure.keys import read_aggregator_keys
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import make_task, write_task
 

@@ -49,7 +49,7 @@ LENDERS, AGGREGATORS, BINS, ROWS_PER_CLIENT = 10, 2, 21, 1000
 NOTION, ALPHA = "statistical_parity", 0.02
 
 
-class SecureSums(NamedTuple):
+class SumsDemo(NamedTuple):
     """A demonstration.
 
     Attributes:
@@ -67,7 +67,7 @@ class SecureSums(NamedTuple):
     evaluations: dict[str, Evaluation]
 
 
-def demonstrate_sums(folder: Path, *, epsilon: float) -> SecureSums:
+def demonstrate_sums(folder: Path, *, epsilon: float) -> SumsDemo:
     """Trains a model in rounds, sums its scores over all lenders, and chooses thresholds.
 
     Args:
@@ -100,7 +100,7 @@ def demonstrate_sums(folder: Path, *, epsilon: float) -> SecureSums:
         "a threshold for each group": evaluate(fair, tests),
     }
     shape = histogram.array().shape
-    return SecureSums(model, histogram, exact.reshape(shape), chosen, evaluations)
+    return SumsDemo(model, histogram, exact.reshape(shape), chosen, evaluations)
 
 
 def _trained(tables: Sequence[pd.DataFrame], schema: Schema) -> TrainedModel:
