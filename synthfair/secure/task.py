@@ -125,7 +125,7 @@ class Task(BaseModel):
             )
         if most_epsilon is None:
             return
-        epsilon = getattr(self.what, "epsilon", None)
+        epsilon = self.what.epsilon if isinstance(self.what, GroupCounts) else None
         if epsilon is None or not epsilon <= most_epsilon:
             raise InputError(
                 f"task {self.id.hex()}: epsilon = {epsilon}; must be at most {most_epsilon:g}"
