@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.cold import watch
 from benchmarks.harness import Experiment, Run, main
 from benchmarks.showing import page, table
-from synthfair.secure.keys import make_aggregator_keys
+from synthfair.secure.aggregator_keys import make_aggregator_keys
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task, make_task, write_task
 from synthfair.secure.upload import make_uploads

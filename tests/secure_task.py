@@ -15,6 +15,7 @@ from synthfair.secure import (
     new_aggregator_secret,
     receive,
 )
+from synthfair.secure.aggregator_keys import make_records
 
 PLAIN = {"schema_hash": "0" * 64, "groups": ("f", "m"), "epsilon": 1.0, "rows_per_client": 1000}
 COUNTS = GroupCounts(**PLAIN)
@@ -34,6 +35,13 @@ class Parties(NamedTuple):
             paths[-1].write_bytes(upload)
         return paths
 
+    def records(self, folder, role=0):
+        """The folder of an aggregator's answers, made where it is missing."""
+        place = folder / f"aggregator_{role}.answers"
+        if not place.exists():
+            make_records(place, self.secrets[role].public)
+        return place
+
     def answers(self, folder, vectors, sources=None):
         """Every aggregator's answer to these clients' vectors."""
         sent = [self.send(folder, i, vector) for i, vector in enumerate(vectors)]
@@ -43,8 +51,8 @@ class Parties(NamedTuple):
         ]
         named = [{}] * len(received) if sources is None else [{"source": one} for one in sources]
         return [
-            answer(self.task, secret, got, folder / "answers", **source)
-            for secret, got, source in zip(self.secrets, received, named, strict=True)
+            answer(self.task, self.secrets[role], got, self.records(folder, role), **source)
+            for role, (got, source) in enumerate(zip(received, named, strict=True))
         ]
 
 

@@ -190,11 +190,12 @@ def test_settings_that_read_rows_without_noise_do_not_go_with_epsilon():
         DistillConfig(epsilon=1.0)
 
 
-def test_secure_sums_add_their_epsilon_once_a_task(ledger):
-    def part(run, epsilon=0.5):
-        pure = PureGuarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
-        return Booking(kind="secure_sum", output="task.json", run=run, guarantee=pure)
+def part(run, epsilon=0.5, client="1" * 64):
+    pure = PureGuarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
+    return Booking(kind="secure_sum", output="task.json", run=run, client=client, guarantee=pure)
 
+
+def test_secure_sums_add_their_epsilon_once_a_task_and_client(ledger):
     ledger.set_limit(1.2, 1e-6)
     for run in ("a" * 64, "a" * 64, "b" * 64, "a" * 64):
         ledger.book(part(run))
@@ -204,3 +205,12 @@ def test_secure_sums_add_their_epsilon_once_a_task(ledger):
         ledger.book(part("c" * 64))
     with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
         ledger.book(part("a" * 64, epsilon=0.50001))  # another sum, whatever its task
+    with pytest.raises(InputError, match=r"epsilon would be 1\.5 in all"):
+        ledger.book(part("a" * 64, client="2" * 64))  # the same rows, twice in one sum
+
+
+def test_parts_of_unknown_clients_all_add_up(ledger):
+    """As earlier versions booked them: whether they are one client's is not known."""
+    for _ in range(3):
+        ledger.book(part("a" * 64, client=None))
+    assert ledger.spent().epsilon(1e-6) == 1.5

@@ -1,6 +1,8 @@
 """The commands of a secure sum as users run them, from keys to a histogram."""
 
 import json
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -41,8 +43,9 @@ def plan(folder, *flags):
     return main([*argv, "--output", f"{folder}/task.json", *flags])
 
 
-def share(folder, client, *flags):
+def share(folder, client, *flags, roles=(0, 1)):
     argv = ["secure", "share", "--task", f"{folder}/task.json"]
+    argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in roles)]
     argv += ["--data", f"{folder}/client_{client}.csv", "--sign", f"{folder}/client_{client}.key"]
     return main([*argv, "--output", f"{folder}/sent", *flags])
 
@@ -52,16 +55,20 @@ def add(folder, role, *flags):
     return main([*argv, "--key", f"{folder}/aggregator_{role}.key", f"{folder}/sent", *flags])
 
 
-def open_both(folder):
+def open_both(folder, *flags):
     argv = ["secure", "open", "--task", f"{folder}/task.json"]
     argv += [f"{folder}/sum_{role}.json" for role in range(2)]
-    return main([*argv, "--output", f"{folder}/histogram.json"])
+    return main([*argv, "--output", f"{folder}/histogram.json", *flags])
 
 
 def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     model = ["--model", f"{folder}/model.json"]
     assert plan(folder, *model, "--bins", "5") == 0
-    assert "20 counts over 3 to 3 clients" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "20 counts over 3 to 3 clients" in said
+    assert "a standard deviation of 0.851 rows" in said
+    assert "more than 5.71 rows" in said  # 3 sqrt(5) times as many
+    assert f"Task {sf.secure.read_task(folder / 'task.json').id.hex()}\n" in said
     for client in range(3):
         assert share(folder, client, *model) == 0
     for role in range(2):
@@ -71,6 +78,11 @@ def test_from_keys_to_a_histogram_of_scores(folder, capsys):
     said = capsys.readouterr().out
     for words in ("3 clients", "Nothing was answered", "epsilon", "one row", "collude"):
         assert words in said
+    task = sf.secure.read_task(folder / "task.json").id.hex()
+    assert said.count(f"Task {task}\n") == 3 + 2 * 2 + 1  # share, add --check and add, open
+    assert said.count("holds against") == 3 + 2 * 2 + 1
+    partial = sf.secure.read_partial_sum(folder / "sum_0.json")
+    assert said.count(f"list has the hash {partial.clients_hash}") == 2 * 2
     found = read_histogram(folder / "histogram.json")
     exact = sum(
         sf.secure.count_table(
@@ -117,9 +129,76 @@ def test_counts_of_users_and_a_second_answer(folder, capsys):
     assert add(folder, 0, "--output", f"{folder}/again.json") == 2
     assert "answered once" in capsys.readouterr().err
     assert not (folder / "again.json").exists()
-    assert json.loads(next((folder / "aggregator_0.answers").iterdir()).read_text()) == json.loads(
-        (folder / "sum_0.json").read_text()
-    )
+    (record,) = (folder / "aggregator_0.answers").glob("*.json")
+    assert json.loads(record.read_text()) == json.loads((folder / "sum_0.json").read_text())
+
+
+def test_a_key_answers_once_by_whatever_name_and_not_without_its_folder(folder, capsys):
+    assert plan(folder, "--schema", f"{folder}/schema.json") == 0
+    for client in range(3):
+        assert share(folder, client, "--schema", f"{folder}/schema.json") == 0
+    assert add(folder, 0, "--output", f"{folder}/sum_0.json") == 0
+    (folder / "aggregator_5.key").symlink_to(folder / "aggregator_0.key")
+    assert add(folder, 5, "--output", f"{folder}/again.json") == 2
+    assert "answered once" in capsys.readouterr().err
+    shutil.rmtree(folder / "aggregator_0.answers")
+    assert add(folder, 0, "--output", f"{folder}/again.json") == 2
+    assert "nobody knows what this key has answered" in capsys.readouterr().err
+    others = ["--records", f"{folder}/aggregator_1.answers"]
+    assert add(folder, 0, "--output", f"{folder}/again.json", *others) == 2
+    assert "of another key" in capsys.readouterr().err
+    assert not (folder / "again.json").exists()
+
+
+def test_a_replaced_task_gets_no_shares(folder, capsys):
+    """Somebody puts a task of its own aggregators, or of more epsilon, in the place of the file."""
+    schema = ["--schema", f"{folder}/schema.json"]
+    for role in (5, 6):
+        assert main(["secure", "key", "--output", f"{folder}/aggregator_{role}.key"]) == 0
+    theirs = [f"{folder}/aggregator_{role}.pub" for role in (5, 6)]
+    assert plan(folder, *schema, "--aggregators", *theirs) == 0
+    assert share(folder, 0, *schema) == 2
+    assert "its aggregators are not those that were given" in capsys.readouterr().err
+    assert plan(folder, *schema, "--force") == 0
+    assert share(folder, 0, *schema, roles=(1, 0)) == 2
+    assert share(folder, 0, *schema, "--most-epsilon", "1.9") == 2
+    assert add(folder, 0, "--check", "--most-epsilon", "1.9") == 2
+    assert capsys.readouterr().err.count("epsilon = 2.0; must be at most 1.9") == 2
+    assert not (folder / "sent").exists()
+    assert not Ledger.for_table(folder / "client_0.csv").path.exists()
+    assert share(folder, 0, *schema, "--most-epsilon", "2") == 0
+
+
+def test_a_table_shared_by_two_clients_of_a_task_is_booked_twice(folder):
+    schema = ["--schema", f"{folder}/schema.json"]
+    assert plan(folder, *schema) == 0
+    data = ["--data", f"{folder}/client_0.csv"]
+    assert share(folder, 0, *schema) == 0
+    assert share(folder, 0, *schema, "--force") == 0
+    assert share(folder, 1, *schema, *data) == 0
+    assert Ledger.for_table(folder / "client_0.csv").spent().epsilon(1e-6) == 2 * EPSILON
+
+
+def test_sums_are_compared_with_the_commitments(folder, capsys):
+    assert plan(folder, "--schema", f"{folder}/schema.json") == 0
+    for client in range(3):
+        assert share(folder, client, "--schema", f"{folder}/schema.json") == 0
+    for role in range(2):
+        assert add(folder, role, "--output", f"{folder}/sum_{role}.json") == 0
+    found = re.findall("Commitment: ([0-9a-f]{64})", capsys.readouterr().out)
+    assert open_both(folder, "--commitments", *found[::-1]) == 2
+    assert "chosen after another was known" in capsys.readouterr().err
+    assert open_both(folder, "--commitments", *found) == 0
+
+
+def test_a_plan_does_not_destroy_its_model(folder, capsys):
+    model = f"{folder}/model.json"
+    before = (folder / "model.json").read_bytes()
+    assert plan(folder, "--model", model, "--output", model, "--force") == 2
+    assert "is named twice" in capsys.readouterr().err
+    schema = f"{folder}/schema.json"
+    assert plan(folder, "--schema", schema, "--output", schema, "--force") == 2
+    assert (folder / "model.json").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -128,12 +207,17 @@ def test_counts_of_users_and_a_second_answer(folder, capsys):
         ([], "one of --model and --schema"),
         (["--schema", "SCHEMA", "--least-clients", "4"], "least_clients"),
         (["--schema", "SCHEMA", "--epsilon", "0"], "epsilon"),
+        (["--model", "MODEL", "--bins", "2049"], "bins"),
         (["--schema", "SCHEMA", "--rows-per-user", "3"], "rows_per_user"),
         (["--schema", "SCHEMA", "--aggregators", "PUB"], "aggregators"),
     ],
 )
 def test_plans_that_are_refused(folder, capsys, flags, message):
-    places = {"SCHEMA": f"{folder}/schema.json", "PUB": f"{folder}/aggregator_0.pub"}
+    places = {
+        "SCHEMA": f"{folder}/schema.json",
+        "MODEL": f"{folder}/model.json",
+        "PUB": f"{folder}/aggregator_0.pub",
+    }
     assert plan(folder, *(places.get(flag, flag) for flag in flags)) == 2
     assert message in capsys.readouterr().err
     assert not (folder / "task.json").exists()
@@ -152,7 +236,7 @@ def test_shares_and_answers_that_are_refused(folder, capsys):
     assert add(folder, 0) == 2
     assert "one of --output and --check" in capsys.readouterr().err
     assert not (folder / "sum_0.json").exists()
-    assert not (folder / "aggregator_0.answers").exists()
+    assert not [*(folder / "aggregator_0.answers").glob("*.json")]
 
 
 def test_a_vector_is_opened_as_real_numbers(tmp_path):

@@ -3,6 +3,7 @@
 Statistical tests fail by chance once in 10^6, and reject planted bugs.
 """
 
+import math
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -15,7 +16,15 @@ from secure_task import COUNTS, PLAIN, parties
 from synthfair.errors import InputError
 from synthfair.privacy.discrete import discrete_laplace
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.secure import ClippedVectors, GroupCounts, count_table, noisy_sum, open_sums
+from synthfair.secure import (
+    ClippedVectors,
+    GroupCounts,
+    RowSums,
+    count_table,
+    make_uploads,
+    noisy_sum,
+    open_sums,
+)
 from synthfair.secure.counting import first_rows
 from synthfair.secure.opening import require_possible
 from synthfair.secure.shares import Sharing
@@ -23,7 +32,10 @@ from synthfair.secure.summands import NEVER
 
 ALARM = 1e-6
 
-WIDE = GroupCounts(**PLAIN | {"model": "1" * 64, "bins": 5000, "rows_per_client": 10**7})
+TEN = tuple("abcdefghij")
+WIDE = GroupCounts(
+    **PLAIN | {"groups": TEN, "model": "1" * 64, "bins": 1000, "rows_per_client": 10**7}
+)
 """20,000 counts with noise of scale 1: as many independent runs of a task of one count."""
 
 
@@ -232,11 +244,66 @@ class TestTotals:
         bound, middle = what.noise_bound(2), 6000
         assert tail[middle + bound + 1] <= NEVER / what.length < tail[middle + bound // 2]
 
-    def test_false_inputs_far_off_are_refused_within_the_protocol(self):
-        with pytest.raises(InputError, match="an input was false"):
-            noisy_sum([np.array([0, 0, 0, 2**60])], COUNTS)
+    def test_there_must_be_parts(self):
         with pytest.raises(InputError, match="none"):
             noisy_sum([], COUNTS)
+
+    def test_with_noise_that_others_may_know_nothing_is_claimed(self):
+        found = noisy_sum([np.zeros(4, np.int64)], COUNTS, source=seeded(0))
+        assert found.statement["guarantee"].startswith("none")
+        assert {found.statement[key] for key in ("epsilon", "holds_against")} == {None}
+        assert noisy_sum([np.zeros(4, np.int64)], COUNTS).statement["epsilon"] == 1.0
+
+
+SHORT = ClippedVectors(length=4, clip=10.0, step=1.0, rho=1.0)  # norm at most 11 = 10 + sqrt(4) / 2
+ROWS = RowSums(length=4, square=1, largest=100, step=1.0, rho=1.0)
+
+LEAST = np.iinfo(np.int64).min
+"""Which is its own absolute value."""
+
+
+class TestParts:
+    """What the guarantee rests on is required of every part, also of those made by other code."""
+
+    @pytest.mark.parametrize(
+        ("what", "vector"),
+        [(COUNTS, [1000, 0, 0, 0]), (SHORT, [11, 0, 0, 0]), (ROWS, [-100, 100, 0, 0])],
+    )
+    def test_up_to_the_bounds_they_pass(self, what, vector):
+        noisy_sum([np.array(vector)], what)
+        group = parties(what, clients=2)
+        assert len(make_uploads(group.task, np.array(vector), group.keys[0])) == 2
+
+    @pytest.mark.parametrize(
+        ("what", "vector", "message"),
+        [
+            (COUNTS, [-1, 0, 0, 0], "from -1 to 0; must be from 0 to 1000"),
+            (COUNTS, [LEAST, 0, 0, 0], "must be from 0"),
+            (COUNTS, [0, 0, 0, 2**60], "must be from 0 to 1000"),
+            (COUNTS, [500, 500, 1, 0], "counts 1001 rows; must be at most 1000"),
+            (SHORT, [11, 1, 0, 0], "norm is above the square root of 121"),
+            (SHORT, [-6, 6, -6, 6], "norm is above"),
+            (SHORT, [LEAST, 0, 0, 0], "norm is above"),
+            (ROWS, [0, 0, 0, -101], "from -101 to 0; must be from -100 to 100"),
+            (ROWS, [0, 0, 0, 101], "must be from -100 to 100"),
+            (ROWS, [LEAST, 0, 0, 0], "must be from -100 to 100"),
+        ],
+    )
+    def test_beyond_they_are_refused(self, what, vector, message):
+        group = parties(what, clients=2)
+        with pytest.raises(InputError, match=message):
+            noisy_sum([np.array(vector)], what)
+        with pytest.raises(InputError, match=message):
+            make_uploads(group.task, np.array(vector), group.keys[0])
+
+    def test_norms_beyond_floating_point_are_exact(self):
+        """Of about 2^78, floats miss what is below 2^25; here it is less than 2^21."""
+        what = ClippedVectors(length=2, clip=2.0**39, step=1.0, rho=1.0)
+        edge = math.isqrt(what.largest_square)
+        rest = math.isqrt(what.largest_square - edge**2)
+        what.require_part(np.array([edge, rest]))
+        with pytest.raises(InputError, match="norm is above"):
+            what.require_part(np.array([edge, rest + 1]))
 
 
 class TestCounting:

@@ -1,6 +1,7 @@
 """Uploads, answers and opening by files: what is refused, and that a task is answered once."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,29 +9,24 @@ import sys
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from secure_task import COUNTS, PLAIN, parties
+from secure_task import COUNTS, parties
 
 from synthfair.errors import InputError
 from synthfair.secure import (
-    ClippedVectors,
     GroupCounts,
+    Received,
     Task,
     answer,
-    make_task,
     make_uploads,
     new_aggregator_secret,
     open_sums,
-    read_aggregator_keys,
-    read_aggregator_secret,
     read_partial_sum,
-    read_task,
     read_upload,
     receive,
     score_histogram,
     write_task,
 )
 from synthfair.secure.aggregator import record_of, require_unanswered
-from synthfair.secure.keys import make_aggregator_keys
 
 ONE = np.array([1, 2, 3, 4])
 
@@ -173,7 +169,7 @@ class TestUploads:
             receive(group.task, group.secrets[0], sent[:1])
 
     def test_counts_beyond_the_public_cap_are_not_sent(self, group):
-        with pytest.raises(InputError, match="has 1001; must be at most 1000"):
+        with pytest.raises(InputError, match="from 0 to 1001; must be from 0 to 1000"):
             make_uploads(group.task, np.array([1001, 0, 0, 0]), group.keys[0])
 
 
@@ -205,14 +201,31 @@ class TestOpening:
         signature = group.secrets[role].signing_key.sign(wrong.signed()).hex()
         return wrong.model_copy(update={"signature": signature})
 
+    def test_a_sum_other_than_its_aggregator_had_committed_to(self, group, sums):
+        """The last to answer has known what it wanted the total to be."""
+        published = [one.commitment for one in sums]
+        open_sums(group.task, sums[::-1], commitments=published)
+        first, *others = sums[1].total
+        chosen = self.signed(group, sums[1], 1, total=((first + 1) % 2**64, *others))
+        open_sums(group.task, [sums[0], chosen])
+        for some, hashes in [([sums[0], chosen], published), (sums, published[:1])]:
+            with pytest.raises(InputError, match="chosen after another was known"):
+                open_sums(group.task, some, commitments=hashes)
+
+    def test_a_commitment_cannot_be_guessed_from_the_sum(self, group, sums):
+        """Its hash is also of the signature, for which the key is needed."""
+        same = sums[0].model_copy(update={"signature": "0" * 128})
+        assert same.signed() == sums[0].signed()
+        assert same.commitment != sums[0].commitment
+
     def test_different_lists_of_clients(self, group, tmp_path):
         """The same clients, one of which has shared twice: the halves do not belong together."""
         sent = [group.send(tmp_path, i, ONE) for i in range(2)]
         again = group.send(tmp_path, 1, ONE, name="again")
         uploads = ([sent[0][0], sent[1][0]], [sent[0][1], again[1]])
         sums = [
-            answer(group.task, secret, receive(group.task, secret, paths), tmp_path / "answers")
-            for secret, paths in zip(group.secrets, uploads, strict=True)
+            answer(group.task, s, receive(group.task, s, paths), group.records(tmp_path, role))
+            for role, (s, paths) in enumerate(zip(group.secrets, uploads, strict=True))
         ]
         with pytest.raises(InputError, match="saw different uploads"):
             open_sums(group.task, sums)
@@ -257,20 +270,22 @@ class TestAnsweredOnce:
         first = group.answers(tmp_path, [ONE] * 2)[0]
         with pytest.raises(InputError, match="holds the answer to this task") as caught:
             group.answers(tmp_path, [ONE] * 2)
-        record = record_of(group.task, group.secrets[0], tmp_path / "answers")
+        record = record_of(group.task, group.secrets[0], group.records(tmp_path))
         assert str(caught.value).startswith(f"{record}: ")
         assert read_partial_sum(record) == first
         assert record.stat().st_mode & 0o077 == 0
 
-    def test_another_task_is_answered(self, tmp_path):
-        for _ in range(2):
-            parties().answers(tmp_path, [ONE] * 2)
+    def test_another_task_is_answered(self, tmp_path, group):
+        again = Task.model_validate(group.task.model_dump() | {"nonce": "5" * 64})
+        for task in (group.task, again):
+            group._replace(task=task).answers(tmp_path, [ONE] * 2)
 
     @pytest.mark.parametrize("moment", ["_noised", "_complete", "_published"])
     def test_kill_9_between_noise_and_answer(self, tmp_path, group, moment):
         """A real process, killed as it draws noise, writes its record, or has written it."""
         write_task(group.task, tmp_path / "task.json")
         (tmp_path / "a.key").write_text(group.secrets[0].model_dump_json())
+        records = group.records(tmp_path)
         for i in range(2):
             group.send(tmp_path, i, ONE)
         code = f"""
@@ -284,7 +299,7 @@ def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 if {moment!r} != "_published":
     setattr(aggregator, {moment!r}, die)
-aggregator.answer(task, secret, received, folder / "answers")
+aggregator.answer(task, secret, received, pathlib.Path({str(records)!r}))
 die()
 """
         done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
@@ -292,99 +307,38 @@ die()
         said = "holds the answer" if moment == "_published" else "begun and not finished"
         received = receive(group.task, group.secrets[0], sorted(tmp_path.glob("*.to_0")))
         with pytest.raises(InputError, match=said):
-            answer(group.task, group.secrets[0], received, tmp_path / "answers")
+            answer(group.task, group.secrets[0], received, records)
         with pytest.raises(InputError, match=said):
-            require_unanswered(group.task, group.secrets[0], tmp_path / "answers")
+            require_unanswered(group.task, group.secrets[0], records)
 
     def test_the_record_is_there_before_any_noise(self, tmp_path, group, monkeypatch):
-        seen = []
+        seen, records = [], group.records(tmp_path)
 
         def noise(self, source):
-            seen.append(record_of(group.task, group.secrets[0], tmp_path / "answers").exists())
+            seen.append(record_of(group.task, group.secrets[0], records).exists())
             return np.zeros(4, np.int64)
 
         monkeypatch.setattr(GroupCounts, "noise", noise)
         group.answers(tmp_path, [ONE] * 2)
         assert seen == [True, True]
 
-    def test_without_a_place_for_the_record_there_is_no_answer(self, tmp_path, group):
-        (tmp_path / "answers").write_text("a file")
-        with pytest.raises(InputError, match="cannot write"):
+    def test_without_a_place_for_the_record_there_is_no_answer(self, tmp_path, group, monkeypatch):
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        group.records(tmp_path)
+        monkeypatch.setattr(os, "open", full)
+        with pytest.raises(InputError, match="cannot write: No space left"):
             group.answers(tmp_path, [ONE] * 2)
 
-
-class TestTask:
-    def test_is_read_as_written_and_its_id_is_of_all_of_it(self, tmp_path, group):
-        write_task(group.task, tmp_path / "task.json")
-        assert read_task(tmp_path / "task.json") == group.task
-        vector = ClippedVectors(length=3, clip=1.0, step=0.1, rho=1.0)
-        changes = [
-            {"nonce": "1" * 64},
-            {"what": vector.model_dump()},
-            {"what": COUNTS.model_dump() | {"schema_hash": "3" * 64}},
-            {"aggregators": group.task.aggregators[::-1]},
-            {"full_share": 1},
-            {"clients": group.task.clients[:2]},
-            {"least_clients": 1},
-        ]
-        others = [Task.model_validate(group.task.model_dump() | change) for change in changes]
-        assert len({task.id for task in [group.task, *others]}) == len(changes) + 1
-
-    @pytest.mark.parametrize(
-        ("change", "message"),
-        [
-            ({"full_share": 2}, "full_share"),
-            ({"least_clients": 4}, "least_clients"),
-            ({"clients": ["0" * 64] * 2}, "comes twice"),
-            ({"clients": ["0" * 63]}, "clients.0"),
-            ({"aggregators": []}, "aggregators"),
-            ({"what": {"kind": "mean"}}, "what"),
-            ({"what": PLAIN | {"kind": "counts", "bins": 2}}, "one bin"),
-            ({"what": PLAIN | {"kind": "counts", "epsilon": 0}}, "epsilon"),
-            ({"what": PLAIN | {"kind": "counts", "epsilon": "1"}}, "epsilon"),
-            ({"what": PLAIN | {"kind": "counts", "rows_per_user": 2}}, "rows_per_user"),
-            ({"what": PLAIN | {"kind": "counts", "rows_per_client": 2**40}}, "exact numbers"),
-            ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 1e-20, "rho": 1.0}},
-             "too fine"),
-            ({"more": 1}, "unknown key"),
-        ],
-    )  # fmt: skip
-    def test_files_that_do_not_fit_together(self, tmp_path, group, change, message):
-        document = group.task.model_dump(mode="json") | change
-        (tmp_path / "task.json").write_text(json.dumps(document))
-        with pytest.raises(InputError, match=message):
-            read_task(tmp_path / "task.json")
-
-    def test_an_aggregator_twice(self, group):
-        one = group.secrets[0].public
-        with pytest.raises(InputError, match="keys of its own"):
-            make_task(COUNTS, [one, one], group.task.clients, least_clients=1)
-
-
-class TestKeys:
-    def test_are_read_as_written(self, tmp_path):
-        public_path, public = make_aggregator_keys(tmp_path / "a.key")
-        assert read_aggregator_secret(tmp_path / "a.key").public == public
-        assert read_aggregator_keys(public_path) == public
-        assert (tmp_path / "a.key").stat().st_mode & 0o077 == 0
-        with pytest.raises(InputError, match="exists"):
-            make_aggregator_keys(tmp_path / "a.key")
-        with pytest.raises(InputError, match="must end in"):
-            make_aggregator_keys(tmp_path / "a.pem")
-
-    def test_a_private_key_is_not_taken_for_a_public_one_nor_shown(self, tmp_path, group):
-        text = group.secrets[0].model_dump_json()
-        (tmp_path / "a.key").write_text(text)
-        with pytest.raises(InputError, match="private keys, which stay"):
-            read_aggregator_keys(tmp_path / "a.key")
-        (tmp_path / "a.key").write_text(text.replace('"format"', '"what"'))
-        with pytest.raises(InputError, match="not an aggregator's private keys") as caught:
-            read_aggregator_secret(tmp_path / "a.key")
-        assert group.secrets[0].signature not in str(caught.value)
-        assert group.secrets[0].signature not in repr(group.secrets[0])
-
-    def test_keys_that_do_not_belong_together(self, tmp_path, group):
-        one, other = (secret.model_dump(mode="json") for secret in group.secrets)
-        (tmp_path / "a.key").write_text(json.dumps(one | {"public": other["public"]}))
-        with pytest.raises(InputError, match="not an aggregator's private keys"):
-            read_aggregator_secret(tmp_path / "a.key")
+    def test_only_in_the_folder_that_was_made_with_the_key(self, tmp_path, group):
+        """Not in a lost one that was made anew by hand, nor in that of another key."""
+        for folder in (tmp_path / "none", tmp_path):
+            with pytest.raises(InputError, match="make new keys") as caught:
+                require_unanswered(group.task, group.secrets[0], folder)
+            assert str(caught.value).startswith(f"{folder}: ")
+        other = group.records(tmp_path, 1)
+        received = Received(np.zeros(4, np.uint64), 2, "0" * 64)
+        with pytest.raises(InputError, match="answers of another key"):
+            answer(group.task, group.secrets[0], received, other)
+        assert [path.name for path in other.iterdir()] == ["owner.pub"]

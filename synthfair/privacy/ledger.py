@@ -64,6 +64,7 @@ class Booking(BaseModel):
         kind: of entry.
         output: name of the file or folder.
         run: fingerprint of rows and settings; of a secure sum, the task's.
+        client: public key that signs the part of a secure sum, in hexadecimal; None of others.
         guarantee: of the release, training or sum; None where it has no epsilon.
     """
 
@@ -72,6 +73,7 @@ class Booking(BaseModel):
     kind: Literal["release", "training", "secure_sum"] = "release"
     output: Line
     run: str = Field(pattern="^[0-9a-f]{64}$")
+    client: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     guarantee: AnyGuarantee | None
 
     @property
@@ -333,13 +335,14 @@ def _spent(entries: Sequence[Booking | Limit]) -> Spent:
 def _counted(bookings: Iterable[Booking]) -> list[Booking]:
     """Without repeated parts of a secure sum.
 
-    Aggregators take one part of each client, and answer a task once: sent again, it is in one sum.
+    Aggregators take one part of each client, and answer a task once: sent again by the same client,
+    it is in one sum, once. Two clients with the same table are in it twice.
     """
-    seen: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     found = []
     for booking in bookings:
-        if booking.kind == "secure_sum":
-            key = booking.run, repr(booking.guarantee)
+        if booking.kind == "secure_sum" and booking.client:
+            key = booking.run, booking.client, repr(booking.guarantee)
             if key in seen:
                 continue
             seen.add(key)

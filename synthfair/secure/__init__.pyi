@@ -1,7 +1,5 @@
 from .aggregator import PartialSum, Received, answer, read_partial_sum, receive
-from .counting import count_table
-from .in_memory import noisy_sum
-from .keys import (
+from .aggregator_keys import (
     AggregatorKeys,
     AggregatorSecret,
     make_aggregator_keys,
@@ -9,6 +7,8 @@ from .keys import (
     read_aggregator_keys,
     read_aggregator_secret,
 )
+from .counting import count_table
+from .in_memory import noisy_sum
 from .opening import NoisyTotal, open_sums, score_histogram
 from .summands import ClippedVectors, GroupCounts, RowSums
 from .task import Task, make_task, privacy_statement, read_task, write_task

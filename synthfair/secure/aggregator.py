@@ -21,12 +21,17 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.secure.keys import AggregatorSecret, read_document, require_hpke
+from synthfair.secure.aggregator_keys import (
+    AggregatorSecret,
+    read_document,
+    require_hpke,
+    require_records,
+)
 from synthfair.secure.summands import MAX_LENGTH, Hex32
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
 
-DOMAIN = b"synthfair-partial-sum/1\0"
+DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
 
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
@@ -73,6 +78,16 @@ class PartialSum(BaseModel):
         """What the signature is of."""
         head = f"{self.task} {self.role} {self.clients} {self.clients_hash} {len(self.total)}\n"
         return DOMAIN + head.encode() + np.array(self.total, "<u8").tobytes()
+
+    @property
+    def commitment(self) -> str:
+        """sha256 of all of it, that aggregators publish before any of them publishes its sum.
+
+        So none can choose its noise when it knows another's sum. The hash says nothing of the sum,
+        as the signature is in it, and cannot be guessed.
+        """
+        signature = bytes.fromhex(self.signature)
+        return hashlib.sha256(COMMITMENT + self.signed() + signature).hexdigest()
 
 
 def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Received:
@@ -130,17 +145,18 @@ def answer(
 
     Guarantee: that of ``task.what``, by this aggregator's noise alone, whoever colludes with
     whom, as long as it colludes with nobody, and as long as ``records`` is never put back to an
-    older state or left for another folder.
+    older state.
 
     Args:
         task: that is answered.
         secret: of the aggregator.
         received: of :func:`receive`.
-        records: folder of the aggregator's answers so far, made if need be.
+        records: folder of the aggregator's answers so far, of :func:`make_records`.
         source: of the noise; another one than the system's is for tests alone.
 
     Raises:
-        InputError: the task was answered before, or began to be; or the record cannot be written.
+        InputError: the task was answered before, or began to be; the folder is missing or another
+            aggregator's; or the record cannot be written.
     """
     record = record_of(task, secret, records)
     try:
@@ -176,7 +192,12 @@ def _noised(
 
 
 def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
-    """Where the answer of this key to a task is recorded."""
+    """Where the answer of this key to a task is recorded.
+
+    Raises:
+        InputError: the folder is missing, or another aggregator's.
+    """
+    require_records(records, secret.public)
     return records / f"{task.id.hex()}.{secret.public.signature[:16]}.json"
 
 
@@ -184,7 +205,8 @@ def require_unanswered(task: Task, secret: AggregatorSecret, records: Path) -> N
     """Refuses a task that was answered, or began to be.
 
     Raises:
-        InputError: so it is; the message says whether the record holds the answer.
+        InputError: so it is, and the message says whether the record holds the answer; or the
+            folder is missing, or another aggregator's.
     """
     record = record_of(task, secret, records)
     if record.exists():
@@ -204,7 +226,6 @@ def _spent(record: Path) -> InputError:
 
 def _created(record: Path) -> bool:
     """Whether an empty record was made, that survives a crash; False where there is one."""
-    record.parent.mkdir(parents=True, exist_ok=True)
     try:
         handle = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -213,8 +234,7 @@ def _created(record: Path) -> bool:
         os.fsync(handle)
     finally:
         os.close(handle)
-    for folder in (record.parent, record.parent.parent):
-        sync_folder(folder)
+    sync_folder(record.parent)
     return True
 
 

@@ -12,6 +12,11 @@ from synthfair.secure.opening import NoisyTotal, noisy_total, require_possible
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import AnySummand
 
+CLAIMS = ("epsilon", "rho", "holds_against")
+"""Entries of a statement that nothing backs where others may know the noise."""
+
+SEEDED = "none: the noise did not come from the system's entropy"
+
 
 def noisy_sum(
     parts: Iterable[np.ndarray],
@@ -23,16 +28,18 @@ def noisy_sum(
     """Makes all shares, sums them by aggregator, adds every aggregator's noise, and opens.
 
     As the protocol by files, without its encryption and signatures: all happens in one process,
-    which sees everything. What is returned has the guarantee of ``what``.
+    which sees everything. What is returned has the guarantee of ``what``, with the system's entropy
+    alone.
 
     Args:
         parts: of the clients, [k] int64 each; of :func:`count_table`, or ``what.integers``.
         what: is summed.
         aggregators: 2 or 3.
-        source: of seeds and noise; another one than the system's is for tests alone.
+        source: of seeds and noise; another one than the system's is for tests alone, and the
+            statement then claims nothing.
 
     Raises:
-        InputError: no parts, or a total that cannot be.
+        InputError: no parts, one that ``what.require_part`` refuses, or a total that cannot be.
 
     Example:
         >>> import numpy as np
@@ -49,6 +56,7 @@ def noisy_sum(
     clients = 0
     for part in parts:
         clients += 1
+        what.require_part(part)
         for role, message in enumerate(sharing.split(part, source)):
             totals[role] += sharing.share(message, role)
     if clients == 0:
@@ -57,4 +65,8 @@ def noisy_sum(
         totals[role] += what.noise(source).astype(np.uint64)
     opened = totals.sum(axis=0).view(np.int64)
     require_possible(what, opened, aggregators=aggregators, clients=clients)
-    return noisy_total(what, opened, aggregators=aggregators, clients=clients)
+    found = noisy_total(what, opened, aggregators=aggregators, clients=clients)
+    if source is system_entropy:
+        return found
+    claims = {key: None for key in CLAIMS if key in found.statement}
+    return found._replace(statement=found.statement | claims | {"guarantee": SEEDED})

@@ -31,19 +31,24 @@ class NoisyTotal(NamedTuple):
 
 
 def open_sums(
-    task: Task, sums: Sequence[PartialSum], *, sources: Sequence[object] | None = None
+    task: Task,
+    sums: Sequence[PartialSum],
+    *,
+    commitments: Sequence[str] | None = None,
+    sources: Sequence[object] | None = None,
 ) -> NoisyTotal:
     """Adds the partial sums of all aggregators: the shares cancel, and total and noise remain.
 
     Args:
         task: of the sums.
         sums: one of each aggregator, in any order.
+        commitments: that the aggregators published before any sum, by role; None if none did.
         sources: their files, for errors.
 
     Raises:
         InputError: a sum of another task, altered or not signed; an aggregator's is missing or
-            comes twice; they saw different uploads, or fewer clients than the task asks; or the
-            total cannot be.
+            comes twice; one is not what its aggregator had committed to; they saw different
+            uploads, or fewer clients than the task asks; or the total cannot be.
     """
     places = [str(place) for place in sources or [f"sum {i}" for i in range(len(sums))]]
     for partial, place in zip(sums, places, strict=True):
@@ -53,6 +58,12 @@ def open_sums(
         raise InputError(
             f"{', '.join(places)}: of aggregators {roles}; must be one of each of the"
             f" {len(task.aggregators)}"
+        )
+    by_role = [one.commitment for one in sorted(sums, key=lambda one: one.role)]
+    if commitments is not None and by_role != list(commitments):
+        raise InputError(
+            f"{', '.join(places)}: have the commitments {', '.join(by_role)}; published before were"
+            f" {', '.join(commitments)}: a sum was chosen after another was known"
         )
     lists = {(partial.clients, partial.clients_hash) for partial in sums}
     if len(lists) > 1:

@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Relation
 from synthfair.config.rules import STRICT
+from synthfair.errors import InputError
+from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.discrete import discrete_gaussian, discrete_laplace, laplace_variance
 from synthfair.privacy.noise import RandomBytes, system_entropy
@@ -40,7 +42,7 @@ class GroupCounts(BaseModel):
         schema_hash: of the tables.
         groups: G names, in the schema's order.
         model: sha256 of the model whose scores are binned; None for plain counts.
-        bins: B, from 2; 1 for plain counts.
+        bins: B, from 2, at most as many as thresholds are chosen from; 1 for plain counts.
         epsilon: against each single aggregator and everyone else; as the decimal that is written.
         relation: which tables are neighbours.
         unit: whose rows are added, removed or replaced.
@@ -65,7 +67,7 @@ class GroupCounts(BaseModel):
     schema_hash: Hex32
     groups: tuple[str, ...] = Field(strict=False, min_length=2, max_length=1000)
     model: Hex32 | None = None
-    bins: int = Field(default=1, ge=1, le=100_000)
+    bins: int = Field(default=1, ge=1, le=MOST_BINS)
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     relation: Relation = "add_or_remove"
     unit: Literal["row", "user"] = "row"
@@ -96,6 +98,19 @@ class GroupCounts(BaseModel):
     def largest(self) -> int:
         """No entry of a client's vector is larger."""
         return self.rows_per_client
+
+    def require_part(self, vector: np.ndarray) -> None:
+        """Refuses what is no client's counts.
+
+        Args:
+            vector: [2 G B] int64.
+
+        Raises:
+            InputError: a count is negative, or there are more rows than ``rows_per_client``.
+        """
+        _require_entries(vector, 0, self.rows_per_client)
+        if (rows := int(vector.sum())) > self.rows_per_client:  # cannot overflow: 2^20 of 2^40
+            raise InputError(f"vector: counts {rows} rows; must be at most {self.rows_per_client}")
 
     def noise(self, source: RandomBytes = system_entropy) -> np.ndarray:
         """[2 G B] int64, of full scale: one aggregator's is enough for the guarantee."""
@@ -158,6 +173,14 @@ class _GaussianNoise(BaseModel):
         It is sub-Gaussian: P(|sum| > x) <= 2 exp(-x^2 / (2 terms sigma^2)).
         """
         return math.ceil(math.sqrt(2 * terms * self.variance * math.log(2 * self.length / NEVER)))
+
+
+def _require_entries(vector: np.ndarray, least: int, most: int) -> None:
+    low, high = int(vector.min()), int(vector.max())  # abs would leave the least int64 as it is
+    if low < least or high > most:
+        raise InputError(
+            f"vector: has entries from {low} to {high}; must be from {least} to {most}"
+        )
 
 
 class ClippedVectors(_GaussianNoise):
@@ -228,13 +251,32 @@ class ClippedVectors(_GaussianNoise):
         if not math.isfinite(norm):
             shortened = np.zeros(self.length)
         found = np.rint(shortened / self.step).astype(np.int64)
-        about = float((found.astype(np.float64) ** 2).sum())  # wrong by far less than 1e-12 of it
-        if about <= self.largest_square * (1 - 1e-12):
-            return found
-        if int((found.astype(object) ** 2).sum()) <= self.largest_square:
+        if self._is_short(found):
             return found
         # What floating point has added to the norm is far below one part in a million.
         return np.trunc(shortened * (1 - 1e-6) / self.step).astype(np.int64)
+
+    def require_part(self, vector: np.ndarray) -> None:
+        """Refuses what is no vector of :meth:`integers`.
+
+        Args:
+            vector: [length] int64.
+
+        Raises:
+            InputError: its norm is above D.
+        """
+        if not self._is_short(vector):
+            raise InputError(
+                f"vector: its norm is above the square root of {self.largest_square} steps, to"
+                " which integers() shortens it"
+            )
+
+    def _is_short(self, vector: np.ndarray) -> bool:
+        """Whether the norm of integers is at most D, exactly."""
+        about = float((vector.astype(np.float64) ** 2).sum())  # wrong by far less than 1e-12 of it
+        if about <= self.largest_square * (1 - 1e-12):
+            return True
+        return int((vector.astype(object) ** 2).sum()) <= self.largest_square
 
     def values(self, total: np.ndarray) -> np.ndarray:
         """[length] a total of integers as real numbers."""
@@ -287,6 +329,17 @@ class RowSums(_GaussianNoise):
     def values(self, total: np.ndarray) -> np.ndarray:
         """[length] a total of integers as real numbers."""
         return total * self.step
+
+    def require_part(self, vector: np.ndarray) -> None:
+        """Refuses what is no client's sums.
+
+        Args:
+            vector: [length] int64.
+
+        Raises:
+            InputError: an entry is above ``largest``, or below -``largest``.
+        """
+        _require_entries(vector, -self.largest, self.largest)
 
     @model_validator(mode="after")
     def _fits(self) -> RowSums:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.files import write_json
-from synthfair.secure.keys import AggregatorKeys, read_document
+from synthfair.secure.aggregator_keys import AggregatorKeys, read_document
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import (
     MAX_CLIENTS,
@@ -31,8 +31,10 @@ MAX_BYTES = 10_000_000
 """Of a task file that is read."""
 
 NOT_COVERED = (
-    "Aggregators that collude: together they see every client's part.",
+    "Aggregators that all collude: they see every client's part. All but one see only noise.",
+    "A false total: a single aggregator can falsify it, though not learn parts.",
     "Who takes part, how many clients there are, and when: the list of clients is public.",
+    "That a table is refused for its number of rows: its client is then not on the list.",
     "False inputs: a client can send any vector; only totals that cannot be are refused.",
     "A user's rows at several clients: they are bounded at each client by itself.",
     "Timing, memory and files on the machines of clients and aggregators.",
@@ -78,6 +80,13 @@ class Task(BaseModel):
         return frozenset(map(bytes.fromhex, self.clients))
 
     @property
+    def statement(self) -> dict[str, Any]:
+        """What is guaranteed of the total, before it is known how many clients are in it."""
+        least, most, number = self.least_clients, len(self.clients), len(self.aggregators)
+        found = privacy_statement(self.what, aggregators=number, clients=least)
+        return found | {"clients": f"{least} to {most}"}
+
+    @property
     def sharing(self) -> Sharing:
         """How its vectors are cut into shares."""
         return Sharing(self.id, self.what.length, len(self.aggregators), self.full_share)
@@ -91,6 +100,36 @@ class Task(BaseModel):
         if keys not in self.aggregators:
             raise InputError("key: belongs to none of the task's aggregators")
         return self.aggregators.index(keys)
+
+    def require_agreed(
+        self,
+        *,
+        aggregators: Sequence[AggregatorKeys] | None = None,
+        most_epsilon: float | None = None,
+    ) -> None:
+        """Refuses a task that is not as its parties agreed: a file of a task can be replaced.
+
+        Args:
+            aggregators: whose keys came by a way on which nobody can replace them, by role; None
+                for any.
+            most_epsilon: most that the total may cost; None for any.
+
+        Raises:
+            InputError: the task has other aggregators, or in another order; or its epsilon is
+                larger, or none, as where vectors are summed.
+        """
+        if aggregators is not None and tuple(aggregators) != self.aggregators:
+            raise InputError(
+                f"task {self.id.hex()}: its aggregators are not those that were given, in this"
+                " order; another party may have replaced the file"
+            )
+        if most_epsilon is None:
+            return
+        epsilon = self.what.epsilon if isinstance(self.what, GroupCounts) else None
+        if epsilon is None or not epsilon <= most_epsilon:
+            raise InputError(
+                f"task {self.id.hex()}: epsilon = {epsilon}; must be at most {most_epsilon:g}"
+            )
 
     @model_validator(mode="after")
     def _fits(self) -> Task:
@@ -160,12 +199,12 @@ def read_task(path: Path) -> Task:
 def privacy_statement(what: AnySummand, *, aggregators: int, clients: int) -> dict[str, Any]:
     """What is guaranteed of an opened total, and what is not covered, for its file.
 
-    The noise of one honest aggregator is of full scale, so that the guarantee holds against any
-    single other aggregator, which knows its own noise, and against everyone who sees the total.
+    The noise of one honest aggregator is of full scale, so that the guarantee holds against all the
+    others, who know their own noise, and against everyone who sees the total.
 
     Args:
         what: was summed.
-        aggregators: that each added noise.
+        aggregators: that each added noise, two or three.
         clients: whose parts are in it.
     """
     if isinstance(what, GroupCounts):
@@ -190,11 +229,12 @@ def privacy_statement(what: AnySummand, *, aggregators: int, clients: int) -> di
             "mechanism": f"exact discrete Gaussian noise of variance {what.exact_variance} on each"
             " entry, in steps",
         }
+    others = "any single aggregator" if aggregators == 2 else "any two aggregators"
     return {
         **guarantee,
         "relation": what.relation,
         "noise_added_by": f"each of {aggregators} aggregators, in full",
-        "holds_against": "any single aggregator together with everyone who sees this file",
+        "holds_against": f"{others} together with everyone who sees this file",
         "clients": clients,
         "not_covered": list(NOT_COVERED),
     }

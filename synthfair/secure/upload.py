@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.secure.keys import AggregatorSecret, require_hpke
+from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
 from synthfair.secure.task import Task
 
 if TYPE_CHECKING:
@@ -55,12 +55,13 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     HPKE and SHAKE256 cannot be broken.
 
     Args:
-        task: of which it is a part.
+        task: of which it is a part; its aggregators together can read it, so that they must be the
+            agreed ones, see ``task.require_agreed``.
         vector: [k] int64; of :func:`count_table`, or ``task.what.integers``.
         key: of the client.
 
     Raises:
-        InputError: the task does not know the client, or an entry is too large for it.
+        InputError: the task does not know the client, or the vector is none of its parts.
     """
     require_hpke("a secure sum")
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -68,8 +69,7 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     client = key.public_key().public_bytes_raw()
     if client not in task.known:
         raise InputError(f"key: {client.hex()} is none of the clients that the task knows")
-    if (found := int(np.abs(vector).max())) > task.what.largest:
-        raise InputError(f"vector: has {found}; must be at most {task.what.largest}")
+    task.what.require_part(vector)
     nonce, uploads = secrets.token_bytes(16), []
     for role, message in enumerate(task.sharing.split(vector)):
         header = _HEADER.pack(FORMAT, task.id, role, client, nonce)

@@ -62,15 +62,29 @@ MUTANTS = [
     Mutant(
         "another sum of the same task costs nothing",
         "privacy/ledger.py",
-        "key = booking.run, repr(booking.guarantee)",
-        "key = booking.run",
+        "key = booking.run, booking.client, repr(booking.guarantee)",
+        'key = booking.run, booking.client, ""',
         "test_ledger.py",
     ),
     Mutant(
         "a part of a secure sum sent again costs twice",
         "privacy/ledger.py",
-        'if booking.kind == "secure_sum":',
+        'if booking.kind == "secure_sum" and booking.client:',
         "if not booking.run:",
+        "test_ledger.py",
+    ),
+    Mutant(
+        "another client's part of the same sum costs nothing",
+        "privacy/ledger.py",
+        "key = booking.run, booking.client, repr(booking.guarantee)",
+        'key = booking.run, "", repr(booking.guarantee)',
+        "test_ledger.py",
+    ),
+    Mutant(
+        "parts of unknown clients cost once",
+        "privacy/ledger.py",
+        'if booking.kind == "secure_sum" and booking.client:',
+        'if booking.kind == "secure_sum":',
         "test_ledger.py",
     ),
     Mutant(

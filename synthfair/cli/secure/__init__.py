@@ -19,6 +19,7 @@ the noisy total, with differential privacy, and nobody sees any client's counts.
       --aggregators aggregator_0.pub aggregator_1.pub --clients keys/ \\
       --output task.json                                        anybody; it is public
   python -m synthfair secure share --task task.json --data rows.csv --model model.json \\
+      --aggregators aggregator_0.pub aggregator_1.pub --most-epsilon 1 \\
       --sign client_0.key --output DIR                          each client
   python -m synthfair secure add --task task.json --key aggregator_0.key DIR \\
       --output sum_0.json                                       each aggregator, once

@@ -13,8 +13,8 @@ DESCRIPTION = """\
 Verify the clients' files for this aggregator, add up their shares, add noise of the
 system's entropy, and sign the sum. A file that is refused stops it; take it out at every
 aggregator. A task is answered once: the answer is recorded in a folder next to the key
-before it is written, and a second one is refused, also after a crash. Never put that
-folder back to an older state.
+before it is written, and a second one is refused, also after a crash. The folder is made
+with the key, and no other is taken. Never put it back to an older state.
 
   python -m synthfair secure add --task task.json --key aggregator_0.key DIR \\
       --check                               verifies only, shows the hash of the list
@@ -22,6 +22,7 @@ folder back to an older state.
       --output sum_0.json
 
 Aggregators must have the files of the same clients: compare what --check shows first.
+Before any sum is published, publish the commitments to all of them, for open.
 """
 
 
@@ -33,10 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("uploads", type=Path, nargs="+",
         help="Files of the clients, or folders, whose *.to_ROLE are read.")  # fmt: skip
     add("--output", type=Path, help="The partial sum to write, e.g. sum_0.json.")
+    add("--most-epsilon", type=float, help="Refuse a task that costs more.")
     add("--check", action="store_true", help="Only verify; nothing is answered or spent.")
     add("--records", type=Path,
-        help="Folder of the answers so far; always the same for a key. Default: the key's name"
-        " with .answers for .key.")  # fmt: skip
+        help="Folder of the answers so far, which secure key made with the key. Default: next to"
+        " the key, its name with .answers for .key.")  # fmt: skip
     add("--force", action="store_true", help="Overwrite the output if it exists.")
 
 
@@ -44,8 +46,9 @@ def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.report.sums import statement_table
     from synthfair.secure.aggregator import answer, receive, require_unanswered
-    from synthfair.secure.keys import read_aggregator_secret
+    from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
     from synthfair.secure.task import read_task
 
     if args.check == (args.output is not None):
@@ -54,18 +57,22 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.task, args.key, *args.uploads)
         require_free(args.output, force=args.force)
     task, secret = read_task(args.task), read_aggregator_secret(args.key)
-    records = args.records or args.key.with_suffix(".answers")
+    records = args.records or args.key.resolve().with_suffix(RECORDS)
     role = task.role_of(secret.public)
+    task.require_agreed(most_epsilon=args.most_epsilon)
+    say(f"Task {task.id.hex()}")
+    say(statement_table(task.statement))
     if not args.check:
         require_unanswered(task, secret, records)
     received = receive(task, secret, _files(args.uploads, role))
-    seen = f"{received.clients} clients; their list has the hash {received.clients_hash[:16]}"
+    seen = f"{received.clients} clients; their list has the hash {received.clients_hash}"
     if args.check:
         say(f"Aggregator {role}: {seen}. Nothing was answered.")
         return
     partial = answer(task, secret, received, records)
     write_json(args.output, partial.model_dump(mode="json"))
     say(f"Wrote {args.output}, of aggregator {role}: {seen}.")
+    say(f"Commitment: {partial.commitment}")
 
 
 def _files(places: list[Path], role: int) -> list[Path]:

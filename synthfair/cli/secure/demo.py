@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
 
     start_jax()
-    from synthfair.compare.secure_sums import demonstrate_sums
+    from synthfair.compare.sums_demo import demonstrate_sums
     from synthfair.report.postprocess import decision_tables, decisions_table
     from synthfair.report.sums import counts_table, statement_table
 

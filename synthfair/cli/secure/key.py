@@ -9,8 +9,9 @@ HELP = "make the keys of an aggregator"
 
 DESCRIPTION = """\
 Make the keys of an aggregator: NAME.key, which stays with it and which only its owner
-may read, and NAME.pub, for whoever plans the sum, to be handed over by a way on which
-nobody can replace it.
+may read; NAME.pub, for whoever plans the sum and for every client, to be handed over by a
+way on which nobody can replace it; and the folder NAME.answers, without which add does
+not answer.
 
   python -m synthfair secure key --output aggregator_0.key
 """
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     from synthfair.cli.show import say
-    from synthfair.secure.keys import make_aggregator_keys
+    from synthfair.secure.aggregator_keys import make_aggregator_keys
 
     public, _ = make_aggregator_keys(args.output, force=args.force)
-    say(f"Wrote {args.output} (keep it secret) and {public} (hand it to who plans the sum).")
+    say(f"Wrote {args.output} (keep it secret) and {public} (for the planner and clients).")

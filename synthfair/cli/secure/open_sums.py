@@ -11,6 +11,9 @@ DESCRIPTION = """\
 Add the answers of all aggregators. The shares cancel; the total over all clients
 remains, with the noise of every aggregator. Counts are written as a histogram.
 
+With the commitments that the aggregators published before any of them published its
+sum, a sum that was chosen after another was known is refused.
+
   python -m synthfair secure open --task task.json sum_0.json sum_1.json \\
       --output histogram.json
 """
@@ -21,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--task", type=Path, required=True, help="The public file that plan wrote.")
     add("sums", type=Path, nargs="+", help="One of each aggregator.")
+    add("--commitments", nargs="+", help="Published before any sum, by role; see add.")
     add("--output", type=Path, required=True, help="JSON to write, e.g. histogram.json.")
     add("--force", action="store_true", help="Overwrite the output if it exists.")
 
@@ -38,7 +42,8 @@ def run(args: argparse.Namespace) -> None:
     require_free(args.output, force=args.force)
     task = read_task(args.task)
     sums = [read_partial_sum(path) for path in args.sums]
-    opened = open_sums(task, sums, sources=args.sums)
+    opened = open_sums(task, sums, commitments=args.commitments, sources=args.sums)
     write_total(task.what, opened, args.output)
+    say(f"Task {task.id.hex()}")
     say(statement_table(opened.statement))
     say(f"Wrote {args.output}.")

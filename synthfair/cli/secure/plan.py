@@ -22,6 +22,9 @@ group and label, from which weights follow.
 epsilon: for tables that differ in one row (or in one user's rows, with --unit user), no
 result is more than exp(epsilon) times as likely from one as from the other. It holds
 against each single aggregator and against everyone who sees the total.
+
+Bins: each count has noise of its own, and more bins have more of it in all. With few
+rows or a small epsilon take fewer, such as 21.
 """
 
 
@@ -58,12 +61,14 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.errors import refusal
     from synthfair.files import require_distinct, require_free
+    from synthfair.postprocess.histogram import SURE
     from synthfair.release.keys import read_keys
-    from synthfair.secure.keys import read_aggregator_keys
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import make_task, write_task
 
-    require_distinct(args.output, *args.aggregators, *args.clients)
+    described = [path for path in (args.model, args.schema) if path]
+    require_distinct(args.output, *described, *args.aggregators, *args.clients)
     require_free(args.output, force=args.force)
     try:
         what = GroupCounts.model_validate(
@@ -81,8 +86,11 @@ def run(args: argparse.Namespace) -> None:
     deviation = (len(aggregators) * what.variance) ** 0.5
     say(
         f"Wrote {args.output}: {what.length} counts over {least} to {len(clients)} clients; the"
-        f" noise of each count has a standard deviation of {deviation:.3g} rows."
+        f" noise of each count has a standard deviation of {deviation:.3g} rows. To choose"
+        f" decisions or weights, each group and label needs more than"
+        f" {SURE * deviation * what.bins**0.5:.3g} rows over all clients; fewer bins need fewer."
     )
+    say(f"Task {task.id.hex()}")
 
 
 def _counted(args: argparse.Namespace) -> dict[str, Any]:

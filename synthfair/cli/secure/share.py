@@ -16,7 +16,11 @@ aggregator and signed by the client. A file alone says nothing of the counts, no
 its aggregator; all of them together say everything, so send each to its own.
 The sum's epsilon is booked in the table's ledger before anything is written.
 
+Whoever could replace the task could name itself as all aggregators, and read the counts.
+So give the aggregators' public keys, that came by another way, and the most epsilon.
+
   python -m synthfair secure share --task task.json --data rows.csv --model model.json \\
+      --aggregators aggregator_0.pub aggregator_1.pub --most-epsilon 1 \\
       --sign client_0.key --output DIR
 """
 
@@ -29,6 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--model", type=Path, help="model.json that the task names.")
     add("--schema", type=Path, help="Schema of the table, for a task without a model.")
     add("--user-column", help="Column that says whose a row is, for the unit user.")
+    add("--aggregators", type=Path, nargs="+", required=True,
+        help="Public keys of the aggregators, by role, handed over by a way on which nobody can"
+        " replace them; a task with others is refused.")  # fmt: skip
+    add("--most-epsilon", type=float, help="Refuse a task that costs more.")
     add("--sign", type=Path, required=True, help="The client's private key, of keygen.")
     add("--output", type=Path, required=True, help="Folder to write to.")
     add(
@@ -47,6 +55,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_free, whole_file
     from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
     from synthfair.release.keys import read_signing_key
+    from synthfair.report.sums import statement_table
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.counting import count_table
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import read_task
@@ -58,9 +68,14 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.task}: sums vectors, whose parts are made in Python")
     if (args.model is None) == (args.schema is None):
         raise InputError("flags: give one of --model and --schema")
+    aggregators = [read_aggregator_keys(path) for path in args.aggregators]
+    task.require_agreed(aggregators=aggregators, most_epsilon=args.most_epsilon)
+    say(f"Task {task.id.hex()}")
+    say(statement_table(task.statement))
     outputs = [args.output / f"{args.sign.stem}.to_{role}" for role in range(len(task.aggregators))]
     require_free(*outputs, force=args.force)
     key = read_signing_key(args.sign)
+    client = key.public_key().public_bytes_raw().hex()
     model = read_model(args.model) if args.model else None
     schema = model.schema_ if model else read_schema(args.schema)
     counts = count_table(
@@ -79,7 +94,13 @@ def run(args: argparse.Namespace) -> None:
     )
     ledger = Ledger(args.ledger) if args.ledger else Ledger.for_table(args.data)
     ledger.book(
-        Booking(kind="secure_sum", output=args.task.name, run=task.id.hex(), guarantee=guarantee)
+        Booking(
+            kind="secure_sum",
+            output=args.task.name,
+            run=task.id.hex(),
+            client=client,
+            guarantee=guarantee,
+        )
     )
     for path, upload in zip(outputs, uploads, strict=True):
         with whole_file(path) as temporary:

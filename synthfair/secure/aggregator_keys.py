@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
+RECORDS, OWNER = ".answers", "owner.pub"
+"""Ending of an aggregator's folder of answers, and the file in it that says whose it is."""
+
+
 class AggregatorKeys(BaseModel):
     """What everybody knows of an aggregator.
 
@@ -76,8 +80,12 @@ class AggregatorSecret(BaseModel):
 def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, AggregatorKeys]:
     """Writes new private keys, which only their owner may read, and next to them the public ones.
 
+    Their folder of answers is made, too, and no other folder is taken for it: an aggregator without
+    it does not know what it has answered.
+
     Args:
-        path: of the private keys, NAME.key; the public ones are in NAME.pub.
+        path: of the private keys, NAME.key; the public ones are in NAME.pub, the answers in
+            NAME.answers.
         force: whether existing files are overwritten.
 
     Returns:
@@ -89,15 +97,39 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
     if path.suffix != PRIVATE:
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
     secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC)
-    require_free(path, public_path, force=force)
+    require_free(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force)
+    make_records(path.with_suffix(RECORDS), secret.public)
     with whole_file(path, mode=0o600) as temporary:
         temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
     write_json(public_path, secret.public.model_dump(mode="json"))
     return public_path, secret.public
 
 
+def make_records(folder: Path, keys: AggregatorKeys) -> None:
+    """Makes the folder of an aggregator's answers, with its public keys in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / OWNER, keys.model_dump(mode="json"))
+
+
+def require_records(folder: Path, keys: AggregatorKeys) -> None:
+    """Refuses a folder of answers that was not made with these keys.
+
+    Raises:
+        InputError: it is missing, or another aggregator's.
+    """
+    try:
+        found = read_aggregator_keys(folder / OWNER)
+    except InputError as error:
+        raise InputError(
+            f"{folder}: not a folder of answers, as secure key makes one with a key. If it is lost,"
+            " nobody knows what this key has answered: make new keys"
+        ) from error
+    if found != keys:
+        raise InputError(f"{folder}: the folder of answers of another key")
+
+
 def new_aggregator_secret() -> AggregatorSecret:
-    """New keys, by the system's entropy.
+    """New keys, by the system's entropy; without a folder of answers, see :func:`make_records`.
 
     Example:
         >>> from synthfair import secure

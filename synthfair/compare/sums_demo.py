@@ -22,6 +22,7 @@ from synthfair.postprocess.histogram import ScoreHistogram, write_histogram
 from synthfair.postprocess.thresholds import ChosenDecision, choose_decision
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.secure import (
+    AggregatorKeys,
     GroupCounts,
     Task,
     answer,
@@ -49,7 +50,7 @@ LENDERS, AGGREGATORS, BINS, ROWS_PER_CLIENT = 10, 2, 21, 1000
 NOTION, ALPHA = "statistical_parity", 0.02
 
 
-class SecureSums(NamedTuple):
+class SumsDemo(NamedTuple):
     """A demonstration.
 
     Attributes:
@@ -67,7 +68,7 @@ class SecureSums(NamedTuple):
     evaluations: dict[str, Evaluation]
 
 
-def demonstrate_sums(folder: Path, *, epsilon: float) -> SecureSums:
+def demonstrate_sums(folder: Path, *, epsilon: float) -> SumsDemo:
     """Trains a model in rounds, sums its scores over all lenders, and chooses thresholds.
 
     Args:
@@ -100,7 +101,7 @@ def demonstrate_sums(folder: Path, *, epsilon: float) -> SecureSums:
         "a threshold for each group": evaluate(fair, tests),
     }
     shape = histogram.array().shape
-    return SecureSums(model, histogram, exact.reshape(shape), chosen, evaluations)
+    return SumsDemo(model, histogram, exact.reshape(shape), chosen, evaluations)
 
 
 def _trained(tables: Sequence[pd.DataFrame], schema: Schema) -> TrainedModel:
@@ -132,17 +133,19 @@ def _plan(folder: Path, model: TrainedModel, epsilon: float) -> None:
         )
     except ValidationError as error:
         raise refusal("settings", error) from error
-    aggregators = [
-        read_aggregator_keys(folder / f"aggregator_{role}.pub") for role in range(AGGREGATORS)
-    ]
     clients = read_keys([folder / f"client_{lender}.pub" for lender in range(LENDERS)])
-    task = make_task(what, aggregators, list(clients), least_clients=LENDERS)
+    task = make_task(what, _aggregators(folder), list(clients), least_clients=LENDERS)
     write_task(task, folder / "task.json")
+
+
+def _aggregators(folder: Path) -> list[AggregatorKeys]:
+    return [read_aggregator_keys(folder / f"aggregator_{role}.pub") for role in range(AGGREGATORS)]
 
 
 def _share(folder: Path, lender: int, model: TrainedModel) -> np.ndarray:
     """Writes a lender's uploads; its counts, which a real lender shows to nobody."""
     task = read_task(folder / "task.json")
+    task.require_agreed(aggregators=_aggregators(folder))
     data = folder / f"client_{lender}_train.csv"
     table = read_table(data, model.schema_)
     counts = count_table(_counted(task), table, model.schema_, model=model, source=str(data))

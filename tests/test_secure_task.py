@@ -1,0 +1,131 @@
+"""Tasks and keys as files: what does not fit together, and what is not as agreed."""
+
+import json
+
+import pytest
+from secure_task import COUNTS, PLAIN, parties
+
+from synthfair.errors import InputError
+from synthfair.secure import (
+    ClippedVectors,
+    Task,
+    make_task,
+    new_aggregator_secret,
+    read_aggregator_keys,
+    read_aggregator_secret,
+    read_task,
+    write_task,
+)
+from synthfair.secure.aggregator_keys import make_aggregator_keys, require_records
+
+
+@pytest.fixture(scope="module")
+def group():
+    return parties()
+
+
+class TestTask:
+    def test_is_read_as_written_and_its_id_is_of_all_of_it(self, tmp_path, group):
+        write_task(group.task, tmp_path / "task.json")
+        assert read_task(tmp_path / "task.json") == group.task
+        vector = ClippedVectors(length=3, clip=1.0, step=0.1, rho=1.0)
+        changes = [
+            {"nonce": "1" * 64},
+            {"what": vector.model_dump()},
+            {"what": COUNTS.model_dump() | {"schema_hash": "3" * 64}},
+            {"aggregators": group.task.aggregators[::-1]},
+            {"full_share": 1},
+            {"clients": group.task.clients[:2]},
+            {"least_clients": 1},
+        ]
+        others = [Task.model_validate(group.task.model_dump() | change) for change in changes]
+        assert len({task.id for task in [group.task, *others]}) == len(changes) + 1
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"full_share": 2}, "full_share"),
+            ({"least_clients": 4}, "least_clients"),
+            ({"clients": ["0" * 64] * 2}, "comes twice"),
+            ({"clients": ["0" * 63]}, "clients.0"),
+            ({"aggregators": []}, "aggregators"),
+            ({"what": {"kind": "mean"}}, "what"),
+            ({"what": PLAIN | {"kind": "counts", "bins": 2}}, "one bin"),
+            ({"what": PLAIN | {"kind": "counts", "epsilon": 0}}, "epsilon"),
+            ({"what": PLAIN | {"kind": "counts", "epsilon": "1"}}, "epsilon"),
+            ({"what": PLAIN | {"kind": "counts", "rows_per_user": 2}}, "rows_per_user"),
+            ({"what": PLAIN | {"kind": "counts", "rows_per_client": 2**40}}, "exact numbers"),
+            ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 1e-20, "rho": 1.0}},
+             "too fine"),
+            ({"more": 1}, "unknown key"),
+        ],
+    )  # fmt: skip
+    def test_files_that_do_not_fit_together(self, tmp_path, group, change, message):
+        document = group.task.model_dump(mode="json") | change
+        (tmp_path / "task.json").write_text(json.dumps(document))
+        with pytest.raises(InputError, match=message):
+            read_task(tmp_path / "task.json")
+
+    def test_an_aggregator_twice(self, group):
+        one = group.secrets[0].public
+        with pytest.raises(InputError, match="keys of its own"):
+            make_task(COUNTS, [one, one], group.task.clients, least_clients=1)
+
+
+class TestAgreement:
+    def test_other_aggregators_or_another_order_are_refused(self, group):
+        keys = list(group.task.aggregators)
+        group.task.require_agreed(aggregators=keys)
+        stranger = new_aggregator_secret().public
+        for wrong in (keys[::-1], [keys[0], stranger], keys[:1], [*keys, stranger], []):
+            with pytest.raises(InputError, match=f"{group.task.id.hex()}: its aggregators"):
+                group.task.require_agreed(aggregators=wrong)
+
+    def test_more_epsilon_is_refused(self, group):
+        group.task.require_agreed(most_epsilon=1.0)
+        for most in (0.99, float("nan")):
+            with pytest.raises(InputError, match="epsilon = 1.0; must be at most"):
+                group.task.require_agreed(most_epsilon=most)
+        vectors = parties(ClippedVectors(length=3, clip=1.0, step=0.1, rho=1.0)).task
+        with pytest.raises(InputError, match="epsilon = None; must be at most 9"):
+            vectors.require_agreed(most_epsilon=9.0)
+
+    def test_the_statement_says_against_how_many_aggregators(self):
+        two, three = (parties(aggregators=number).task.statement for number in (2, 3))
+        assert two["holds_against"].startswith("any single aggregator together with")
+        assert three["holds_against"].startswith("any two aggregators together with")
+        assert three["clients"] == "2 to 3"
+        for words in ("All but one see only noise", "falsify", "table is refused"):
+            assert words in " ".join(three["not_covered"])
+
+
+class TestKeys:
+    def test_are_read_as_written(self, tmp_path):
+        public_path, public = make_aggregator_keys(tmp_path / "a.key")
+        assert read_aggregator_secret(tmp_path / "a.key").public == public
+        assert read_aggregator_keys(public_path) == public
+        assert (tmp_path / "a.key").stat().st_mode & 0o077 == 0
+        with pytest.raises(InputError, match="exists"):
+            make_aggregator_keys(tmp_path / "a.key")
+        with pytest.raises(InputError, match="must end in"):
+            make_aggregator_keys(tmp_path / "a.pem")
+        require_records(tmp_path / "a.answers", public)
+        _, new = make_aggregator_keys(tmp_path / "a.key", force=True)
+        require_records(tmp_path / "a.answers", new)
+
+    def test_a_private_key_is_not_taken_for_a_public_one_nor_shown(self, tmp_path, group):
+        text = group.secrets[0].model_dump_json()
+        (tmp_path / "a.key").write_text(text)
+        with pytest.raises(InputError, match="private keys, which stay"):
+            read_aggregator_keys(tmp_path / "a.key")
+        (tmp_path / "a.key").write_text(text.replace('"format"', '"what"'))
+        with pytest.raises(InputError, match="not an aggregator's private keys") as caught:
+            read_aggregator_secret(tmp_path / "a.key")
+        assert group.secrets[0].signature not in str(caught.value)
+        assert group.secrets[0].signature not in repr(group.secrets[0])
+
+    def test_keys_that_do_not_belong_together(self, tmp_path, group):
+        one, other = (secret.model_dump(mode="json") for secret in group.secrets)
+        (tmp_path / "a.key").write_text(json.dumps(one | {"public": other["public"]}))
+        with pytest.raises(InputError, match="not an aggregator's private keys"):
+            read_aggregator_secret(tmp_path / "a.key")
