@@ -141,7 +141,7 @@ def two_phases() -> Iterator[Finding]:
     found = f"{min(noise):+.3f} to {max(noise):+.3f} of accuracy" if noise else ""
     near = bool(noise) and max(noise) <= 0.005
     yield Finding(
-        PADALA, "the same next to the method without noise: what the noise costs", "hardly anything",
+        PADALA, "what its noise costs at epsilon = 10", "hardly anything",
         found, YES if near else NO, page,
     )  # fmt: skip
     found = f"{min(trend):+.3f} to {max(trend):+.3f} from epsilon = 1 to 10" if trend else ""

@@ -172,8 +172,8 @@ def where_accuracy_goes(runs: PhaseRuns) -> str:
             )
     return (
         "## Where accuracy goes\n\nAccuracy of the first less that of the second, mean ± standard"
-        " error of the differences over seeds. From B2 to two-phase without noise: a client's teacher"
-        " learns from its own rows alone, and a student learns its decisions in few steps. From"
+        " error of the differences over seeds. From B2 to two-phase without noise: a client's"
+        " teacher learns from its own rows alone, and a student its decisions in few steps. From"
         f" there to epsilon = {EPSILONS[-1]:g}: the noise. The paper says that both together are"
         " hardly visible.\n\n"
     ) + showing.table("table | notion | B2 - without noise | without noise - with noise", rows)
