@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Network
@@ -123,7 +123,7 @@ def settings_of(row: AdultRow) -> AdultSettings:
         rounds = 250 if row.fair and not row.central else 1000
         clipped = row.private or "Clip" in row.algorithm
         return AdultSettings(rounds=rounds, clip=clip if clipped else None, memory=0.0)
-    large = LARGE_COHORTS if row.cohort == 1000 else {}
+    large: dict[str, Any] = LARGE_COHORTS if row.cohort == 1000 else {}
     chosen = {}
     if row.fair:
         alpha, rate_scale = CHOSEN[row.cohort, row.algorithm]

@@ -6,6 +6,7 @@ import time
 from functools import lru_cache
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -87,6 +88,8 @@ def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTa
 @lru_cache(maxsize=1)
 def federation(cut: Cut) -> Federation:
     """The clients, encoded."""
+    # Each number of rows is compiled for; a process ends where too much compiled code is in memory.
+    jax.clear_caches()
     table, schema = sf.load_dataset(*TASKS[cut.task])
     return federate(cut_table(table, schema, cut), schema)
 
