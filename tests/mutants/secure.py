@@ -209,8 +209,8 @@ MUTANTS = [
     Mutant(
         "each aggregator adds half of the variance in rounds",
         "federated/secure_sums.py",
-        "rho, noise = 1 / (2 * multiplier**2),",
-        "rho, noise = 1 / multiplier**2,",
+        "rho, step = 1 / (2 * multiplier**2),",
+        "rho, step = 1 / multiplier**2,",
         "test_secure_rounds.py",
     ),
     Mutant(
