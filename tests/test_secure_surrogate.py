@@ -96,6 +96,7 @@ class TestSums:
     def test_no_row_changes_them_by_more_than_the_sensitivity(self, rows, name, relation):
         """Corners of the range, rows far outside of it, and rows without a norm."""
         what = named(relation=relation)[name]
+        assert what.relation == relation
         rng, d = np.random.default_rng(0), rows.x.shape[1]
         hostile = [*rng.integers(0, 2, (40, d)), *(9 * rng.normal(size=(20, d))), [np.nan] * d]
         terms = []

@@ -22,6 +22,7 @@ from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_
 from synthfair.postprocess.thresholds import choose_decision
 from synthfair.postprocess.weights import make_weights
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
+from synthfair.privacy.statement import SEEDED, SIMULATED
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES
 from synthfair.trained import TrainedModel
@@ -59,7 +60,7 @@ def decide_by_group(
 
     Args:
         model: trained, and public.
-        scores: [N] of the users' rows, by this model.
+        scores: [N] of the rows of ``data.counted``, by this model.
         data: users.
         config: notion, alpha, bins, and whether decisions may be drawn by coins.
         noise_seed: for tests.
@@ -68,7 +69,7 @@ def decide_by_group(
         InputError: a group whose rows do not stand out from the noise.
     """
     counts = sum_counts(
-        data.users,
+        data.counted,
         data.schema,
         epsilon=config.counts_epsilon,
         scored=(model, np.asarray(scores)),
@@ -101,7 +102,7 @@ def sum_counts(
         epsilon: None for exact counts, which guarantee nothing.
         scored: a model, and its scores [N] of the users' rows.
         bins: B, 1 where there are no scores.
-        source: of shares and noise; another one than the system's is for tests alone.
+        source: of shares and noise; with another one than the system's nothing is guaranteed.
     """
     groups = tuple(map(str, schema.groups))
     what = GroupCounts(
@@ -114,7 +115,10 @@ def sum_counts(
     )
     parts = user_counts(users, scored[1] if scored else None, len(groups), bins)
     if epsilon is not None:
-        return score_histogram(what, noisy_sum(parts, what, aggregators=AGGREGATORS, source=source))
+        total = noisy_sum(parts, what, aggregators=AGGREGATORS, source=source)
+        said = total.statement | {"simulated": SIMULATED}
+        said = said if source is system_entropy else {"guarantee": SEEDED}
+        return score_histogram(what, total._replace(statement=said))
     exact = np.sum(list(parts), axis=0).reshape(len(groups), 2, bins)
     return ScoreHistogram(
         schema_hash=what.schema_hash, model=what.model, groups=groups, counts=exact.tolist()

@@ -187,4 +187,32 @@ MUTANTS = [
         "if False and self.not_covered != (NOT_COVERED if",
         "test_release_noise.py",
     ),
+    Mutant(
+        "DP-SGD is said to need a secure sum",
+        "privacy/rounds.py",
+        "        holds_against=ALL_WHO_SEE_UPLOADS,\n        not_covered=ROWS_NOT_COVERED,",
+        "        not_covered=NOT_COVERED,",
+        "test_composition.py",
+    ),
+    Mutant(
+        "rounds in one process do not say that they are a simulation",
+        "privacy/rounds.py",
+        '"Rounds run in one process, as here: a simulation, in which that process sees everything.",',
+        "",
+        "test_composition.py test_secure_rounds.py",
+    ),
+    Mutant(
+        "sums of counts do not say against whom they are protected",
+        "privacy/rounds.py",
+        "; of the counts, any single aggregator, together",
+        "; together",
+        "test_composition.py",
+    ),
+    Mutant(
+        "gradients are shown as reports",
+        "report/terminal.py",
+        "on sums of {mechanism.name}, each",
+        "on sums of reports, each",
+        "test_privfairfl.py",
+    ),
 ]

@@ -165,10 +165,17 @@ MUTANTS = [
         "test_fair_table.py",
     ),
     Mutant(
-        "replaced rows count once in secure sums",
+        "a secure sum names another relation",
         "surrogate/secure.py",
         "relation=config.relation,\n                clients=clients,",
         'relation="add_or_remove",\n                clients=clients,',
+        "test_secure_surrogate.py",
+    ),
+    Mutant(
+        "rows that are replaced are clipped as rows that are added",
+        "surrogate/secure.py",
+        ".terms(config.relation)",
+        '.terms("add_or_remove")',
         "test_secure_surrogate.py",
     ),
     Mutant(
