@@ -177,6 +177,22 @@ def surrogate_from_sums(
         InputError: a sum is missing, comes twice, or is of other settings or another schema; a
             total is of another sum; totals are of different clients; or no cell has a noisy count
             that is large enough.
+
+    Example:
+        The totals here come from one process; by files, each is what ``open_sums`` returns.
+
+        >>> import synthfair as sf
+        >>> from synthfair.data.batches import in_memory
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> rows = [in_memory(sf.encode(part, schema)) for part in (table[:900], table[900:])]
+        >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, moments_only=True)
+        >>> opened = []
+        >>> for what in sf.surrogate.summands(config, schema, clients=2):
+        ...     parts = [sf.surrogate.client_sums(what, own, config, schema) for own in rows]
+        ...     opened.append((what, sf.secure.noisy_sum(parts, what)))
+        >>> made = sf.surrogate.surrogate_from_sums(opened, config, schema)
+        >>> abs(float(made.surrogate.table.weight.sum()) - len(table)) < 300  # noisy
+        True
     """
     names, wanted = [what.name for what, _ in opened], _names(config, schema)
     if sorted(names) != sorted(wanted):
