@@ -241,7 +241,9 @@ class TestSurrogate:
     def test_noise_that_anybody_can_repeat_guarantees_nothing(self, rows):
         made = make_secure_surrogate(clients(rows, 3), settings(), SCHEMA, source=seeded(1))
         assert "none" in made.statement["guarantee"]
-        assert not {"epsilon", "rho", "sums"} & set(made.statement)
+        assert "epsilon" not in made.statement
+        assert made.statement["holds_against"] is None
+        assert all(one["rho"] is None for one in made.statement["sums"])
 
     def test_a_corrupt_aggregator_that_takes_off_its_noise_has_the_others(self, rows):
         """What it is left with, less the exact sum, is discrete Gaussian noise of full scale."""

@@ -22,7 +22,6 @@ from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_
 from synthfair.postprocess.thresholds import choose_decision
 from synthfair.postprocess.weights import make_weights
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
-from synthfair.privacy.statement import SEEDED, SIMULATED
 from synthfair.secure import GroupCounts, noisy_sum, score_histogram
 from synthfair.secure.shares import SEED_BYTES
 from synthfair.trained import TrainedModel
@@ -115,10 +114,7 @@ def sum_counts(
     )
     parts = user_counts(users, scored[1] if scored else None, len(groups), bins)
     if epsilon is not None:
-        total = noisy_sum(parts, what, aggregators=AGGREGATORS, source=source)
-        said = total.statement | {"simulated": SIMULATED}
-        said = said if source is system_entropy else {"guarantee": SEEDED}
-        return score_histogram(what, total._replace(statement=said))
+        return score_histogram(what, noisy_sum(parts, what, aggregators=AGGREGATORS, source=source))
     exact = np.sum(list(parts), axis=0).reshape(len(groups), 2, bins)
     return ScoreHistogram(
         schema_hash=what.schema_hash, model=what.model, groups=groups, counts=exact.tolist()

@@ -75,12 +75,6 @@ NOT_COVERED_CONTINUOUS = (
 )
 """Of guarantees of earlier versions, whose mechanisms have no grid."""
 
-SIMULATED = "clients and aggregators ran in one process, which saw everything"
-"""Of sums by shares that were not made by files."""
-
-SEEDED = "none: the noise did not come from the system's entropy"
-"""In place of a guarantee."""
-
 SHARES: Mapping[SumName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
 """Of mu^2 that each sum gets. Chosen, like the number of steps, by F on training rows; see
 benchmarks/privacy."""

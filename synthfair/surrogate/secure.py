@@ -26,7 +26,7 @@ from synthfair.errors import InputError, refusal
 from synthfair.privacy.mechanism import SumName
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.private_sums import as_private_sums, sum_length, whole_sums
-from synthfair.privacy.statement import SEEDED, SIMULATED, make_guarantee
+from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.opening import NoisyTotal
 from synthfair.secure.summands import RowSums
@@ -92,10 +92,7 @@ def make_secure_surrogate(
     for what in summands(config, schema, clients=len(clients)):
         parts = (client_sums(what, rows, config, schema) for rows in clients)
         opened.append((what, noisy_sum(parts, what, aggregators=aggregators, source=source)))
-    made = surrogate_from_sums(opened, config, schema)
-    if source is not system_entropy:
-        return made._replace(statement={"guarantee": SEEDED})
-    return made._replace(statement=made.statement | {"simulated": SIMULATED})
+    return surrogate_from_sums(opened, config, schema)
 
 
 def summands(config: SurrogateConfig, schema: Schema, *, clients: int) -> tuple[RowSums, ...]:
@@ -232,13 +229,17 @@ def _require_own(what: RowSums, config: SurrogateConfig, schema: Schema) -> None
 
 
 def _statement(config: SurrogateConfig, sums: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all sums together: what they have in common, and what each costs."""
+    """Of all sums together: what they have in common, and what each costs.
+
+    Where one of them guarantees nothing, as with noise that anybody can repeat, neither do all.
+    """
     own = ("guarantee", "rho", "step", "mechanism")
     common = {key: value for key, value in sums[0].items() if key not in own}
+    broken = [one["guarantee"] for one in sums if one["rho"] is None]
+    claim = {"epsilon": config.epsilon, "delta": config.delta} if not broken else {}
     return {
-        "guarantee": "(epsilon, delta)-differential privacy",
-        "epsilon": config.epsilon,
-        "delta": config.delta,
+        "guarantee": broken[0] if broken else "(epsilon, delta)-differential privacy",
+        **claim,
         **common,
         "sums": [{key: one[key] for key in own} for one in sums],
     }

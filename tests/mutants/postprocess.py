@@ -250,23 +250,16 @@ MUTANTS = [
     ),
     Mutant(
         "the demonstration counts the rows that it trained on",
-        "compare/secure_sums.py",
+        "compare/sums_demo.py",
         "read_table(data, model.schema_).iloc[COUNTED]",
         "read_table(data, model.schema_)",
         "test_secure_command.py",
     ),
     Mutant(
         "simulated counts do not say that they are",
-        "federated/privfairfl.py",
-        'total.statement | {"simulated": SIMULATED}',
-        "total.statement",
-        "test_privfairfl.py",
-    ),
-    Mutant(
-        "counts with noise that anybody can repeat claim an epsilon",
-        "federated/privfairfl.py",
-        "said if source is system_entropy else",
-        "said if source else",
+        "secure/in_memory.py",
+        'said = found.statement | {"simulated": SIMULATED}',
+        "said = found.statement",
         "test_privfairfl.py",
     ),
 ]

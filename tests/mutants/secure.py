@@ -202,8 +202,8 @@ MUTANTS = [
     Mutant(
         "noise that anybody can repeat guarantees as much",
         "secure/in_memory.py",
-        "if source is system_entropy:",
-        "if aggregators:",
+        "if source is not system_entropy:",
+        "if source is None:",
         "test_secure_noise.py",
     ),
     Mutant(
