@@ -95,12 +95,18 @@ def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
 
 
 def test_the_guarantee_of_the_histogram_stands_in_the_model_file_and_the_report(folder, capsys):
-    said = {"epsilon": 0.75, "unit": "one row", "not_covered": ["collusion", "\x1b[31mtiming"]}
+    said = {
+        "epsilon": 0.75,
+        "unit": "one row",
+        "[red]a": 1,
+        "not_covered": ["collusion", "\x1b[31mtiming"],
+    }
     write_altered(folder, statement=said)
     assert thresholds(folder) == 0
     shown = capsys.readouterr().out
     assert "0.75" in shown
     assert "one row" in shown
+    assert "[red]a" in shown
     assert "\x1b" not in shown
     assert json.loads((folder / "fair.json").read_text())["decision"]["statement"] == said
     assert evaluated(folder, "fair.json")["counts"] == said

@@ -242,14 +242,14 @@ def make_user_data(
     a = np.column_stack([rows.x, more.T]).astype(jax.dtypes.canonicalize_dtype(float))
     owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
     out = held_out_rows(owner, config.counts_share, seed=config.seed)
-    users, held_out = (
-        make_users(a[own], s[own], rows.y[own].astype(a.dtype), owner[own]) if own.any() else None
-        for own in (~out, out)
-    )
+
+    def of(own: np.ndarray) -> Users:
+        return make_users(a[own], s[own], rows.y[own].astype(a.dtype), owner[own])
+
     groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
     by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)
-    assert users is not None  # noqa: S101 - every user trains on a row at least
-    return UserData(schema, users, attributes, groups, by_pair, held_out)
+    held_out = of(out) if out.any() else None
+    return UserData(schema, of(~out), attributes, groups, by_pair, held_out)
 
 
 def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:

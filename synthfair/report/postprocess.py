@@ -62,9 +62,9 @@ def decisions_table(evaluations: Mapping[str, Evaluation]) -> Table:
     for name, found in evaluations.items():
         cells = [found.overall[metric].value for metric in ("accuracy", "spd")]
         table.add_row(Text(name), f"{cells[0]:.3f}", f"{cells[1]:+.3f}")
-    any_ = next(iter(evaluations.values()))
-    table.add_row("one decision for everybody", f"{any_.constant_accuracy:.3f}", f"{0:+.3f}")
-    table.caption = f"{any_.n_test} test rows"
+    first = next(iter(evaluations.values()))  # the others are of the same rows
+    table.add_row("one decision for everybody", f"{first.constant_accuracy:.3f}", f"{0:+.3f}")
+    table.caption = f"{first.n_test} test rows"
     return table
 
 

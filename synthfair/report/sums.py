@@ -19,7 +19,7 @@ def statement_table(statement: Mapping[str, Any]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for title, line in sum_lines(statement):
-        table.add_row(title, Text(line))
+        table.add_row(Text(title), Text(line))
     return table
 
 

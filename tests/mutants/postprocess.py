@@ -223,15 +223,15 @@ MUTANTS = [
     Mutant(
         "the constant classifier's accuracy is the model's",
         "report/postprocess.py",
-        "{any_.constant_accuracy:.3f}",
-        "{any_.overall['accuracy'].value:.3f}",
+        "{first.constant_accuracy:.3f}",
+        "{first.overall['accuracy'].value:.3f}",
         "test_postprocess_commands.py",
     ),
     Mutant(
         "rows that are held out are trained on",
         "federated/user_data.py",
-        "for own in (~out, out)",
-        "for own in (out | True, out)",
+        "UserData(schema, of(~out), attributes,",
+        "UserData(schema, of(~out | True), attributes,",
         "test_privfairfl.py",
     ),
     Mutant(
