@@ -252,6 +252,7 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
         "config": {},
         "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
         "converged": model.converged,
+        **({"counts": said} if (said := model.decision.statement) else {}),
     }
 
 

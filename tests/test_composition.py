@@ -6,7 +6,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.rounds import guarantee_for_rows, guarantee_for_users
+from synthfair.privacy.rounds import ROWS_NOT_COVERED, guarantee_for_rows, guarantee_for_users
 from synthfair.privacy.sampled import SampledSums
 from synthfair.privacy.statement import Guarantee
 
@@ -56,6 +56,33 @@ def test_kinds_of_sums_share_the_noise_in_units_of_their_clips():
     assert teacher.noise == pytest.approx(1.5 * student.noise)
     assert found.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
     assert student.multiplier > EVERYONE.noise(1.0, 1e-5)
+
+
+def test_users_need_a_secure_sum_and_rows_of_clients_do_not():
+    """What a client sends is protected by its own noise; of users, only the sum is."""
+    users = training().guarantee
+    rows = guarantee_for_rows(
+        {"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5, condition=None
+    )
+    assert "noisy sums" in users.holds_against
+    assert "what clients send" in rows.holds_against
+    assert any("securely" in line for line in users.not_covered)
+    assert not any("securely" in line or "sums up" in line for line in rows.not_covered)
+    assert any("How many rows a client has" in line for line in rows.not_covered)
+    for found in (users, rows):
+        assert any("one process" in line and "simulation" in line for line in found.not_covered)
+
+
+def test_counts_are_summed_by_aggregators_and_say_so():
+    found = guarantee_for_rows(
+        {"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5, condition=None
+    )
+    both = found.with_counts(0.5)
+    assert both.epsilon == 1.5
+    assert both.holds_against.startswith(found.holds_against)
+    assert "of the counts, any single aggregator" in both.holds_against
+    added = both.not_covered[len(ROWS_NOT_COVERED) :]
+    assert any("collude" in line for line in added)
 
 
 def test_mechanisms_of_another_relation_are_refused():

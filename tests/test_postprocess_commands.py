@@ -11,6 +11,8 @@ from test_trained import some_model
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.postprocess import read_histogram, read_weights, write_histogram
+from synthfair.report import plain_text
+from synthfair.report.postprocess import decisions_table
 from synthfair.trained import read_model, write_model
 
 
@@ -77,15 +79,48 @@ def test_a_randomised_rule_needs_ids_as_they_stand_in_the_file(folder, capsys):
     assert "--alpha 0.0 --randomized" in (folder / "report.html").read_text()
 
 
-def test_the_same_histogram_gives_the_same_coins_and_another_gives_others(folder):
-    for name in ("a.json", "b.json"):
-        assert thresholds(folder, "--alpha", "0", "--randomized", output=name) == 0
-    first, second = (read_model(folder / name).decision for name in ("a.json", "b.json"))
-    assert first == second
-    changed = read_histogram(folder / "histogram.json").model_copy(update={"variance": 1e-9})
-    write_histogram(changed, folder / "histogram.json")
-    assert thresholds(folder, "--alpha", "0", "--randomized", output="c.json") == 0
-    assert read_model(folder / "c.json").decision.key != first.key
+def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
+    def key(alpha="0", **changes):
+        counted = read_histogram(folder / "histogram.json").model_copy(update=changes)
+        write_histogram(counted, folder / "histogram.json")
+        assert thresholds(folder, "--alpha", alpha, "--randomized", "--force") == 0
+        return read_model(folder / "fair.json").decision.key
+
+    first = key()
+    for changes in ({"alpha": "1e-9"}, {"statement": {"said": "i = 17"}}, {"variance": 1e-9}):
+        assert key(**changes) == first
+    (low, *others), *groups = read_histogram(folder / "histogram.json").counts
+    counts = (((low[0] + 1, *low[1:]), *others), *groups)
+    assert key(counts=counts) != first
+
+
+def test_the_guarantee_of_the_histogram_stands_in_the_model_file_and_the_report(folder, capsys):
+    said = {
+        "epsilon": 0.75,
+        "unit": "one row",
+        "[red]a": 1,
+        "not_covered": ["collusion", "\x1b[31mtiming"],
+    }
+    write_altered(folder, statement=said)
+    assert thresholds(folder) == 0
+    shown = capsys.readouterr().out
+    assert "0.75" in shown
+    assert "one row" in shown
+    assert "[red]a" in shown
+    assert "\x1b" not in shown
+    assert json.loads((folder / "fair.json").read_text())["decision"]["statement"] == said
+    assert evaluated(folder, "fair.json")["counts"] == said
+    assert "counts" not in evaluated(folder, "model.json")
+    evaluated(folder, "fair.json")
+    assert main(["report", f"{folder}/run", "--output", f"{folder}/report.html"]) == 0
+    page = (folder / "report.html").read_text()
+    assert "epsilon: 0.75" in page
+    assert "not covered: collusion" in page
+
+
+def test_the_command_says_that_counted_rows_should_not_be_trained_on(folder, capsys):
+    assert thresholds(folder) == 0
+    assert "trained on the rows counted" in " ".join(capsys.readouterr().out.split())
 
 
 def test_gaps_over_devices_are_those_of_the_decisions(folder, capsys):
@@ -173,3 +208,12 @@ def test_names_of_groups_from_files_are_only_shown(folder, capsys):
     path = folder / "histogram.json"
     assert main(["weights", str(path), "--method", "published"]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_decisions_are_compared_with_one_for_everybody(folder):
+    model = read_model(folder / "model.json")
+    found = sf.evaluate(model, {"all": make_table(n=600)}, sf.ServerConfig(resamples=5))
+    said = plain_text(decisions_table({"one threshold": found})).replace("│", "")
+    line = f"one decision for everybody {found.constant_accuracy:.3f} +0.000"
+    assert line in " ".join(said.split())
+    assert 0.5 < found.constant_accuracy < found.overall["accuracy"].value

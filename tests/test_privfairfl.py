@@ -26,6 +26,7 @@ from synthfair.federated import (
     train_table,
 )
 from synthfair.federated.privfairfl import counts_bytes, sum_counts
+from synthfair.federated.user_data import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.discrete import discrete_laplace
 from synthfair.privacy.ledger import Ledger
@@ -54,6 +55,33 @@ def test_without_noise_counts_are_those_of_the_rows():
     assert training.counts.statement is None
     np.testing.assert_array_equal(training.counts.array(), wanted)
     training.model.model_copy(update={"decision": None}).require_counted(training.counts)
+
+
+def test_rows_that_are_held_out_are_counted_and_not_trained_on():
+    """A model of the other rows alone is the same; the histogram has only those held out."""
+    config = configured("privfairfl_post", counts_share=0.25)
+    rows, data = some_data(config)
+    out = held_out_rows(UserAssignment(clients=10).row_users(3000, seed=0), 0.25, seed=config.seed)
+    assert out.sum() == 750
+    assert (data.users.size == 225).all()
+    assert (data.held_out.size == 75).all()
+    found = train_rounds(data, config)
+    bins = score_bins(found.model.scores(rows.x, rows.s), 21)
+    wanted = count_scores(bins[out], rows.s[out], rows.y[out], 2, 21)
+    np.testing.assert_array_equal(found.counts.array(), wanted)
+    kept = sf.Encoded(*(part[~out] for part in rows))
+    user = UserAssignment(clients=10).row_users(3000, seed=0)[~out]
+    alone = configured("dp_sgd")
+    alone = train_rounds(make_user_data(kept, user, make_schema(), alone), alone)
+    np.testing.assert_allclose(found.model.theta, alone.model.theta, rtol=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_every_user_trains_on_a_row_at_least(share):
+    user = np.repeat(["a", "b", "c"], [1, 2, 100])
+    out = held_out_rows(user, share, seed=1)
+    assert [out[user == name].sum() for name in "abc"] == [0, int(2 * share), int(100 * share)]
+    assert not np.array_equal(out, held_out_rows(user, share, seed=2)) or share == 0
 
 
 def test_noise_is_that_of_two_aggregators():
@@ -120,11 +148,16 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     said = plain_text(training_table(training, private=True))
     assert "epsilon = 1 for one row" in said
     assert "epsilon = 5 at delta" in said
+    assert "on sums of gradients, each of norm at most 1" in said
+    assert "what clients send" in " ".join(said.split())
     document = json.loads(files.metrics.read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     assert document["counts"]["epsilon"] == 1.0
     assert document["counts"]["unit"] == "one row"
-    assert sf.read_model(files.model).decision.notion == "statistical_parity"
+    assert "one process" in document["counts"]["simulated"]
+    decision = sf.read_model(files.model).decision
+    assert decision.notion == "statistical_parity"
+    assert decision.statement == document["counts"]
     booked = Ledger(files.ledger).spent().epsilon(1e-4)
     assert booked == pytest.approx(5.0)
     assert Ledger(files.ledger).spent().composition.delta(5.0) == pytest.approx(1e-4, rel=1e-3)
@@ -136,9 +169,12 @@ def test_pre_reads_new_noise_each_time_and_so_does_not_resume(tmp_path):
     config = configured("privfairfl_pre", counts_epsilon=1.0)
     _, data = some_data(config)
     first, second = (train_rounds(data, config).counts for _ in range(2))
+    assert first.statement["epsilon"] == 1.0
     assert not np.array_equal(first.array(), second.array())
-    same = [train_rounds(data, config, noise_seed=3).counts.array() for _ in range(2)]
-    np.testing.assert_array_equal(*same)
+    same = [train_rounds(data, config, noise_seed=3).counts for _ in range(2)]
+    np.testing.assert_array_equal(same[0].array(), same[1].array())
+    assert "none" in same[0].statement["guarantee"]
+    assert same[0].statement["epsilon"] is None
 
 
 @pytest.mark.parametrize(

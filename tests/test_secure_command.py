@@ -257,6 +257,6 @@ def test_the_demonstration_runs(tmp_path, capsys):
     assert "stated 0.276" in said
     assert "10" in said
     found = read_histogram(tmp_path / "demo" / "histogram.json")
-    assert abs(found.array().sum() - 1590) < 100
+    assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained
     assert main(["secure", "demo", "--output", f"{tmp_path}/demo"]) == 2
     assert "not empty" in capsys.readouterr().err

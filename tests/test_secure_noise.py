@@ -256,7 +256,18 @@ class TestTotals:
 
 
 SHORT = ClippedVectors(length=4, clip=10.0, step=1.0, rho=1.0)  # norm at most 11 = 10 + sqrt(4) / 2
-ROWS = RowSums(length=4, square=1, largest=100, step=1.0, rho=1.0)
+ROWS = RowSums(
+    schema_hash="0" * 64,
+    name="histograms",
+    epsilon=1.0,
+    delta=1e-6,
+    length=4,
+    square=1,
+    step=1.0,
+    rho=1.0,
+    clients=100_000,
+)
+MOST = ROWS.largest
 
 LEAST = np.iinfo(np.int64).min
 """Which is its own absolute value."""
@@ -267,7 +278,7 @@ class TestParts:
 
     @pytest.mark.parametrize(
         ("what", "vector"),
-        [(COUNTS, [1000, 0, 0, 0]), (SHORT, [11, 0, 0, 0]), (ROWS, [-100, 100, 0, 0])],
+        [(COUNTS, [1000, 0, 0, 0]), (SHORT, [11, 0, 0, 0]), (ROWS, [-MOST, MOST, 0, 0])],
     )
     def test_up_to_the_bounds_they_pass(self, what, vector):
         noisy_sum([np.array(vector)], what)
@@ -284,9 +295,9 @@ class TestParts:
             (SHORT, [11, 1, 0, 0], "norm is above the square root of 121"),
             (SHORT, [-6, 6, -6, 6], "norm is above"),
             (SHORT, [LEAST, 0, 0, 0], "norm is above"),
-            (ROWS, [0, 0, 0, -101], "from -101 to 0; must be from -100 to 100"),
-            (ROWS, [0, 0, 0, 101], "must be from -100 to 100"),
-            (ROWS, [LEAST, 0, 0, 0], "must be from -100 to 100"),
+            (ROWS, [0, 0, 0, -MOST - 1], f"from {-MOST - 1} to 0; must be from {-MOST} to {MOST}"),
+            (ROWS, [0, 0, 0, MOST + 1], f"must be from {-MOST} to {MOST}"),
+            (ROWS, [LEAST, 0, 0, 0], f"must be from {-MOST} to {MOST}"),
         ],
     )
     def test_beyond_they_are_refused(self, what, vector, message):

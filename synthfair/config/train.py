@@ -65,7 +65,7 @@ _READ_BY: dict[str, tuple[TrainMethod, ...]] = {
     **dict.fromkeys(("kappa", "kappa_rate"), _ON_CLIENTS),
     "counts_epsilon": _COUNTING,
     "weight_method": ("privfairfl_pre",),
-    **dict.fromkeys(("bins", "randomized"), ("privfairfl_post",)),
+    **dict.fromkeys(("bins", "randomized", "counts_share"), ("privfairfl_post",)),
 }
 """Which methods read a setting."""
 
@@ -232,6 +232,13 @@ class TrainConfig(BaseModel):
     )
     randomized: bool = Field(
         default=False, description="privfairfl_post: whether decisions may be drawn by coins."
+    )
+    counts_share: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="privfairfl_post: share of each client's rows that are counted and not trained"
+        " on; 0: all are trained on, and counted, as published, so that estimates flatter.",
     )
     seed: int = Seed
 

@@ -148,7 +148,7 @@ def train_table(
     }
     if weights is not None:
         document["weights"] = weights.model_dump(mode="json")
-    if training.counts is not None and files.noise_seed is None:
+    if training.counts is not None:
         document["counts"] = training.counts.statement
     if training.guarantee is not None:
         document["guarantee"] = training.guarantee.model_dump(mode="json")
@@ -170,7 +170,7 @@ def _fingerprint(
     guarantee = plan.guarantee.model_dump_json() if plan.guarantee else None
     settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {guarantee}"
     digest = hashlib.sha256(settings.encode())
-    for leaf in jax.tree.leaves((data.users, data.row_weights)):
+    for leaf in jax.tree.leaves((data.users, data.row_weights, data.held_out)):
         digest.update(np.ascontiguousarray(leaf).data)
     digest.update(data.schema.hash.encode())
     return digest.hexdigest()

@@ -59,7 +59,7 @@ def decide_by_group(
 
     Args:
         model: trained, and public.
-        scores: [N] of the users' rows, by this model.
+        scores: [N] of the rows of ``data.counted``, by this model.
         data: users.
         config: notion, alpha, bins, and whether decisions may be drawn by coins.
         noise_seed: for tests.
@@ -68,7 +68,7 @@ def decide_by_group(
         InputError: a group whose rows do not stand out from the noise.
     """
     counts = sum_counts(
-        data.users,
+        data.counted,
         data.schema,
         epsilon=config.counts_epsilon,
         scored=(model, np.asarray(scores)),
@@ -101,7 +101,7 @@ def sum_counts(
         epsilon: None for exact counts, which guarantee nothing.
         scored: a model, and its scores [N] of the users' rows.
         bins: B, 1 where there are no scores.
-        source: of shares and noise; another one than the system's is for tests alone.
+        source: of shares and noise; with another one than the system's nothing is guaranteed.
     """
     groups = tuple(map(str, schema.groups))
     what = GroupCounts(

@@ -7,7 +7,6 @@ Here all of them are simulated in one process, without encryption and signatures
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -17,20 +16,15 @@ from pydantic import ValidationError
 
 from synthfair.config import Relation
 from synthfair.errors import refusal
-from synthfair.privacy.mechanism import sensitivity
+from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.rounds import SumOfShares
 from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
 
-STEPS = 2**35
-"""Of the grid, in the noise of an aggregator, or up to twice as many. It is then accounted for as
-normal noise is; and rounding, which makes a report of k numbers longer by sqrt(k) / 2 steps, costs
-nothing that could be measured."""
-
 STEPS_IN_CLIP = 2**30
-"""The same, in the norm to which a report is clipped, where there is no noise."""
+"""Of the grid, in the norm to which a report is clipped, where there is no noise to go by."""
 
 
 class SecureSums(NamedTuple):
@@ -119,7 +113,7 @@ def make_secure_sums(
     multiplier: float | None,
     aggregators: int = 2,
 ) -> SecureSums:
-    """Sums by shares on a grid that is fine next to the clip.
+    """Sums by shares on a grid that is fine next to the noise, or to the clip where there is none.
 
     Args:
         length: of a report.
@@ -135,8 +129,7 @@ def make_secure_sums(
     if multiplier is None:
         rho, step = None, clip / STEPS_IN_CLIP
     else:
-        rho, noise = 1 / (2 * multiplier**2), sensitivity(clip, relation) * multiplier
-        step = math.ldexp(1.0, math.frexp(noise)[1] - 1) / STEPS  # a power of 2, below the noise
+        rho, step = 1 / (2 * multiplier**2), grid_for(sensitivity(clip, relation) * multiplier)
     try:
         what = ClippedVectors(length=length, clip=clip, step=step, rho=rho, relation=relation)
     except ValidationError as error:

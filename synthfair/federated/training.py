@@ -150,7 +150,7 @@ def train_rounds(
     model = make_model(plan, config, data, done.state, converged=converged)
     if config.method == "privfairfl_post":
         params = plan.algorithm.params(done.state)
-        scores = trainable(data, config).scores(params, data.users.a)
+        scores = trainable(data, config).scores(params, data.counted.a)
         model, counts = decide_by_group(model, scores, data, config, noise_seed)
     cost = _cost(plan, config, data, done, counts)
     guarantee = plan.guarantee if noise_seed is None else None

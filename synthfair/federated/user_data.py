@@ -185,6 +185,7 @@ class UserData(NamedTuple):
         attributes: names of the attributes whose groups the rows have, the sensitive one first.
         groups: number of groups of each.
         row_weights: [G, 2] by which losses are multiplied, by group and label -1 or +1; or None.
+        held_out: the users with rows that are not trained on, but counted; or None.
     """
 
     schema: Schema
@@ -192,6 +193,12 @@ class UserData(NamedTuple):
     attributes: tuple[str, ...]
     groups: tuple[int, ...]
     row_weights: jax.Array | None = None
+    held_out: Users | None = None
+
+    @property
+    def counted(self) -> Users:
+        """Whose rows are counted after training: those held out, if any, or those trained on."""
+        return self.users if self.held_out is None else self.held_out
 
 
 def make_user_data(
@@ -234,10 +241,39 @@ def make_user_data(
     more = other_inputs(rows.s, n_groups=n_groups, intercept=not config.hidden)
     a = np.column_stack([rows.x, more.T]).astype(jax.dtypes.canonicalize_dtype(float))
     owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
-    users = make_users(a, s, rows.y.astype(a.dtype), owner)
+    out = held_out_rows(owner, config.counts_share, seed=config.seed)
+
+    def of(own: np.ndarray) -> Users:
+        return make_users(a[own], s[own], rows.y[own].astype(a.dtype), owner[own])
+
     groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
     by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)
-    return UserData(schema, users, attributes, groups, by_pair)
+    held_out = of(out) if out.any() else None
+    return UserData(schema, of(~out), attributes, groups, by_pair, held_out)
+
+
+def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
+    """[N] whether each row is held out: of each user's n rows floor(share n), at random.
+
+    Which they are follows from the seed and the numbers of rows alone, which are public.
+
+    Args:
+        user: [N] whose each row is.
+        share: from 0 to below 1.
+        seed: the same holds out the same.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.federated.user_data import held_out_rows
+        >>> out = held_out_rows(np.array(["ann", "bob", "ann", "ann", "bob"]), 0.5, seed=0)
+        >>> out[[0, 2, 3]].sum().item(), out[[1, 4]].sum().item()
+        (1, 1)
+    """
+    _, index, size = np.unique(user, return_inverse=True, return_counts=True)
+    order = np.lexsort((np.random.default_rng(seed).random(len(user)), index))
+    place = np.empty(len(user), int)
+    place[order] = np.arange(len(user)) - np.repeat(np.cumsum(size) - size, size)
+    return place < np.floor(share * size)[index]
 
 
 def _require_read(weights: RowWeights, schema: Schema, config: TrainConfig) -> None:

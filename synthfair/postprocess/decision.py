@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
@@ -43,6 +43,8 @@ class GroupDecision(BaseModel):
             probability 1 is a threshold; no pair selects nobody.
         key: public, 64 hexadecimal digits: the coins follow from it, see :func:`coins`; None where
             every probability is 0 or 1.
+        statement: of the histogram it was chosen from: what noise was added, by whom, and what it
+            guarantees; None without.
 
     Raises:
         ValueError: steps out of order or beyond the bins, or a key that is missing or not needed.
@@ -67,6 +69,7 @@ class GroupDecision(BaseModel):
     n_bins: int = Field(ge=2, le=MOST_BINS)
     steps: tuple[_Steps, ...] = Field(strict=False, min_length=2)
     key: str | None = Field(pattern=r"^[0-9a-f]{64}$")
+    statement: dict[str, Any] | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> GroupDecision:

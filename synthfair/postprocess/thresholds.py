@@ -71,9 +71,11 @@ def choose_decision(
     To choose, counts below 0 are taken as 0, so that rates rise with the threshold and lie in
     [0, 1]. To estimate what was chosen, they count as they are: sums of them have no bias. The
     estimated gap can therefore exceed alpha where there is noise; and since the best was chosen,
-    both estimates tend to flatter.
+    both estimates tend to flatter. They flatter more where the model was trained on the rows that
+    are counted: count others.
 
-    Guarantee: that of the histogram, as nothing else of the rows is read.
+    Guarantee: that of the histogram, as nothing else of the rows is read; the decision carries its
+    statement.
 
     Args:
         histogram: of scores, with two bins or more.
@@ -135,14 +137,15 @@ def _decision(
 ) -> GroupDecision:
     """Of weights of thresholds [G, B + 1]: a row in bin b is selected by those up to b.
 
-    The key follows from the histogram, so that nobody can look for one whose coins fall well.
+    The key follows from the model, the schema and the counts alone. Who chooses the settings cannot
+    look among them for a key whose coins fall well; who can alter counts can.
     """
     chance = np.minimum(np.cumsum(weights, axis=1).round(12), 1.0)
     steps = tuple(
         tuple((int(t), float(own[t])) for t in np.flatnonzero(weight[:-1]))
         for own, weight in zip(chance, weights, strict=True)
     )
-    text = json.dumps([histogram.model_dump(mode="json"), notion, alpha], sort_keys=True)
+    text = json.dumps([histogram.schema_hash, histogram.model, histogram.counts])
     certain = all(probability == 1 for own in steps for _, probability in own)
     return GroupDecision(
         notion=notion,
@@ -150,6 +153,7 @@ def _decision(
         n_bins=weights.shape[1] - 1,
         steps=steps,
         key=None if certain else hashlib.sha256(text.encode()).hexdigest(),
+        statement=histogram.statement,
     )
 
 

@@ -65,11 +65,25 @@ class GaussianMechanism(BaseModel):
         return math.sqrt(self.times) * self.sensitivity / self.noise
 
     @property
-    def steps(self) -> Fraction:
-        """The noise in steps of the grid."""
+    def step(self) -> float:
+        """The grid, which must be there."""
         if self.grid is None:
             raise ValueError(f"{self.name}: noise without a grid is read, but not made")
-        return Fraction(self.noise) / Fraction(self.grid)
+        return self.grid
+
+    @property
+    def steps(self) -> Fraction:
+        """The noise in steps of the grid."""
+        return Fraction(self.noise) / Fraction(self.step)
+
+    def terms(self, relation: Relation) -> Terms:
+        """Brings rows to the bound that the sensitivity implies, and to the grid.
+
+        Args:
+            relation: for which the sensitivity was computed.
+        """
+        unit = sensitivity(1.0, relation, never_opposed=self.name in NEVER_OPPOSED)
+        return Terms(self.sensitivity / unit, self.step)
 
     @model_validator(mode="after")
     def _has_a_fine_grid(self) -> GaussianMechanism:
@@ -198,9 +212,7 @@ class NoisySum:
     ) -> None:
         """Nothing is released yet."""
         self._mechanism, self._source, self._used = mechanism, source, 0
-        self._variance, self._grid = mechanism.steps**2, mechanism.grid or 0.0
-        unit = sensitivity(1.0, relation, never_opposed=mechanism.name in NEVER_OPPOSED)
-        self.terms = Terms(mechanism.sensitivity / unit, self._grid)
+        self._variance, self.terms = mechanism.steps**2, mechanism.terms(relation)
 
     def release(self, total: np.ndarray) -> np.ndarray:
         """The sum, of integers [...] that count steps of the grid, with noise in every entry.
@@ -216,7 +228,7 @@ class NoisySum:
             raise RuntimeError(f"{self._mechanism.name}: the budget is spent")
         self._used += 1
         noise = discrete_gaussian(self._variance, total.size, self._source).reshape(total.shape)
-        return (total.astype(object) + noise.astype(object)).astype(float) * self._grid
+        return (total.astype(object) + noise.astype(object)).astype(float) * self.terms.grid
 
 
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.privacy.mechanism import (
     NoisySum,
+    SumName,
     Terms,
     feature_ball,
     numeric_features,
@@ -71,58 +72,68 @@ def private_sums(
         >>> private_sums(rows, schema, guarantee, source=system_entropy).moments.shape
         (2, 2, 38, 38)
     """
-    noisy = {m.name: NoisySum(m, guarantee.relation, source) for m in guarantee.mechanisms}
-    moments = noisy["cell_moments"]
-    numeric = numeric_features(schema) if "histograms" in noisy else np.empty(0, int)
-    exact = rows.sum(
-        partial(
-            _exact_sums,
-            n_groups=len(schema.groups),
-            centre=feature_ball(schema).centre,
-            terms=moments.terms,
-            numeric=numeric,
-        )
-    )
-    binned = exact.binned.astype(float)
-    if len(numeric):
-        steps = exact.binned.astype(object) * round(1 / noisy["histograms"].terms.grid)
-        binned = noisy["histograms"].release(steps)
-    return PrivateSums(_noisy_symmetric(exact.moments, moments), binned)
+    noisy: dict[SumName, NoisySum] = {
+        m.name: NoisySum(m, guarantee.relation, source) for m in guarantee.mechanisms
+    }
+    exact = whole_sums(rows, schema, {name: one.terms for name, one in noisy.items()})
+    return as_private_sums({name: noisy[name].release(exact[name]) for name in noisy}, schema)
 
 
-def _noisy_symmetric(exact: np.ndarray, noisy_sum: NoisySum) -> np.ndarray:
-    """Noise is added to the entries on and above the diagonal, and copied below."""
-    upper = np.triu_indices(exact.shape[-1])
-    noisy = np.zeros(exact.shape)
-    noisy[..., *upper] = noisy_sum.release(exact[..., *upper])
-    return noisy + np.swapaxes(np.triu(noisy, 1), -1, -2)
+def as_private_sums(totals: Mapping[SumName, np.ndarray], schema: Schema) -> PrivateSums:
+    """Noisy totals, flat as of :func:`whole_sums`, in the form of which a surrogate is made."""
+    groups, k = len(schema.groups), len(schema.encoded_names) + 1
+    moments = np.zeros((groups, 2, k, k))
+    moments[..., *np.triu_indices(k)] = totals["cell_moments"].reshape(groups, 2, -1)
+    binned = totals.get("histograms", np.empty(0)).reshape(groups, 2, -1, BINS)
+    return PrivateSums(moments + np.swapaxes(np.triu(moments, 1), -1, -2), binned)
 
 
-@dataclass(frozen=True)
-class _ExactSums:
-    """The sums before noise, in integers. They add up over batches, and never leave this module.
+def sum_length(name: SumName, schema: Schema) -> int:
+    """How many numbers the sum of this name has, of all cells together."""
+    k, m = len(schema.encoded_names) + 1, len(numeric_features(schema))
+    return 2 * len(schema.groups) * (k * (k + 1) // 2 if name == "cell_moments" else m * BINS)
 
-    Moments count steps of their grid; ``binned`` counts rows.
+
+def whole_sums(
+    rows: Batches, schema: Schema, terms: Mapping[SumName, Terms]
+) -> dict[SumName, np.ndarray]:
+    """Exact sums before noise, each flat, of Python integers that count steps of its grid.
+
+    Of "cell_moments" these are the upper triangles, cell after cell; of "histograms" the counts.
+    Nobody but who adds noise to them may see them. All rows are read once.
+
+    Args:
+        rows: encoded, in memory or a stream.
+        schema: theirs, public.
+        terms: which sums, with bound and grid of each.
+
+    Raises:
+        InputError: features are not float64.
     """
-
-    moments: np.ndarray
-    binned: np.ndarray
-
-    def __add__(self, other: _ExactSums) -> _ExactSums:
-        return _ExactSums(self.moments + other.moments, self.binned + other.binned)
+    found = rows.sum(partial(_of_batch, schema=schema, terms=terms))
+    ends = np.cumsum([sum_length(name, schema) for name in terms])
+    return dict(zip(terms, np.split(found, ends[:-1]), strict=True))
 
 
-def _exact_sums(
-    rows: Encoded, *, n_groups: int, centre: np.ndarray, terms: Terms, numeric: np.ndarray
-) -> _ExactSums:
+def _of_batch(rows: Encoded, *, schema: Schema, terms: Mapping[SumName, Terms]) -> np.ndarray:
+    """All sums, one after the other."""
     require_float64(rows.x)
-    b = np.column_stack([rows.x - centre, np.ones(len(rows.y))])
-    bins = _bins(rows.x[:, numeric])
-    cell, k, m = 2 * rows.s + (rows.y > 0), b.shape[1], len(numeric)
-    moments = np.stack([terms.squares(b[cell == c]) for c in range(2 * n_groups)])
+    sums = {"cell_moments": _moments, "histograms": _histograms}
+    return np.concatenate([sums[name](rows, schema, own).ravel() for name, own in terms.items()])
+
+
+def _moments(rows: Encoded, schema: Schema, terms: Terms) -> np.ndarray:
+    b = np.column_stack([rows.x - feature_ball(schema).centre, np.ones(len(rows.y))])
+    cell, upper = 2 * rows.s + (rows.y > 0), np.triu_indices(b.shape[1])
+    return np.stack([terms.squares(b[cell == c])[upper] for c in range(2 * len(schema.groups))])
+
+
+def _histograms(rows: Encoded, schema: Schema, terms: Terms) -> np.ndarray:
+    bins = _bins(rows.x[:, numeric_features(schema)])
+    cell, m = 2 * rows.s + (rows.y > 0), bins.shape[1]
     place = (bins + BINS * (np.arange(m) + m * cell[:, None])).ravel()
-    binned = np.bincount(place, minlength=2 * n_groups * m * BINS)
-    return _ExactSums(moments.reshape(n_groups, 2, k, k), binned.reshape(n_groups, 2, m, BINS))
+    counts = np.bincount(place, minlength=sum_length("histograms", schema))
+    return counts.astype(object) * round(1 / terms.grid)
 
 
 def _bins(x: np.ndarray) -> np.ndarray:

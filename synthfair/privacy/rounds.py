@@ -19,43 +19,66 @@ from synthfair.privacy.statement import Line, Relation
 Unit = Literal["one user, with all its rows", "one row of one client"]
 """Whose presence is protected."""
 
-NOT_COVERED = (
+_NEVER_COVERED = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"
     " is refused because nobody is of some group.",
     "Rows kept for testing: metrics are computed of them without noise.",
     "The settings, the numbers of users and of a cohort among them: they are public.",
-    "Who took part in a round, or which rows were in a batch: assumed to be known to nobody who"
-    " sees the sums; whoever knows it learns more than epsilon says.",
+    "Other releases about the same persons.",
+    "Rounds run in one process, as here: a simulation, in which that process sees everything.",
+)
+
+_FLOATING = (
+    "Attacks on floating-point arithmetic (Mironov 2012), or on a generator of 64 bits of key: the"
+    " noise is not discrete, and is drawn by JAX."
+)
+
+NOT_COVERED = (
+    *_NEVER_COVERED,
+    "Who took part in a round: assumed to be known to nobody who sees the sums; whoever knows it"
+    " learns more than epsilon says.",
     "A server, or a third party that sums up, that sees single reports: summing them up securely is"
     " assumed.",
-    "Attacks on floating-point arithmetic (Mironov 2012), or on a generator of 64 bits of key: the"
-    " noise is not discrete, and is drawn by JAX.",
-    "Other releases about the same persons.",
+    _FLOATING,
 )
-"""Of every guarantee of a training."""
+"""Of guarantees for users, whose reports are summed up before noise is added."""
 
-SIZES_NOT_COVERED = (
+ROWS_NOT_COVERED = (
+    *_NEVER_COVERED,
+    "Which rows were in a batch: assumed to be known to nobody but the client; whoever knows it"
+    " learns more than epsilon says.",
     "How many rows a client has: the number is public, as it sets the chance of a row to be in a"
-    " batch and the client's weight in the mean."
+    " batch and the client's weight in the mean.",
+    _FLOATING,
 )
-"""Of guarantees for rows of clients."""
+"""Of guarantees for rows of clients, who add noise themselves."""
 
 SHARES_NOT_COVERED = (
-    *NOT_COVERED[:3],
+    *_NEVER_COVERED,
     "Who was drawn: users who were not must send shares of zeros in that round, so that no"
     " aggregator can tell; whoever knows it learns more than epsilon says.",
     "Aggregators that collude: together they see every user's report.",
-    "Rounds run in one process, as here: a simulation of users and aggregators, in which that"
-    " process sees everything.",
     "False inputs, timing, memory and files on the machines of users and aggregators.",
-    NOT_COVERED[-1],
 )
-"""The same where reports are summed by shares, with discrete noise."""
+"""Of guarantees for users whose reports are summed by shares, with discrete noise."""
+
+COUNTS_NOT_COVERED = (
+    "Aggregators of the counts that collude: together they see every client's counts.",
+    "False counts: a client can send any; only totals that cannot be are refused.",
+)
+"""Of guarantees that include sums of counts, besides."""
 
 MOST_NUMBERS = 2**32
 """With discrete noise, in all rounds together."""
 
 ALL_WHO_SEE_SUMS = "everyone who sees the noisy sums, and nothing else of the reports"
+"""Of users, whose reports must be summed up securely."""
+
+ALL_WHO_SEE_UPLOADS = (
+    "everyone who sees what clients send in the rounds, and the model: the server, and the other"
+    " clients"
+)
+"""Of rows of clients: the noise is in what a client sends, and nobody else needs to add any."""
 
 ALL_BUT_ONE = "any single aggregator, together with everyone who sees the noisy sums"
 """Of sums by shares: its own noise is known to it, and that of another one is enough."""
@@ -184,7 +207,13 @@ class TrainingGuarantee(BaseModel):
 
     def with_counts(self, epsilon: float) -> TrainingGuarantee:
         """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
-        changed = {"epsilon": self.epsilon + epsilon, "counts_epsilon": epsilon}
+        changed = {
+            "epsilon": self.epsilon + epsilon,
+            "counts_epsilon": epsilon,
+            "holds_against": f"{self.holds_against}; of the counts, any single aggregator, together"
+            " with everyone who sees their totals",
+            "not_covered": (*self.not_covered, *COUNTS_NOT_COVERED),
+        }
         return TrainingGuarantee.model_validate(self.model_dump() | changed)
 
 
@@ -289,6 +318,9 @@ def guarantee_for_rows(
 ) -> TrainingGuarantee:
     """A guarantee for the rows of one client, with the least noise that all kinds of sums share.
 
+    The client adds the noise itself, before it sends anything: no trusted server, and no secure
+    sum, is assumed.
+
     Args:
         kinds: by name, Poisson samples all, and the norm that a row's part of a sum is clipped to.
         epsilon: positive, of all together.
@@ -309,7 +341,8 @@ def guarantee_for_rows(
         ),
         accountant=_accountant(),
         condition=condition,
-        not_covered=(*NOT_COVERED, SIZES_NOT_COVERED),
+        holds_against=ALL_WHO_SEE_UPLOADS,
+        not_covered=ROWS_NOT_COVERED,
     )
 
 

@@ -26,6 +26,7 @@ from synthfair.report import plots
 from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
 from synthfair.report.releases import statement_lines, training_guarantee_lines
 from synthfair.report.results import Result, inputs_of
+from synthfair.report.sums import sum_lines
 from synthfair.report.terminal import effort
 from synthfair.run_files import (
     DecisionSettings,
@@ -138,15 +139,19 @@ def _section(result: Result) -> Section:
 
 def _statements(metrics: MetricsFile) -> dict[str, tuple[str, ...]]:
     """What each release says of privacy; where metrics.json has no statements, what they would."""
+    counts = {}
+    if metrics.counts:
+        lines = (f"{title}: {line}" for title, line in sum_lines(metrics.counts))
+        counts["counts over all clients"] = tuple(lines)
     if metrics.guarantee:
-        return {"all users": training_guarantee_lines(metrics.guarantee)}
+        return {"all users": training_guarantee_lines(metrics.guarantee), **counts}
     if metrics.privacy:
         return {
             client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))
             for client, statement in metrics.privacy.items()
         }
     configs = metrics.config if metrics.method == "single_shot" else {}
-    return {client: disclosures(config) for client, config in configs.items()}
+    return counts or {client: disclosures(config) for client, config in configs.items()}
 
 
 def _commands(metrics: MetricsFile) -> list[str]:

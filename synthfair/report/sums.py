@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.report.results import shown
 
 
 def statement_table(statement: Mapping[str, Any]) -> Table:
@@ -17,10 +18,18 @@ def statement_table(statement: Mapping[str, Any]) -> Table:
     table = Table(show_header=False, box=None)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for key, value in statement.items():
-        lines = value if isinstance(value, list) else [value]
-        table.add_row(key.replace("_", " "), Text("\n".join(map(str, lines))))
+    for title, line in sum_lines(statement):
+        table.add_row(Text(title), Text(line))
     return table
+
+
+def sum_lines(statement: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What is guaranteed of a sum, as titles and lines; it may come from a file."""
+    return tuple(
+        (shown(key.replace("_", " ")), shown(str(line)))
+        for key, value in statement.items()
+        for line in (value if isinstance(value, list) else [value])
+    )
 
 
 def counts_table(histogram: ScoreHistogram, exact: np.ndarray) -> Table:

@@ -159,16 +159,19 @@ def training_table(training: Training, *, private: bool) -> Table:
     if guarantee is None or not private:
         table.add_row("privacy", "none: no epsilon is guaranteed")
         return table
-    mechanism = guarantee.mechanisms[0]
     table.add_row(
         "privacy",
         f"epsilon = {guarantee.epsilon:g} at delta = {guarantee.delta:g} for {guarantee.unit}, to"
-        f" {guarantee.relation.replace('_', ' ')} one; noise {mechanism.noise:.3g} on sums of"
-        f" reports of norm at most {mechanism.clip:g}",
+        f" {guarantee.relation.replace('_', ' ')} one",
     )
-    if mechanism.shares:
-        table.add_row("", f"by each of {mechanism.shares.aggregators} aggregators")
-        table.add_row("holds against", guarantee.holds_against)
+    for mechanism in guarantee.mechanisms:
+        by = f", by each of {mechanism.shares.aggregators} aggregators" if mechanism.shares else ""
+        table.add_row(
+            "noise",
+            f"{mechanism.noise:.3g} on sums of {mechanism.name}, each of norm at most"
+            f" {mechanism.clip:g}{by}",
+        )
+    table.add_row("holds against", guarantee.holds_against)
     if guarantee.condition:
         table.add_row("", guarantee.condition)
     return table

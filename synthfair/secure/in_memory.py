@@ -17,6 +17,8 @@ CLAIMS = ("epsilon", "rho", "holds_against")
 
 SEEDED = "none: the noise did not come from the system's entropy"
 
+SIMULATED = "clients and aggregators ran in one process, which saw everything"
+
 
 def noisy_sum(
     parts: Iterable[np.ndarray],
@@ -66,7 +68,7 @@ def noisy_sum(
     opened = totals.sum(axis=0).view(np.int64)
     require_possible(what, opened, aggregators=aggregators, clients=clients)
     found = noisy_total(what, opened, aggregators=aggregators, clients=clients)
-    if source is system_entropy:
-        return found
-    claims = {key: None for key in CLAIMS if key in found.statement}
-    return found._replace(statement=found.statement | claims | {"guarantee": SEEDED})
+    said = found.statement | {"simulated": SIMULATED}
+    if source is not system_entropy:
+        said |= {key: None for key in CLAIMS if key in said} | {"guarantee": SEEDED}
+    return found._replace(statement=said)

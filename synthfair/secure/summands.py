@@ -10,12 +10,13 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Relation
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, Relation
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
 from synthfair.privacy.discrete import discrete_gaussian, discrete_laplace, laplace_variance
+from synthfair.privacy.mechanism import SumName, clip_rows
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
 MAX_LENGTH = 2**20
@@ -245,11 +246,7 @@ class ClippedVectors(_GaussianNoise):
 
     def integers(self, vector: np.ndarray) -> np.ndarray:
         """[length] int64: clipped and rounded; a vector without a finite norm becomes 0."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            norm = float(np.linalg.norm(vector))
-            shortened = vector * (self.clip / max(norm, self.clip))
-        if not math.isfinite(norm):
-            shortened = np.zeros(self.length)
+        (shortened,) = clip_rows(vector[None], self.clip)
         found = np.rint(shortened / self.step).astype(np.int64)
         if self._is_short(found):
             return found
@@ -290,41 +287,58 @@ class ClippedVectors(_GaussianNoise):
 
 
 class RowSums(_GaussianNoise):
-    """Sums over rows, in whole steps of a grid: each row's term is one of integers.
+    """One of the sums over rows of which a private surrogate is made, in whole steps of a grid.
+
+    All of it follows from schema and settings, see :func:`synthfair.surrogate.summands`. Clients
+    compute it again from their own, and refuse another: the sensitivity is not the planner's word.
 
     Guarantee of :meth:`noise` on the total: rho-zero-concentrated differential privacy (zCDP).
     Unit: one row.
 
     Attributes:
+        schema_hash: of the tables.
+        name: of the sum.
+        epsilon: of all sums of the surrogate together.
+        delta: likewise.
         length: of the vectors.
-        square: of the Euclidean norm, in steps, by which a neighbour's total differs, at most. Who
-            makes the terms has to see to it.
-        largest: no entry of a client's vector is larger.
+        square: of the Euclidean norm, in steps, by which a neighbour's total differs, at most.
         step: of the grid.
         rho: against each single aggregator and everyone else.
         relation: which tables are neighbours.
+        clients: at most; no entry of any client's vector is larger than 2^61 / clients.
 
     Raises:
         ValueError: the totals would not fit into 64 bits.
 
     Example:
-        >>> from synthfair import secure
-        >>> what = secure.RowSums(length=3, square=2, largest=10**6, step=1.0, rho=0.5)
-        >>> what.variance
-        2.0
+        >>> import synthfair as sf
+        >>> _, schema = sf.load_dataset("loanapp")
+        >>> config = sf.SurrogateConfig(epsilon=1.0, delta=1e-5, moments_only=True)
+        >>> (what,) = sf.surrogate.summands(config, schema, clients=10)
+        >>> what.name, what.length, what.schema_hash == schema.hash
+        ('cell_moments', 2964, True)
     """
 
     kind: Literal["rows"] = "rows"
+    schema_hash: Hex32
+    name: SumName
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    delta: float = Field(ge=LEAST_DELTA, lt=1)
     square: int = Field(ge=1, le=2**80)
-    largest: int = Field(ge=1, le=2**61)
     step: float = Field(gt=0)
     rho: float = Field(gt=0, le=10_000)
     relation: Relation = "add_or_remove"
+    clients: int = Field(ge=1, le=MAX_CLIENTS)
 
     @property
     def exact_variance(self) -> Fraction:
         """sigma^2 of one aggregator's noise, in steps: (sensitivity in L2)^2 / (2 rho)."""
         return self.square / (2 * Fraction(repr(self.rho)))
+
+    @property
+    def largest(self) -> int:
+        """No entry of a client's integers is larger."""
+        return 2**61 // self.clients
 
     def values(self, total: np.ndarray) -> np.ndarray:
         """[length] a total of integers as real numbers."""

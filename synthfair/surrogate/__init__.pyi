@@ -3,7 +3,13 @@ from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate, make_surrogate
 from .private import make_private_surrogate
-from .secure import SecureSurrogate, make_secure_surrogate
+from .secure import (
+    SecureSurrogate,
+    client_sums,
+    make_secure_surrogate,
+    summands,
+    surrogate_from_sums,
+)
 from .sums import Anchors, CellSums, SmoothSums, cell_sums, smooth_sums
 from .table import WeightedTable, together
 
@@ -18,6 +24,7 @@ __all__ = [
     "Surrogate",
     "WeightedTable",
     "cell_sums",
+    "client_sums",
     "frontier",
     "least_weight",
     "make_fair_table",
@@ -25,6 +32,8 @@ __all__ = [
     "make_secure_surrogate",
     "make_surrogate",
     "smooth_sums",
+    "summands",
+    "surrogate_from_sums",
     "together",
     "train_fair",
 ]

@@ -3,47 +3,38 @@
 Each client sums over its own rows, in whole numbers. The sums are added up by shares, see
 :mod:`synthfair.secure`: nobody sees a client's, and two aggregators add noise to the total, each of
 them enough by itself. So K clients have the noise of two, in place of K.
+
+By files, for parties on machines of their own: a task for each of :func:`summands`; uploads of
+:func:`client_sums`; what opens, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate`
+simulates all of them in one process.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
-from synthfair.config import Relation, SurrogateConfig
+from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
-from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, refusal
-from synthfair.privacy.accounting import discrete_mu_for
-from synthfair.privacy.mechanism import (
-    SumName,
-    cell_moments_bound,
-    clip_squares,
-    feature_ball,
-    histograms_bound,
-    numeric_features,
-)
+from synthfair.privacy.mechanism import SumName
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.private_sums import PrivateSums
-from synthfair.privacy.statement import SHARES_OF_MOMENTS, SHARES_WITH_HISTOGRAMS
+from synthfair.privacy.private_sums import as_private_sums, sum_length, whole_sums
+from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.opening import NoisyTotal
 from synthfair.secure.summands import RowSums
 from synthfair.surrogate.make import Surrogate, rows_of_a_cell
 from synthfair.surrogate.private import private_surrogate
-from synthfair.surrogate.sums import BINS, cell_sums
 
-STEPS = 2**34
-"""Of the grid of a sum, in the noise of an aggregator, or up to four times as many."""
-
-ROOM = 1 + 1e-9
-"""Of a row's norm, for what floating point adds when it is clipped."""
+ALIKE = 1e-9
+"""By which numbers of two machines may differ relatively that both have computed."""
 
 
 class SecureSurrogate(NamedTuple):
@@ -66,22 +57,22 @@ def make_secure_surrogate(
     aggregators: int = 2,
     source: RandomBytes = system_entropy,
 ) -> SecureSurrogate:
-    """The surrogate of the rows of all clients, through sums by shares.
+    """The surrogate of the rows of all clients, through sums by shares, in one process.
 
     Guarantee: (config.epsilon, config.delta)-differential privacy of all that is returned, against
     any single aggregator together with everyone who sees it. Unit: one row. Neighbouring relation:
-    config.relation. Here clients and aggregators run in one process, which sees everything.
+    config.relation. The process itself, with clients and aggregators in it, sees everything.
 
     Args:
         clients: the encoded rows of each, in memory or a stream.
         config: with epsilon and delta.
         schema: of all rows, public.
         aggregators: 2 or 3, that do not collude; each adds noise of full scale.
-        source: of shares and noise; another one than the system's is for tests alone.
+        source: of shares and noise; with another one than the system's nothing is guaranteed.
 
     Raises:
-        InputError: no epsilon, no clients, a client with too many rows, or no cell has
-            a noisy count that is large enough.
+        InputError: no epsilon, no clients, features that are not float64, a client with too many
+            rows, or no cell has a noisy count that is large enough.
 
     Example:
         >>> import synthfair as sf
@@ -97,142 +88,158 @@ def make_secure_surrogate(
     rows_of_a_cell(config, len(schema.encoded_names))  # before anything is spent
     if not clients:
         raise InputError("clients: there are none")
-    summed = summands(config, schema, clients=len(clients))
-    found: dict[SumName, NoisyTotal] = {}
-    for name, what in summed.items():
-        parts = (client_sums(name, what, rows, schema) for rows in clients)
-        found[name] = noisy_sum(parts, what, aggregators=aggregators, source=source)
-    sums = _opened(
-        {name: summed[name].values(total.total) for name, total in found.items()}, schema
-    )
-    noise: dict[SumName, float] = {
-        name: summed[name].step * total.variance**0.5 for name, total in found.items()
-    }
-    made = private_surrogate(sums, noise, config, schema)
-    return SecureSurrogate(made, _statement(config, [total.statement for total in found.values()]))
+    opened = []
+    for what in summands(config, schema, clients=len(clients)):
+        parts = (client_sums(what, rows, config, schema) for rows in clients)
+        opened.append((what, noisy_sum(parts, what, aggregators=aggregators, source=source)))
+    return surrogate_from_sums(opened, config, schema)
 
 
-def summands(config: SurrogateConfig, schema: Schema, *, clients: int) -> dict[SumName, RowSums]:
+def summands(config: SurrogateConfig, schema: Schema, *, clients: int) -> tuple[RowSums, ...]:
     """What the settings need sums of, with noise for their epsilon and delta all together.
 
-    A row b = (x - centre, 1), clipped to N(b) <= sqrt(bound) and rounded to c, in steps of 2^j, has
+    The mechanisms are those of :func:`synthfair.privacy.make_guarantee`: sensitivity, with rounding
+    in it, grid, and noise.
 
-        N(c) <= sqrt(bound) / 2^j + sqrt(d + 1) / 2,    N(c)^2 = norm of the upper triangle of c c',
-
-    as N(b) = ((|b|_2^4 + |b|_4^4) / 2)^(1/4) is a norm, and no larger than the Euclidean one; c c'
-    is in steps of 4^j. In the histograms a row has a 1 for each of m numbers. No two rows' terms
-    oppose each other, so that replacing a row costs twice the square, not four times.
+    Args:
+        config: with epsilon and delta.
+        schema: of all rows, public.
+        clients: at most so many will add up theirs.
 
     Raises:
-        InputError: no epsilon, or no noise is enough for it.
+        InputError: no epsilon, too many clients, or no noise is enough.
     """
     if config.epsilon is None or config.delta is None:
         raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
-    groups, size = len(schema.groups), len(schema.encoded_names) + 1
-    numbers = 0 if config.moments_only else len(numeric_features(schema))
-    shares = SHARES_WITH_HISTOGRAMS if numbers else SHARES_OF_MOMENTS
-    mu, neighbours = discrete_mu_for(config.epsilon, config.delta), _NEIGHBOURS[config.relation]
-    rho = {name: share * mu**2 / 2 for name, share in shares.items()}
-
-    def sums(name: SumName, length: int, bound: float, rounding: float) -> RowSums:
-        step = _step(bound * math.sqrt(neighbours / (2 * rho[name])))
-        norm = (math.sqrt(bound / step) * ROOM + rounding) ** 2
-        return RowSums(
-            length=length,
-            square=neighbours * math.ceil(norm**2),
-            largest=2**61 // clients,
-            step=step,
-            rho=rho[name],
-            relation=config.relation,
-        )
-
     try:
-        found: dict[SumName, RowSums] = {
-            "cell_moments": sums(
-                "cell_moments",
-                groups * size * (size + 1),
-                cell_moments_bound(schema),
-                math.sqrt(size) / 2,
+        return tuple(
+            RowSums(
+                schema_hash=schema.hash,
+                name=mechanism.name,
+                epsilon=config.epsilon,
+                delta=config.delta,
+                length=sum_length(mechanism.name, schema),
+                square=math.ceil((Fraction(mechanism.sensitivity) / Fraction(mechanism.step)) ** 2),
+                step=mechanism.step,
+                rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
+                relation=config.relation,
+                clients=clients,
             )
-        }
-        if numbers:
-            length = 2 * groups * numbers * BINS
-            found["histograms"] = sums("histograms", length, histograms_bound(schema), 0.0)
+            for mechanism in make_guarantee(config, schema).mechanisms
+        )
     except ValidationError as error:
         raise refusal("secure sums", error) from error
-    return found
 
 
-_NEIGHBOURS: dict[Relation, int] = {"add_or_remove": 1, "replace": 2}
-"""Terms in the difference of neighbours' sums."""
+def client_sums(
+    what: RowSums, rows: Batches, config: SurrogateConfig, schema: Schema
+) -> np.ndarray:
+    """[k] int64: a client's part of a sum, in whole steps, of which it makes its uploads.
 
-
-def _step(noise: float) -> float:
-    """A power of 4, at most 1, of which the noise has :data:`STEPS` or more."""
-    return min(1.0, 4.0 ** math.floor(math.log(noise / STEPS, 4)))
-
-
-def client_sums(name: SumName, what: RowSums, rows: Batches, schema: Schema) -> np.ndarray:
-    """[k] int64: a client's part of a sum of :func:`summands`, in whole steps.
+    Args:
+        what: is summed; of a task that somebody has planned.
+        rows: the client's, encoded, in memory or a stream.
+        config: settings on which the client has agreed; the sum must be one of theirs.
+        schema: of the rows, public.
 
     Raises:
-        InputError: more rows than can be summed within 64 bits by all clients together.
+        InputError: the sum is none of :func:`summands`, features are not float64, or there are more
+            rows than can be summed within 64 bits by all clients together.
     """
-    number, most = (
-        rows.sum(lambda batch: len(batch.y)),
-        what.largest // (math.isqrt(what.square) + 1),
-    )
-    if number > most:
-        raise InputError(f"rows: {number} of a client; must be at most {most}")
-    if name == "cell_moments":
-        return rows.sum(partial(_whole_moments, step=what.step, schema=schema))
-    return rows.sum(partial(_counts, schema=schema)).astype(np.int64) * round(1 / what.step)
+    _require_own(what, config, schema)
+    terms = make_guarantee(config, schema).mechanism(what.name).terms(config.relation)
+    found = whole_sums(rows, schema, {what.name: terms})[what.name]
+    if (largest := abs(found).max()) > what.largest:
+        raise InputError(
+            f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be at"
+            f" most {what.largest}"
+        )
+    return found.astype(np.int64)
 
 
-def _whole_moments(rows: Encoded, *, step: float, schema: Schema) -> np.ndarray:
-    """[2 G (d + 1) (d + 2) / 2] int64, upper triangles of the sums of c c' of each cell.
+def surrogate_from_sums(
+    opened: Sequence[tuple[RowSums, NoisyTotal]], config: SurrogateConfig, schema: Schema
+) -> SecureSurrogate:
+    """The surrogate that opened totals give, for everyone who sees them.
 
-    As many rows are added in floating point as stay below 2^53, so that the sums are exact, and the
-    same in any order.
+    Guarantee: (config.epsilon, config.delta)-differential privacy, against any single aggregator
+    together with everyone who sees it. Unit: one row. Neighbouring relation: config.relation.
+
+    Args:
+        opened: each of :func:`summands` with its total, of :func:`synthfair.secure.open_sums`.
+        config: that the sums follow from.
+        schema: of all rows, public.
+
+    Raises:
+        InputError: a sum is missing, comes twice, or is of other settings or another schema; a
+            total is of another sum; totals are of different clients; or no cell has a noisy count
+            that is large enough.
+
+    Example:
+        The totals here come from one process; by files, each is what ``open_sums`` returns.
+
+        >>> import synthfair as sf
+        >>> from synthfair.data.batches import in_memory
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> rows = [in_memory(sf.encode(part, schema)) for part in (table[:900], table[900:])]
+        >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, moments_only=True)
+        >>> opened = []
+        >>> for what in sf.surrogate.summands(config, schema, clients=2):
+        ...     parts = [sf.surrogate.client_sums(what, own, config, schema) for own in rows]
+        ...     opened.append((what, sf.secure.noisy_sum(parts, what)))
+        >>> made = sf.surrogate.surrogate_from_sums(opened, config, schema)
+        >>> abs(float(made.surrogate.table.weight.sum()) - len(table)) < 300  # noisy
+        True
     """
-    bound = cell_moments_bound(schema)
-    b = np.column_stack([rows.x - feature_ball(schema).centre, np.ones(len(rows.y))])
-    c = np.rint(clip_squares(b.astype(np.float64), bound) / math.sqrt(step))
-    cell, upper = 2 * rows.s + (rows.y > 0), np.triu_indices(c.shape[1])
-    at_once = max(1, int(2**52 * step / bound))
-    totals = np.zeros((2 * len(schema.groups), len(upper[0])), np.int64)
-    for each in range(len(totals)):
-        own = c[cell == each]
-        for begin in range(0, len(own), at_once):
-            part = own[begin : begin + at_once]
-            totals[each] += (part.T @ part)[upper].astype(np.int64)
-    return totals.ravel()
+    names, wanted = [what.name for what, _ in opened], _names(config, schema)
+    if sorted(names) != sorted(wanted):
+        raise InputError(f"sums: {names}; must be {wanted}, each once")
+    for what, total in opened:
+        _require_own(what, config, schema)
+        noises = [aggregators * what.variance for aggregators in (2, 3)]
+        if len(total.total) != what.length or total.variance not in noises:
+            raise InputError(f"{what.name}: the total is of another sum")
+    statements = [total.statement for _, total in opened]
+    if len({(said["clients"], said["noise_added_by"]) for said in statements}) > 1:
+        raise InputError("sums: all must be of the same clients, and by the same aggregators")
+    noise: dict[SumName, float] = {
+        what.name: what.step * total.variance**0.5 for what, total in opened
+    }
+    sums = as_private_sums({what.name: what.values(t.total) for what, t in opened}, schema)
+    made = private_surrogate(sums, noise, config, schema)
+    return SecureSurrogate(made, _statement(config, statements))
 
 
-def _counts(rows: Encoded, *, schema: Schema) -> np.ndarray:
-    """[2 G m 16] rows in each bin of each number, by cell."""
-    numbers = rows._replace(x=np.nan_to_num(rows.x[:, numeric_features(schema)]))
-    return cell_sums(numbers, n_groups=len(schema.groups)).binned.ravel()
+def _names(config: SurrogateConfig, schema: Schema) -> list[SumName]:
+    return [what.name for what in summands(config, schema, clients=1)]
 
 
-def _opened(totals: dict[SumName, np.ndarray], schema: Schema) -> PrivateSums:
-    """Noisy totals in the form in which a private surrogate is made of them."""
-    groups, k = len(schema.groups), len(schema.encoded_names) + 1
-    moments = np.zeros((groups, 2, k, k))
-    moments[..., *np.triu_indices(k)] = totals["cell_moments"].reshape(groups, 2, -1)
-    binned = totals.get("histograms", np.empty(0)).reshape(groups, 2, -1, BINS)
-    return PrivateSums(moments + np.swapaxes(np.triu(moments, 1), -1, -2), binned)
+def _require_own(what: RowSums, config: SurrogateConfig, schema: Schema) -> None:
+    """Refuses a sum that settings and schema do not ask for: one with less noise, for instance."""
+    own = {one.name: one for one in summands(config, schema, clients=what.clients)}
+    if what.name not in own:
+        raise InputError(f"sum: {what.name}; the settings ask for {list(own)}")
+    for key, wanted in own[what.name].model_dump().items():
+        found = getattr(what, key)
+        computed = key in ("square", "rho")
+        if not (math.isclose(found, wanted, rel_tol=ALIKE) if computed else found == wanted):
+            raise InputError(
+                f"sum: {what.name}: {key} {found}; settings and schema ask for {wanted}"
+            )
 
 
 def _statement(config: SurrogateConfig, sums: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of both sums together: what they have in common, and what each costs."""
+    """Of all sums together: what they have in common, and what each costs.
+
+    Where one of them guarantees nothing, as with noise that anybody can repeat, neither do all.
+    """
     own = ("guarantee", "rho", "step", "mechanism")
     common = {key: value for key, value in sums[0].items() if key not in own}
+    broken = [one["guarantee"] for one in sums if one["rho"] is None]
+    claim = {"epsilon": config.epsilon, "delta": config.delta} if not broken else {}
     return {
-        "guarantee": "(epsilon, delta)-differential privacy",
-        "epsilon": config.epsilon,
-        "delta": config.delta,
+        "guarantee": broken[0] if broken else "(epsilon, delta)-differential privacy",
+        **claim,
         **common,
-        "simulated": "clients and aggregators ran in one process, which saw everything",
         "sums": [{key: one[key] for key in own} for one in sums],
     }

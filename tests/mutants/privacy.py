@@ -104,15 +104,17 @@ MUTANTS = [
     Mutant(
         "moments of a surrogate have no noise",
         "privacy/private_sums.py",
-        "noisy_sum.release(exact[..., *upper])",
-        "exact[..., *upper]",
+        "{name: noisy[name].release(exact[name]) for name in noisy}",
+        "{n: exact[n].astype(float) * one.terms.grid if n == 'cell_moments' else"
+        " one.release(exact[n]) for n, one in noisy.items()}",
         "test_private_surrogate.py",
     ),
     Mutant(
         "histograms of a surrogate have no noise",
         "privacy/private_sums.py",
-        'binned = noisy["histograms"].release(steps)',
-        'binned = steps.astype(float) * noisy["histograms"].terms.grid',
+        "{name: noisy[name].release(exact[name]) for name in noisy}",
+        "{n: exact[n].astype(float) * one.terms.grid if n == 'histograms' else"
+        " one.release(exact[n]) for n, one in noisy.items()}",
         "test_private_surrogate.py",
     ),
     Mutant(
@@ -153,8 +155,8 @@ MUTANTS = [
     Mutant(
         "discrete noise has half of its standard deviation",
         "privacy/mechanism.py",
-        "self._variance, self._grid = mechanism.steps**2,",
-        "self._variance, self._grid = mechanism.steps**2 / 4,",
+        "self._variance, self.terms = mechanism.steps**2,",
+        "self._variance, self.terms = mechanism.steps**2 / 4,",
         "test_release_noise.py",
     ),
     Mutant(
@@ -184,5 +186,33 @@ MUTANTS = [
         "if self.not_covered != (NOT_COVERED if",
         "if False and self.not_covered != (NOT_COVERED if",
         "test_release_noise.py",
+    ),
+    Mutant(
+        "DP-SGD is said to need a secure sum",
+        "privacy/rounds.py",
+        "        holds_against=ALL_WHO_SEE_UPLOADS,\n        not_covered=ROWS_NOT_COVERED,",
+        "        not_covered=NOT_COVERED,",
+        "test_composition.py",
+    ),
+    Mutant(
+        "rounds in one process do not say that they are a simulation",
+        "privacy/rounds.py",
+        '"Rounds run in one process, as here: a simulation, in which that process sees everything.",',
+        "",
+        "test_composition.py test_secure_rounds.py",
+    ),
+    Mutant(
+        "sums of counts do not say against whom they are protected",
+        "privacy/rounds.py",
+        "; of the counts, any single aggregator, together",
+        "; together",
+        "test_composition.py",
+    ),
+    Mutant(
+        "gradients are shown as reports",
+        "report/terminal.py",
+        "on sums of {mechanism.name}, each",
+        "on sums of reports, each",
+        "test_privfairfl.py",
     ),
 ]

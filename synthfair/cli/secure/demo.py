@@ -9,8 +9,9 @@ HELP = "run all of it on a real table: ten lenders, two aggregators"
 
 DESCRIPTION = """\
 Ten lenders train a model together (table loanapp: 1,989 mortgage applications in Boston;
-label: approved; sensitive attribute: white). Then they count their applications by
-group, label and score, and two aggregators sum the counts so that nobody sees a lender's.
+label: approved; sensitive attribute: white). Then they count applications that it was not
+trained on by group, label and score, and two aggregators sum the counts so that nobody sees
+a lender's.
 Thresholds by group follow from the noisy total.
 
   python -m synthfair secure demo --output synthfair-secure-demo
