@@ -74,7 +74,7 @@ def test_a_grid_holds_each_run_once(tmp_path):
 @pytest.mark.parametrize(
     ("methods", "weights", "seeds", "complaint"),
     [
-        (["magic"], [1.0], 1, "'magic': must be one of single_shot, central"),
+        (["magic"], [1.0], 1, "'magic': must be one of single_shot, surrogate"),
         (["local"], [-1.0], 1, "at least 0 and finite"),
         (["local"], [1.0], 0, "must be 1 to"),
         (["local"], [1.0], 5_000_000_000, "must be 1 to"),

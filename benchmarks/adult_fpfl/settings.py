@@ -124,7 +124,7 @@ def settings_of(row: AdultRow) -> AdultSettings:
         clipped = row.private or "Clip" in row.algorithm
         return AdultSettings(rounds=rounds, clip=clip if clipped else None, memory=0.0)
     large: dict[str, Any] = LARGE_COHORTS if row.cohort == 1000 else {}
-    chosen = {}
+    chosen: dict[str, Any] = {}
     if row.fair:
         alpha, rate_scale = CHOSEN[row.cohort, row.algorithm]
         chosen = {"alpha": alpha, "rate_scale": rate_scale}
@@ -138,7 +138,7 @@ def settings_of(row: AdultRow) -> AdultSettings:
         case "FFL+Clip":
             return replace(CLIPPED, **chosen)
         case "FPFL":
-            steady = {"memory": 0.98} if large else {}
+            steady: dict[str, Any] = {"memory": 0.98} if large else {}
             return replace(PRIVATE, **large, **steady, **chosen)
 
 
