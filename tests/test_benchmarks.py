@@ -9,7 +9,7 @@ from scipy.stats import chisquare
 
 import synthfair as sf
 from benchmarks import __main__ as everything
-from benchmarks import cold, harness
+from benchmarks import cold, harness, registry
 from benchmarks.harness import Experiment, Run, fingerprint
 from benchmarks.showing import Mean, by, mean_of, means, select, table
 from benchmarks.table2 import beaten, pages
@@ -189,6 +189,14 @@ def test_a_setting_that_is_new_changes_no_fingerprint():
     as_class = make_dataclass("Old", [("rate", float), ("steps", int, 10)], frozen=True)
     assert fingerprint(as_class(0.1, 5)) == fingerprint(TwoSettings(0.1, steps=5))
     assert fingerprint({"rate": 0.1}) != fingerprint({"rate": 0.2})
+
+
+@pytest.mark.parametrize("name", ["adult_fpfl", "privfairfl", "unlike"])
+def test_the_committed_runs_would_come_out_the_same_today(name):
+    """If not, run the benchmark again: its results are older than the code."""
+    for one in registry.experiments(name):
+        runs = one.read(harness.RESULTS / name)
+        assert len(one.current(runs)) == len(runs)
 
 
 def test_means_deviations_and_errors():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import isnan
 from typing import Any, NamedTuple
 
 from benchmarks.adult_fpfl.problem import AdultValues
 from benchmarks.adult_fpfl.settings import DELTA, EPSILON, ROWS, SETTINGS, AdultRow, ModelName
 from benchmarks.harness import Run
-from benchmarks.showing import as_svg, by, means, n_seeds, page, panels, published, table
+from benchmarks.showing import as_svg, by, mean_of, means, n_seeds, page, panels, published, table
 from synthfair.privacy.sampled import SampledSums
 
 USERS = 14_000
@@ -81,11 +82,21 @@ def _main_table(own: AdultGroups) -> str:
 
 def _other_gaps(own: AdultGroups) -> str:
     rows = [
-        (*row, *(means(runs, name).text(".3f") for name in ("eo_gap", "demp_gap", "pp_gap")))
+        (*row, *(_known(runs, name) for name in ("eo_gap", "demp_gap", "pp_gap")))
         for row, runs in own.items()
     ]
     header = "cohort | model | algorithm | settings | EO gap | DemP gap | PP gap"
     return "## Other gaps\n\n" + table(header, rows)
+
+
+def _known(runs: AdultRuns, name: str) -> str:
+    """A gap that may be undefined on a seed: where a group has no positive decision."""
+    values = [getattr(run.values, name) for run in runs]
+    known = [value for value in values if not isnan(value)]
+    if len(known) == len(values):
+        return mean_of(known).text(".3f")
+    found = mean_of(known).text(".3f") if known else "undefined"
+    return f"{found} (defined on {len(known)} of {len(values)} seeds)"
 
 
 class Claim(NamedTuple):
