@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -34,15 +35,19 @@ class Mean(NamedTuple):
         return self.spread / self.n**0.5
 
     def text(self, form: str = ".4f", *, error: bool = False) -> str:
-        """Mean ± standard deviation, or error; one number claims neither."""
+        """Mean ± standard deviation, or error; one number, or an infinite one, claims neither."""
         uncertain = self.error if error else self.spread
-        more = f" ± {uncertain:{form.lstrip('+')}}" if self.n > 1 else ""
+        more = (
+            f" ± {uncertain:{form.lstrip('+')}}" if self.n > 1 and not math.isnan(uncertain) else ""
+        )
         return f"{self.mean:{form}}{more}"
 
 
 def mean_of(numbers: Iterable[float]) -> Mean:
     """Of at least one number."""
     found = list(map(float, numbers))
+    if not all(map(math.isfinite, found)):
+        return Mean(statistics.fmean(found), math.nan, len(found))
     spread = statistics.stdev(found) if len(found) > 1 else 0.0
     return Mean(statistics.fmean(found), spread, len(found))
 

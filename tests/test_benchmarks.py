@@ -206,6 +206,7 @@ def test_means_deviations_and_errors():
     assert mean.text(".2f") == "0.80 ± 0.10"
     assert mean.text("+.3f", error=True) == "+0.800 ± 0.058"
     assert mean_of([0.25]).text() == "0.2500"
+    assert mean_of([0.25, float("inf")]).text() == "inf"
 
 
 def test_runs_are_grouped_and_selected():
