@@ -218,6 +218,21 @@ def secure() -> str:
     return table("clients | counts | an aggregator, s | peak memory, MB", rows) if rows else ""
 
 
+def devices() -> str:
+    """Measured and true gaps of a model's rates over devices, at epsilon = 4."""
+    rows = [
+        (
+            setting.table.replace("_", " "),
+            setting.rate.replace("_", " "),
+            f"{found.measured:.3f} [{found.low:.3f}, {found.high:.3f}]",
+            f"{found.true:.3f}",
+        )
+        for setting, _, found, _ in committed("gap", "devices")
+        if setting.epsilon == 4.0
+    ]
+    return table("table | rate | measured | true", rows) if rows else ""
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "table2": table2,
     "epsilon": epsilon,
@@ -226,6 +241,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "two_phase": two_phase,
     "unlike": unlike,
     "cold": cold,
+    "devices": devices,
     "secure": secure,
     "reproduction": reproduction_table,
 }
