@@ -1,6 +1,18 @@
-"""``python -m synthfair``."""
+"""``python -m synthfair``, and the installed command ``synthfair``."""
 
-from synthfair.cli import script
+import sys
+from typing import NoReturn
+
+from synthfair.interrupt import exit_on_interrupt
+
+
+def script() -> NoReturn:
+    """All commands; what they need is imported when Ctrl-C is cared for."""
+    exit_on_interrupt()
+    from synthfair.cli import main
+
+    sys.exit(main())
+
 
 if __name__ == "__main__":
     script()

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.files import whole_file
+from synthfair.files import OWNER_ONLY, whole_file
 
 
 class Saved(NamedTuple):
@@ -51,7 +51,7 @@ class CheckpointFile:
             for i, leaf in enumerate(jax.tree.leaves(tree))
         }
         contents["fingerprint"] = np.asarray(self.fingerprint)
-        with whole_file(self.path, mode=0o600) as temporary, temporary.open("wb") as file:
+        with whole_file(self.path, mode=OWNER_ONLY) as temporary, temporary.open("wb") as file:
             np.savez(file, **contents)  # type: ignore[arg-type]
 
     def load(self, like: Saved) -> Saved | None:

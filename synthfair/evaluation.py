@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -58,7 +59,7 @@ def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]
     Raises:
         InputError: a table is unreadable or given twice.
     """
-    places = [path.resolve() for path in paths]
+    places = [os.path.realpath(path) for path in paths]
     times = Counter(places)
     for path, place in zip(paths, places, strict=True):
         if times[place] > 1:

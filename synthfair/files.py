@@ -4,28 +4,76 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from synthfair.errors import InputError, reason
+
+ORDINARY, OWNER_ONLY = 0o666, 0o600
+"""Who may read and write a file, before the user's umask: everyone, or its owner alone."""
 
 
 def require_free(*paths: Path, force: bool) -> None:
     """Refuses paths that exist, unless forced, before any work is done for them.
 
     Raises:
-        InputError: a path exists and force is false, or is a folder, or its folder cannot be
-            written to.
+        InputError: a path exists and force is false, or is something else than a file, or its
+            folder cannot be written to.
     """
     for path in paths:
         if path.is_dir():
             raise InputError(f"{path}: is a folder; name a file")
-        if (path.exists() or path.is_symlink()) and not force:
+        if _is_file(path) and not force:
             raise InputError(f"{path}: exists; choose another name, or --force to overwrite it")
         _make_folder(path.parent)
+
+
+@contextmanager
+def claimed(*paths: Path, force: bool) -> Iterator[None]:
+    """Holds outputs for one run: of two with the same output at once, the second is refused.
+
+    A lock next to each is held inside the block, and removed after it. The system frees it where a
+    run is killed: what is left of it then is empty, and hinders nobody.
+
+    Raises:
+        InputError: another run holds one of them; or as :func:`require_free`.
+    """
+    from filelock import FileLock, Timeout
+
+    require_free(*paths, force=force)
+    with ExitStack() as stack:
+        for path in paths:
+            lock = FileLock(path.with_name(f".{path.name}.lock"), timeout=0, mode=OWNER_ONLY)
+            try:
+                stack.enter_context(lock)
+            except Timeout as error:
+                raise InputError(f"{path}: another run is writing it; wait for its end") from error
+            # While it is held: whoever opened it before finds that it is gone, and makes another.
+            stack.callback(Path(lock.lock_file).unlink, missing_ok=True)
+        require_free(*paths, force=force)  # a run may have ended since the first look
+        yield
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; nothing else may be replaced by one.
+
+    Raises:
+        InputError: there is a link, a pipe, a device or a socket.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:  # nothing is there; or its folder cannot be used, which says so itself
+        return False
+    if not stat.S_ISREG(mode):
+        raise InputError(
+            f"{path}: is not a regular file (but a link, a pipe or a device), and only those are"
+            " ever replaced; choose another name"
+        )
+    return True
 
 
 def require_distinct(output: Path, *inputs: Path) -> None:
@@ -34,12 +82,13 @@ def require_distinct(output: Path, *inputs: Path) -> None:
     Raises:
         InputError: it is one of the others, whether or not it exists yet.
     """
-    exists, place = output.exists(), output.resolve()
+    # Path.resolve would raise at links that form a loop.
+    exists, place = output.exists(), os.path.realpath(output)
     for path in inputs:
         # Links are only resolved for files that do not exist, as that takes ten times longer.
         # Path.exists would raise where a folder may not be searched.
         there = os.path.exists(path)  # noqa: PTH110
-        if (exists and output.samefile(path)) if there else path.resolve() == place:
+        if (exists and output.samefile(path)) if there else os.path.realpath(path) == place:
             raise InputError(f"{output}: is named twice; choose another name for the output")
 
 
@@ -54,12 +103,15 @@ def _make_folder(folder: Path) -> None:
 
 
 @contextmanager
-def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
+def whole_file(path: Path, *, mode: int = ORDINARY) -> Iterator[Path]:
     """Yields a temporary name next to ``path``; renames it to ``path`` if the block succeeds.
 
     The file then has those bits of ``mode`` that the user's umask allows; before, only its owner
     may read it. On any exception, Ctrl-C included, the temporary file is removed and ``path`` is as
-    it was.
+    it was. An error of the system without a file's name, as where the disk is full, gets this one.
+
+    Raises:
+        InputError: at ``path`` is something else than a file.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
@@ -69,14 +121,19 @@ def whole_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(mode & ~umask)  # mkstemp makes files private; an ordinary file is not
+        _is_file(path)
         temporary.replace(path)
+    except OSError as error:
+        if error.filename in (None, name):
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes text whole or not at all."""
-    with whole_file(path) as temporary:
+def write_text(path: Path, text: str, *, mode: int = ORDINARY) -> None:
+    """Writes text whole or not at all; ``mode`` as of :func:`whole_file`."""
+    with whole_file(path, mode=mode) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

@@ -17,6 +17,7 @@ from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.distill.optimize import CHUNK
 from synthfair.errors import InputError
+from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.reading import read_release
 
@@ -88,6 +89,14 @@ def test_output_is_not_overwritten_without_force(files, quick):
     with pytest.raises(InputError, match="exists"):
         distill_file(data, schema, output, quick)
     assert output.read_text() == "precious"
+
+
+def test_two_runs_with_one_output_are_not_both_made(files, quick):
+    """The second is refused before it reads or books anything."""
+    data, schema, output = files
+    with claimed(output, force=False), pytest.raises(InputError, match="another run is writing"):
+        distill_file(data, schema, output, quick)
+    assert {path.name for path in output.parent.iterdir()} == {"rows.csv", "schema.json"}
 
 
 def test_divergence_makes_no_release(files):

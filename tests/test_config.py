@@ -69,6 +69,9 @@ def test_bad_flags_are_called_flags(tmp_path):
 
 
 def test_no_such_file(tmp_path):
+    (tmp_path / "deep.toml").write_text("a = " + "[" * 100_000)
+    with pytest.raises(InputError, match="deep.toml: not settings: .*nested too deeply"):
+        load_distill_config(tmp_path / "deep.toml")
     with pytest.raises(InputError, match="none.toml: cannot read"):
         load_distill_config(tmp_path / "none.toml")
 

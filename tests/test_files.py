@@ -1,7 +1,13 @@
+import errno
+import os
+import signal
+import subprocess
+import sys
+
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.files import require_distinct, require_free, whole_file, write_text
+from synthfair.files import claimed, require_distinct, require_free, whole_file, write_text
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -23,11 +29,82 @@ def test_a_file_is_ordinary(tmp_path):
     assert one.stat().st_mode == two.stat().st_mode
 
 
-def test_a_link_to_nowhere_needs_force(tmp_path):
+def make_link(path):
+    (path.parent / "target").write_text("old")
+    path.symlink_to(path.parent / "target")
+
+
+def make_broken_link(path):
+    path.symlink_to(path.parent / "nowhere")
+
+
+@pytest.mark.parametrize("make", [make_link, make_broken_link, os.mkfifo])
+@pytest.mark.parametrize("force", [True, False])
+def test_only_regular_files_are_replaced(tmp_path, make, force):
+    """Neither asked for before the work, nor where one turns up while it is done."""
     path = tmp_path / "out"
-    path.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="exists.*--force"):
-        require_free(path, force=False)
+    make(path)
+    there = sorted(tmp_path.iterdir())
+    before = [file.lstat() for file in there]
+    with pytest.raises(InputError, match="out: is not a regular file"):
+        require_free(path, force=force)
+    with pytest.raises(InputError, match="out: is not a regular file"):
+        write_text(path, "new")
+    assert sorted(tmp_path.iterdir()) == there
+    after = [file.lstat() for file in there]
+    assert [(s.st_ino, s.st_mode, s.st_size) for s in after] == [
+        (s.st_ino, s.st_mode, s.st_size) for s in before
+    ]
+
+
+def test_a_full_disk_names_the_file(tmp_path):
+    path = tmp_path / "out"
+    with pytest.raises(OSError, match="No space") as caught, whole_file(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.filename == str(path)
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_an_output_is_claimed_by_one_run(tmp_path, force):
+    path = tmp_path / "out"
+    with (
+        claimed(path, force=force),
+        pytest.raises(InputError, match="out: another run"),
+        claimed(tmp_path / "other", path, force=force),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+    with claimed(path, force=force):
+        write_text(path, "new")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_output_that_a_run_has_just_written_is_not_lost(tmp_path, monkeypatch):
+    """It ends between the first look of another and its claim."""
+    import filelock
+
+    class Late(filelock.FileLock):
+        def acquire(self, *args, **kwargs):
+            write_text(tmp_path / "out", "first")
+            return super().acquire(*args, **kwargs)
+
+    monkeypatch.setattr(filelock, "FileLock", Late)
+    with pytest.raises(InputError, match="out: exists"), claimed(tmp_path / "out", force=False):
+        write_text(tmp_path / "out", "second")
+    assert (tmp_path / "out").read_text() == "first"
+
+
+def test_a_killed_run_hinders_nobody(tmp_path):
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom synthfair.files import claimed\n"
+        "with claimed(Path(sys.argv[1]), force=False): os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    path = tmp_path / "out"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    with claimed(path, force=False):
+        write_text(path, "new")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_existing_output_needs_force(tmp_path):
@@ -67,6 +144,14 @@ def test_one_file_under_two_names(tmp_path, name, exists):
     with pytest.raises(InputError, match="out: is named twice"):
         require_distinct(out, tmp_path / "other", tmp_path / name)
     require_distinct(out, tmp_path / "other", tmp_path / "none")
+
+
+def test_links_that_form_a_loop_are_no_file(tmp_path):
+    for here, there in ("ab", "ba"):
+        (tmp_path / here).symlink_to(tmp_path / there)
+    require_distinct(tmp_path / "out", tmp_path / "a")
+    with pytest.raises(InputError, match="a: is named twice"):
+        require_distinct(tmp_path / "a", tmp_path / "a")
 
 
 def test_a_hard_link_is_the_same_file(tmp_path):

@@ -3,14 +3,19 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthfair.cli import main
+from synthfair.client.history import write_history
 from synthfair.config import DistillConfig
+from synthfair.distill.hypergradient import StepRecord
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
+from synthfair.privacy.answers import AnswersFile
+from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.statement import NOT_COVERED_CONTINUOUS, Guarantee
@@ -214,3 +219,23 @@ def test_parts_of_unknown_clients_all_add_up(ledger):
     for _ in range(3):
         ledger.book(part("a" * 64, client=None))
     assert ledger.spent().epsilon(1e-6) == 1.5
+
+
+def test_private_files_are_their_owners_alone(tmp_path):
+    """Whatever the umask: the ledger and its lock, noisy answers, and histories."""
+    before = os.umask(0)
+    try:
+        Ledger.for_table(tmp_path / "rows.csv").book(booking(None))
+        answers = PrivateFit(*(np.ones(2) for _ in PrivateFit._fields))
+        AnswersFile.next_to(tmp_path / "out.parquet", "a" * 64, PrivateFit).save(answers)
+        write_history(StepRecord(*(np.ones(2) for _ in StepRecord._fields)), tmp_path / "history")
+    finally:
+        os.umask(before)
+    made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert len(made) == 4
+    assert set(made.values()) == {0o600}, made
+
+
+def test_a_table_that_is_a_loop_of_links(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert Ledger.for_table(tmp_path / "loop").path.name == "loop.ledger.jsonl"

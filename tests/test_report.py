@@ -542,5 +542,10 @@ def test_report_from_the_command_line(runs, tmp_path, capsys):
     argv = ["report", *map(str, runs[:2]), "--output", str(tmp_path / "r.html")]
     assert main(argv) == 0
     assert (tmp_path / "r.html").exists()
+    assert "plots next to it." in capsys.readouterr().out
+    alone = str(edited(runs, tmp_path / "alone"))
+    assert main(["report", alone, "--output", str(tmp_path / "one.html")]) == 0
+    assert len(list((tmp_path / "one_plots").iterdir())) == 1
+    assert "1 plot next to it." in capsys.readouterr().out
     assert main(["report", str(tmp_path), "--output", str(tmp_path / "s.html")]) == 2
     assert "metrics.json: cannot read" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import synthfair as sf
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.release.format import make_header, write_release
-from synthfair.server import pool, read_releases, serve
+from synthfair.server import pool, pooling, read_releases, serve
 
 
 @pytest.fixture
@@ -136,6 +136,17 @@ def test_a_bad_release_among_many(many, schema, tmp_path):
     write_release(some_release(np.full((2, len(schema.encoded_names)), np.nan)), bad)
     with pytest.raises(InputError, match="bad.parquet: column 'income', row 1: nan"):
         read_releases([*many, bad], schema)
+
+
+def test_memory_is_limited_for_all_releases_together(many, schema, monkeypatch):
+    """Three rows each."""
+    columns = len(schema.encoded_names) + 2
+    room = 3 * 3 * columns + 5
+    monkeypatch.setattr(pooling, "MAX_CELLS", room)
+    assert len(read_releases(many[:3], schema)) == 3
+    complaint = f"{many[3].name}: holds 3 rows of {columns} columns, {3 * columns} values;"
+    with pytest.raises(InputError, match=f"{complaint}.*leave 5"):
+        read_releases(many[:4], schema)
 
 
 @pytest.fixture

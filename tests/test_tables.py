@@ -1,3 +1,5 @@
+import gzip
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,7 +9,7 @@ from pyarrow import csv
 
 from synthfair.data import tables
 from synthfair.data.encode import Encoded, encode, encode_chunks
-from synthfair.data.tables import count_rows, read_chunks, read_table, write_csv
+from synthfair.data.tables import count_rows, read_chunks, read_raw_table, read_table, write_csv
 from synthfair.errors import InputError
 
 
@@ -48,6 +50,10 @@ def test_spreadsheets_write_marks_and_newlines(tmp_path, schema):
         (b"income,income\n1,2\n", "'income' appears more than once"),
         (b"income,home\n1,\xff\xfe\n", "cannot read as CSV"),
         (b"PAR1 nonsense", "cannot read as CSV or Parquet"),
+        ("income,age\n1,2\n".encode("utf-16"), "its text is UTF-16; save it as UTF-8"),
+        (b"\xfe\xff" + "income,age\n1,2\n".encode("utf-16-be"), "its text is UTF-16"),
+        (gzip.compress(b"income,age\n1,2\n"), "compressed by gzip; name it .csv.gz"),
+        (b"PK\x03\x04 a spreadsheet", "it is a zip or spreadsheet file"),
     ],
 )
 def test_unreadable_tables(tmp_path, schema, content, complaint):
@@ -55,6 +61,68 @@ def test_unreadable_tables(tmp_path, schema, content, complaint):
     path.write_bytes(content)
     with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
         read_table(path, schema)
+
+
+def test_compressed_csv_of_that_name_is_read(tmp_path, schema):
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(make_table().to_csv(index=False).encode()))
+    assert len(encode(read_table(path, schema), schema).y) == count_rows(path) == len(make_table())
+
+
+NESTED = [
+    (pa.array([[1, 2]] * 120), "holds list<"),
+    (pa.array([[("a", 1)]] * 120, pa.map_(pa.string(), pa.int64())), "holds map<"),
+    (pa.array([{"a": 1}] * 120), "holds struct<"),
+]
+
+
+@pytest.mark.parametrize(("column", "complaint"), NESTED)
+@pytest.mark.parametrize("name", ["home", "income", "note"])
+def test_nested_columns_are_refused_unless_ignored(tmp_path, schema, name, column, complaint):
+    path = tmp_path / "t.parquet"
+    plain = pa.Table.from_pandas(make_table())
+    other = plain.drop_columns([name] if name in plain.column_names else [])
+    pq.write_table(other.append_column(name, column), path)
+    for read in (lambda: read_table(path, schema), lambda: list(read_chunks(path, schema))):
+        with pytest.raises(InputError, match=f"t.parquet: .*column '{name}' {complaint}"):
+            read()
+    with pytest.raises(InputError, match=f"column '{name}' {complaint}"):
+        read_raw_table(path)
+    assert count_rows(path) == 120
+    if name == "note":
+        ignoring = schema.model_copy(update={"ignored": ("note",)})
+        assert len(encode(read_table(path, ignoring), ignoring).y) == 120
+        assert sum(map(len, read_chunks(path, ignoring))) == 120
+
+
+def test_row_numbers_leave_the_header_out(tmp_path, schema, monkeypatch):
+    """Also those of Arrow, which counts it, where it reads in one thread."""
+    real = csv.read_csv
+    serial = csv.ReadOptions(use_threads=False)
+    monkeypatch.setattr(csv, "read_csv", lambda path, **how: real(path, read_options=serial, **how))
+    path = tmp_path / "t.csv"
+    rows = ["income,age,home,town,paid", "1,20,own,a,no", "1,20,own,z,no"]
+    path.write_text("\n".join(rows))
+    with pytest.raises(InputError, match="row 2: 'z'"):
+        encode(read_table(path, schema), schema)
+    path.write_text("\n".join([*rows[:2], "1,20"]))
+    with pytest.raises(InputError, match="row 2: Expected 5 columns, got 2"):
+        read_table(path, schema)
+
+
+def test_blanks_in_a_header_are_named(tmp_path, schema):
+    path = tmp_path / "t.csv"
+    path.write_text("income, age, home, town, paid\n1, 20, own, a, no\n")
+    with pytest.raises(InputError, match="column 'age' is missing.*the table has ' age'"):
+        encode(read_table(path, schema), schema)
+
+
+@pytest.mark.parametrize("read", [read_raw_table, count_rows])
+def test_links_that_form_a_loop_are_no_table(tmp_path, read):
+    for here, there in ("ab", "ba"):
+        (tmp_path / here).symlink_to(tmp_path / there)
+    with pytest.raises(InputError, match="a: cannot read as CSV or Parquet: Too many levels"):
+        read(tmp_path / "a")
 
 
 def test_no_such_table(tmp_path, schema):

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
-from typing import NoReturn
 
 from synthfair import __version__
 from synthfair.cli import (
@@ -30,8 +29,9 @@ from synthfair.cli import (
     weights,
 )
 from synthfair.errors import InputError, reason
+from synthfair.interrupt import INTERRUPTED, interrupt_raises
 
-__all__ = ["client", "main", "run", "script", "server"]
+__all__ = ["client", "main", "run", "server"]
 
 COMMANDS: dict[str, ModuleType] = {
     "demo": demo,
@@ -66,11 +66,6 @@ the way of the data:
 """
 
 
-def script() -> NoReturn:
-    """The installed command ``synthfair``, and ``python -m synthfair``."""
-    sys.exit(main())
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """All commands; returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -103,16 +98,17 @@ def _configure(parser: argparse.ArgumentParser, module: ModuleType) -> None:
 def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
     args = parser.parse_args(argv)
     try:
-        args.run(args)
-        _flush()
+        with interrupt_raises():
+            args.run(args)
+            _flush()
     except InputError as error:
         return _fail(2, f"error: {error}")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         _drop_output()
     except OSError as error:
-        return _fail(1, f"error: {error.filename or 'file'}: {reason(error)}")
+        return _fail(1, f"error: {error.filename or 'output'}: {reason(error)}")
     except KeyboardInterrupt as stop:
-        return _fail(130, f"interrupted: {stop}" if str(stop) else "interrupted")
+        return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
     return 0
 
 

@@ -35,4 +35,5 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.report import read_results, write_report
 
     files = write_report(read_results(args.runs), args.output, force=args.force)
-    say(f"Wrote {args.output} and {len(files) - 1} plots next to it.")
+    plots = len(files) - 1
+    say(f"Wrote {args.output} and {plots} plot{'s' * (plots != 1)} next to it.")

@@ -109,6 +109,7 @@ def run(args: argparse.Namespace) -> None:
         )
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+    from synthfair.files import claimed
     from synthfair.postprocess import read_weights
 
     named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
@@ -118,7 +119,8 @@ def run(args: argparse.Namespace) -> None:
     assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
     weights = read_weights(args.weights) if args.weights else None
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
-    with counting_bar("training") as on_rounds:
+    outputs = files.model, files.metrics, files.rounds
+    with claimed(*outputs, force=files.force), counting_bar("training") as on_rounds:
         training, evaluation = train_table(
             assigned,
             schema,

@@ -2,7 +2,10 @@
 
 import sys
 
-from synthfair.cli import client, run
+from synthfair.interrupt import exit_on_interrupt
 
 if __name__ == "__main__":
+    exit_on_interrupt()
+    from synthfair.cli import client, run
+
     sys.exit(run(client, prog="python -m synthfair.client"))

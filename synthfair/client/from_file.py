@@ -31,7 +31,7 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
 from synthfair.distill.inner import train
 from synthfair.errors import InputError, refusal
-from synthfair.files import require_distinct, require_free
+from synthfair.files import claimed, require_distinct
 from synthfair.model import LinearModel
 from synthfair.privacy.answers import AnswersFile
 from synthfair.privacy.fit import PrivateFit
@@ -123,29 +123,31 @@ def distill_file(
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
-        InputError: an input is refused, the budget would be passed, or the output exists or cannot
-            be written.
+        InputError: an input is refused, the budget would be passed, or the output exists, is being
+            written by another run, or cannot be written.
         KeyboardInterrupt: after the checkpoint is written.
     """
     ledger = Ledger(options.ledger) if options.ledger else Ledger.for_table(data)
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
-    require_free(output, force=options.force)
-    files = _Files(data, output, ledger)
-    schema = read_schema(schema_path)
-    if isinstance(config, SurrogateConfig):
-        show = on_stage or (lambda _: None)
-        made = _make_surrogate(files, schema, config, options, on_stage=show)
-    else:
-        made = _make_fair(files, schema, config, options, progress=progress)
-    release = _require_safe(made.result.release, made.preview, output, accepted=options.accept_risk)
-    if made.booking:
-        ledger.book(made.booking)
-    sha256 = write_release(release, output, key=options.key)
-    for file in made.leftovers:
-        file.unlink(missing_ok=True)
-    receipt = Receipt(output, output.stat().st_size, sha256, made.preview)
-    return made.result._replace(release=release), receipt
+    with claimed(output, force=options.force):
+        files = _Files(data, output, ledger)
+        schema = read_schema(schema_path)
+        if isinstance(config, SurrogateConfig):
+            show = on_stage or (lambda _: None)
+            made = _make_surrogate(files, schema, config, options, on_stage=show)
+        else:
+            made = _make_fair(files, schema, config, options, progress=progress)
+        release = _require_safe(
+            made.result.release, made.preview, output, accepted=options.accept_risk
+        )
+        if made.booking:
+            ledger.book(made.booking)
+        sha256 = write_release(release, output, key=options.key)
+        for file in made.leftovers:
+            file.unlink(missing_ok=True)
+        receipt = Receipt(output, output.stat().st_size, sha256, made.preview)
+        return made.result._replace(release=release), receipt
 
 
 class _Files(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.errors import InputError, reason
-from synthfair.files import write_text
+from synthfair.files import OWNER_ONLY, write_text
 
 if TYPE_CHECKING:
     from synthfair.distill.hypergradient import StepRecord
@@ -51,11 +51,14 @@ def require_history_name(path: Path) -> None:
 
 
 def write_history(record: StepRecord, path: Path) -> None:
-    """Writes the records, whole or not at all. They are computed from private rows."""
+    """Writes the records, whole or not at all; only their owner may read them.
+
+    They are computed from private rows.
+    """
     columns = [getattr(record, name) for name in History._fields]
     lines = [",".join(History._fields)]
     lines += [",".join(f"{value:.10g}" for value in row) for row in zip(*columns, strict=True)]
-    write_text(path, "\n".join(lines) + "\n")
+    write_text(path, "\n".join(lines) + "\n", mode=OWNER_ONLY)
 
 
 def read_history(path: Path) -> History:

@@ -123,3 +123,5 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not TOML: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{path}: not settings: values are nested too deeply") from error

@@ -61,7 +61,8 @@ def encode(
 
     Raises:
         InputError: a column is missing or unknown, the table is empty, or a value is not one that
-            the schema allows; the message names the column, the row and the value.
+            the schema allows; the message names the column, the value and the row, of which 1 is
+            the first after the header.
 
     Example:
         >>> import synthfair as sf
@@ -134,8 +135,10 @@ def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_lab
     needed = set(schema.columns) - (set() if need_label else {schema.label})
     missing = [name for name in schema.columns if name in needed and name not in table.columns]
     if missing:
+        blank = [name for name in table.columns if str(name).strip() == missing[0]]
+        hint = f"; blanks count: the table has {blank[0]!r}" if blank else ""
         raise InputError(
-            f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it"
+            f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it{hint}"
         )
     known = set(schema.columns) | set(schema.ignored)
     extra = [name for name in table.columns if name not in known]

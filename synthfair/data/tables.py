@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 CHUNK_ROWS = 2**13
 """Rows that are encoded together: few enough to be small compared to the table, and enough that
 encoding them costs little more than encoding all at once."""
+
+_GZIP = b"\x1f\x8b"
+_NOT_CSV = {
+    _GZIP: "it is compressed by gzip; name it .csv.gz, or unpack it",
+    b"PK\x03\x04": "it is a zip or spreadsheet file; save the table as CSV",
+    b"\xff\xfe": "its text is UTF-16; save it as UTF-8",
+    b"\xfe\xff": "its text is UTF-16; save it as UTF-8",
+}
+"""How files begin that are taken for CSV, and what to do about it."""
+
+_HEADER_COUNTED = re.compile(r"Row #(\d+)")
+"""In Arrow's errors; everywhere here row 1 is the first row after the header."""
 
 
 def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.DataFrame:
@@ -55,7 +68,8 @@ def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.Da
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    return _read(path, _text([*schema.columns, *text], schema.missing_values))
+    options = _text([*schema.columns, *text], schema.missing_values)
+    return _read(path, options, ignored=schema.ignored)
 
 
 def read_raw_table(path: Path) -> pd.DataFrame:
@@ -115,8 +129,9 @@ def _read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
 
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
-            names = _used(_parquet(file).schema_arrow.names, schema)
-            batches = _parquet(file).iter_batches(batch_size=CHUNK_ROWS, columns=names)
+            table = _parquet(file, schema.ignored)
+            names = _used(table.schema_arrow.names, schema)
+            batches = table.iter_batches(batch_size=CHUNK_ROWS, columns=names)
         else:
             batches = _stream(
                 path, lambda names: _text(_used(names, schema), schema.missing_values, alone=True)
@@ -139,17 +154,32 @@ def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch
 
 
 def _is_parquet(file: IO[bytes]) -> bool:
-    """Whether a file begins as Parquet does; it is read from its start afterwards."""
+    """Whether a file begins as Parquet does; it is read from its start afterwards.
+
+    Raises:
+        ValueError: it begins as another format does that is neither Parquet nor CSV.
+    """
     begins = file.read(4)
     file.seek(0)
+    for start, what in _NOT_CSV.items():
+        if begins.startswith(start) and not (start == _GZIP and file.name.endswith(".gz")):
+            raise ValueError(what)
     return begins == b"PAR1"
 
 
-def _parquet(file: IO[bytes]) -> ParquetFile:
+def _parquet(file: IO[bytes], ignored: Collection[str] | None = None) -> ParquetFile:
+    """A Parquet file; nested columns are refused unless ignored, or unless nothing is read."""
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     found = ParquetFile(file)
     _refuse_repeated(found.schema_arrow.names)
+    for column in found.schema_arrow if ignored is not None else ():
+        if pa.types.is_nested(column.type) and column.name not in ignored:
+            raise ValueError(
+                f"column {column.name!r} holds {column.type}, and must hold one number or text a"
+                " row; drop it, or list it under 'ignored'"
+            )
     return found
 
 
@@ -204,12 +234,14 @@ def _text(
     )
 
 
-def _read(path: Path, options: csv.ConvertOptions) -> pd.DataFrame:
+def _read(
+    path: Path, options: csv.ConvertOptions, *, ignored: Collection[str] = ()
+) -> pd.DataFrame:
     from pyarrow import csv
 
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
-            table = _parquet(file).read()
+            table = _parquet(file, ignored).read()
         else:
             table = csv.read_csv(path, parse_options=_parsing(), convert_options=options)
         _refuse_repeated(table.column_names)
@@ -230,7 +262,8 @@ def _understood(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot read as CSV or Parquet: {reason(error)}") from error
+        said = _HEADER_COUNTED.sub(lambda row: f"row {int(row[1]) - 1}", reason(error))
+        raise InputError(f"{path}: cannot read as CSV or Parquet: {said}") from error
 
 
 def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:

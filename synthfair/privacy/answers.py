@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from synthfair.config import FROZEN
 from synthfair.errors import InputError
-from synthfair.files import write_text
+from synthfair.files import OWNER_ONLY, write_text
 
 Answers = TypeVar("Answers", bound=tuple)
 
@@ -40,7 +40,7 @@ class AnswersFile(Generic[Answers]):
     """Noisy answers about a client's rows, so that a run that stops need not buy them again.
 
     Its numbers are as private as the release, but its name tells of the rows: who guesses them
-    could confirm them by it.
+    could confirm them by it. Only its owner may read it.
 
     Attributes:
         path: of the file.
@@ -64,7 +64,7 @@ class AnswersFile(Generic[Answers]):
             for name, array in zip(self._names, answers, strict=True)
         }
         saved = _Saved(run=self.run, sha256=_checksum(self.run, arrays), arrays=arrays)
-        write_text(self.path, saved.model_dump_json())
+        write_text(self.path, saved.model_dump_json(), mode=OWNER_ONLY)
 
     def load(self) -> Answers | None:
         """The answers saved, or None where there are none of this very run.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import sync_folder
+from synthfair.files import OWNER_ONLY, sync_folder
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.mechanism import Relation
 from synthfair.privacy.rounds import TrainingGuarantee, Unit
@@ -148,7 +148,7 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True)
 class Ledger:
-    """An append-only file of JSON lines, locked while it is written to.
+    """An append-only file of JSON lines, locked while it is written to; its owner alone reads it.
 
     Neighbouring tables, and the unit, one row, are those of the guarantees booked; all of one
     ledger must have the same relation. Mechanisms compose, whatever the order, and also where a
@@ -175,13 +175,16 @@ class Ledger:
     path: Path
 
     def __post_init__(self) -> None:
-        """Follows links: a ledger has one lock, whatever it is called by."""
-        object.__setattr__(self, "path", self.path.resolve())
+        """Follows links: a ledger has one lock, whatever it is called by.
+
+        Path.resolve would raise at links that form a loop.
+        """
+        object.__setattr__(self, "path", Path(os.path.realpath(self.path)))
 
     @classmethod
     def for_table(cls, data: Path) -> Ledger:
         """The one next to a table, also where the table is named by a link."""
-        place = data.resolve()
+        place = Path(os.path.realpath(data))
         return cls(place.with_name(place.name + ENDING))
 
     def entries(self) -> list[Entry]:
@@ -258,8 +261,9 @@ class Ledger:
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock, Timeout
 
+        lock = self.path.with_name(f".{self.path.name}.lock")
         try:
-            with FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=PATIENCE):
+            with FileLock(lock, timeout=PATIENCE, mode=OWNER_ONLY):
                 yield
         except Timeout as error:
             raise InputError(f"{self.path}: locked by another process") from error
@@ -275,7 +279,8 @@ class Ledger:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         entry = Entry(time=now, previous=last, what=what)
         whole = sum(len(line) + 1 for line in lines)
-        with self.path.open("ab") as file:
+        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, OWNER_ONLY)
+        with os.fdopen(handle, "ab") as file:
             file.truncate(min(whole, file.tell()))  # what a crash cut off was never booked
             if file.seek(0, os.SEEK_END) < whole:
                 file.write(b"\n")  # an editor took it away

@@ -170,7 +170,10 @@ class TrainingGuarantee(BaseModel):
         epsilon: positive.
         delta: above 0, below 1.
         unit: whose presence is protected.
-        relation: which populations are neighbours.
+        relation: which populations are neighbours: one user (or row) more or less, or one
+            replaced. As numbers of users, and of a client's rows, are public settings here,
+            ``add_or_remove`` reads: the one's part of each sum is there, or is zeroed out and the
+            number stays (the "zero-out" relation of Kairouz et al. 2021).
         mechanisms: through which rows were read.
         accountant: by what epsilon and delta follow from them.
         condition: what must be so for it to hold, or None: then it holds from end to end.

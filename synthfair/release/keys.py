@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.errors import InputError, reason
-from synthfair.files import require_free, whole_file
+from synthfair.files import OWNER_ONLY, claimed, whole_file
 from synthfair.release.signature import require_cryptography
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())
     public = key.public_key()
-    require_free(path, public_path, force=force)
-    with whole_file(path, mode=0o600) as temporary:
-        temporary.write_bytes(private)
-    with whole_file(public_path) as temporary:
-        temporary.write_bytes(
-            public.public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)
-        )
+    with claimed(path, public_path, force=force):
+        with whole_file(path, mode=OWNER_ONLY) as temporary:
+            temporary.write_bytes(private)
+        with whole_file(public_path) as temporary:
+            temporary.write_bytes(
+                public.public_bytes(s.Encoding.PEM, s.PublicFormat.SubjectPublicKeyInfo)
+            )
     return public_path, public.public_bytes_raw().hex()
 
 

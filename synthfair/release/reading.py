@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
 
 MAX_CELLS = 50_000_000
-"""Rows times columns of a file that is read, about 400 MB; a small file may claim far more."""
+"""Rows times columns of all files of a pool, about 400 MB; a small file may claim far more."""
 
 MAX_COLUMNS, MAX_NAME, MAX_GROUPS = 10_000, 1000, 1000
 """Columns, characters of a column's name, and groups of a file that is read without its schema."""
@@ -50,7 +50,9 @@ class _Expected(NamedTuple):
     weighted: bool
 
 
-def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None) -> Release:
+def read_release(
+    path: Path, schema: Schema | None, *, keys: Keys | None = None, room: int = MAX_CELLS
+) -> Release:
     """Reads a release and believes nothing in it.
 
     Args:
@@ -59,6 +61,7 @@ def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None)
             some release.
         keys: of the clients, see :func:`read_keys`; if not given, anybody's release is read, signed
             or not.
+        room: rows times columns that it may hold: what other releases of its pool leave.
 
     Returns:
         The release, verified. For an example see :func:`write_release`.
@@ -85,7 +88,7 @@ def read_release(path: Path, schema: Schema | None, *, keys: Keys | None = None)
                 _check_schema(header, schema, source)
                 expected = _Expected(schema.encoded_names, len(schema.groups), weighted)
             _check_columns(found, arrow_schema(expected.names, weighted=weighted), source)
-            _check_rows(file.metadata.num_rows, len(found), source)
+            _check_rows(file.metadata.num_rows, len(found), room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
     except InputError:
@@ -168,10 +171,15 @@ def _check_columns(found: pa.Schema, wanted: pa.Schema, source: str) -> None:
             raise InputError(f"{source}: column {other.name!r} ({other.type}) {must}")
 
 
-def _check_rows(rows: int, columns: int, source: str) -> None:
+def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
     most = min(MAX_ROWS, MAX_CELLS // columns)
     if not 1 <= rows <= most:
         raise InputError(f"{source}: holds {rows} rows; must hold 1 to {most}")
+    if rows * columns > room:
+        raise InputError(
+            f"{source}: holds {rows} rows of {columns} columns, {rows * columns} values; all"
+            f" releases together may hold {MAX_CELLS}, and those before it leave {room}"
+        )
 
 
 def _rows(

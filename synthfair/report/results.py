@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -77,8 +78,9 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
             writes, or a history is not.
     """
+    places = [os.path.realpath(folder) for folder in folders]
     for folder in folders:
-        if [other.resolve() for other in folders].count(folder.resolve()) > 1:
+        if places.count(os.path.realpath(folder)) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
     return [
         _read_result(folder, name) for name, folder in zip(run_names(folders), folders, strict=True)
@@ -93,7 +95,10 @@ def _read_result(folder: Path, name: str) -> Result:
 
 def run_names(folders: Sequence[Path]) -> list[str]:
     """The folders' own names, with as many of those above them as make them differ."""
-    parts = [tuple(map(shown, folder.resolve().parts[1:])) or ("run",) for folder in folders]
+    parts = [
+        tuple(map(shown, Path(os.path.realpath(folder)).parts[1:])) or ("run",)
+        for folder in folders
+    ]
     names: list[str] = []
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["-".join(part[-depth:]) for part in parts]

@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import require_free, whole_file, write_json
+from synthfair.files import OWNER_ONLY, claimed, whole_file, write_json
 from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC
 from synthfair.secure.summands import Hex32
 
@@ -97,11 +97,11 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
     if path.suffix != PRIVATE:
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
     secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC)
-    require_free(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force)
-    make_records(path.with_suffix(RECORDS), secret.public)
-    with whole_file(path, mode=0o600) as temporary:
-        temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    write_json(public_path, secret.public.model_dump(mode="json"))
+    with claimed(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force):
+        make_records(path.with_suffix(RECORDS), secret.public)
+        with whole_file(path, mode=OWNER_ONLY) as temporary:
+            temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        write_json(public_path, secret.public.model_dump(mode="json"))
     return public_path, secret.public
 
 

@@ -2,7 +2,10 @@
 
 import sys
 
-from synthfair.cli import run, server
+from synthfair.interrupt import exit_on_interrupt
 
 if __name__ == "__main__":
+    exit_on_interrupt()
+    from synthfair.cli import run, server
+
     sys.exit(run(server, prog="python -m synthfair.server"))

@@ -19,7 +19,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import LinearModel, Model, Rows
 from synthfair.release.format import Release, name_of
-from synthfair.release.reading import read_release
+from synthfair.release.reading import MAX_CELLS, read_release
 from synthfair.release.signature import Keys
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.table import WeightedTable
@@ -41,16 +41,18 @@ def read_releases(
         By path, as :func:`pool_and_train` takes them.
 
     Raises:
-        InputError: none given, one is refused, two hold the same rows, or, with keys, two come
-            from one client.
+        InputError: none given, one is refused, all together are too large for memory, two hold
+            the same rows, or, with keys, two come from one client.
     """
     if not paths:
         raise InputError("no release files: the pool is empty")
     releases: dict[str, Release] = {}
     seen: dict[bytes, Path] = {}
     senders: dict[str, Path] = {}
+    cells = 0
     for path in paths:
-        release = read_release(path, schema, keys=keys)
+        release = read_release(path, schema, keys=keys, room=MAX_CELLS - cells)
+        cells += release.x.size + (2 + (release.weight is not None)) * len(release.y)
         before = seen.setdefault(release.fingerprint, path)
         if str(path) in releases or before != path:
             raise InputError(f"{path}: the same release as {before}; give each once")

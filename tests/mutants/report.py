@@ -52,4 +52,11 @@ MUTANTS = [
         '"rho": 0.0',
         "test_compare.py",
     ),
+    Mutant(
+        "1 plots",
+        "cli/report.py",
+        "'s' * (plots != 1)",
+        "'s'",
+        "test_report.py",
+    ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from synthfair.errors import InputError
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.task, args.key, *args.uploads)
         require_free(args.output, force=args.force)
     task, secret = read_task(args.task), read_aggregator_secret(args.key)
-    records = args.records or args.key.resolve().with_suffix(RECORDS)
+    records = args.records or Path(os.path.realpath(args.key)).with_suffix(RECORDS)
     role = task.role_of(secret.public)
     task.require_agreed(most_epsilon=args.most_epsilon)
     say(f"Task {task.id.hex()}")

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.data.schema import read_schema
     from synthfair.data.tables import read_table
-    from synthfair.files import require_free, whole_file
+    from synthfair.files import claimed, whole_file
     from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
     from synthfair.release.keys import read_signing_key
     from synthfair.report.sums import statement_table
@@ -73,36 +73,36 @@ def run(args: argparse.Namespace) -> None:
     say(f"Task {task.id.hex()}")
     say(statement_table(task.statement))
     outputs = [args.output / f"{args.sign.stem}.to_{role}" for role in range(len(task.aggregators))]
-    require_free(*outputs, force=args.force)
-    key = read_signing_key(args.sign)
-    client = key.public_key().public_bytes_raw().hex()
-    model = read_model(args.model) if args.model else None
-    schema = model.schema_ if model else read_schema(args.schema)
-    counts = count_table(
-        task.what,
-        read_table(args.data, schema),
-        schema,
-        model=model,
-        user_column=args.user_column,
-        source=str(args.data),
-    )
-    uploads, what = make_uploads(task, counts, key), task.what
-    guarantee = PureGuarantee(
-        epsilon=what.epsilon,
-        unit="one row" if what.unit == "row" else "one user, with all its rows",
-        relation=what.relation,
-    )
-    ledger = Ledger(args.ledger) if args.ledger else Ledger.for_table(args.data)
-    ledger.book(
-        Booking(
-            kind="secure_sum",
-            output=args.task.name,
-            run=task.id.hex(),
-            client=client,
-            guarantee=guarantee,
+    with claimed(*outputs, force=args.force):
+        key = read_signing_key(args.sign)
+        client = key.public_key().public_bytes_raw().hex()
+        model = read_model(args.model) if args.model else None
+        schema = model.schema_ if model else read_schema(args.schema)
+        counts = count_table(
+            task.what,
+            read_table(args.data, schema),
+            schema,
+            model=model,
+            user_column=args.user_column,
+            source=str(args.data),
         )
-    )
-    for path, upload in zip(outputs, uploads, strict=True):
-        with whole_file(path) as temporary:
-            temporary.write_bytes(upload)
+        uploads, what = make_uploads(task, counts, key), task.what
+        guarantee = PureGuarantee(
+            epsilon=what.epsilon,
+            unit="one row" if what.unit == "row" else "one user, with all its rows",
+            relation=what.relation,
+        )
+        ledger = Ledger(args.ledger) if args.ledger else Ledger.for_table(args.data)
+        ledger.book(
+            Booking(
+                kind="secure_sum",
+                output=args.task.name,
+                run=task.id.hex(),
+                client=client,
+                guarantee=guarantee,
+            )
+        )
+        for path, upload in zip(outputs, uploads, strict=True):
+            with whole_file(path) as temporary:
+                temporary.write_bytes(upload)
     say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")
