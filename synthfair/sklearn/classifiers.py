@@ -87,7 +87,7 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
         self.coef_ = (theta[: len(width)] / width)[None]
         self.intercept_ = theta[-1:] - self.coef_ @ offset
         self.gap_ = float(np.nanmax(gaps))
-        self.rho_ = point.rho if point else fairness.rho
+        self.rho_ = point.rho if point else None if fairness.max_gap else fairness.rho
         if not self.model_.converged:
             warnings.warn(
                 "training has not met its tolerance: lower rho, or raise lambda_theta",
@@ -138,7 +138,7 @@ class FairLogisticRegression(_LinearClassifier):
         classes_: the two labels; the second is the positive one.
         groups_: values of the sensitive features.
         gap_: largest difference between the groups' decision rates on the rows of fit.
-        rho_: weight of the penalty; of fair releases with ``max_gap``, each client found its own.
+        rho_: weight of the penalty; None of fair releases with ``max_gap``: each client finds one.
         model_: the :class:`synthfair.TrainedModel`, for :func:`synthfair.write_model`.
         schema_: made from the rows and arguments.
 
@@ -263,7 +263,7 @@ class SingleShotClassifier(_LinearClassifier):
         >>> X = rng.normal(size=(1000, 2)) + 0.5 * s[:, None]
         >>> y = np.where(X.sum(axis=1) + rng.normal(size=1000) > 0.5, "paid", "not")
         >>> model = sf.sklearn.SingleShotClassifier(
-        ...     release="surrogate", rho=10, bounds=(-4, 4), random_state=0
+        ...     release="surrogate", rho=100, bounds=(-4, 4), random_state=0
         ... )
         >>> model = model.fit(X, y, sensitive_features=s, clients=site)
         >>> list(model.releases_), model.gap_ < 0.1
@@ -357,11 +357,4 @@ class SingleShotClassifier(_LinearClassifier):
         config = distill_settings(
             fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
         )
-        found, converged = fair_releases(parts, codebook, config)
-        if not converged:
-            warnings.warn(
-                "a client's release has not converged: raise steps",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        return found
+        return fair_releases(parts, codebook, config)[0]

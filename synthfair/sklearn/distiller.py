@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 
 from synthfair.client.many_clients import distill_clients
@@ -59,10 +60,18 @@ def seed_of(random_state: Any) -> int:
 def fair_releases(
     parts: list[Encoded], codebook: Codebook, config: DistillConfig
 ) -> tuple[list[Release], bool]:
-    """A fair release of each client's rows, in double precision; and whether all converged."""
+    """A fair release of each client's rows, in double precision; and whether all converged.
+
+    Warns where one has not.
+    """
     with jax.enable_x64(True):
         found = distill_clients(parts, codebook.schema, config, model=codebook.model)
-    return [each.release for each in found], all(each.converged for each in found)
+    converged = all(each.converged for each in found)
+    if not converged:
+        warnings.warn(
+            "distillation has not converged: raise steps", ConvergenceWarning, stacklevel=3
+        )
+    return [each.release for each in found], converged
 
 
 class Distiller(BaseEstimator):
