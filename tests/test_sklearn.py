@@ -14,6 +14,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import _num_samples
 
 import synthfair as sf
 from synthfair.sklearn import Distiller, FairLogisticRegression, SingleShotClassifier
@@ -300,7 +301,7 @@ class OfTwoGroups(FairLogisticRegression):
     """The checks know no sensitive features."""
 
     def fit(self, X, y, sample_weight=None):  # noqa: N803
-        s = np.arange(np.shape(np.asarray(X))[0]) % 2
+        s = np.arange(_num_samples(X)) % 2
         return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
 
 
