@@ -1,4 +1,15 @@
-from . import data, federated, measure, postprocess, privacy, release, secure, server, surrogate
+from . import (
+    data,
+    federated,
+    measure,
+    postprocess,
+    privacy,
+    release,
+    secure,
+    server,
+    sklearn,
+    surrogate,
+)
 from .client import Distillation, distill_clients, distill_table
 from .config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from .data.datasets import load_dataset
@@ -52,6 +63,7 @@ __all__ = [
     "release",
     "secure",
     "server",
+    "sklearn",
     "surrogate",
     "write_model",
     "write_release",

@@ -93,9 +93,18 @@ def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):
     assert high > -1.0
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_python_of_scikit_learn_runs(capsys):
+    """Each way narrows the gap of ordinary training, at some accuracy."""
+    run_blocks(ROOT / "docs" / "scikit-learn.md")
+    plain, *fair = (numbers(line) for line in capsys.readouterr().out.splitlines())
+    assert len(fair) == 3
+    assert all(gap < plain[0] - 0.1 and accuracy > 0.7 for gap, accuracy in fair)
+
+
 def test_all_python_that_is_to_run_is_run():
     pages = {page.name for page in PAGES if blocks(page, "python")}
-    assert pages == {"README.md", "python.md", "gaps.md", "which-release.md"}
+    assert pages == {"README.md", "python.md", "gaps.md", "which-release.md", "scikit-learn.md"}
 
 
 @each_page

@@ -1,0 +1,360 @@
+"""Classifiers: a fair logistic regression, trained on rows or on clients' releases."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal, Self
+
+import jax
+import numpy as np
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+
+from synthfair.client.distillation import distill_table
+from synthfair.client.prepare import check_rows
+from synthfair.config import Notion, ServerConfig, SurrogateConfig
+from synthfair.data.batches import in_memory
+from synthfair.data.encode import Encoded
+from synthfair.distill.problem import make_penalty
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import decision_gaps
+from synthfair.model import LinearModel, Rows
+from synthfair.release.format import Release, name_of
+from synthfair.server.pooling import Pool, make_pool, train_pool
+from synthfair.sklearn.codebook import (
+    Bounds,
+    Categories,
+    Codebook,
+    Fitted,
+    read_arrays,
+    read_table,
+    warn_of_learned,
+)
+from synthfair.sklearn.distiller import (
+    distill_settings,
+    fair_releases,
+    fairness_settings,
+    seed_of,
+)
+from synthfair.surrogate.table import WeightedTable
+
+
+class _LinearClassifier(ClassifierMixin, BaseEstimator):
+    """A linear model in the user's units, which reads no group."""
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """[N] scores X coef_' + intercept_; positive for the second class.
+
+        Raises ValueError: rows that do not fit those of fit.
+        """
+        check_is_fitted(self)
+        table, _ = read_table(self, X, reset=False)
+        return self._codebook.in_units(table) @ self.coef_[0] + self.intercept_[0]
+
+    def predict(self, X: Any) -> np.ndarray:
+        """[N] the class of each row. Raises as :meth:`decision_function`."""
+        positive = self.decision_function(X) > 0
+        return self.classes_[positive.astype(int)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """[N, 2] probabilities of the classes, by the logistic function of the scores."""
+        p = expit(self.decision_function(X))
+        return np.column_stack([1 - p, p])
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes only."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _train(self, pool: Pool, fitted: Fitted, fairness: ServerConfig) -> Self:
+        """Trains on a pool, of which the indicators of groups count as 0."""
+        self._codebook: Codebook = fitted.codebook
+        self.schema_, self.classes_ = self._codebook.schema, fitted.classes
+        self.groups_ = fitted.groups
+        self.encoded_names_ = np.array(self.schema_.encoded_names, dtype=object)
+        with jax.enable_x64(True):
+            blind = pool.rows._replace(a=self._codebook.model.blind(pool.rows.a))
+            trained = pool._replace(rows=blind, model=name_of(LinearModel()))
+            self.model_, point = train_pool(trained, self.schema_)
+            theta, (offset, width) = np.array(self.model_.theta), self._codebook.units
+            real, n_groups = fitted.rows, len(self.schema_.groups)
+            rows = Rows(real.x, real.s, real.y, fitted.weight)  # type: ignore[arg-type]
+            scores = real.x @ theta[: len(width)] + theta[-1]
+            gaps = decision_gaps(scores, rows, notion=fairness.notion, n_groups=n_groups)  # type: ignore[arg-type]
+        self.coef_ = (theta[: len(width)] / width)[None]
+        self.intercept_ = theta[-1:] - self.coef_ @ offset
+        self.gap_ = float(np.nanmax(gaps))
+        self.rho_ = point.rho if point else None if fairness.max_gap else fairness.rho
+        if not self.model_.converged:
+            warnings.warn(
+                "training has not met its tolerance: lower rho, or raise lambda_theta",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        if point and fairness.max_gap is not None and point.gap > fairness.max_gap:
+            warnings.warn(
+                f"max_gap = {fairness.max_gap:g}: no weight of the penalty reaches it on the rows"
+                f" that are trained on; the model has the least gap found, {point.gap:.3f}",
+                UserWarning,
+                stacklevel=3,
+            )
+        return self
+
+
+class FairLogisticRegression(_LinearClassifier):
+    """Logistic regression under a fairness penalty, on all rows in one place.
+
+        theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2
+
+    with features scaled to [0, 1] by their bounds; W is the sum of the weights, n the number of
+    inputs: features, indicators of all groups but one (which count as 0: predictions need no
+    group), and the intercept. Nothing is released, so bounds and categories may be learned.
+
+    Args:
+        rho: weight of the penalty, at least 0; not used with ``max_gap``. With ``rho=0``, ordinary
+            logistic regression, which needs no sensitive features.
+        max_gap: largest difference between the groups' decision rates that is wanted on the rows,
+            between 0 and 1: about the least rho that reaches it is looked for.
+        notion: rows in which groups are compared: ``statistical_parity``, all;
+            ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
+        penalty: ``covariance`` of group and score, Wu et al. (2024) eq. (12), or the smooth
+            ``selection_rate`` gap; if None, the covariance, and with ``max_gap`` the selection
+            rate.
+        temperature: steepness of the smooth selection rate, positive.
+        lambda_theta: regularisation, positive.
+        bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
+            all. In training, values beyond are clipped. If None, those of the rows.
+        categories: values of the columns that are categories, by column. Other columns of a
+            DataFrame that are no numbers are categories, too; theirs are learned.
+
+    Attributes:
+        coef_: [1, d] in the units of X, for the columns ``encoded_names_``: numbers as they are and
+            an indicator of each category, of two only the second.
+        intercept_: [1].
+        encoded_names_: [d].
+        classes_: the two labels; the second is the positive one.
+        groups_: values of the sensitive features.
+        gap_: largest difference between the groups' decision rates on the rows of fit.
+        rho_: weight of the penalty; None of fair releases with ``max_gap``: each client finds one.
+        model_: the :class:`synthfair.TrainedModel`, for :func:`synthfair.write_model`.
+        schema_: made from the rows and arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> s = rng.integers(2, size=300)
+        >>> X = rng.normal(size=(300, 2)) + 0.5 * s[:, None]
+        >>> y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
+        >>> model = sf.sklearn.FairLogisticRegression(notion="equalized_odds", max_gap=0.05)
+        >>> model = model.fit(X, y, sensitive_features=s)
+        >>> model.coef_.shape, model.gap_ <= 0.05
+        ((1, 2), True)
+    """
+
+    def __init__(
+        self,
+        *,
+        rho: float = 10.0,
+        max_gap: float | None = None,
+        notion: Notion = "statistical_parity",
+        penalty: str | None = None,
+        temperature: float = 4.0,
+        lambda_theta: float = 1e-3,
+        bounds: Bounds | None = None,
+        categories: Categories | None = None,
+    ) -> None:
+        """See the class."""
+        self.rho = rho
+        self.max_gap = max_gap
+        self.notion = notion
+        self.penalty = penalty
+        self.temperature = temperature
+        self.lambda_theta = lambda_theta
+        self.bounds = bounds
+        self.categories = categories
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+    ) -> Self:
+        """Trains.
+
+        Args:
+            X: [N, n_features] array or DataFrame without missing values.
+            y: [N] labels of two classes.
+            sensitive_features: [N] groups, two or more; needed unless rho is 0.
+            sample_weight: [N] how much each row counts, at least 0; all alike if None.
+
+        Raises:
+            ValueError: arrays that do not fit, or settings that are not allowed.
+        """
+        fairness = fairness_settings(self)
+        free = fairness.rho == 0 and fairness.max_gap is None
+        if sensitive_features is None and not free:
+            raise InputError(
+                "sensitive_features: None; give the group of each row, or rho=0 for none"
+            )
+        fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
+        schema, rows = fitted.codebook.schema, fitted.rows
+        config, n_groups = distill_settings(fairness), len(schema.groups)
+        if not free:
+            check_rows(rows, schema, config, source="X")
+        pool = Pool(
+            WeightedTable(*rows, fitted.weight).rows(n_groups=n_groups),
+            parts={"X": slice(None)},
+            model=name_of(LinearModel()),
+            intercept=True,
+            lambda_theta=fairness.lambda_theta,
+            notion=fairness.notion,
+            n_groups=n_groups,
+            penalty=None if free else make_penalty(config, n_groups=n_groups),
+            rho=fairness.rho,
+            max_gap=fairness.max_gap,
+        )
+        return self._train(pool, fitted, fairness)
+
+
+class SingleShotClassifier(_LinearClassifier):
+    """Clients each make one release, a server pools them and trains: a simulation in one process.
+
+    Of ``fair`` releases, Wu et al. (2024): each client distils rows on which ordinary training is
+    fair, and the server trains ordinarily. Of ``surrogate`` releases: each sends weighted rows that
+    stand in for its own, and the server trains under the penalty, so that the model is fair over
+    all clients, who may be unlike. No guarantee of privacy; for releases with one, or of clients
+    apart, see :func:`synthfair.distill_table`.
+
+    Args:
+        release: ``fair`` or ``surrogate``.
+        rho: weight of the penalty, at least 0, for each client or for the server; not used with
+            ``max_gap``.
+        max_gap: largest difference between the groups' decision rates that is wanted, between 0 and
+            1: on each client's rows, or on all surrogates; a small rho is searched for.
+        notion: as of :class:`FairLogisticRegression`.
+        penalty: as there.
+        temperature: as there.
+        lambda_theta: as there.
+        n_synthetic: rows of each fair release; if None, 200 for each pair of group and class.
+        steps: of each client's optimiser, at most, for fair releases.
+        k_min: pairs of group and class with fewer rows at a client are left out of its surrogate.
+        bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;
+            in training, values beyond are clipped. If None, learned from the rows of all clients,
+            with a warning.
+        categories: public values of the columns that are categories, by column; learned, with a
+            warning, for other columns of a DataFrame that are no numbers.
+        random_state: of the releases.
+
+    Attributes:
+        releases_: the release of each client, by its value in ``clients``.
+        coef_: as of :class:`FairLogisticRegression`, like the others.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> s, site = rng.integers(2, size=(2, 1000))
+        >>> X = rng.normal(size=(1000, 2)) + 0.5 * s[:, None]
+        >>> y = np.where(X.sum(axis=1) + rng.normal(size=1000) > 0.5, "paid", "not")
+        >>> model = sf.sklearn.SingleShotClassifier(
+        ...     release="surrogate", rho=100, bounds=(-4, 4), random_state=0
+        ... )
+        >>> model = model.fit(X, y, sensitive_features=s, clients=site)
+        >>> list(model.releases_), model.coef_.shape, list(map(str, model.classes_))
+        ([0, 1], (1, 2), ['not', 'paid'])
+    """
+
+    def __init__(
+        self,
+        *,
+        release: Literal["fair", "surrogate"] = "fair",
+        rho: float = 10.0,
+        max_gap: float | None = None,
+        notion: Notion = "statistical_parity",
+        penalty: str | None = None,
+        temperature: float = 4.0,
+        lambda_theta: float = 1e-3,
+        n_synthetic: int | None = None,
+        steps: int = 1000,
+        k_min: int = 50,
+        bounds: Bounds | None = None,
+        categories: Categories | None = None,
+        random_state: Any = None,
+    ) -> None:
+        """See the class."""
+        self.release = release
+        self.rho = rho
+        self.max_gap = max_gap
+        self.notion = notion
+        self.penalty = penalty
+        self.temperature = temperature
+        self.lambda_theta = lambda_theta
+        self.n_synthetic = n_synthetic
+        self.steps = steps
+        self.k_min = k_min
+        self.bounds = bounds
+        self.categories = categories
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+        clients: Any = None,
+    ) -> Self:
+        """Cuts the rows by client, makes a release of each, and trains on the pool.
+
+        Args:
+            X: [N, n_features] array or DataFrame without missing values.
+            y: [N] labels of two classes.
+            sensitive_features: [N] groups, two or more; needed. For fair releases, each client
+                needs all groups and both classes.
+            clients: [N] whose each row is; one client's if None.
+
+        Raises:
+            ValueError: arrays that do not fit, or settings that are not allowed.
+        """
+        if self.release not in ("fair", "surrogate"):
+            raise InputError(f"release = {self.release!r}: must be fair or surrogate")
+        if sensitive_features is None:
+            raise InputError("sensitive_features: None; give the group of each row")
+        fairness, seed = fairness_settings(self), seed_of(self.random_state)
+        fitted = read_arrays(self, X, y, sensitive_features)
+        warn_of_learned(fitted.codebook)
+        owner = np.zeros(len(fitted.rows.y), int) if clients is None else column_or_1d(clients)
+        check_consistent_length(fitted.rows.y, owner)
+        names = np.unique(owner)
+        parts = [Encoded(*(part[owner == name] for part in fitted.rows)) for name in names]
+        made = self._releases(parts, fitted.codebook, fairness, seed)
+        self.releases_: dict[Any, Release] = dict(zip(names.tolist(), made, strict=True))
+        named = {f"client {name}": release for name, release in self.releases_.items()}
+        config = fairness if self.release == "surrogate" else None
+        with jax.enable_x64(True):
+            pool = make_pool(named, fitted.codebook.schema, config)
+        return self._train(pool, fitted, fairness)
+
+    def _releases(
+        self, parts: list[Encoded], codebook: Codebook, fairness: ServerConfig, seed: int
+    ) -> list[Release]:
+        if self.release == "surrogate":
+            # Moments are enough for the covariance, but not for the rates of a wanted gap.
+            moments = fairness.penalty == "covariance" and fairness.max_gap is None
+            config = SurrogateConfig(k_min=self.k_min, moments_only=moments, seed=seed)
+            return [
+                distill_table(
+                    in_memory(part), codebook.schema, config, source=f"client {i}"
+                ).release
+                for i, part in enumerate(parts)
+            ]
+        config = distill_settings(
+            fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
+        )
+        return fair_releases(parts, codebook, config)[0]

@@ -1,0 +1,310 @@
+"""A schema made from arrays, and the rows that it encodes; a model that does not read the group."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    column_or_1d,
+    validate_data,
+)
+
+from synthfair.data.encode import Encoded, encode, encode_inputs
+from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
+from synthfair.errors import InputError, refusal
+from synthfair.model import LinearModel, Rows
+
+LABEL, GROUP = "(label)", "(group)"
+"""Columns of y and of the sensitive features in the schema; brackets keep clear of the user's."""
+
+NO_GROUPS = np.array(["all", "none"])
+"""Where there are no sensitive features: all rows are of the first."""
+
+Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
+"""A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""
+
+Categories = Mapping[Any, Any]
+"""A list of values by column, for columns that are categories."""
+
+
+@dataclass(frozen=True)
+class GroupBlind(LinearModel):
+    """The linear model without the indicators of the groups: predictions need no group.
+
+    Args:
+        margin_loss: see :class:`synthfair.model.LinearModel`.
+        n_features: d; in inputs [N, n] the d features come first.
+        n_groups: G; their G - 1 indicators come next, and count as 0.
+    """
+
+    n_features: int = 0
+    n_groups: int = 2
+
+    def blind(self, a: jax.Array) -> jax.Array:
+        """Inputs [N, n] with zeros for the indicators."""
+        i = jnp.arange(a.shape[1]) - self.n_features
+        return jnp.where((i >= 0) & (i < self.n_groups - 1), 0.0, a)
+
+    def scores(self, params: jax.Array, a: jax.Array) -> jax.Array:
+        """[N] a'theta of the other inputs."""
+        return super().scores(params, self.blind(a))
+
+    def hessian(self, params: jax.Array, rows: Rows) -> jax.Array:
+        """That of the linear model on the other inputs."""
+        return super().hessian(params, rows._replace(a=self.blind(rows.a)))
+
+
+class Codebook(NamedTuple):
+    """The schema of arrays, and what of it was read off the rows.
+
+    Attributes:
+        schema: with y and the sensitive features as the columns LABEL and GROUP.
+        learned: what is not public, such as ``bounds of 'income'``.
+    """
+
+    schema: Schema
+    learned: tuple[str, ...]
+
+    @property
+    def model(self) -> GroupBlind:
+        """What is trained on rows of this schema."""
+        schema = self.schema
+        return GroupBlind(n_features=len(schema.encoded_names), n_groups=len(schema.groups))
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Offset [d] and width [d]: an encoded x is offset + width x in the user's units."""
+        pairs = [
+            (column.lower, column.upper - column.lower)
+            if isinstance(column, Numeric) and i == 0
+            else (0.0, 1.0)
+            for name, column in self.schema.features.items()
+            for i in range(len(encoded_as(name, column)))
+        ]
+        offset, width = np.array(pairs).T
+        return offset, width
+
+    def in_units(self, table: pd.DataFrame) -> np.ndarray:
+        """[N, d] numbers as they are, unclipped, and an indicator of each category.
+
+        Raises:
+            InputError: a value that is no number, or no category of its column.
+        """
+        features = self.schema.features
+        if all(isinstance(column, Numeric) for column in features.values()):
+            return table.to_numpy(float)
+        encoded, _ = encode_inputs(
+            table.assign(**{GROUP: self.schema.groups[0]}), self.schema, source="X"
+        )
+        place = {name: i for i, name in enumerate(self.schema.encoded_names)}
+        for name, column in features.items():
+            if isinstance(column, Numeric):
+                encoded[:, place[name]] = table[name].to_numpy(float)
+        return encoded
+
+
+class Fitted(NamedTuple):
+    """What fit reads from its arguments.
+
+    Attributes:
+        codebook: of the table.
+        rows: encoded; without those that weigh 0.
+        weight: [N] of the rows, positive.
+        classes: the two labels; the second is y = +1.
+        groups: values of the sensitive features; position is group index.
+    """
+
+    codebook: Codebook
+    rows: Encoded
+    weight: np.ndarray
+    classes: np.ndarray
+    groups: np.ndarray
+
+
+class HasCodebook(Protocol):
+    """An estimator's settings of how columns are read."""
+
+    bounds: Bounds | None
+    categories: Categories | None
+
+
+def read_arrays(
+    estimator: HasCodebook, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
+) -> Fitted:
+    """Checks what fit is given, makes the codebook, and encodes the rows.
+
+    Without sensitive features, all rows are of one group; without weights, all count alike.
+
+    Raises:
+        ValueError: as scikit-learn's checks do.
+        InputError: a column, value, bound or category does not fit.
+    """
+    table, y = read_table(estimator, x, y, reset=True)
+    check_classification_targets(y)
+    weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
+    if (weight < 0).any():
+        raise InputError("sample_weight: negative; weights must be at least 0")
+    s = None if sensitive_features is None else _groups(sensitive_features, len(table))
+    counted = weight > 0
+    table, y, weight = table[counted], y[counted], weight[counted]
+    classes, labels = np.unique(y, return_inverse=True)
+    if len(classes) > 2:
+        kind = type_of_target(y)
+        raise ValueError(
+            f"Only binary classification is supported. The type of the target is {kind}."
+        )
+    if len(classes) < 2:
+        raise InputError(f"y: holds one class, {classes[0]!r}; two are needed")
+    groups, s = _indexed(s[counted]) if s is not None else (NO_GROUPS, np.zeros(len(table), int))
+    codebook = make_codebook(
+        table, classes, groups, bounds=estimator.bounds, categories=estimator.categories
+    )
+    roles = {LABEL: classes.astype(str)[labels], GROUP: groups.astype(str)[s]}
+    rows = encode(table.assign(**roles), codebook.schema, source="X")
+    return Fitted(codebook, rows, weight, classes, groups)
+
+
+def read_table(
+    estimator: Any, x: Any, y: Any = "no_validation", *, reset: bool
+) -> tuple[pd.DataFrame, Any]:
+    """X as a table whose columns have names, and y [N]. Raises as scikit-learn's checks do."""
+    if isinstance(x, pd.DataFrame) and not all(map(_is_number, x.dtypes)):
+        validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
+        table = x.reset_index(drop=True)
+        if not isinstance(y, str):
+            y = column_or_1d(y, warn=True)
+            check_consistent_length(x, y)
+    else:
+        checked = validate_data(estimator, cast(Any, x), y, reset=reset, dtype=np.float64)
+        values, y = (checked, y) if isinstance(y, str) else checked
+        table = pd.DataFrame(values, columns=getattr(x, "columns", None))
+    return table.set_axis([_name(column) for column in table.columns], axis=1), y
+
+
+def _is_number(dtype: Any) -> bool:
+    return pd.api.types.is_numeric_dtype(dtype)  # booleans, too
+
+
+def _name(column: Any) -> str:
+    """As scikit-learn calls columns without names: x0, x1, ..."""
+    return column if isinstance(column, str) else f"x{column}"
+
+
+def _groups(sensitive_features: Any, n_rows: int) -> np.ndarray:
+    values = column_or_1d(sensitive_features)
+    if len(values) != n_rows:
+        raise InputError(f"sensitive_features: {len(values)} values for {n_rows} rows of X")
+    if pd.isna(values).any():
+        row = int(np.argmax(pd.isna(values))) + 1
+        raise InputError(f"sensitive_features, row {row}: missing; each row needs a group")
+    return values
+
+
+def _indexed(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    groups, s = np.unique(values, return_inverse=True)
+    if len(groups) < 2:
+        raise InputError(f"sensitive_features: holds one group, {groups[0]!r}; two are needed")
+    return groups, s
+
+
+def make_codebook(
+    table: pd.DataFrame,
+    classes: np.ndarray,
+    groups: np.ndarray,
+    *,
+    bounds: Bounds | None,
+    categories: Categories | None,
+) -> Codebook:
+    """The schema of a table: numbers between bounds, which clip, and categories.
+
+    Columns that are not numbers, and those with ``categories``, are categories.
+
+    Raises:
+        InputError: bounds or categories of a column that there is not, or that no schema allows.
+    """
+    given = {_name(column): pair for column, pair in _by_column(table, bounds).items()}
+    listed = {_name(column): values for column, values in (categories or {}).items()}
+    for argument, named in (("bounds", given), ("categories", listed)):
+        if unknown := set(named) - set(table.columns):
+            raise InputError(f"{argument}: X has no column {min(unknown)!r}")
+    columns: dict[str, Numeric | Categorical] = {}
+    learned = []
+    for name in table.columns:
+        categorical = name in listed or not _is_number(table[name].dtype)
+        known, kind = (listed, "categories") if categorical else (given, "bounds")
+        if name not in known:
+            learned.append(f"{kind} of {name!r}")
+        try:
+            if categorical:
+                found = listed[name] if name in listed else _categories(table[name])
+                columns[name] = Categorical(categories=tuple(np.asarray(found).tolist()))
+            else:
+                low, high = given[name] if name in given else _range(table[name])
+                columns[name] = Numeric(lower=float(low), upper=float(high), out_of_range="clip")
+        except ValidationError as error:
+            raise refusal(f"column {name!r}", error) from error
+    names = [str(each) for each in classes]
+    try:
+        schema = Schema(
+            name="arrays",
+            label=LABEL,
+            positive=names[1],
+            sensitive=GROUP,
+            columns={
+                **columns,
+                GROUP: Categorical(categories=tuple(map(str, groups))),
+                LABEL: Categorical(categories=tuple(names)),
+            },
+            ignored=(),
+            missing_values=(),
+        )
+    except ValidationError as error:
+        raise refusal("X, y and sensitive_features", error) from error
+    return Codebook(schema, tuple(learned))
+
+
+def _by_column(table: pd.DataFrame, bounds: Bounds | None) -> dict[Any, tuple[float, float]]:
+    if bounds is None or isinstance(bounds, Mapping):
+        return dict(bounds or {})
+    try:
+        low, high = (np.broadcast_to(np.asarray(end, float), table.shape[1]) for end in bounds)
+    except ValueError as error:
+        raise InputError(
+            f"bounds: must be a pair (lower, upper) of numbers or of {table.shape[1]} numbers"
+            f" each, or such a pair by column: {error}"
+        ) from error
+    return dict(zip(table.columns, zip(low, high, strict=True), strict=True))
+
+
+def _range(values: pd.Series) -> tuple[float, float]:
+    """Of the rows; of a constant column, one that has a width."""
+    low, high = float(values.min()), float(values.max())
+    return low, high if high > low else low + max(1.0, abs(low))
+
+
+def _categories(values: pd.Series) -> Any:
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return values.cat.categories
+    return sorted(values.dropna().unique(), key=str)
+
+
+def warn_of_learned(codebook: Codebook) -> None:
+    """Says which parts of the schema are no public knowledge."""
+    if codebook.learned:
+        warnings.warn(
+            f"{', '.join(codebook.learned)}: learned from the rows, and so not public: what is"
+            " made of the rows discloses them; give bounds= and categories= from a codebook",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,224 @@
+"""A table distilled into few rows on which ordinary training gives a fair model."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from pydantic import ValidationError
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.utils import check_random_state
+
+from synthfair.client.many_clients import distill_clients
+from synthfair.config import DistillConfig, Notion, ServerConfig
+from synthfair.data.encode import Encoded
+from synthfair.errors import InputError, refusal
+from synthfair.release.format import Release
+from synthfair.sklearn.codebook import (
+    Bounds,
+    Categories,
+    Codebook,
+    read_arrays,
+    read_table,
+    warn_of_learned,
+)
+
+
+def fairness_settings(estimator: Any) -> ServerConfig:
+    """The validated settings of fairness of an estimator. Raises InputError: one is not allowed."""
+    names = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
+    given = {name: getattr(estimator, name) for name in names}
+    if given["max_gap"] is None:
+        given["rho"] = estimator.rho
+    if given["penalty"] is None:
+        del given["penalty"]
+    try:
+        return ServerConfig(**given)
+    except ValidationError as error:
+        raise refusal(type(estimator).__name__, error) from error
+
+
+def distill_settings(fairness: ServerConfig, **given: Any) -> DistillConfig:
+    """The same for a client's distillation, with its own. Raises InputError: one is not allowed."""
+    names = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
+    shared = {name: getattr(fairness, name) for name in names}
+    try:
+        return DistillConfig(**shared, rho_o=fairness.rho, **given)
+    except ValidationError as error:
+        raise refusal("settings", error) from error
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed of ours from scikit-learn's ``random_state``."""
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def fair_releases(
+    parts: list[Encoded], codebook: Codebook, config: DistillConfig
+) -> tuple[list[Release], bool]:
+    """A fair release of each client's rows, in double precision; and whether all converged.
+
+    Warns where one has not.
+    """
+    with jax.enable_x64(True):
+        found = distill_clients(parts, codebook.schema, config, model=codebook.model)
+    converged = all(each.converged for each in found)
+    if not converged:
+        warnings.warn(
+            "distillation has not converged: raise steps", ConvergenceWarning, stacklevel=3
+        )
+    return [each.release for each in found], converged
+
+
+class Distiller(BaseEstimator):
+    """Distils rows, Wu et al. (2024) algorithm 1, in the idiom of imbalanced-learn.
+
+    Logistic regression on the synthetic rows gives a model that is accurate and fair on the real
+    ones, without reading the group:
+
+        X_fair = argmin over x  F(theta(x)),   F = mean loss + rho penalty on the real rows,
+        theta(x) = argmin (1/M) sum_i loss(theta; x_i, y_i) + lambda_theta / (2 n^2) ||theta||^2,
+
+    with features scaled to [0, 1] by their bounds, and n inputs: features, indicators of all groups
+    but one (which count as 0), and the intercept. No guarantee of privacy: the rows are a function
+    of the real ones without noise.
+
+    Args:
+        rho: weight of the fairness penalty, at least 0; not used with ``max_gap``.
+        max_gap: largest difference between the groups' decision rates that is wanted on the real
+            rows, between 0 and 1; a small rho that reaches it is searched for.
+        notion: rows in which groups are compared: ``statistical_parity``, all;
+            ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
+        penalty: ``covariance`` of group and score, or the smooth ``selection_rate`` gap; if None,
+            the covariance, and with ``max_gap`` the selection rate.
+        temperature: steepness of the smooth selection rate, positive.
+        lambda_theta: regularisation, positive.
+        n_synthetic: number M of rows; if None, 200 for each pair of group and class.
+        steps: of the optimiser, at most.
+        bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;
+            values beyond are clipped. If None, learned from the rows, with a warning.
+        categories: public values of the columns that are categories, by column; learned, with a
+            warning, for other columns of a DataFrame that are no numbers.
+        random_state: of the first synthetic features.
+
+    Attributes:
+        classes_: the two labels; the second is the positive one.
+        groups_: values of the sensitive features.
+        sensitive_features_: [M] group of each synthetic row.
+        release_: the rows as a :class:`synthfair.Release`, scaled; what a client may send.
+        converged_: whether inner and outer problem are solved; else more ``steps`` are needed.
+        schema_: made from the rows and arguments.
+
+    Example:
+        >>> import numpy as np
+        >>> import synthfair as sf
+        >>> rng = np.random.default_rng(0)
+        >>> s = rng.integers(2, size=300)
+        >>> X = rng.normal(size=(300, 2)) + 0.5 * s[:, None]
+        >>> y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
+        >>> distiller = sf.sklearn.Distiller(rho=10, n_synthetic=40, steps=50, bounds=(-4, 4))
+        >>> X_fair, y_fair, w = distiller.fit_resample(X, y, sensitive_features=s)
+        >>> X_fair.shape, sorted(set(y_fair.tolist()))
+        ((40, 2), [0, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        rho: float = 10.0,
+        max_gap: float | None = None,
+        notion: Notion = "statistical_parity",
+        penalty: str | None = None,
+        temperature: float = 4.0,
+        lambda_theta: float = 1e-3,
+        n_synthetic: int | None = None,
+        steps: int = 1000,
+        bounds: Bounds | None = None,
+        categories: Categories | None = None,
+        random_state: Any = None,
+    ) -> None:
+        """See the class."""
+        self.rho = rho
+        self.max_gap = max_gap
+        self.notion = notion
+        self.penalty = penalty
+        self.temperature = temperature
+        self.lambda_theta = lambda_theta
+        self.n_synthetic = n_synthetic
+        self.steps = steps
+        self.bounds = bounds
+        self.categories = categories
+        self.random_state = random_state
+
+    def fit_resample(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sensitive_features: Any = None,
+    ) -> tuple[Any, np.ndarray, np.ndarray]:
+        """Makes the synthetic rows.
+
+        Args:
+            X: [N, n_features] array or DataFrame without missing values.
+            y: [N] labels of two classes.
+            sensitive_features: [N] groups, two or more; needed.
+
+        Returns:
+            X_fair [M, d] in the units of X, the columns those of :meth:`transform`; a DataFrame
+            where X is one. Numbers may leave their bounds, and indicators of categories 0 and 1.
+            y_fair [M]. And w [M], all alike, with which ``LogisticRegression(C=1)`` regularises as
+            the rows were made for: w = n^2 / (lambda_theta M).
+
+        Raises:
+            ValueError: arrays that do not fit, or settings that are not allowed.
+        """
+        if sensitive_features is None:
+            raise InputError(
+                "sensitive_features: None; rows are made fair between groups: give them"
+            )
+        config = distill_settings(
+            fairness_settings(self),
+            n_synthetic=self.n_synthetic,
+            steps=self.steps,
+            seed=seed_of(self.random_state),
+        )
+        codebook, rows, _, self.classes_, self.groups_ = read_arrays(self, X, y, sensitive_features)
+        warn_of_learned(codebook)
+        (self.release_,), self.converged_ = fair_releases([rows], codebook, config)
+        self._codebook, self.schema_ = codebook, codebook.schema
+        made, (offset, width) = self.release_, codebook.units
+        self.sensitive_features_ = self.groups_[made.s]
+        n = len(offset) + len(self.groups_)  # d features, G - 1 indicators and the intercept
+        w = np.full(len(made.y), n**2 / (config.lambda_theta * len(made.y)))
+        x = offset + made.x * width
+        return self._like(x, X), self.classes_[(made.y > 0).astype(int)], w
+
+    def transform(self, X: Any) -> Any:
+        """Other rows with the columns of X_fair: numbers as they are, an indicator a category.
+
+        Of two categories only the second has a column. Raises ValueError: rows that do not fit.
+        """
+        self._require_fitted()
+        table, _ = read_table(self, X, reset=False)
+        return self._like(self._codebook.in_units(table), X, index=getattr(X, "index", None))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:  # noqa: ARG002
+        """Names [d] of the columns of X_fair."""
+        self._require_fitted()
+        return np.array(self.schema_.encoded_names, dtype=object)
+
+    def _require_fitted(self) -> None:
+        # Not scikit-learn's check, which takes what has no fit for no estimator. There is none, as
+        # a pipeline would then only encode, and train on the real rows.
+        if not hasattr(self, "schema_"):
+            raise NotFittedError("Distiller: call fit_resample first")
+
+    def _like(self, x: np.ndarray, given: Any, index: Any = None) -> Any:
+        if not isinstance(given, pd.DataFrame):
+            return x
+        return pd.DataFrame(x, columns=self.get_feature_names_out(), index=index)

@@ -1,0 +1,91 @@
+"""Bugs in the estimators of scikit-learn's idiom."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "coefficients are those of scaled inputs",
+        "sklearn/classifiers.py",
+        "(theta[: len(width)] / width)[None]",
+        "theta[: len(width)][None]",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "the intercept forgets the lower bounds",
+        "sklearn/classifiers.py",
+        "theta[-1:] - self.coef_ @ offset",
+        "theta[-1:]",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "the pool is trained with the group as an input",
+        "sklearn/classifiers.py",
+        "pool.rows._replace(a=self._codebook.model.blind(pool.rows.a))",
+        "pool.rows",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "rows are distilled for a model that reads the group",
+        "sklearn/distiller.py",
+        "config, model=codebook.model)",
+        "config)",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "classes are swapped",
+        "sklearn/classifiers.py",
+        "self.decision_function(X) > 0",
+        "self.decision_function(X) < 0",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "the notion that is asked for is not used",
+        "sklearn/distiller.py",
+        "    given = {name: getattr(estimator, name) for name in names}",
+        "    given = {name: getattr(estimator, name) for name in names}"
+        " | {'notion': 'statistical_parity'}",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "each client is given all rows",
+        "sklearn/classifiers.py",
+        "part[owner == name]",
+        "part[owner == owner]",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "learned bounds pass for public",
+        "sklearn/codebook.py",
+        "if codebook.learned:",
+        "if not codebook.learned:",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "synthetic rows stay scaled",
+        "sklearn/distiller.py",
+        "x = offset + made.x * width",
+        "x = made.x",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "weights are of the features alone",
+        "sklearn/distiller.py",
+        "n = len(offset) + len(self.groups_)",
+        "n = len(offset)",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "rows without weight set the bounds",
+        "sklearn/codebook.py",
+        "counted = weight > 0",
+        "counted = weight >= 0",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "a gap that is not met goes without a word",
+        "sklearn/classifiers.py",
+        "point.gap > fairness.max_gap:",
+        "point.gap < 0:",
+        "test_sklearn.py",
+    ),
+]

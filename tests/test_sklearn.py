@@ -1,0 +1,327 @@
+"""The room of scikit-learn: arrays in, fair rows and fair models out, in scikit-learn's idiom."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from conftest import make_table
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import _num_samples
+
+import synthfair as sf
+from synthfair.sklearn import Distiller, FairLogisticRegression, SingleShotClassifier
+from synthfair.sklearn.codebook import GroupBlind, read_arrays
+
+RNG = np.random.default_rng(0)
+N = 300
+S = np.where(RNG.integers(2, size=N), "b", "a")
+X = np.column_stack([RNG.normal(40 + 10 * (S == "b"), 15), RNG.normal(size=N)])
+Y = np.where(X @ [0.05, 1.5] + RNG.normal(size=N) > 2.3, "yes", "no")
+BOUNDS = ([-30, -4], [120, 4])
+FRAME = pd.DataFrame({"income": X[:, 0], "trend": X[:, 1]})
+QUICK = {"n_synthetic": 24, "steps": 60, "random_state": 0}
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*not converged:sklearn.exceptions.ConvergenceWarning"
+)
+
+
+def gap(decided, s=S):
+    return abs(np.mean(decided[s == "b"]) - np.mean(decided[s == "a"]))
+
+
+@pytest.fixture(scope="module")
+def fair():
+    return FairLogisticRegression(rho=100.0, bounds=BOUNDS).fit(X, Y, sensitive_features=S)
+
+
+@pytest.fixture(scope="module")
+def distilled():
+    distiller = Distiller(rho=30, bounds=BOUNDS, n_synthetic=24, steps=400, random_state=0)
+    return distiller, distiller.fit_resample(FRAME, Y, sensitive_features=S)
+
+
+@pytest.fixture(scope="module")
+def federated():
+    model = SingleShotClassifier(rho=100.0, release="surrogate", bounds=BOUNDS, k_min=5)
+    return model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
+
+
+def test_without_penalty_it_is_logistic_regression():
+    """Of the same objective: one regularised intercept in columns scaled by the bounds."""
+    ours = FairLogisticRegression(rho=0, bounds=BOUNDS, lambda_theta=1.0).fit(X, Y)
+    low, high = np.array(BOUNDS, float)
+    a = np.column_stack([(X.clip(low, high) - low) / (high - low), np.ones(N)])
+    c = 4**2 / (1.0 * N)  # two features, one group indicator and the intercept
+    peer = LogisticRegression(C=c, fit_intercept=False, tol=1e-10, max_iter=1000).fit(a, Y)
+    np.testing.assert_allclose(ours.coef_[0] * (high - low), peer.coef_[0, :2], rtol=1e-4)
+    np.testing.assert_allclose(ours.predict_proba(X), peer.predict_proba(a), atol=1e-4)
+
+
+def test_the_penalty_narrows_the_gap_and_the_gap_is_reported(fair):
+    plain = FairLogisticRegression(rho=0, bounds=BOUNDS).fit(X, Y)
+    assert gap(plain.predict(X) == "yes") > 0.2
+    assert fair.gap_ == pytest.approx(gap(fair.predict(X) == "yes"))
+    assert fair.gap_ < 0.1
+    assert (fair.predict(X) == Y).mean() > 0.7
+
+
+def test_a_wanted_gap_is_met_by_the_notion_that_is_asked_for():
+    model = FairLogisticRegression(notion="equalized_odds", max_gap=0.05, bounds=BOUNDS)
+    decided = model.fit(X, Y, sensitive_features=S).predict(X) == "yes"
+    assert max(gap(decided[label], S[label]) for label in (Y == "yes", Y == "no")) <= 0.05
+    assert model.rho_ > 0
+
+
+def test_a_gap_out_of_reach_is_a_warning():
+    """The inputs tell the group, and the label is the group."""
+    x = np.column_stack([S == "b", X])
+    y = (S == "b") ^ (RNG.random(N) < 0.1)
+    model = FairLogisticRegression(max_gap=1e-9, penalty="covariance", notion="equal_opportunity")
+    with pytest.warns(UserWarning, match=r"max_gap = 1e-09: no weight"):
+        model.fit(x, y, sensitive_features=S)
+    assert model.gap_ > 1e-9
+
+
+def test_coefficients_are_of_unscaled_inputs_and_export(fair, tmp_path):
+    scores = X @ fair.coef_[0] + fair.intercept_[0]
+    np.testing.assert_allclose(fair.decision_function(X), scores)
+    encoded = (X - BOUNDS[0]) / np.subtract(*BOUNDS[::-1])  # all within the bounds
+    sf.write_model(fair.model_, tmp_path / "model.json")
+    model = sf.read_model(tmp_path / "model.json")
+    for group in (0, 1):  # which is not read
+        found = model.scores(encoded, np.full(N, group))
+        np.testing.assert_allclose(found, scores, atol=1e-9)
+
+
+def test_weights_are_repetitions():
+    weight = np.arange(N) % 3
+    few = FairLogisticRegression(rho=0, bounds=BOUNDS)
+    weighted = clone(few).fit(X, Y, sample_weight=weight)
+    repeated = clone(few).fit(np.repeat(X, weight, axis=0), np.repeat(Y, weight))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-5)
+
+
+def test_training_on_the_synthetic_rows_gives_the_model_that_they_were_made_for(distilled):
+    distiller, (made, labels, w) = distilled
+    assert list(made.columns) == ["income", "trend"]
+    assert list(distiller.sensitive_features_[:2]) <= ["a", "b"]
+    trained = make_pipeline(StandardScaler(), LogisticRegression())
+    trained.fit(made, labels, logisticregression__sample_weight=w)
+    own = SingleShotClassifier(rho=30, bounds=BOUNDS, n_synthetic=24, steps=400, random_state=0)
+    own.fit(FRAME, Y, sensitive_features=S)
+    assert (trained.predict(FRAME) == own.predict(FRAME)).mean() > 0.98
+    plain = LogisticRegression().fit(FRAME, Y).predict(FRAME)
+    assert gap(trained.predict(FRAME) == "yes") < gap(plain == "yes") - 0.1
+    assert (trained.predict(FRAME) == Y).mean() > 0.7
+
+
+def test_weights_regularise_as_the_rows_were_made_for(distilled):
+    """C = 1 and w stand for 1 / (lambda_theta / n^2) in the mean over M rows."""
+    distiller, (_, _, w) = distilled
+    n = 2 + 1 + 1
+    assert w.sum() == pytest.approx(n**2 / distiller.lambda_theta)
+
+
+def test_a_seed_gives_the_same_rows_and_another_gives_others():
+    made = [
+        Distiller(bounds=BOUNDS, **QUICK | {"random_state": seed}).fit_resample(
+            X, Y, sensitive_features=S
+        )[0]
+        for seed in (0, 0, 1)
+    ]
+    assert isinstance(made[0], np.ndarray)
+    np.testing.assert_array_equal(made[0], made[1])
+    assert not np.allclose(made[0], made[2])
+
+
+def test_surrogates_of_clients_give_about_the_central_model(federated, fair):
+    assert list(federated.releases_) == [0, 1]
+    assert all(r.header.kind == "surrogate" for r in federated.releases_.values())
+    assert (federated.predict(X) == fair.predict(X)).mean() > 0.9
+    assert federated.gap_ < 0.15
+
+
+def test_a_distillation_that_has_not_converged_is_a_warning():
+    distiller = Distiller(bounds=BOUNDS, n_synthetic=24, steps=2)
+    with pytest.warns(ConvergenceWarning, match="raise steps"):
+        distiller.fit_resample(X, Y, sensitive_features=S)
+    assert not distiller.converged_
+
+
+def test_each_client_distils_its_own_rows_alone():
+    """Who the other client's rows are does not matter to a release."""
+    model = SingleShotClassifier(bounds=BOUNDS, **QUICK)
+    site = np.arange(N) % 2
+    both = model.fit(X, Y, sensitive_features=S, clients=site).releases_
+    altered = np.where(site[:, None] == 1, X[::-1], X)
+    other = clone(model).fit(altered, Y, sensitive_features=S, clients=site).releases_
+    np.testing.assert_allclose(both[0].x, other[0].x, atol=1e-9)
+    assert not np.allclose(both[1].x, other[1].x)
+
+
+def test_categories_are_one_hot_and_coefficients_have_names():
+    table = make_table(200).fillna({"age": 40.0, "home": "own"})
+    x, s, y = table[["income", "age", "home"]], table["town"], table["paid"]
+    model = FairLogisticRegression(rho=0, categories={"home": ["rent", "own", "other"]}).fit(x, y)
+    assert list(model.encoded_names_) == ["income", "age", "home=rent", "home=own", "home=other"]
+    assert list(model.feature_names_in_) == ["income", "age", "home"]
+    hot = np.stack([x["home"] == value for value in ("rent", "own", "other")], axis=1)
+    scores = np.hstack([x[["income", "age"]], hot]) @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_allclose(model.decision_function(x), scores)
+    distiller = Distiller(bounds={"income": (0, 100), "age": (18, 90)}, **QUICK)
+    with pytest.warns(UserWarning, match="^categories of 'home': learned from the rows"):
+        made, _, _ = distiller.fit_resample(x, y, sensitive_features=s)
+    coded = distiller.transform(x)
+    assert list(made.columns) == list(coded.columns) == list(distiller.get_feature_names_out())
+    np.testing.assert_array_equal(coded["home=rent"], x["home"] == "rent")
+    np.testing.assert_array_equal(coded["income"], x["income"])
+    with pytest.raises(sf.InputError, match=r"column 'home', row 1: 'castle' is not allowed"):
+        model.predict(x.assign(home="castle"))
+
+
+def test_codes_in_an_array_can_be_categories():
+    x = np.column_stack([X[:, 0], np.arange(N) % 3])
+    model = FairLogisticRegression(rho=0, categories={1: [0, 1, 2]}, bounds={0: (-30, 120)})
+    assert model.fit(x, Y).coef_.shape == (1, 4)
+
+
+def test_learned_bounds_are_a_warning_where_something_is_released():
+    with pytest.warns(UserWarning, match=r"bounds of 'x0', bounds of 'x1': learned .* not public"):
+        Distiller(**QUICK).fit_resample(X, Y, sensitive_features=S)
+    with pytest.warns(UserWarning, match="bounds of 'x1': learned"):
+        SingleShotClassifier(bounds={0: (-30, 120)}, **QUICK).fit(X, Y, sensitive_features=S)
+
+
+def test_the_group_is_not_read():
+    model, rng = GroupBlind(n_features=2, n_groups=3), np.random.default_rng(0)
+    a, theta = rng.normal(size=(6, 5)), rng.normal(size=5)
+    other = a.copy()
+    other[:, 2:4] = rng.normal(size=(6, 2))
+    np.testing.assert_array_equal(model.scores(theta, a), model.scores(theta, other))
+    np.testing.assert_allclose(model.scores(theta, a), a[:, [0, 1, 4]] @ theta[[0, 1, 4]])
+    seen = np.where([True, True, False, False, True], a, 0.0)
+    p = 1 / (1 + np.exp(-seen @ theta))
+    found = model.hessian(theta, sf.Rows(a, np.arange(6) % 3, np.ones(6)))
+    np.testing.assert_allclose(found, (seen.T * p * (1 - p)) @ seen / 6, atol=1e-12)
+
+
+def test_search_pipelines_and_routing():
+    """Sensitive features are cut with the rows; a grid finds the fit of its own parameters."""
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = FairLogisticRegression(rho=1.0).set_fit_request(sensitive_features=True)
+        search = GridSearchCV(
+            make_pipeline(StandardScaler(), model),
+            {"fairlogisticregression__rho": [0.0, 100.0]},
+            cv=2,
+        )
+        search.fit(X, Y, sensitive_features=S)
+        assert search.best_params_ == {"fairlogisticregression__rho": 0.0}  # the accurate one
+        shot = SingleShotClassifier().set_fit_request(sensitive_features=True, clients=True)
+        asked = shot.get_metadata_routing().fit.requests
+        assert asked == {"sensitive_features": True, "clients": True}
+
+
+@pytest.mark.parametrize("kind", [Distiller, FairLogisticRegression, SingleShotClassifier])
+def test_parameters_survive_cloning(kind):
+    estimator = kind(rho=3.0, bounds=(0, 1), categories={"home": ["own", "rent"]})
+    assert clone(estimator).get_params() == estimator.get_params()
+    assert estimator.set_params(max_gap=0.1).max_gap == 0.1
+
+
+def test_a_fitted_model_is_pickled(fair):
+    again = pickle.loads(pickle.dumps(fair))
+    np.testing.assert_array_equal(again.predict(X), fair.predict(X))
+
+
+LONE = {"match": "holds one group, 'a'; two are needed"}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"rho": -1.0}, r"FairLogisticRegression: rho: .* greater than or equal to 0; got -1.0"),
+        ({"max_gap": 2.0}, "max_gap: .* less than 1; got 2.0"),
+        ({"notion": "fair"}, "notion: .*got 'fair'"),
+        ({"bounds": (1, 0)}, r"column 'x0': upper: must be above lower"),
+        ({"bounds": ([0] * 3, [1] * 3)}, "bounds: must be a pair .* of 2 numbers"),
+        ({"bounds": {"age": (0, 1)}}, "bounds: X has no column 'age'"),
+        ({"categories": {7: [0, 1]}}, "categories: X has no column 'x7'"),
+    ],
+)
+def test_settings_that_are_not_allowed(change, expected):
+    with pytest.raises(sf.InputError, match=expected):
+        FairLogisticRegression(**change).fit(X, Y, sensitive_features=S)
+
+
+@pytest.mark.parametrize(
+    ("y", "s", "expected"),
+    [
+        (Y, None, "sensitive_features: None"),
+        (Y, S[:5], "sensitive_features: 5 values for 300 rows"),
+        (Y, np.where(S == "a", None, S), "sensitive_features, row .*: missing"),
+        (Y, np.full(N, "a"), "holds one group, .*'a'.*; two are needed"),
+        (np.full(N, "no"), S, "y: holds one class"),
+        (S, S, r"equal_opportunity by covariance needs 2"),
+    ],
+)
+def test_rows_that_do_not_fit(y, s, expected):
+    with pytest.raises(ValueError, match=expected):
+        FairLogisticRegression(notion="equal_opportunity").fit(X, y, sensitive_features=s)
+
+
+def test_a_federation_that_cannot_be():
+    with pytest.raises(sf.InputError, match=r"release = 'best': must be fair or surrogate"):
+        SingleShotClassifier(release="best").fit(X, Y, sensitive_features=S)
+    lonely = SingleShotClassifier(bounds=BOUNDS, **QUICK)
+    with pytest.raises(sf.InputError, match=r"holds only \['a'\]"):
+        lonely.fit(X, Y, sensitive_features=S, clients=S)
+
+
+def test_rows_without_weight_say_nothing():
+    weight = np.ones(N)
+    weight[0] = 0
+    outlier = X.copy()
+    outlier[0] = 1e6
+    model = FairLogisticRegression(rho=0)
+    fitted = read_arrays(model, outlier, Y, S, weight)
+    assert len(fitted.rows.y) == N - 1
+    assert fitted.codebook.schema.columns["x0"].upper < 1e3
+
+
+class OfTwoGroups(FairLogisticRegression):
+    """The checks know no sensitive features."""
+
+    def fit(self, X, y, sample_weight=None):  # noqa: N803
+        s = np.arange(_num_samples(X)) % 2
+        return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
+
+
+ROUNDING = "training ends at a tolerance above that of this check"
+EXPECTED = {"check_sample_weight_equivalence_on_dense_data": ROUNDING}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("estimator", "expected"),
+    [
+        (FairLogisticRegression(rho=0), EXPECTED),
+        (
+            OfTwoGroups(rho=1.0),
+            {"check_sample_weight_equivalence_on_dense_data": "groups go by position here"},
+        ),
+    ],
+    ids=["free", "fair"],
+)
+def test_scikit_learns_own_checks(estimator, expected):
+    """A minute each: every check compiles for its own shapes."""
+    check_estimator(estimator, expected_failed_checks=expected, on_skip=None)
