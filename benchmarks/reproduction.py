@@ -74,12 +74,12 @@ def single_shot() -> Iterator[Finding]:
     counts = beaten(runs) if select(runs, recipe="ours") and select(runs, recipe="faithful") else {}
     ours = [f"{count} of 30" for count in counts.values()] or [""] * 5
     yield Finding(
-        WU, "table 2: cells that are beaten by a point of our curve", "30 cells", ours[0], PARTLY,
-        page,
+        WU, "table 2: cells that are beaten by a point of our curve", "30 cells", ours[0],
+        YES if ours[0] == "30 of 30" else PARTLY, page,
     )  # fmt: skip
     yield Finding(
-        WU, "cells beaten by the paper's settings, at the same rho_o", "30 cells", ours[3], PARTLY,
-        page,
+        WU, "cells beaten by the paper's settings, at the same rho_o", "30 cells", ours[3],
+        YES if ours[3] == "30 of 30" else PARTLY, page,
     )  # fmt: skip
     yield Finding(
         WU, "a fair model is worth its accuracy: cells that the constant classifier beats", "-",
@@ -87,7 +87,7 @@ def single_shot() -> Iterator[Finding]:
     )  # fmt: skip
     yield Finding(
         WU, "a distance of 0.41 to 1.03 between real and synthetic rows preserves privacy",
-        "0.41 to 1.03", "attacks succeed on copies at any distance", REFUTED,
+        "0.41 to 1.03", "a model of rows drawn at random can tell every member", REFUTED,
         "tests/test_gate.py::test_membership_is_inferred_from_near_copies_and_from_an_overfitted_model",
     )  # fmt: skip
 
