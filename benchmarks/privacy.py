@@ -4,11 +4,11 @@
 
 Law School by race and Dutch with the settings in configs/, delta = 1 / N^1.1 with N a client's
 training rows; private runs start in the middle of the range, as is the default with epsilon. Each
-client spends epsilon. For comparison: the non-private run, and local randomisation of (s, y): each
-row's pair of group and label is replaced by a random one so that epsilon holds for the pair (k-ary
-randomised response), and the rows are then distilled without further noise. That protects neither
-the features nor whether a row is there at all. Noise comes from the system, so that a repetition
-differs within the errors shown.
+client spends epsilon. For comparison: the constant classifier, the non-private run, and local
+randomisation of (s, y): each row's pair of group and label is replaced by a random one so that
+epsilon holds for the pair (k-ary randomised response), and the rows are then distilled without
+further noise. That protects neither the features nor whether a row is there at all. Noise comes
+from the system, so that a repetition differs within the errors shown.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ GOALS = {0.5: (0.010, 0.030), 1.0: (0.005, 0.020)}
 """Largest loss of accuracy and change of SPD, by epsilon."""
 
 METHODS = {
+    "constant": ("constant classifier", "#CC79A7", ""),
     "plain": ("not private", "0.4", ""),
-    "private": ("private single-shot", "#0072B2", "o"),
+    "private": ("private fair releases", "#0072B2", "o"),
     "randomised": ("local randomisation of (s, y)", "#D55E00", "s"),
 }
 """Name, colour and marker of each."""
@@ -105,7 +106,8 @@ def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValue
             for i, real in enumerate(clients.train)
         )
         clients = clients._replace(train=tuple(noisy))
-    made, _ = run_method("single_shot", clients, config, sf.ServerConfig(resamples=1))
+    method = "constant" if setting.method == "constant" else "single_shot"
+    made, _ = run_method(method, clients, config, sf.ServerConfig(resamples=1))
     overall = made.evaluation.overall
     return BudgetValues(overall["accuracy"].value, overall["spd"].value)
 
@@ -137,13 +139,16 @@ def show(runs: BudgetRuns) -> dict[str, str]:
 
 def _cells(setting: BudgetSetting, runs: BudgetRuns, plain: BudgetRuns) -> tuple[object, ...]:
     accuracy, spd, goal = showing.means(runs, "accuracy"), showing.means(runs, "spd"), ""
+    texts = (accuracy.text(error=True), spd.text(error=True))
+    if not plain:
+        return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, "", "", ""
     lost = showing.means(plain, "accuracy").mean - accuracy.mean
     changed = spd.mean - showing.means(plain, "spd").mean
     if setting.method == "private" and setting.epsilon in GOALS:
         most = GOALS[setting.epsilon]
         met = lost <= most[0] and abs(changed) <= most[1]
         goal = f"{most[0]:g} and {most[1]:g}: {showing.verdict(met)}"
-    texts = (accuracy.text(error=True), spd.text(error=True), f"{lost:.4f}", f"{changed:+.4f}")
+    texts += (f"{lost:.4f}", f"{changed:+.4f}")
     return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, goal
 
 
@@ -162,7 +167,7 @@ BUDGETS = Experiment(
         BudgetSetting(task, method, epsilon)
         for task in TASKS
         for method in METHODS
-        for epsilon in ((np.inf,) if method == "plain" else EPSILONS)
+        for epsilon in ((np.inf,) if method in ("constant", "plain") else EPSILONS)
     ),
     run=run_budget,
     summary=show,

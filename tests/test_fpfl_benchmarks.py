@@ -1,4 +1,4 @@
-"""The benchmarks of FPFL: their own logic, and a round or two of each."""
+"""The benchmarks of methods in rounds: their own logic, and a round or two of each."""
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,9 @@ from benchmarks.femnist_fpfl import pages as digit_pages
 from benchmarks.femnist_fpfl import settings as digit_settings
 from benchmarks.femnist_fpfl.data import Digits
 from benchmarks.harness import RESULTS, Run
+from benchmarks.registry import committed
+from benchmarks.two_phase import choices as kappa_choices
+from benchmarks.two_phase.phases import KAPPAS
 from synthfair.data.encode import Encoded
 
 OF_WHOM = ("published", "ours")
@@ -152,3 +155,22 @@ def test_the_noise_of_a_larger_population_is_scaled_to_the_cohort_at_hand(monkey
     larger = digit_experiment.protection(digit_settings.DigitRow("PFL", "100K"), setting, 201)
     assert own.noise == pytest.approx(3 * own.clip)
     assert larger.noise == pytest.approx(own.noise * 20 / 2000)
+
+
+def test_kappas_are_those_that_were_chosen():
+    assert kappa_choices.chosen(committed("two_phase", "choices")) == KAPPAS
+
+
+def test_a_constant_decision_is_never_the_chosen_kappa():
+    def run(kappa, accuracy, gap):
+        setting = kappa_choices.Candidate("bank", "statistical_parity", False, *kappa)
+        return Run(setting, 0, kappa_choices.TeacherValues(accuracy, gap, 0.8))
+
+    free, near, fair, *_, constant = kappa_choices.KAPPAS
+    runs = [run(free, 0.9, 0.3), run(near, 0.89, 0.1), run(fair, 0.881, 0.05)]
+    others = [run(kappa, 0.879, 0.01) for kappa in kappa_choices.KAPPAS[3:-1]]
+    (found,) = kappa_choices.chosen([*runs, *others, run(constant, 0.8, 0.0)]).values()
+    assert found == fair
+    few = [run(free, 0.9, 0.3), *others, run(near, 0.86, 0.2), run(fair, 0.85, 0.1)]
+    (found,) = kappa_choices.chosen([*few, run(constant, 0.8, 0.0)]).values()
+    assert found in kappa_choices.KAPPAS[3:-1]

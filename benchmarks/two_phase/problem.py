@@ -61,6 +61,12 @@ class ParityProblem(NamedTuple):
         scores = self.model.scores(params, jnp.asarray(_inputs(self.test)))
         return accuracy_and_gap(self.notion, np.asarray(scores), self.test.y, self.test.s)
 
+    def constant_on_test_rows(self) -> tuple[float, float]:
+        """Those of the label that more training rows have."""
+        label = 1.0 if np.mean(np.asarray(self.users.y) > 0) > 0.5 else -1.0
+        scores = np.full(len(self.test.y), label)
+        return accuracy_and_gap(self.notion, scores, self.test.y, self.test.s)
+
 
 def accuracy_and_gap(
     notion: ParityNotion, scores: np.ndarray, y: np.ndarray, s: np.ndarray
