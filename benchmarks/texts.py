@@ -209,6 +209,54 @@ def _median(runs: Runs, name: str) -> float:
     return float(np.median([getattr(run.values, name) for run in runs]))
 
 
+def speed() -> str:
+    """A thousand outer steps, next to PyTorch."""
+    rows = []
+    for size, own in by(committed("speed"), lambda setting: setting.n_synthetic).items():
+        of = {run.setting.package: run.values for run in own}
+        if {"synthfair", "torch"} <= of.keys():
+            ours, peer = of["synthfair"], of["torch"]
+            rows.append((f"{size:,}", f"{ours.seconds:.1f}", f"{peer.ratio:.0f} times"))
+    return table("synthetic rows | synthfair, s | PyTorch", rows) if rows else ""
+
+
+def scale() -> str:
+    """Many rows, releases and clients."""
+    rows = [
+        (f"a client of {rows:,} rows, {kind}", f"{values.seconds:.0f}", f"{values.megabytes:,.0f}")
+        for (rows, kind), _, values, _ in committed("scale", "rows")
+    ]
+    rows += [
+        (f"a server of {n:,} releases, {each:,} rows each", f"{values.seconds:.0f}",
+         f"{values.megabytes:,.0f}")
+        for (n, each), _, values, _ in committed("scale", "releases")
+    ]  # fmt: skip
+    rows += [
+        (f"{one.clients:,} clients of {one.rows:,} rows, in one process", f"{values.seconds:.0f}",
+         "")
+        for one, _, values, _ in committed("scale", "clients")
+    ]  # fmt: skip
+    return table("what | s | peak memory, MB", rows) if rows else ""
+
+
+def one_noise() -> str:
+    """Private surrogates by secure sums."""
+    from benchmarks.unlike.one_noise import table_of
+
+    runs = committed("unlike", "one_noise")
+    return table_of(runs) if runs else ""
+
+
+def gap_speed() -> str:
+    """Ten million clients."""
+    rows = [
+        (setting.mechanism, f"{values.reports:,}", setting.how, f"{values.seconds:.1f}",
+         f"{values.gigabytes:.2f}")
+        for setting, _, values, _ in committed("gap", "speed")
+    ]  # fmt: skip
+    return table("mechanism | clients | from | s | peak memory, GB", rows) if rows else ""
+
+
 def secure() -> str:
     """An aggregator's time."""
     rows = [
@@ -241,6 +289,10 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "two_phase": two_phase,
     "unlike": unlike,
     "cold": cold,
+    "speed": speed,
+    "scale": scale,
+    "one_noise": one_noise,
+    "gap_speed": gap_speed,
     "devices": devices,
     "secure": secure,
     "reproduction": reproduction_table,

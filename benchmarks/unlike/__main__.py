@@ -3,6 +3,7 @@
     python -m benchmarks.unlike                     # 10 seeds; goes on where it stopped
     python -m benchmarks.unlike runs --seeds 3 --only task=law_school_race clients=4 split=0.3
     python -m benchmarks.unlike client frontier     # times alone
+    python -m benchmarks.unlike one_noise           # private sums over all clients
 
 Dutch by sex, Law School by race and by gender, Adult by sex. Clients are alike, cut by
 Dirichlet(0.3) or Dirichlet(0.1) on pairs of group and label, or those that Adult has by itself:
@@ -14,9 +15,10 @@ point for a thousand clients.
 
 from benchmarks.harness import main
 from benchmarks.unlike.comparison import UNLIKE
+from benchmarks.unlike.one_noise import ONE_NOISE
 from benchmarks.unlike.times import CLIENT, FRONTIER
 
-EXPERIMENTS = (UNLIKE, CLIENT, FRONTIER)
+EXPERIMENTS = (UNLIKE, CLIENT, FRONTIER, ONE_NOISE)
 
 if __name__ == "__main__":
     main(__doc__, "unlike", *EXPERIMENTS)
