@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _HOW = """\
-Enter takes what stands in brackets. Several values are separated by a semicolon. Ctrl-C
-leaves; nothing is written before the end.
+Enter takes what stands in brackets. Values are separated by semicolons.
+Ctrl-C leaves; nothing is written before the end.
 """
 
 _PUBLIC = (
@@ -113,13 +113,15 @@ class _Questions:
         """The draft of a column, changed by the answers."""
         if found.question:
             self.console.print(f"{name!r}: {found.question}", highlight=False, markup=False)
-        if found.question and found.role == "feature" and found.entries:
+        if found.question and found.role == "feature":
             uses = [*found.entries, "ignored"]
-            use = Prompt.ask("  use it as", console=self.console, choices=uses, default=found.use)
-            found = replace(found, use=use)
+            if len(uses) > 1:
+                use = Prompt.ask("  as", console=self.console, choices=uses, default=found.use)
+                found = replace(found, use=use)
+            else:
+                self.console.print("  is ignored")
         entry = found.entry
         if entry is None:
-            self.console.print(f"{name!r} is ignored", highlight=False, markup=False)
             return replace(found, question="")
         changed = (
             self._bounds(name, entry["lower"], entry["upper"])
@@ -150,7 +152,7 @@ class _Questions:
                 raise InputError("a category alone says nothing; name at least one more")
             return {"categories": categories}
 
-        question = f"{name!r}: {shown(listed)}; further values that can occur"
+        question = f"{name!r}: {shown(listed)}; further values that can occur (none)"
         return self.until(question, understand, default="")
 
     def for_positive(self, draft: Draft) -> None:
