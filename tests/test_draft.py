@@ -231,6 +231,6 @@ def test_a_table_as_people_have_it_from_file_to_numbers(tmp_path, separator):
 def test_drafting_a_large_table_takes_seconds():
     """A tenth of the 10^5 rows of docs/own-table.md; the time grows with the rows."""
     table = hospital(10_000)
-    began = time.perf_counter()
+    began = time.process_time()
     draft(table, label="readmitted", sensitive="race")
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 5

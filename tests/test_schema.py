@@ -136,10 +136,10 @@ def test_bad_schemas_are_refused_with_the_reason(text, complaint):
 def test_huge_schemas_are_refused_at_once(tmp_path, text, complaint):
     path = tmp_path / "schema.json"
     path.write_text(text)
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputError, match=complaint):
         read_schema(path)
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 def test_of_many_problems_the_first_are_named():
@@ -151,9 +151,9 @@ def test_of_many_problems_the_first_are_named():
 def test_the_largest_schema_is_read_at_once(tmp_path):
     path = tmp_path / "schema.json"
     path.write_text(column("home", categories=[f"c{i}" for i in range(9000)]))
-    began = time.perf_counter()
+    began = time.process_time()
     assert len(read_schema(path).encoded_names) == 9004
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize(

@@ -312,10 +312,10 @@ def test_separators_behind_compression_and_marks(tmp_path, schema, folder):
 def test_headers_that_are_none(tmp_path, header, complaint, read):
     path = tmp_path / "t.csv"
     path.write_text(header + "\n1,2\n")
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
         read(path)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_repeated_names_are_all_named_with_their_places(tmp_path):
