@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
+MOST_LINES = 20
+"""Of a message: more problems than this are counted."""
+
+
 class InputError(ValueError):
     """Input from outside is not what it must be.
 
@@ -22,14 +26,16 @@ def reason(error: BaseException) -> str:
 
 
 def refusal(source: str, error: ValidationError) -> InputError:
-    """An error of pydantic as one of ours, one line for each offending key."""
-    lines = []
-    for problem in error.errors(include_url=False):
+    """An error of pydantic as one of ours, one line for each offending key, the first of many."""
+    lines, problems = [], error.errors(include_url=False)
+    for problem in problems[:MOST_LINES]:
         key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
         shown = (
             "" if problem["type"] in ("missing", "extra_forbidden") else _shown(problem["input"])
         )
         lines.append(f"{source}: {key}: {_sentence(problem)}{shown}")
+    if len(problems) > MOST_LINES:
+        lines.append(f"{source}: and {len(problems) - MOST_LINES} more")
     return InputError("\n".join(lines))
 
 

@@ -202,9 +202,8 @@ def predict(
     x, s = encode_inputs(table, schema, source=source)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
-    return pd.DataFrame(
-        {"score": score, "decision": np.where(selected, schema.positive, schema.negative)}
-    )
+    negative, positive = schema.decisions
+    return pd.DataFrame({"score": score, "decision": np.where(selected, positive, negative)})
 
 
 def _row_ids(table: pd.DataFrame, column: str, schema: Schema, source: str) -> list[str]:

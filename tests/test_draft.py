@@ -1,65 +1,236 @@
 import json
+import time
 
+import numpy as np
+import pandas as pd
 import pytest
 from conftest import make_schema, make_table
+from hypothesis import given
+from hypothesis import strategies as st
+from own_tables import hospital
 
-from synthfair.data.draft import draft_schema
+from synthfair.data.column_draft import draft_column, round_bounds
+from synthfair.data.draft import draft_table, find_missing
 from synthfair.data.encode import encode
 from synthfair.data.schema import parse_schema
+from synthfair.data.tables import read_raw_table, read_table
 from synthfair.errors import InputError
 
 
-def draft(**changes):
+def draft(table=None, **changes):
     settings = {"name": "small", "label": "paid", "sensitive": "town"} | changes
-    return json.loads(draft_schema(make_table(), **settings))
+    return draft_table(make_table() if table is None else table, **settings)
+
+
+def completed(found):
+    return parse_schema(found.to_json(reviewed=True), source="x")
 
 
 def test_a_draft_is_refused_until_its_block_is_deleted():
     with pytest.raises(InputError, match="still marked a draft"):
-        parse_schema(json.dumps(draft()), source="x")
+        parse_schema(draft(positive=["yes"]).to_json(), source="x")
 
 
 def test_a_draft_tells_what_it_read_off_the_rows():
-    found = draft()
-    assert found["columns"]["income"]["lower"] is None
-    assert found["draft"]["read_off_private_rows"] == [
-        "columns.age.missing",
-        "columns.home.categories",
-        "columns.home.missing",
-        "columns.town.categories",
-        "columns.paid.categories",
-    ]
-    assert "columns.income.lower" in found["draft"]["to_complete"]
-    assert "positive" in found["draft"]["to_complete"]
+    notes = json.loads(draft().to_json())["draft"]
+    assert notes["read_off_private_rows"] == {
+        "income": ["lower", "upper"],
+        "age": ["lower", "upper", "missing"],
+        "home": ["categories", "missing"],
+        "town": ["categories"],
+        "paid": ["categories"],
+    }
+    assert set(notes["to_complete"]) == {"description", "positive"}
 
 
-def test_nothing_else_of_the_rows_is_in_a_draft():
-    text = draft_schema(make_table(), name="small", label="paid", sensitive="town")
-    numbers = make_table()[["income", "age"]].stack()
-    assert not any(f"{value}" in text for value in numbers)
+def test_no_number_of_the_rows_is_in_a_draft():
+    text = draft().to_json()
+    assert not any(
+        f"{value}" in text for value in make_table()[["income", "age"]].to_numpy().ravel()
+    )
 
 
 def test_a_completed_draft_encodes_the_table():
-    found = draft(positive="yes")
-    del found["draft"]
-    with pytest.raises(InputError, match="columns.income.numeric.lower"):
-        parse_schema(json.dumps(found), source="x")
-    found["columns"]["income"] |= {"lower": 0, "upper": 100}
-    found["columns"]["age"] |= {"lower": 18, "upper": 90}
-    schema = parse_schema(json.dumps(found), source="x")
+    with pytest.raises(InputError, match="positive"):
+        completed(draft())
+    schema = completed(draft(positive=["yes"]))
     assert encode(make_table(), schema).x.shape == (120, len(make_schema().encoded_names))
+    assert (schema.columns["income"].lower, schema.columns["income"].upper) == (0, 100)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"label": "height"}, {"sensitive": "height"}, {"positive": "perhaps"}]
+    ("changes", "complaint"),
+    [
+        ({"label": "height"}, "'height': must be one of income, age, home, town, paid"),
+        ({"sensitive": "height"}, "'height': must be one of"),
+        ({"sensitive": "paid"}, "is the label"),
+        ({"positive": ["perhaps"]}, "'perhaps': 'paid' holds no, yes"),
+        ({"positive": ["yes", "no"]}, "these are all values"),
+        ({"label": "income"}, "'income': holds 120 values, and needs from 2 to 30"),
+        ({"sensitive": "income"}, "'income': holds 120 values"),
+        ({"table": make_table().head(0)}, "has no rows"),
+        ({"table": make_table().assign(town=None)}, "'town': holds 0 values"),
+    ],
 )
-def test_unknown_roles(changes):
-    with pytest.raises(InputError, match="'height'|'perhaps'"):
+def test_roles_that_cannot_be(changes, complaint):
+    with pytest.raises(InputError, match=complaint):
         draft(**changes)
 
 
-def test_positive_names_a_number_by_value():
+@pytest.mark.parametrize("text", ["1", "1.0"])
+def test_positive_names_a_number_by_value(text):
     table = make_table().assign(paid=lambda t: (t["paid"] == "yes").astype(float))
-    for text in ("1", "1.0"):
-        found = draft_schema(table, name="x", label="paid", sensitive="town", positive=text)
-        assert json.loads(found)["positive"] == 1
+    assert draft(table, positive=[text]).positive == 1
+
+
+RNG = np.random.default_rng(0)
+N = 1000
+DIAGNOSES = np.array([f"V{i}" if i % 3 else f"{i}.1" for i in range(700)])
+OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "use", "question"),
+    [
+        ("age", RNG.integers(17, 91, N), "numeric", ""),
+        ("age", RNG.normal(size=N), "numeric", ""),
+        ("won", RNG.integers(2, size=N), "categories", ""),
+        ("won", RNG.random(N) > 0.5, "categories", ""),
+        ("home", RNG.choice(["own", "rent", "?"], N), "categories", ""),
+        ("visits", RNG.integers(7, size=N), "categories", "7 whole numbers: are they codes"),
+        ("source_id", RNG.integers(25, size=N), "categories", "25 whole numbers: are they"),
+        ("stay", RNG.integers(14, size=N), "numeric", ""),
+        ("row", np.arange(N) + 5, "ignored", "1000 whole numbers in 1000 rows: an identifier?"),
+        ("patient_nbr", RNG.integers(10**6, size=N), "ignored", "whole numbers in 1000 rows: an"),
+        ("customerID", [f"7590-{i}" for i in range(N)], "ignored", "identifiers, or free text?"),
+        ("pay", RNG.permutation(10**6)[:N], "numeric", "no two rows alike: a quantity, or an id"),
+        ("drug", ["No"] * N, "ignored", "holds one value, 'No'"),
+        ("drug", [None] * N, "ignored", "holds no value"),
+        ("drug", ["No", "?"] * (N // 2), "ignored", "holds one value, 'No'"),
+        ("diagnosis", OFTEN, "grouped", "values; those of at least 1% of the rows"),
+        ("zip_code", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("zip_code", RNG.integers(400, size=N), "ignored", "values in 1000 rows: identifiers"),
+        ("day", pd.date_range("2020-01-01", periods=N).astype(str), "ignored", "1000 dates"),
+        ("day", pd.date_range("2020-01-01", periods=N), "ignored", "1000 dates"),
+        ("rate", [f"{i},5" for i in range(N)], "ignored", "a decimal comma; write 1.5 for 1,5"),
+        ("age", [*map(str, range(40)), "unknown"] * 9, "grouped", "numbers, but for 'unknown'"),
+    ],
+)
+@pytest.mark.parametrize("as_text", [True, False])
+def test_columns_are_drafted_by_what_they_hold(name, values, use, question, as_text):
+    column = pd.Series(values, name=name)
+    column = column.astype("string").fillna("") if as_text else column
+    found = draft_column(column, missing_values=["", "?"])
+    assert found.use == use
+    assert bool(found.question) == bool(question)
+    assert question in found.question
+
+
+def test_alternatives_are_at_hand():
+    found = draft_column(pd.Series(RNG.integers(7, size=N), name="visits"))
+    assert found.others == {
+        "numeric": {"kind": "numeric", "lower": 0, "upper": 10, "out_of_range": "clip"}
+    }
+
+
+@pytest.mark.parametrize("codes", [False, True])
+def test_a_grouped_column_takes_rare_and_new_values(codes):
+    rare = RNG.permutation(np.repeat([*range(20), *range(100, 300)], [*[40] * 20, *[1] * 200]))
+    table = make_table(N).assign(zip_code=rare if codes else [f"c{value}" for value in rare])
+    found = draft(table, positive=["yes"])
+    schema = completed(found)
+    assert len(schema.columns["zip_code"].categories) == 21
+    new = table.assign(zip_code=10**5 if codes else "new")
+    x, _, _ = encode(new, schema)
+    assert (x[:, schema.encoded_names.index(f"zip_code={-1 if codes else 'other'}")] == 1).all()
+
+
+@given(
+    st.tuples(*[st.floats(-1e300, 1e300, allow_subnormal=False)] * 2)
+    .map(sorted)
+    .filter(lambda ends: ends[1] - ends[0] > 1e-9 * max(map(abs, ends)) > 1e-200)
+)
+def test_bounds_are_round_and_hold_the_values(ends):
+    low, high = ends
+    lower, upper = round_bounds(low, high)
+    assert lower <= low < high <= upper
+    assert upper - lower <= 10 * (high - low)
+
+
+@pytest.mark.parametrize(
+    ("ends", "bounds"),
+    [
+        ((0, 1), (0, 1)),
+        ((13, 4356), (0, 5000)),
+        ((0, 99999), (0, 100000)),
+        ((-3.97, 4.1), (-5, 5)),
+        ((1900.5, 1999), (1900, 2000)),
+        ((0.0013, 0.0441), (0, 0.05)),
+        ((-20, -15), (-20, -15)),
+        ((36.1, 41.9), (36, 42)),
+    ],
+)
+def test_bounds_look_like_those_of_a_codebook(ends, bounds):
+    assert round_bounds(*ends) == bounds
+
+
+def test_marks_of_missing_values_are_found():
+    table = pd.DataFrame({"a": ["?", "1"], "b": [" ?", "None"], "c": ["NULL", "N/A"], "d": [1, 2]})
+    assert find_missing(table, ["unknown"]) == (
+        "", "NA", "NaN", " ?", "?", "N/A", "NULL", "unknown",
+    )  # fmt: skip
+
+
+def test_rows_without_group_or_label():
+    table = make_table().assign(town=["a", "b", "?"] * 40)
+    found = draft(table, positive=["yes"])
+    assert "40 rows have no group" in found.to_complete["columns.town"]
+    assert "'?'" in found.to_complete["missing_values"]
+    schema = completed(found)
+    assert schema.groups == ("a", "b", "unknown")
+    s = encode(table.replace("?", None), schema).s
+    np.testing.assert_array_equal(s, [0, 1, 2] * 40)
+    found = draft(make_table().assign(paid=["yes", "no", ""] * 40))
+    assert "40 rows have no label" in found.to_complete["columns.paid"]
+
+
+def test_one_group_of_several_may_be_here():
+    found = draft(make_table().assign(town="a"))
+    assert found.to_complete["columns.town"] == "holds only 'a'; list all values that can occur"
+
+
+def test_a_draft_takes_a_line_for_each_column():
+    text = draft(hospital(), label="readmitted", sensitive="race").to_json()
+    assert len(text.splitlines()) < 2 * hospital().shape[1] + 60
+    assert max(len(line) for line in text.splitlines() if '"warning"' not in line) < 400
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_a_table_as_people_have_it_from_file_to_numbers(tmp_path, separator):
+    path = tmp_path / "hospital.csv"
+    hospital(7000).to_csv(path, index=False, sep=separator)
+    found = draft(
+        read_raw_table(path), label="readmitted", sensitive="race", positive=["<30", ">30"]
+    )
+    assert set(found.ignored) == {"encounter_id", "patient_nbr", "examide"}
+    assert set(found.to_complete) == {
+        "description",
+        "missing_values",
+        "columns.race",
+        *(f"columns.diag_{i}" for i in (1, 2, 3)),
+        *(f"columns.{name}" for name in ("admission_type_id", "discharge_id", "procedures")),
+        *(f"ignored.{name}" for name in found.ignored),
+    }
+    schema = completed(found)
+    encoded = encode(read_table(path, schema), schema)
+    assert len(encoded.y) == 7000
+    assert len(np.unique(encoded.s)) == 6
+    assert 0.3 < (encoded.y > 0).mean() < 0.6
+
+
+def test_drafting_a_large_table_takes_seconds():
+    """A tenth of the 10^5 rows of docs/own-table.md; the time grows with the rows."""
+    table = hospital(10_000)
+    began = time.process_time()
+    draft(table, label="readmitted", sensitive="race")
+    assert time.process_time() - began < 5

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.pandas import column, data_frames, range_indexes
 
 from synthfair.data.encode import decode, encode, encode_inputs
+from synthfair.data.schema import Categorical
 from synthfair.errors import InputError
 
 SCHEMA = make_schema()
@@ -110,3 +111,40 @@ def test_labels_may_be_absent_for_prediction():
     full = encode(make_table(), SCHEMA)
     np.testing.assert_array_equal(x, full.x)
     np.testing.assert_array_equal(s, full.s)
+
+
+def test_values_that_are_not_listed_may_stand_for_one_that_is():
+    home = Categorical(categories=("own", "rent", "other"), unlisted="other", missing="unlisted")
+    town = Categorical(categories=("a", "b"), unlisted="b")
+    schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"home": home, "town": town}})
+    table = make_table(5).assign(home=["boat", None, "rent", "own", "x"], town=list("azbyb"))
+    x, s, _ = encode(table, schema)
+    wanted = [[0, 0, 1], [0, 0, 1], [0, 1, 0], [1, 0, 0], [0, 0, 1]]
+    np.testing.assert_array_equal(x[:, -3:], wanted)
+    np.testing.assert_array_equal(s, [0, 1, 1, 1, 1])
+    with pytest.raises(InputError, match="'town', row 2: a missing value"):
+        encode(table.assign(town=["a", None, "b", "a", "b"]), schema)
+
+
+def test_codes_that_are_not_listed_may_stand_for_one_that_is():
+    code = Categorical(categories=(1, 2, -1), unlisted=-1)
+    schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"home": code}})
+    x, _, _ = encode(make_table(4).assign(home=["1", "2.0", "77", "-1"]), schema)
+    np.testing.assert_array_equal(x[:, -3:], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]])
+
+
+def test_several_values_of_a_label_are_positive():
+    paid = Categorical(categories=("<30", ">30", "NO"))
+    columns = SCHEMA.columns | {"paid": paid}
+    schema = SCHEMA.model_copy(update={"columns": columns, "positive": ("<30", ">30")})
+    table = make_table(4).assign(paid=["NO", ">30", "<30", "NO"])
+    encoded = encode(table, schema)
+    np.testing.assert_array_equal(encoded.y, [-1, 1, 1, -1])
+    np.testing.assert_array_equal(encode(decode(encoded, schema), schema).y, encoded.y)
+
+
+def test_an_error_shows_a_few_of_many_categories():
+    home = Categorical(categories=tuple(f"c{i}" for i in range(700)))
+    schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"home": home}})
+    with pytest.raises(InputError, match=r"one of c0, .*, c19, \.\.\. \(700 in all\)$"):
+        encode(make_table().assign(home="x"), schema)

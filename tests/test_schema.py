@@ -1,4 +1,5 @@
 import json
+import time
 
 import pytest
 from conftest import make_schema
@@ -88,7 +89,13 @@ def test_a_column_that_may_miss_values_makes_no_groups():
         (edited(label="income"), "label is 'income', which must be a categorical column"),
         (edited(label="home"), "must refuse missing values"),
         (edited(sensitive="paid"), "both 'paid'"),
-        (edited(positive="maybe"), "must have two categories.*'maybe'"),
+        (edited(positive="maybe"), "one category of label 'paid'.*'maybe' of no, yes"),
+        (edited(positive=["yes", "no"]), "some but not all of them"),
+        (edited(positive=[]), "some but not all of them"),
+        (edited(positive=["yes", "yes"]), "some but not all of them"),
+        (column("home", unlisted="boat"), "unlisted is 'boat', which must be one of"),
+        (column("home", missing="unlisted"), "needs the key unlisted"),
+        (column("paid", unlisted="no", missing="unlisted"), "'paid' must refuse missing"),
         (edited(ignored=["age"]), "also ignored"),
         (column("income", lower=200), "above lower"),
         (column("income", lower=-1.7e308, upper=1.7e308), "finite"),
@@ -108,6 +115,66 @@ def test_a_column_that_may_miss_values_makes_no_groups():
 def test_bad_schemas_are_refused_with_the_reason(text, complaint):
     with pytest.raises(InputError, match=f"(?s)codebook.json: .*{complaint}"):
         parse_schema(text, source="codebook.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (column("home", categories=[f"c{i}" for i in range(100_000)]), "at most 10000 items"),
+        (edited(columns={f"x{i}": {} for i in range(100_000)}), "100000 columns; at most"),
+        (
+            edited(
+                columns=json.loads(make_schema().to_json())["columns"]
+                | {f"x{i}": {"categories": [*range(5000)], "kind": "categorical"} for i in (1, 2)}
+            ),
+            "encode to 10007 columns; at most 10000",
+        ),
+        (edited(ignored=[f"x{i}" for i in range(100_000)]), "at most 10000 items"),
+        (edited(description="x" * 2**24), "larger than 16777216 bytes"),
+    ],
+)
+def test_huge_schemas_are_refused_at_once(tmp_path, text, complaint):
+    path = tmp_path / "schema.json"
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(InputError, match=complaint):
+        read_schema(path)
+    assert time.process_time() - began < 2
+
+
+def test_of_many_problems_the_first_are_named():
+    text = edited(columns={f"x{i}": {} for i in range(1000)})
+    with pytest.raises(InputError, match=r"(?s)columns.x0: .*columns.x19: .*x: and 980 more$"):
+        parse_schema(text, source="x")
+
+
+def test_the_largest_schema_is_read_at_once(tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text(column("home", categories=[f"c{i}" for i in range(9000)]))
+    began = time.process_time()
+    assert len(read_schema(path).encoded_names) == 9004
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("positive", "decisions"),
+    [
+        (">30", ("<30 or NO", ">30")),
+        (["<30", ">30"], ("NO", "<30 or >30")),
+        (["NO"], ("<30 or >30", "NO")),
+    ],
+)
+def test_a_label_of_three_values_has_one_positive_or_two(positive, decisions):
+    text = json.loads(column("paid", categories=["<30", ">30", "NO"])) | {"positive": positive}
+    schema = parse_schema(json.dumps(text), source="x")
+    assert schema.decisions == decisions
+    assert parse_schema(schema.to_json(), source="x") == schema
+
+
+def test_groups_may_hold_what_is_missing_or_not_listed():
+    schema = parse_schema(column("town", unlisted="b", missing="unlisted"), source="x")
+    assert schema.groups == ("a", "b")
+    assert schema.with_sensitive("town").hash == schema.hash != make_schema().hash
 
 
 def test_names_that_encode_alike_are_refused():

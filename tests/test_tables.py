@@ -1,4 +1,5 @@
 import gzip
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +10,7 @@ from pyarrow import csv
 
 from synthfair.data import tables
 from synthfair.data.encode import Encoded, encode, encode_chunks
+from synthfair.data.schema import Categorical
 from synthfair.data.tables import count_rows, read_chunks, read_raw_table, read_table, write_csv
 from synthfair.errors import InputError
 
@@ -95,19 +97,37 @@ def test_nested_columns_are_refused_unless_ignored(tmp_path, schema, name, colum
         assert sum(map(len, read_chunks(path, ignoring))) == 120
 
 
-def test_row_numbers_leave_the_header_out(tmp_path, schema, monkeypatch):
-    """Also those of Arrow, which counts it, where it reads in one thread."""
-    real = csv.read_csv
-    serial = csv.ReadOptions(use_threads=False)
-    monkeypatch.setattr(csv, "read_csv", lambda path, **how: real(path, read_options=serial, **how))
+@pytest.mark.parametrize(
+    ("bad", "complaint"),
+    [
+        (b"1,20,own,z,no", "row 2: 'z'"),
+        (b"1,20", "row 2: Expected 5 columns, got 2"),
+        (b"1,20,\xe9,a,no", "column 3: row 2: .*invalid UTF8 data; save the table as UTF-8"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("good", "rows"),
+    [
+        (b"1,20,own,a,no", 1),
+        (b'1,20,"ow\nn",a,no', 1),
+        (b"\n1,20,own,a,no\n", 1),
+        (b"1,20,own,a,no", 80_000),  # more than a block of Arrow's
+    ],
+)
+def test_row_1_is_the_first_after_the_header(  # noqa: PLR0917
+    tmp_path, schema, good, rows, bad, complaint
+):
+    """A row of several lines is one, empty lines are none."""
+    home = Categorical(categories=("own", "ow\nn", "rent"))
+    schema = schema.model_copy(update={"columns": schema.columns | {"home": home}})
     path = tmp_path / "t.csv"
-    rows = ["income,age,home,town,paid", "1,20,own,a,no", "1,20,own,z,no"]
-    path.write_text("\n".join(rows))
-    with pytest.raises(InputError, match="row 2: 'z'"):
-        encode(read_table(path, schema), schema)
-    path.write_text("\n".join([*rows[:2], "1,20"]))
-    with pytest.raises(InputError, match="row 2: Expected 5 columns, got 2"):
-        read_table(path, schema)
+    header = b"income,age,home,town,paid"
+    path.write_bytes(b"\n".join([header, *[good] * rows, bad]))
+    complaint = complaint.replace("row 2", f"row {rows + 1}")
+    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
+        encode(read_table(path, schema), schema, source="t.csv")
+    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
+        list(encode_chunks(read_chunks(path, schema), schema, source="t.csv"))
 
 
 def test_blanks_in_a_header_are_named(tmp_path, schema):
@@ -244,3 +264,89 @@ def test_a_column_that_nobody_knows_is_refused_in_parts(tmp_path, schema):
     write_csv(make_table(5).assign(note=1), tmp_path / "t.csv")
     with pytest.raises(InputError, match="'note' is not in schema"):
         in_parts(tmp_path / "t.csv", schema)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_separators_are_found_in_the_header(tmp_path, schema, separator):
+    """By everything that reads tables; a name or a value may hold another one, or quotes."""
+    table = make_table().assign(note='a,b;c|d\te "f" g')
+    path = tmp_path / "t.csv"
+    table.rename(columns={"note": 'a, b; c| d\n"e" f'}).to_csv(path, index=False, sep=separator)
+    schema = schema.model_copy(update={"ignored": ('a, b; c| d\n"e" f',)})
+    if separator == ",":  # Arrow leaves quotes in names doubled
+        schema = schema.model_copy(update={"ignored": tuple(read_raw_table(path).columns[-1:])})
+    wanted = encode(make_table(), schema)
+    assert count_rows(path) == 120
+    for found in (encode(read_table(path, schema), schema), in_parts(path, schema)[1]):
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+    raw = read_raw_table(path)
+    assert list(raw)[:5] == list(make_table())
+    assert raw["age"].isna().sum() == 0
+    assert (raw["age"] == "").sum() == make_table()["age"].isna().sum()
+
+
+@pytest.mark.parametrize("folder", ["t.csv.gz", "\ufeff.csv"])
+def test_separators_behind_compression_and_marks(tmp_path, schema, folder):
+    text = make_table().to_csv(index=False, sep=";").encode("utf-8-sig")
+    path = tmp_path / folder
+    path.write_bytes(gzip.compress(text) if folder.endswith("gz") else text)
+    assert len(encode(read_table(path, schema), schema).y) == 120
+
+
+@pytest.mark.parametrize(
+    ("header", "complaint"),
+    [
+        (
+            "income age home",
+            "header 'income age home' holds no comma, semicolon, tab, vertical bar",
+        ),
+        ('"income,age"', "header '' holds no comma"),
+        ("income, monthly;age", "holds a comma and a semicolon 1 times each"),
+        (",".join(f"x{i}" for i in range(100_001)), "names 100001 columns; at most 10000 are"),
+        (",".join(f"{i:012}" for i in range(100_001)), "names at least .* columns; at most 10000"),
+        ("a,b" * 5000 + "x" * 2**20, "first line is longer than 1048576 bytes"),
+    ],
+)
+@pytest.mark.parametrize("read", [read_raw_table, count_rows])
+def test_headers_that_are_none(tmp_path, header, complaint, read):
+    path = tmp_path / "t.csv"
+    path.write_text(header + "\n1,2\n")
+    began = time.process_time()
+    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
+        read(path)
+    assert time.process_time() - began < 1
+
+
+def test_repeated_names_are_all_named_with_their_places(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("income,age,income,town,age\n1,2,3,a,5\n")
+    with pytest.raises(
+        InputError, match="'age' appears more than once, as columns 2 and 5, and so do 'income'"
+    ):
+        read_raw_table(path)
+
+
+def test_parquet_has_limits_too(tmp_path):
+    pq.write_table(pa.table({f"x{i}": [1] for i in range(10_001)}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match="it has 10001 columns; at most 10000 are allowed"):
+        read_raw_table(tmp_path / "t.parquet")
+
+
+def test_words_for_missing_are_missing_in_parquet_too(tmp_path, schema):
+    schema = schema.model_copy(update={"missing_values": ("?",)})
+    table = make_table()
+    table.assign(home=table["home"].fillna("?")).to_parquet(tmp_path / "t.parquet")
+    for found in (
+        encode(read_table(tmp_path / "t.parquet", schema), schema),
+        in_parts(tmp_path / "t.parquet", schema)[1],
+    ):
+        np.testing.assert_array_equal(found.x, encode(table, schema).x)
+
+
+def test_a_folder_holds_tables_of_any_separator(tmp_path, schema):
+    table = make_table()
+    table[:40].to_csv(tmp_path / "1.csv", index=False, sep=";")
+    table[40:80].to_csv(tmp_path / "2.csv.gz", index=False)
+    table[80:].to_csv(tmp_path / "3.tsv", index=False, sep="\t")
+    np.testing.assert_array_equal(in_parts(tmp_path, schema)[1].x, encode(table, schema).x)

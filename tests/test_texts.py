@@ -190,7 +190,7 @@ def test_what_is_said_to_show_a_finding_exists():
 
 def test_the_example_of_a_schema_is_one():
     (text,) = blocks(ROOT / "docs" / "own-table.md", "json")
-    assert parse_schema(text, source="the example").groups == ("female", "male")
+    assert parse_schema(text, source="the example").groups[:2] == ("female", "male")
 
 
 def test_the_readme_is_short_and_has_two_command_lines():

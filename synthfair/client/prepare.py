@@ -174,7 +174,7 @@ def check_rows(
     if len(real.y) < len(groups):
         raise InputError(f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups")
     if len(np.unique(real.y)) < 2:
-        only = schema.positive if real.y[0] > 0 else schema.negative
+        only = schema.decisions[int(real.y[0] > 0)]
         raise InputError(
             f"{source}: column {schema.label!r} holds only {only!r}; needs both labels"
         )

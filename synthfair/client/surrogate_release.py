@@ -81,7 +81,6 @@ def _released(
     header = make_header(config, schema, model=LinearModel(), guarantee=guarantee)
     release = Release(header, schema.encoded_names, *made.table)
     named = tuple(
-        (schema.groups[group], schema.positive if label > 0 else schema.negative)
-        for group, label in made.left_out
+        (schema.groups[group], schema.decisions[int(label > 0)]) for group, label in made.left_out
     )
     return SurrogateRelease(release, named, made.rate_error)

@@ -3,88 +3,209 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import pandas as pd
+
+from synthfair.data.column_draft import ColumnDraft, Role, draft_column
+from synthfair.data.schema import MISSING_VALUES, Value, shown
 from synthfair.errors import InputError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-MOST_CATEGORIES = 30
-"""A text column with more distinct values than this is left for a person to list or to ignore."""
+MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
+"""Texts, in small letters and without blanks around, that are taken for a missing value."""
 
 WARNING = (
     "DRAFT, made from a private table. A schema is published: what it says of the table, everybody"
-    " learns. Complete the keys under 'to_complete' with public knowledge: a codebook, a law, a"
-    " scale. Check those under 'read_off_private_rows' against it: list what can occur, not what"
-    " occurs. Then delete this 'draft' block; until then no client accepts the schema."
+    " learns. Decide what 'to_complete' asks, with public knowledge: a codebook, a law, a scale."
+    " Check against it what 'read_off_private_rows' names: list what can occur, not what occurs."
+    " 'alternatives' are entries of 'columns' to take instead. Then delete this 'draft' block; no"
+    " client accepts the schema before."
 )
 
+_LINE = 100
+"""Characters of a line, beyond which an object is spread over several."""
 
-def draft_schema(
-    table: pd.DataFrame, *, name: str, label: str, sensitive: str, positive: str | None = None
-) -> str:
-    """A draft as JSON text, from column names and types.
 
-    Bounds of numbers stay empty. Only categories, and whether values are missing, are read off the
-    rows; the draft lists every key that was.
+@dataclass
+class Draft:
+    """A schema in the making; :func:`draft_table` makes it.
+
+    Attributes:
+        name: of the table.
+        label: a column.
+        sensitive: a column.
+        columns: by name.
+        missing_values: texts that stand for a missing value.
+        positive: the label's value that is y = +1, or several; None: open.
+        description: for people; where the bounds come from.
+    """
+
+    name: str
+    label: str
+    sensitive: str
+    columns: dict[str, ColumnDraft]
+    missing_values: tuple[str, ...] = MISSING_VALUES
+    positive: Value | tuple[Value, ...] | None = None
+    description: str = ""
+
+    @property
+    def ignored(self) -> list[str]:
+        """Columns that are not used."""
+        return [name for name, column in self.columns.items() if column.entry is None]
+
+    @property
+    def to_complete(self) -> dict[str, str]:
+        """What a person must decide, by the key of the schema that it is about."""
+        found = {}
+        if not self.description:
+            found["description"] = (
+                "say what the rows are, and where bounds and categories come from"
+            )
+        if self.positive is None:
+            values = self.label_values
+            found["positive"] = f"which values of {self.label!r} are positive: {shown(values)}?"
+        if marks := [word for word in self.missing_values if word not in MISSING_VALUES]:
+            found["missing_values"] = (
+                f"means that a value is missing: {', '.join(map(repr, marks))}?"
+            )
+        for name, column in self.columns.items():
+            if column.question:
+                where = "ignored" if column.entry is None else "columns"
+                found[f"{where}.{name}"] = column.question
+        return found
+
+    @property
+    def read_off(self) -> dict[str, list[str]]:
+        """Keys whose values were read off the rows, by column."""
+        keys = ("lower", "upper", "categories", "missing")
+        entries = {name: column.entry for name, column in self.columns.items() if column.entry}
+        return {name: [key for key in keys if key in entry] for name, entry in entries.items()}
+
+    @property
+    def label_values(self) -> list[Value]:
+        """The categories of the label."""
+        return (self.columns[self.label].entry or {})["categories"]
+
+    def choose_positive(self, texts: Sequence[str]) -> None:
+        """Sets ``positive`` to the values that these texts name; numbers are named by value.
+
+        Raises:
+            InputError: one is not a value of the label, or all values are named.
+        """
+        values = self.label_values
+        chosen = []
+        for text in texts:
+            matching = [value for value in values if _same(value, text)]
+            if not matching:
+                raise InputError(f"positive {text!r}: {self.label!r} holds {shown(values)}")
+            chosen += [value for value in matching if value not in chosen]
+        if len(chosen) == len(values) > 1:
+            raise InputError(f"positive {shown(chosen)}: these are all values of {self.label!r}")
+        self.positive = chosen[0] if len(chosen) == 1 else tuple(chosen)
+
+    def to_json(self, *, reviewed: bool = False) -> str:
+        """The schema; with a ``draft`` block of what is open, unless a person has reviewed it."""
+        notes: dict[str, Any] = {
+            "warning": WARNING,
+            "to_complete": self.to_complete,
+            "read_off_private_rows": self.read_off,
+            "alternatives": {
+                name: list(column.others.values())
+                for name, column in self.columns.items()
+                if column.question and column.others
+            },
+        }
+        document = {
+            "name": self.name,
+            "description": self.description,
+            "label": self.label,
+            "positive": self.positive,
+            "sensitive": self.sensitive,
+            "columns": {name: c.entry for name, c in self.columns.items() if c.entry},
+            "ignored": self.ignored,
+            "missing_values": self.missing_values,
+        }
+        return _laid_out(document if reviewed else {"draft": notes, **document}, depth=0) + "\n"
+
+
+def draft_table(
+    table: pd.DataFrame,
+    *,
+    name: str,
+    label: str,
+    sensitive: str,
+    positive: Sequence[str] = (),
+    missing_values: Sequence[str] | None = None,
+) -> Draft:
+    """A draft from the rows of a table: proposals, and what is open.
+
+    Of bounds and categories that the rows suggest, a draft says that they were read off the rows.
+    Bounds are round numbers around the values. Columns that say nothing, or too much (constants,
+    identifiers), are proposed to be ignored; whole numbers with few values to be codes; of texts
+    with many values the frequent ones to be listed.
 
     Args:
-        table: with column types as read.
+        table: text as :func:`read_raw_table` reads CSV files, or typed.
         name: of the table.
-        label: a column of it with two values.
-        sensitive: a column of it.
-        positive: the label's value that is y = +1; left to complete if not given.
+        label: a column of it.
+        sensitive: another one.
+        positive: the label's values that are y = +1; open if there are none.
+        missing_values: texts that stand for a missing value; None: what :func:`find_missing` finds.
 
     Raises:
-        InputError: label or sensitive is not a column, or both are the same, or positive is not a
-            value of the label.
+        InputError: label or sensitive is not a column, or both are the same, or has too many
+            values; or positive is not a value of the label.
+
+    Example:
+        >>> import synthfair as sf
+        >>> from synthfair.data.draft import draft_table
+        >>> table, _ = sf.load_dataset("loanapp")
+        >>> draft = draft_table(table, name="loans", label="approve", sensitive="white")
+        >>> draft.columns["loanamt"].entry
+        {'kind': 'numeric', 'lower': 0, 'upper': 1000, 'out_of_range': 'clip'}
+        >>> draft.to_complete["positive"]
+        "which values of 'approve' are positive: 0, 1?"
     """
     for role, column in (("label", label), ("sensitive", sensitive)):
         if column not in table.columns:
-            raise InputError(f"{role} {column!r}: must be one of {', '.join(table.columns)}")
+            raise InputError(f"{role} {column!r}: must be one of {shown(list(table.columns), 100)}")
     if label == sensitive:
         raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
-    columns, read_off, to_complete = {}, [], []
-    for column in table.columns:
-        entry = _draft_column(table[column], categorical=column in (label, sensitive))
-        columns[column] = entry
-        read_off += [f"columns.{column}.{k}" for k in ("categories", "missing") if entry.get(k)]
-        to_complete += [f"columns.{column}.{k}" for k, v in entry.items() if v is None]
-    document = {
-        "name": name,
-        "description": "",
-        "label": label,
-        "positive": _positive(columns[label]["categories"], label, positive),
-        "sensitive": sensitive,
-        "columns": columns,
+    if len(table) == 0:
+        raise InputError(f"{name}: the table has no rows")
+    words = find_missing(table) if missing_values is None else tuple(missing_values)
+    roles: dict[str, Role] = {label: "label", sensitive: "sensitive"}
+    columns = {
+        column: draft_column(table[column], role=roles.get(column, "feature"), missing_values=words)
+        for column in table.columns
     }
-    to_complete += [key for key in ("description", "positive") if document[key] in (None, "")]
-    draft = {"warning": WARNING, "to_complete": to_complete, "read_off_private_rows": read_off}
-    return json.dumps({"draft": draft, **document}, indent=2, default=str) + "\n"
+    draft = Draft(name, label, sensitive, columns, words)
+    if positive:
+        draft.choose_positive(positive)
+    return draft
 
 
-def _draft_column(values: pd.Series, *, categorical: bool) -> dict[str, Any]:
-    import pandas as pd
+def find_missing(table: pd.DataFrame, given: Sequence[str] = ()) -> tuple[str, ...]:
+    """Texts that stand for a missing value: those of every schema, those given, those found.
 
-    missing = {"missing": "category"} if values.isna().any() and not categorical else {}
-    if pd.api.types.is_numeric_dtype(values) and not categorical:
-        return {"kind": "numeric", "lower": None, "upper": None, "out_of_range": "clip", **missing}
-    found = sorted(values.dropna().unique().tolist(), key=str)
-    listed = found if len(found) <= MOST_CATEGORIES else None
-    return {"kind": "categorical", "categories": listed, **missing}
-
-
-def _positive(categories: list[Any] | None, label: str, positive: str | None) -> Any:
-    if positive is None:
-        return None
-    matching = [value for value in categories or [] if _same(value, positive)]
-    if not matching:
-        raise InputError(f"positive {positive!r}: {label!r} holds {categories}")
-    return matching[0]
+    Example:
+        >>> import pandas as pd
+        >>> from synthfair.data.draft import find_missing
+        >>> find_missing(pd.DataFrame({"age": ["17", " ?"], "home": ["n/a", "own"]}))
+        ('', 'NA', 'NaN', ' ?', 'n/a')
+    """
+    texts = set(given)
+    for name in table.columns:
+        values = table[name]
+        if not pd.api.types.is_any_real_numeric_dtype(values):
+            found = values.dropna().astype("string").unique()
+            texts |= {text for text in found if len(text) < 10 and text.strip().lower() in MARKS}
+    return (*MISSING_VALUES, *sorted(texts - set(MISSING_VALUES)))
 
 
-def _same(value: object, text: str) -> bool:
+def _same(value: Value, text: str) -> bool:
     """Whether a text names a value: numbers by value, so that 1 names 1.0."""
     if isinstance(value, str):
         return value == text
@@ -92,3 +213,20 @@ def _same(value: object, text: str) -> bool:
         return float(text) == value
     except ValueError:
         return False
+
+
+def _laid_out(value: Any, depth: int) -> str:
+    """JSON in which an object that fits into a line is one, so that a column is easily edited."""
+    line = json.dumps(value, ensure_ascii=False)
+    if (
+        not isinstance(value, dict)
+        or (depth > 1 and "kind" in value)
+        or (depth and len(line) < _LINE - 2 * depth)
+    ):
+        return line
+    inside = "  " * (depth + 1)
+    items = [
+        f"{inside}{json.dumps(k, ensure_ascii=False)}: {_laid_out(v, depth + 1)}"
+        for k, v in value.items()
+    ]
+    return "{\n" + ",\n".join(items) + "\n" + "  " * depth + "}"

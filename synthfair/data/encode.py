@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
+from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as, shown
 from synthfair.errors import InputError
 
 
@@ -53,6 +53,8 @@ def encode(
     A number is (value - lower) / (upper - lower), clipped to [0, 1] where the schema says so, and 0
     where it is missing. A category is one-hot; of two categories only the second has a column.
 
+    A value that is not listed stands for ``unlisted``, where the schema names it.
+
     Args:
         table: one column for each of the schema's, in any order; ignored columns may be there.
         schema: public; reviewed.
@@ -76,8 +78,8 @@ def encode(
     _check_columns(table, schema, source=source, need_label=True)
     where = _Source(source, rows_before)
     x, s = _inputs(table, schema, where)
-    position = _positions(table[schema.label], schema.label_values, where)
-    y = np.where(position == schema.label_values.index(schema.positive), 1.0, -1.0)
+    position = _positions(table[schema.label], schema.categorical(schema.label), where)
+    y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
     return Encoded(x, s, y)
 
 
@@ -104,13 +106,14 @@ def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:
     """The table that encodes to ``encoded``, up to rounding; for synthetic rows, the nearest one.
 
     A number is scaled back and may lie outside its bounds; a category is the one with the largest
-    entry; missing where the entry for missing is above one half, or the largest.
+    entry; missing where the entry for missing is above one half, or the largest. Of a label with
+    several positive or several negative values, the first.
     """
     out: dict[str, object] = {}
     start = 0
     for name, column in schema.columns.items():
         if name == schema.label:
-            values = np.where(encoded.y > 0, schema.positive, schema.negative)
+            values = np.where(encoded.y > 0, schema.positives[0], schema.negatives[0])
         elif name == schema.sensitive:
             values = np.asarray(schema.groups)[encoded.s]
         else:
@@ -152,18 +155,22 @@ def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_lab
 
 
 def _inputs(table: pd.DataFrame, schema: Schema, source: _Source) -> tuple[np.ndarray, np.ndarray]:
-    blocks = [
-        _encode_numeric(table[name], column, source)
-        if isinstance(column, Numeric)
-        else _encode_categorical(table[name], column, source)
-        for name, column in schema.features.items()
-    ]
-    return np.hstack(blocks), _positions(table[schema.sensitive], schema.groups, source)
+    x = np.zeros((len(table), len(schema.encoded_names)))
+    start = 0
+    for name, column in schema.features.items():
+        block = x[:, start : start + len(encoded_as(name, column))]
+        if isinstance(column, Numeric):
+            _fill_numeric(block, table[name], column, source)
+        else:
+            _fill_categorical(block, table[name], column, source)
+        start += block.shape[1]
+    return x, _positions(table[schema.sensitive], schema.categorical(schema.sensitive), source)
 
 
-def _encode_numeric(values: pd.Series, column: Numeric, source: _Source) -> np.ndarray:
+def _fill_numeric(block: np.ndarray, values: pd.Series, column: Numeric, source: _Source) -> None:
+    """Writes the encoded column, and whether it is missing, into a block of zeros."""
     missing = _missing(values, column.missing, source)
-    numbers = _numbers(values)
+    numbers = as_numbers(values)
     _refuse(values, ~missing & ~np.isfinite(numbers), "a finite number", source)
     outside = (numbers < column.lower) | (numbers > column.upper)
     if column.out_of_range == "refuse":
@@ -171,38 +178,39 @@ def _encode_numeric(values: pd.Series, column: Numeric, source: _Source) -> np.n
     scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / (
         column.upper - column.lower
     )
-    scaled = np.where(missing, 0.0, scaled)[:, None]
-    return np.hstack([scaled, missing[:, None]]) if column.missing == "category" else scaled
+    block[:, 0] = np.where(missing, 0.0, scaled)
+    if column.missing == "category":
+        block[:, 1] = missing
 
 
-def _encode_categorical(values: pd.Series, column: Categorical, source: _Source) -> np.ndarray:
+def _fill_categorical(
+    block: np.ndarray, values: pd.Series, column: Categorical, source: _Source
+) -> None:
+    """Writes the one-hot columns into a block of zeros; the last is for missing values."""
+    position = _positions(values, column, source)
+    at = position - (1 if len(column.categories) == 2 else 0)
+    rows = np.flatnonzero(at >= 0)
+    block[rows, at[rows]] = 1.0
+
+
+def _positions(values: pd.Series, column: Categorical, source: _Source) -> np.ndarray:
+    """[N] index of each value among the categories; missing is one more, where it has a column."""
+    categories = column.categories
     missing = _missing(values, column.missing, source)
-    position = _positions(values, column.categories, source, skip=missing)
-    first = 1 if len(column.categories) == 2 else 0
-    one_hot = (position[:, None] == np.arange(first, len(column.categories))).astype(float)
-    return np.hstack([one_hot, missing[:, None]]) if column.missing == "category" else one_hot
-
-
-def _positions(
-    values: pd.Series,
-    categories: tuple[int | float | str, ...],
-    source: _Source,
-    skip: np.ndarray | None = None,
-) -> np.ndarray:
-    """[N] index of each value among the categories; -1 where skipped."""
-    if skip is None:
-        skip = _missing(values, "refuse", source)
     if isinstance(categories[0], str):
         plain = values.astype("string").astype(object)
     else:
-        plain = _numbers(values)
+        plain = as_numbers(values)
     position = pd.Index(categories).get_indexer(pd.Index(plain))
-    allowed = "one of " + ", ".join(map(str, categories))
-    _refuse(values, (position < 0) & ~skip, allowed, source)
-    return np.where(skip, -1, position)
+    if column.unlisted is not None:
+        position = np.where(position < 0, categories.index(column.unlisted), position)
+    _refuse(values, (position < 0) & ~missing, f"one of {shown(categories)}", source)
+    if column.missing == "category":
+        position = np.where(missing, len(categories), position)
+    return position
 
 
-def _numbers(values: pd.Series) -> np.ndarray:
+def as_numbers(values: pd.Series) -> np.ndarray:
     """[N] the values as numbers; not-a-number where they are none. A date is text here."""
     if not pd.api.types.is_any_real_numeric_dtype(values):
         values = values.astype("string")
@@ -226,11 +234,11 @@ def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: _Source)
         return
     row = int(np.argmax(wrong))
     value = values.iloc[row]
-    shown = "a missing value" if pd.isna(value) else repr(value)
+    found = "a missing value" if pd.isna(value) else repr(value)
     number = (source.rows_before or 0) + row + 1
     at_least = "" if source.rows_before is None else "at least "
     more = f" (and {at_least}{wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
     raise InputError(
-        f"{source}: column {values.name!r}, row {number}: {shown} is not"
+        f"{source}: column {values.name!r}, row {number}: {found} is not"
         f" allowed{more}; it must be {allowed}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,12 @@ Value = int | float | str
 
 MISSING_VALUES = ("", "NA", "NaN")
 """Texts that stand for a missing value where a schema does not say."""
+
+MOST = 10_000
+"""Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
+
+_MOST_BYTES = 2**24
+"""Of a schema's file: a hundred times what 10,000 categories of ten letters take."""
 
 
 class Numeric(BaseModel):
@@ -45,14 +52,17 @@ class Numeric(BaseModel):
 class Categorical(BaseModel):
     """A column of listed values, encoded one-hot in the order listed.
 
-    Of two categories only the second gets a column: the first is where that is 0.
+    Of two categories only the second gets a column: the first is where that is 0. A value that is
+    not listed is refused, or stands for the category ``unlisted``. A missing value is refused, has
+    an indicator of its own (``category``), or is taken as an unlisted one (``unlisted``).
     """
 
     model_config = STRICT
 
     kind: Literal["categorical"] = "categorical"
-    categories: tuple[Value, ...] = Field(min_length=2, strict=False)
-    missing: Literal["refuse", "category"] = "refuse"
+    categories: tuple[Value, ...] = Field(min_length=2, max_length=MOST, strict=False)
+    unlisted: Value | None = None
+    missing: Literal["refuse", "category", "unlisted"] = "refuse"
 
     @field_validator("categories")
     @classmethod
@@ -65,6 +75,14 @@ class Categorical(BaseModel):
             raise ValueError("must not be numbers beyond 2^53, which differ as text only")
         return categories
 
+    @model_validator(mode="after")
+    def _unlisted_is_listed(self) -> Categorical:
+        if self.unlisted is not None and self.unlisted not in self.categories:
+            raise ValueError(f"unlisted is {self.unlisted!r}, which must be one of the categories")
+        if self.missing == "unlisted" and self.unlisted is None:
+            raise ValueError("missing is 'unlisted', which needs the key unlisted")
+        return self
+
 
 Column = Annotated[Numeric | Categorical, Field(discriminator="kind")]
 
@@ -75,12 +93,12 @@ class Schema(BaseModel):
     Attributes:
         name: of the table.
         description: for people; where the bounds come from.
-        label: name of a categorical column with two categories.
-        positive: the category of the label that is y = +1.
+        label: name of a categorical column.
+        positive: the category of the label, or several, that are y = +1; all others are y = -1.
         sensitive: name of a categorical column; its categories, in order, are the groups 0, 1, ...
         columns: by name. All but the label and the sensitive attribute are features, in this order.
         ignored: columns that a table may have and that are not used.
-        missing_values: texts that stand for a missing value in a CSV file.
+        missing_values: texts that stand for a missing value in a file.
 
     Raises:
         ValueError: the parts do not fit together; the message says which.
@@ -110,11 +128,19 @@ class Schema(BaseModel):
     name: str
     description: str = ""
     label: str
-    positive: Value
+    positive: Value | Annotated[tuple[Value, ...], Field(strict=False)]
     sensitive: str
     columns: dict[str, Column]
-    ignored: tuple[str, ...] = Field((), strict=False)
+    ignored: tuple[str, ...] = Field((), max_length=MOST, strict=False)
     missing_values: tuple[str, ...] = Field(MISSING_VALUES, strict=False)
+
+    @field_validator("columns", mode="before")
+    @classmethod
+    def _few_enough(cls, columns: object) -> object:
+        # Before each is looked at, as one error for each would bury this one.
+        if isinstance(columns, dict) and len(columns) > MOST:
+            raise ValueError(f"holds {len(columns)} columns; at most {MOST} are allowed")
+        return columns
 
     @model_validator(mode="after")
     def _roles_fit(self) -> Schema:
@@ -122,26 +148,33 @@ class Schema(BaseModel):
             column = self.columns.get(name)
             if not isinstance(column, Categorical):
                 raise ValueError(f"{role} is {name!r}, which must be a categorical column")  # noqa: TRY004
-            if column.missing != "refuse":
+            if column.missing != "refuse" and (name == self.label or column.missing == "category"):
                 raise ValueError(f"{role} column {name!r} must refuse missing values")
         if self.label == self.sensitive:
             raise ValueError(f"label and sensitive are both {self.label!r}")
-        if len(self.label_values) != 2 or self.positive not in self.label_values:
-            raise ValueError(
-                f"label {self.label!r} must have two categories, one of them positive ="
-                f" {self.positive!r}; it has {list(self.label_values)}"
-            )
         if not self.features:
             raise ValueError("columns holds no feature other than label and sensitive")
+        return self
+
+    @model_validator(mode="after")
+    def _positive_fits(self) -> Schema:
+        values, positive = self.label_values, self.positives
+        if not positive or len(set(positive)) < len(positive) or not set(positive) < set(values):
+            raise ValueError(
+                f"positive must be one category of label {self.label!r}, or a list of some but not"
+                f" all of them; it is {self.positive!r} of {shown(values)}"
+            )
         return self
 
     @model_validator(mode="after")
     def _names_fit(self) -> Schema:
         if both := set(self.columns) & set(self.ignored):
             raise ValueError(f"columns also ignored: {sorted(both)}")
-        names = [*self.encoded_names, "s", "y"]
-        if repeated := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"encoded column names clash: {repeated}; rename a column")
+        names = self.encoded_names
+        if len(names) > MOST:
+            raise ValueError(f"columns encode to {len(names)} columns; at most {MOST} are allowed")
+        if clashing := repeated([*names, "s", "y"]):
+            raise ValueError(f"encoded column names clash: {clashing}; rename a column")
         for name, column in self.columns.items():
             categories = getattr(column, "categories", ())
             if words := set(self.missing_values) & set(categories):
@@ -157,21 +190,41 @@ class Schema(BaseModel):
     @property
     def groups(self) -> tuple[Value, ...]:
         """Values of the sensitive attribute; position is group index."""
-        return self._categories(self.sensitive)
+        return self.categorical(self.sensitive).categories
 
     @property
     def label_values(self) -> tuple[Value, ...]:
-        """The two values of the label."""
-        return self._categories(self.label)
+        """All values of the label."""
+        return self.categorical(self.label).categories
 
     @property
-    def negative(self) -> Value:
-        """The category of the label that is y = -1."""
-        return next(value for value in self.label_values if value != self.positive)
+    def positives(self) -> tuple[Value, ...]:
+        """The values of the label that are y = +1."""
+        return self.positive if isinstance(self.positive, tuple) else (self.positive,)
 
-    def _categories(self, name: str) -> tuple[Value, ...]:
+    @property
+    def negatives(self) -> tuple[Value, ...]:
+        """The values of the label that are y = -1."""
+        return tuple(value for value in self.label_values if value not in self.positives)
+
+    @property
+    def decisions(self) -> tuple[Value, Value]:
+        """What y = -1 and y = +1 are called: by a value of the label; by several, "a or b"."""
+        negative, positive = self.negatives, self.positives
+        if len(negative) == len(positive) == 1:
+            return negative[0], positive[0]
+        return " or ".join(map(str, negative)), " or ".join(map(str, positive))
+
+    def categorical(self, name: str) -> Categorical:
+        """A column that is categorical, as the label and the sensitive attribute are.
+
+        Raises:
+            InputError: it is a column of numbers.
+        """
         column = self.columns[name]
-        return column.categories if isinstance(column, Categorical) else ()
+        if not isinstance(column, Categorical):
+            raise InputError(f"column {name!r}: must be categorical")
+        return column
 
     @property
     def encoded_names(self) -> tuple[str, ...]:
@@ -181,7 +234,8 @@ class Schema(BaseModel):
     @property
     def hash(self) -> str:
         """sha256 of the schema in canonical JSON. Files with different hashes never pool."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        document = self.model_dump(mode="json", exclude_none=True)
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     def with_sensitive(self, name: str) -> Schema:
@@ -194,7 +248,7 @@ class Schema(BaseModel):
             column_name
             for column_name, column in self.columns.items()
             if isinstance(column, Categorical)
-            and column.missing == "refuse"
+            and column.missing != "category"
             and column_name != self.label
         ]
         if name in able:
@@ -214,6 +268,17 @@ def encoded_as(name: str, column: Numeric | Categorical) -> list[str]:
     else:
         names = [name]
     return names + ([f"{name} is missing"] if column.missing == "category" else [])
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that occur more than once, sorted."""
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def shown(values: Sequence[Value], most: int = 20) -> str:
+    """Values for an error: the first of them, and how many there are."""
+    text = ", ".join(map(str, values[:most]))
+    return text if len(values) <= most else f"{text}, ... ({len(values)} in all)"
 
 
 def parse_schema(text: str | bytes, *, source: str) -> Schema:
@@ -243,9 +308,8 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
 
 def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object, unless a key is repeated: JSON would silently take the last."""
-    repeated = [name for name, count in Counter(name for name, _ in pairs).items() if count > 1]
-    if repeated:
-        raise ValueError(f"key {repeated[0]!r} appears more than once")
+    if twice := repeated(name for name, _ in pairs):
+        raise ValueError(f"key {twice[0]!r} appears more than once")
     return dict(pairs)
 
 
@@ -267,7 +331,10 @@ def read_schema(path: Path) -> Schema:
         ('income', '>50K', ('Female', 'Male'))
     """
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    if len(text) > _MOST_BYTES:
+        raise InputError(f"{path}: is larger than {_MOST_BYTES} bytes, which no schema is")
     return parse_schema(text, source=str(path))

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from synthfair.data.schema import MISSING_VALUES
+from synthfair.data.header import find_separator
+from synthfair.data.schema import MOST, repeated
 from synthfair.errors import InputError, reason
 from synthfair.files import whole_file
 
@@ -35,15 +36,20 @@ _NOT_CSV = {
 }
 """How files begin that are taken for CSV, and what to do about it."""
 
-_HEADER_COUNTED = re.compile(r"Row #(\d+)")
-"""In Arrow's errors; everywhere here row 1 is the first row after the header."""
+_ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet")
+"""Of the names of tables in a folder."""
+
+_ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
+"""In Arrow's errors, which count the header as row 1, and columns from 0. Everywhere here row 1 is
+the first after the header; a row may have several lines, and empty lines are none."""
 
 
 def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.DataFrame:
     """A table from a CSV or Parquet file, which are distinguished by their first bytes.
 
-    CSV fields of the schema's columns stay text, so that :func:`encode` checks each as it was
-    written; texts in ``schema.missing_values`` become missing.
+    The columns of a CSV file are separated as :func:`find_separator` finds. Fields of the schema's
+    columns stay text, so that :func:`encode` checks each as it was written; texts in
+    ``schema.missing_values`` become missing, in Parquet files, too.
 
     Args:
         path: of the file.
@@ -54,7 +60,7 @@ def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.Da
         All columns of the file; :func:`encode` refuses those that the schema does not know.
 
     Raises:
-        InputError: unreadable, ragged, or a column name repeated.
+        InputError: unreadable, ragged, a column name repeated, or more columns than allowed.
 
     Example:
         >>> import tempfile
@@ -68,24 +74,13 @@ def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.Da
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    options = _text([*schema.columns, *text], schema.missing_values)
-    return _read(path, options, ignored=schema.ignored)
+    texts = [*schema.columns, *text]
+    return _read(path, lambda _: _text(texts, schema.missing_values), schema)
 
 
 def read_raw_table(path: Path) -> pd.DataFrame:
-    """The same without a schema: column types are guessed. Raises as :func:`read_table`."""
-    from pyarrow import csv
-
-    # Without words for true and false, columns of them stay text, which a schema can list.
-    return _read(
-        path,
-        csv.ConvertOptions(
-            null_values=list(MISSING_VALUES),
-            strings_can_be_null=True,
-            true_values=[],
-            false_values=[],
-        ),
-    )
+    """The same without a schema: a CSV file is text, in which nothing is missing yet."""
+    return _read(path, lambda names: _text(names, ()))
 
 
 def files_of(path: Path) -> list[Path]:
@@ -96,9 +91,9 @@ def files_of(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.suffix in (".csv", ".parquet"))
+    found = sorted(file for file in path.rglob("*") if file.name.endswith(_ENDINGS))
     if not found:
-        raise InputError(f"{path}: a folder without a .csv or .parquet file")
+        raise InputError(f"{path}: a folder without a file named {' or '.join(_ENDINGS)}")
     return found
 
 
@@ -131,7 +126,10 @@ def _read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
         if _is_parquet(file):
             table = _parquet(file, schema.ignored)
             names = _used(table.schema_arrow.names, schema)
-            batches = table.iter_batches(batch_size=CHUNK_ROWS, columns=names)
+            batches = (
+                _without(batch, schema)
+                for batch in table.iter_batches(batch_size=CHUNK_ROWS, columns=names)
+            )
         else:
             batches = _stream(
                 path, lambda names: _text(_used(names, schema), schema.missing_values, alone=True)
@@ -173,7 +171,7 @@ def _parquet(file: IO[bytes], ignored: Collection[str] | None = None) -> Parquet
     from pyarrow.parquet import ParquetFile
 
     found = ParquetFile(file)
-    _refuse_repeated(found.schema_arrow.names)
+    _check_names(found.schema_arrow.names)
     for column in found.schema_arrow if ignored is not None else ():
         if pa.types.is_nested(column.type) and column.name not in ignored:
             raise ValueError(
@@ -185,7 +183,8 @@ def _parquet(file: IO[bytes], ignored: Collection[str] | None = None) -> Parquet
 
 def _used(names: Sequence[str], schema: Schema) -> list[str]:
     """The columns that the schema does not ignore; encoding refuses those it does not know."""
-    return [name for name in names if name not in schema.ignored]
+    ignored = set(schema.ignored)
+    return [name for name in names if name not in ignored]
 
 
 def _stream(
@@ -193,16 +192,42 @@ def _stream(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of a CSV file, converted as ``options`` says of its columns' names.
 
-    Types are never guessed here: a guess from the first block may fail in a later one.
+    Types are never guessed: a guess from the first block may fail in a later one.
     """
     from pyarrow import csv
 
-    with csv.open_csv(path, parse_options=_parsing()) as first:
-        names = first.schema.names
-    _refuse_repeated(names)
-    converting = options(names)
-    with csv.open_csv(path, parse_options=_parsing(), convert_options=converting) as reader:
+    how = _parsing(path, options)
+    with _numbered_rows(path, how), csv.open_csv(path, **how) as reader:
         yield from reader
+
+
+def _parsing(path: Path, options: Callable[[list[str]], csv.ConvertOptions]) -> dict[str, Any]:
+    """How a CSV file is parsed and converted; it is not left to Arrow to guess."""
+    from pyarrow import csv
+
+    how = {
+        "parse_options": csv.ParseOptions(delimiter=find_separator(path), newlines_in_values=True)
+    }
+    with _numbered_rows(path, how), csv.open_csv(path, **how) as file:
+        names = file.schema.names
+    _check_names(names)
+    return how | {"convert_options": options(names)}
+
+
+@contextmanager
+def _numbered_rows(path: Path, how: dict[str, Any]) -> Iterator[None]:
+    """Where Arrow fails, it reads the file again in one thread: then its error numbers the row."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    try:
+        yield
+    except pa.ArrowInvalid:
+        one_thread = csv.ReadOptions(use_threads=False)
+        with csv.open_csv(path, read_options=one_thread, **how) as rows:
+            for _ in rows:
+                pass
+        raise
 
 
 def _bytes(name: str) -> csv.ConvertOptions:
@@ -211,12 +236,6 @@ def _bytes(name: str) -> csv.ConvertOptions:
     from pyarrow import csv
 
     return csv.ConvertOptions(column_types={name: pa.binary()}, include_columns=[name])
-
-
-def _parsing() -> csv.ParseOptions:
-    from pyarrow import csv
-
-    return csv.ParseOptions(newlines_in_values=True)
 
 
 def _text(
@@ -235,23 +254,50 @@ def _text(
 
 
 def _read(
-    path: Path, options: csv.ConvertOptions, *, ignored: Collection[str] = ()
+    path: Path, options: Callable[[list[str]], csv.ConvertOptions], schema: Schema | None = None
 ) -> pd.DataFrame:
     from pyarrow import csv
 
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
-            table = _parquet(file, ignored).read()
+            table = _parquet(file, schema.ignored if schema else ()).read()
+            table = _without(table, schema) if schema else table
         else:
-            table = csv.read_csv(path, parse_options=_parsing(), convert_options=options)
-        _refuse_repeated(table.column_names)
+            how = _parsing(path, options)
+            with _numbered_rows(path, how):
+                table = csv.read_csv(path, **how)
         return table.to_pandas(ignore_metadata=True)
 
 
-def _refuse_repeated(names: Sequence[str]) -> None:
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"column {repeated[0]!r} appears more than once")
+_Rows = TypeVar("_Rows", "pa.Table", "pa.RecordBatch")
+
+
+def _without(rows: _Rows, schema: Schema) -> _Rows:
+    """Parquet's rows in which the texts that stand for a missing value are missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for i, name in enumerate(rows.schema.names):
+        kind = rows.schema.types[i]
+        if name in schema.columns and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+            words = pc.SetLookupOptions(pa.array(schema.missing_values, kind))
+            none = pa.scalar(None, kind)
+            found = pc.call_function("is_in", [rows.column(i)], words)
+            cleared = pc.call_function("if_else", [found, none, rows.column(i)])
+            rows = rows.set_column(i, name, cleared)
+    return rows
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if len(names) > MOST:
+        raise ValueError(f"it has {len(names)} columns; at most {MOST} are allowed")
+    if twice := repeated(names):
+        where = [str(i) for i, name in enumerate(names, 1) if name == twice[0]]
+        others = f", and so do {', '.join(map(repr, twice[1:]))}" if twice[1:] else ""
+        raise ValueError(
+            f"column {twice[0]!r} appears more than once, as columns {' and '.join(where)}{others};"
+            " rename them in the file"
+        )
 
 
 @contextmanager
@@ -262,7 +308,10 @@ def _understood(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        said = _HEADER_COUNTED.sub(lambda row: f"row {int(row[1]) - 1}", reason(error))
+        said = _ROW.sub(lambda row: f"row {int(row[1]) - 1}", reason(error))
+        said = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", said)
+        if "utf-8" in said.lower().replace("utf8", "utf-8"):
+            said += "; save the table as UTF-8"
         raise InputError(f"{path}: cannot read as CSV or Parquet: {said}") from error
 
 

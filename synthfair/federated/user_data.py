@@ -306,7 +306,7 @@ def _require_all_groups(
     schema: Schema, attributes: Sequence[str], s: np.ndarray, y: np.ndarray, config: TrainConfig
 ) -> None:
     """Among the rows that the notion compares."""
-    positive, negative = {schema.positive: y > 0}, {schema.negative: y < 0}
+    positive, negative = {schema.decisions[1]: y > 0}, {schema.decisions[0]: y < 0}
     compared: Mapping[Any, np.ndarray] = {
         "equal_opportunity": positive,
         "equalized_odds": positive | negative,

@@ -1,0 +1,182 @@
+"""Goes through what a draft of a schema leaves open, with a person who answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from rich.console import Console
+from rich.prompt import Confirm, Prompt
+from rich.text import Text
+
+from synthfair.data.column_draft import ColumnDraft
+from synthfair.data.draft import Draft, draft_table, find_missing
+from synthfair.data.schema import MISSING_VALUES, Value, parse_schema, shown
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_Answer = TypeVar("_Answer")
+
+_HOW = """\
+Enter takes what stands in brackets. Values are separated by semicolons.
+Ctrl-C leaves; nothing is written before the end.
+"""
+
+_PUBLIC = (
+    "Does a codebook, a law or a scale say all of this, so that it may be published?"
+    " If not, it is written as a draft"
+)
+
+
+def ask_for_draft(
+    table: pd.DataFrame,
+    *,
+    name: str,
+    label: str | None,
+    sensitive: str | None,
+    positive: Sequence[str],
+    missing: Sequence[str],
+) -> tuple[Draft, bool]:
+    """A draft with the answers of a person, and whether they confirmed that all of it is public.
+
+    What is None, or empty, is asked for; the other arguments are those of :func:`draft_table`.
+
+    Raises:
+        InputError: as of :func:`draft_table`; or the answers end too early.
+    """
+    ask = _Questions()
+    ask.console.print(_HOW, highlight=False)
+    try:
+        names = list(table.columns)
+        label = label or ask.one_of("Which column is the label?", names)
+        sensitive = sensitive or ask.one_of(
+            "Which column holds the groups?", [column for column in names if column != label]
+        )
+        words = [word for word in find_missing(table, missing) if ask.is_missing(word, missing)]
+        draft = draft_table(
+            table, name=name, label=label, sensitive=sensitive, missing_values=words
+        )
+        for column, found in draft.columns.items():
+            draft.columns[column] = ask.about(column, found)
+        if positive:
+            draft.choose_positive(positive)
+        else:
+            ask.for_positive(draft)
+        draft.description = ask.until(
+            "What are the rows, and where do bounds and categories come from?", str, default=""
+        )
+        return draft, ask.whether_public(draft)
+    except EOFError as error:
+        raise InputError("the answers end before the questions; nothing is written") from error
+
+
+class _Questions:
+    """Asks on standard error, reads from standard input, and asks again after a wrong answer."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+
+    def until(
+        self, question: str, understand: Callable[[str], _Answer], *, default: str
+    ) -> _Answer:
+        """The first answer that can be understood."""
+        while True:
+            answer = Prompt.ask(
+                Text(question),
+                console=self.console,
+                default=default,
+                show_default=bool(default),
+            )
+            try:
+                return understand(answer)
+            except InputError as error:
+                self.console.print(f"  {error}", highlight=False, markup=False)
+
+    def one_of(self, question: str, values: Sequence[str]) -> str:
+        def understand(answer: str) -> str:
+            if answer not in values:
+                raise InputError(f"{answer!r}: must be one of {shown(values, 100)}")
+            return answer
+
+        return self.until(question, understand, default=values[-1])
+
+    def is_missing(self, word: str, given: Sequence[str]) -> bool:
+        if word in (*MISSING_VALUES, *given):
+            return True
+        question = Text(f"Does {word!r} mean that a value is missing?")
+        return Confirm.ask(question, console=self.console, default=True)
+
+    def about(self, name: str, found: ColumnDraft) -> ColumnDraft:
+        """The draft of a column, changed by the answers."""
+        if found.question:
+            self.console.print(f"{name!r}: {found.question}", highlight=False, markup=False)
+        if found.question and found.role == "feature":
+            uses = [*found.entries, "ignored"]
+            if len(uses) > 1:
+                use = Prompt.ask("  as", console=self.console, choices=uses, default=found.use)
+                found = replace(found, use=use)
+            else:
+                self.console.print("  is ignored")
+        entry = found.entry
+        if entry is None:
+            return replace(found, question="")
+        changed = (
+            self._bounds(name, entry["lower"], entry["upper"])
+            if entry["kind"] == "numeric"
+            else self._categories(name, entry["categories"])
+        )
+        entries = found.entries | {found.use: entry | changed}
+        return replace(found, entries=entries, question="")
+
+    def _bounds(self, name: str, lower: float, upper: float) -> dict[str, float]:
+        def understand(answer: str) -> dict[str, float]:
+            try:
+                low, high = map(float, answer.split())
+            except ValueError as error:
+                raise InputError(f"{answer!r}: must be two numbers, such as 0 100") from error
+            if not 0 < high - low < float("inf"):
+                raise InputError(f"{answer!r}: the second must be above the first")
+            return {"lower": low, "upper": high}
+
+        return self.until(f"{name!r}: public bounds", understand, default=f"{lower} {upper}")
+
+    def _categories(self, name: str, listed: list[Value]) -> dict[str, list[Value]]:
+        def understand(answer: str) -> dict[str, list[Value]]:
+            texts = [text.strip() for text in answer.split(";") if text.strip()]
+            further = texts if isinstance(listed[0], str) else [_number(text) for text in texts]
+            categories = list(dict.fromkeys([*listed, *further]))
+            if len(categories) < 2:
+                raise InputError("a category alone says nothing; name at least one more")
+            return {"categories": categories}
+
+        question = f"{name!r}: {shown(listed)}; further values that can occur (none)"
+        return self.until(question, understand, default="")
+
+    def for_positive(self, draft: Draft) -> None:
+        """Sets which values of the label are positive."""
+        values = draft.label_values
+        self.until(
+            f"Which values of {draft.label!r} are positive, of {shown(values)}?",
+            lambda answer: draft.choose_positive([text.strip() for text in answer.split(";")]),
+            default=str(values[-1]),
+        )
+
+    def whether_public(self, draft: Draft) -> bool:
+        """Whether a person says so of a schema that has no other fault."""
+        try:
+            parse_schema(draft.to_json(reviewed=True), source="the schema")
+        except InputError as error:
+            self.console.print(str(error), highlight=False, markup=False)
+            return False
+        return Confirm.ask(Text(_PUBLIC), console=self.console, default=False)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise InputError(f"{text!r}: must be a number, as the others are") from error
+    return int(number) if number.is_integer() else number

@@ -1,0 +1,299 @@
+"""What a schema may say of one column, proposed from its rows."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from synthfair.data.encode import as_numbers
+from synthfair.data.schema import Value, shown
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Role = Literal["feature", "label", "sensitive"]
+
+MOST_CATEGORIES = 30
+"""Of a column with more distinct values only the frequent ones are listed."""
+
+MOST_CODES = 10
+"""Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
+
+FREQUENT = 0.01
+"""Share of the rows that a value needs to be listed where not all are."""
+
+_NAMED_AS_CODE = re.compile(r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid)$|[a-z](?:ID|Id)$")
+_DATE = r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
+_DECIMAL_COMMA = r"-?\d+(?:,\d+)?"
+
+
+@dataclass(frozen=True)
+class ColumnDraft:
+    """What a schema may say of one column.
+
+    Attributes:
+        role: of the column.
+        entries: for the schema, by use: "numeric"; "categories", all listed; "grouped", the
+            frequent ones listed, and one for all others.
+        use: that is proposed, a key of ``entries``; or "ignored".
+        question: what a person must decide about it; empty if nothing.
+    """
+
+    role: Role
+    entries: dict[str, dict[str, Any]]
+    use: str
+    question: str = ""
+
+    @property
+    def entry(self) -> dict[str, Any] | None:
+        """What the schema says of it; None where it is ignored."""
+        return self.entries.get(self.use)
+
+    @property
+    def others(self) -> dict[str, dict[str, Any]]:
+        """The entries that are not proposed."""
+        return {use: entry for use, entry in self.entries.items() if use != self.use}
+
+
+class _Values(NamedTuple):
+    """The values of a column, each once.
+
+    Attributes:
+        name: of the column.
+        texts: [K] as text.
+        rows: [K] that hold each.
+        numbers: [K] as numbers, if all are finite ones.
+        missing: number of rows without a value.
+    """
+
+    name: str
+    texts: np.ndarray
+    rows: np.ndarray
+    numbers: np.ndarray | None
+    missing: int
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.rows.sum())
+
+    @property
+    def whole(self) -> bool:
+        """Whether they are whole numbers, which categories may be."""
+        numbers = self.numbers
+        return numbers is not None and bool(np.all((numbers % 1 == 0) & (abs(numbers) <= 2**53)))
+
+    @property
+    def n_distinct(self) -> int:
+        return len(self.texts if self.numbers is None else np.unique(self.numbers))
+
+
+def draft_column(
+    values: pd.Series, *, role: Role = "feature", missing_values: Collection[str] = ()
+) -> ColumnDraft:
+    """A proposal for one column.
+
+    Args:
+        values: [N], text as in a CSV file, or typed.
+        role: of the column.
+        missing_values: texts that stand for a missing value.
+
+    Raises:
+        InputError: a label or sensitive attribute without a value, or with too many.
+
+    Example:
+        >>> import pandas as pd
+        >>> from synthfair.data.column_draft import draft_column
+        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), missing_values=["?"]).question
+        '3 whole numbers: are they codes, or a quantity?'
+        >>> draft_column(pd.Series([17.5, 39.0, 90.2] * 20)).entry
+        {'kind': 'numeric', 'lower': 0, 'upper': 100, 'out_of_range': 'clip'}
+    """
+    found = _distinct(values, missing_values)
+    if role != "feature":
+        return _role(found, role)
+    if found.n_distinct < 2:
+        held = f"one value, {found.texts[0]!r}" if found.n_distinct else "no value"
+        return ColumnDraft(role, {}, "ignored", f"holds {held}; list all, if others can occur")
+    return _text(found) if found.numbers is None else _number(found)
+
+
+def _distinct(values: pd.Series, missing_values: Collection[str]) -> _Values:
+    if not pd.api.types.is_any_real_numeric_dtype(values):
+        values = values.astype("string")
+    counts = values.value_counts()
+    texts = counts.index.astype("string").to_numpy(object)
+    present = ~np.isin(texts, list(missing_values)) if len(texts) else np.ones(0, bool)
+    numbers = as_numbers(counts.index.to_series())[present]
+    rows = counts.to_numpy(int)[present]
+    finite = bool(np.isfinite(numbers).all()) and len(numbers) > 0
+    missing = len(values) - int(rows.sum())
+    return _Values(str(values.name), texts[present], rows, numbers if finite else None, missing)
+
+
+def _role(found: _Values, role: Role) -> ColumnDraft:
+    """Of the label, or of the sensitive attribute."""
+    n, name = found.n_distinct, found.name
+    if n == 0 or n > MOST_CATEGORIES:
+        raise InputError(
+            f"{role} {name!r}: holds {n} values, and needs from 2 to {MOST_CATEGORIES}; choose"
+            " another column, or add one with few values to the file"
+        )
+    entry, question = _listed(found, missing=False), ""
+    if n == 1:
+        question = f"holds only {found.texts[0]!r}; list all values that can occur"
+    if found.missing and role == "label":
+        question = (
+            f"{found.missing} rows have no label, and are refused; leave them out of the file"
+        )
+    elif found.missing:
+        # As text, since a number and a word cannot be categories of one column.
+        words = sorted(found.texts.tolist())
+        entry = _with_rest(words, "unknown") | {"missing": "unlisted"}
+        question = f"{found.missing} rows have no group; they become the group 'unknown'"
+    return ColumnDraft(role, {"categories": entry}, "categories", question)
+
+
+def _number(found: _Values) -> ColumnDraft:
+    n = found.n_distinct
+    named = bool(_NAMED_AS_CODE.search(found.name))
+    entries = {"numeric": _numeric(found)}
+    if not found.whole:
+        return ColumnDraft("feature", entries, "numeric")
+    if n <= MOST_CATEGORIES:
+        entries["categories"] = _listed(found)
+    elif grouped := _grouped(found):
+        entries["grouped"] = grouped
+    use, question = "numeric", ""
+    all_differ = n == found.n_rows > MOST_CATEGORIES
+    width = np.ptp(found.numbers) if found.numbers is not None else 0
+    if (named and 2 * n > found.n_rows > MOST_CATEGORIES) or (all_differ and width < 10 * n):
+        use, question = "ignored", f"{n} whole numbers in {found.n_rows} rows: an identifier?"
+    elif all_differ:
+        question = f"{n} whole numbers, no two rows alike: a quantity, or an identifier?"
+    elif n == 2:
+        use = "categories"
+    elif n <= MOST_CODES or (named and n <= MOST_CATEGORIES):
+        use, question = "categories", f"{n} whole numbers: are they codes, or a quantity?"
+    elif named:
+        use = "grouped" if "grouped" in entries else "ignored"
+        question = _of_many(found, use)
+    return ColumnDraft("feature", entries, use, question)
+
+
+def _text(found: _Values) -> ColumnDraft:
+    n = found.n_distinct
+    if all(re.fullmatch(_DECIMAL_COMMA, text) for text in found.texts):
+        question = "numbers with a decimal comma; write 1.5 for 1,5 in the file"
+        return ColumnDraft("feature", {}, "ignored", question)
+    if n <= MOST_CATEGORIES:
+        return ColumnDraft("feature", {"categories": _listed(found)}, "categories", _words(found))
+    grouped = _grouped(found)
+    entries = {"grouped": grouped} if grouped else {}
+    if all(re.fullmatch(_DATE, text) for text in found.texts):
+        question = f"{n} dates; make numbers of them in the file, such as years"
+        return ColumnDraft("feature", entries, "ignored", question)
+    use = "grouped" if grouped and 2 * n <= found.n_rows else "ignored"
+    return ColumnDraft("feature", entries, use, _words(found) or _of_many(found, use))
+
+
+def _words(found: _Values) -> str:
+    """A question about a few words between numbers; empty if it is not that."""
+    texts = pd.Series(found.texts, dtype="string")
+    words = np.isnan(as_numbers(texts))
+    if not 0 < words.sum() <= 5 or 2 * found.rows[words].sum() > found.n_rows:
+        return ""
+    named = shown([repr(word) for word in found.texts[words]])
+    return f"numbers, but for {named}; if that means missing, draft anew with --missing"
+
+
+def _of_many(found: _Values, use: str) -> str:
+    if use == "ignored":
+        return f"{found.n_distinct} values in {found.n_rows} rows: identifiers, or free text?"
+    return (
+        f"{found.n_distinct} values; those of at least {FREQUENT:.0%} of the rows are listed, all"
+        " others are one category"
+    )
+
+
+def _numeric(found: _Values) -> dict[str, Any]:
+    numbers = found.numbers if found.numbers is not None else np.zeros(1)
+    lower, upper = round_bounds(float(numbers.min()), float(numbers.max()))
+    entry = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
+    return entry | ({"missing": "category"} if found.missing else {})
+
+
+def _listed(found: _Values, *, missing: bool = True) -> dict[str, Any]:
+    """All values."""
+    if found.whole and found.numbers is not None:
+        categories: list[Value] = np.unique(found.numbers).astype(int).tolist()
+    else:
+        categories = sorted(found.texts.tolist())
+    entry = {"kind": "categorical", "categories": categories}
+    return entry | ({"missing": "category"} if found.missing and missing else {})
+
+
+def _grouped(found: _Values) -> dict[str, Any] | None:
+    """The frequent values, and one for the rest; None if no value is frequent."""
+    frequent = found.rows >= FREQUENT * (found.n_rows + found.missing)
+    at = np.flatnonzero(frequent)[:MOST_CATEGORIES]  # the most frequent come first
+    if not len(at):
+        return None
+    if found.whole and found.numbers is not None:
+        below = int(min(found.numbers.min(), 0)) - 1
+        entry = _with_rest(sorted(set(found.numbers[at].astype(int).tolist())), below)
+    else:
+        entry = _with_rest(sorted(found.texts[at].tolist()), "other")
+    return entry | ({"missing": "category"} if found.missing else {})
+
+
+def _with_rest(categories: list[Any], rest: Value) -> dict[str, Any]:
+    """Categories of which one stands for values that are not listed."""
+    categories = categories if rest in categories else [*categories, rest]
+    return {"kind": "categorical", "categories": categories, "unlisted": rest}
+
+
+def round_bounds(low: float, high: float) -> tuple[float, float]:
+    """Round numbers around a range: of 1, 2 or 5 times a power of ten where it begins near 0.
+
+    Where 0 lies in the range, or nearer to it than its width, 0 is a bound, or each end is rounded
+    away from 0. Else both ends are rounded to the power of ten below the width.
+
+    Example:
+        >>> from synthfair.data.column_draft import round_bounds
+        >>> round_bounds(17, 90), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
+        ((0, 100), (-0.5, 10), (1980, 2030))
+    """
+    width = high - low
+    if width <= 0 or not math.isfinite(width):
+        return low, high
+    if -high < width and low < width:
+        return _plain(-_above(-low)), _plain(_above(high))
+    digits = -math.floor(math.log10(width))
+    step = 10.0**-digits
+    lower, upper = (
+        round(f(end / step) * step, digits) for f, end in ((math.floor, low), (math.ceil, high))
+    )
+    return _plain(min(lower, low)), _plain(max(upper, high))
+
+
+def _above(end: float) -> float:
+    """The next of 1, 2, 5, 10, 20, ... and of 0.5, 0.2, 0.1, ...; 0 if it is not above 0."""
+    if end <= 0:
+        return 0.0
+    power = math.floor(math.log10(end))
+    for times in (1, 2, 5, 10):
+        found = float(f"{times}e{power}")
+        if found >= end:
+            return found
+    return float(f"1e{power + 2}")
+
+
+def _plain(number: float) -> float:
+    """A whole number as one, which is shorter to read."""
+    return int(number) if number == int(number) and abs(number) < 2**53 else number

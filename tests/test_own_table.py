@@ -1,0 +1,249 @@
+"""From one's own CSV file to a release: draft, answers, client, as a user types it."""
+
+import io
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+from conftest import make_table
+from own_tables import hospital
+
+from synthfair.cli import client, main, run, server
+from synthfair.data.schema import parse_schema, read_schema
+
+ROLES = ["--label", "readmitted", "--sensitive", "race"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """2,000 rows of 20 columns, some of each kind."""
+    rows = hospital(2000).drop(columns=[f"drug_{i}" for i in range(3, 33)])
+    rows.to_csv(tmp_path / "stays.csv", index=False, sep=";")
+    return tmp_path / "stays.csv"
+
+
+def release(data, schema):
+    """The kind of release that is made at once; which one does not matter to how rows are read."""
+    argv = ["--data", str(data), "--schema", str(schema), "--output", f"{data}.parquet"]
+    argv += ["--release", "surrogate", "--moments-only"]
+    return run(client, prog="client", argv=argv)
+
+
+def answers(monkeypatch, *lines):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+
+
+def test_a_draft_whose_block_is_deleted_makes_a_release(table, capsys):
+    schema = table.with_name("schema.json")
+    argv = ["schema", str(table), *ROLES, "--positive", "<30", ">30", "--output", str(schema)]
+    assert main(argv) == 0
+    assert "a draft; review it" in capsys.readouterr().out
+    assert release(table, schema) == 2
+    assert "still marked a draft" in capsys.readouterr().err
+    document = json.loads(schema.read_text())
+    del document["draft"]
+    schema.write_text(json.dumps(document))
+    assert release(table, schema) == 0
+    assert main([*argv]) == 2
+    assert "exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("make", "roles", "separator"),
+    [
+        (make_table(400, n_groups=4), ["--label", "paid", "--sensitive", "town"], ","),
+        (
+            make_table(400).assign(
+                site_id=range(400), grade=3, home=lambda t: t["home"].fillna("?")
+            ),
+            ["--label", "paid", "--sensitive", "town"],
+            "\t",
+        ),
+        (
+            make_table(400).assign(paid=lambda t: (t["paid"] == "yes").astype(int)),
+            ["--label", "paid", "--sensitive", "town", "--positive", "1"],
+            "|",
+        ),
+    ],
+)
+def test_drafts_of_unlike_tables_make_releases(tmp_path, capsys, make, roles, separator):
+    data = tmp_path / "mine.csv"
+    make.to_csv(data, index=False, sep=separator)
+    if "--positive" not in roles:
+        roles = [*roles, "--positive", "yes"]
+    assert main(["schema", str(data), *roles]) == 0
+    document = json.loads(capsys.readouterr().out)
+    del document["draft"]
+    (tmp_path / "schema.json").write_text(json.dumps(document))
+    assert release(data, tmp_path / "schema.json") == 0
+
+
+def test_enter_takes_every_proposal_and_leaves_a_draft(table, monkeypatch, capsys):
+    """Nobody has said that it is public."""
+    schema = table.with_name("schema.json")
+    answers(monkeypatch, *[""] * 60)
+    assert main(["schema", str(table), *ROLES, "--interactive", "--output", str(schema)]) == 0
+    said = capsys.readouterr()
+    assert "a draft; review it" in said.out
+    for words in ("'?' mean", "'diag_1': ", "8 whole numbers", "is ignored", "positive, of"):
+        assert words in " ".join(said.err.split())
+    notes = json.loads(schema.read_text())["draft"]
+    assert set(notes["to_complete"]) == {"description", "missing_values"}
+
+
+def test_answers_make_a_schema_that_client_accepts(tmp_path, monkeypatch, capsys):
+    data, schema = tmp_path / "loans.csv", tmp_path / "schema.json"
+    rows = make_table(300).assign(
+        kind=lambda t: [i % 4 for i in range(300)],
+        row=range(300),
+        home=lambda t: t["home"].fillna("?"),
+    )
+    rows.to_csv(data, index=False)
+    answers(
+        monkeypatch,
+        "height", "paid",  # label: asked again after a column that there is not
+        "town",
+        "y",  # '?' is missing
+        "0 80",  # income
+        "120 18", "18", "18 120",  # age: asked again
+        "boat; tent",  # home
+        "c",  # town
+        "",  # paid
+        "numeric", "0 3",  # kind: not codes
+        "ignored",  # row
+        "maybe", "yes",
+        "Loans; bounds are ours.",
+        "y",
+    )  # fmt: skip
+    assert main(["schema", str(data), "--interactive", "--output", str(schema)]) == 0
+    said = capsys.readouterr()
+    assert "complete; give the same file" in said.out
+    for words in (
+        "'height': must be one of",
+        "must be above the first",
+        "such as 0 100",
+        "'maybe'",
+    ):
+        assert words in said.err
+    found = json.loads(schema.read_text())
+    assert found == {
+        "name": "loans",
+        "description": "Loans; bounds are ours.",
+        "label": "paid",
+        "positive": "yes",
+        "sensitive": "town",
+        "columns": {
+            "income": {"kind": "numeric", "lower": 0, "upper": 80, "out_of_range": "clip"},
+            "age": {
+                "kind": "numeric", "lower": 18, "upper": 120,
+                "out_of_range": "clip", "missing": "category",
+            },
+            "home": {
+                "kind": "categorical",
+                "categories": ["other", "own", "rent", "boat", "tent"],
+                "missing": "category",
+            },
+            "town": {"kind": "categorical", "categories": ["a", "b", "c"]},
+            "paid": {"kind": "categorical", "categories": ["no", "yes"]},
+            "kind": {"kind": "numeric", "lower": 0, "upper": 3, "out_of_range": "clip"},
+        },
+        "ignored": ["row"],
+        "missing_values": ["", "NA", "NaN", "?"],
+    }  # fmt: skip
+    assert release(data, schema) == 0
+
+
+def test_what_is_no_schema_stays_a_draft(tmp_path, monkeypatch, capsys):
+    """A feature named s would clash with the groups; the answers are not lost."""
+    data, schema = tmp_path / "loans.csv", tmp_path / "schema.json"
+    make_table(300).rename(columns={"income": "s"}).to_csv(data, index=False)
+    answers(monkeypatch, *[""] * 60)
+    flags = ["--label", "paid", "--sensitive", "town", "--interactive", "--output", str(schema)]
+    assert main(["schema", str(data), *flags]) == 0
+    assert "encoded column names clash: ['s']" in " ".join(capsys.readouterr().err.split())
+    assert "draft" in json.loads(schema.read_text())
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["--interactive"], "--interactive: needs --output"),
+        (["--label", "readmitted"], "--label and --sensitive must be given"),
+        (["--interactive", "--output", "TABLE"], "is named twice"),
+        (["--interactive", "--output", "NEW"], "the answers end before the questions; nothing is"),
+        (
+            [*ROLES[:3], "age", "--positive", "often"],
+            "positive 'often': 'readmitted' holds <30, >30",
+        ),
+        (["--label", "cost", "--sensitive", "race"], "label 'cost': holds"),
+    ],
+)
+def test_schema_refuses(table, monkeypatch, capsys, flags, complaint):
+    answers(monkeypatch, "")
+    places = {"TABLE": str(table), "NEW": str(table.with_name("new.json"))}
+    assert main(["schema", str(table), *(places.get(flag, flag) for flag in flags)]) == 2
+    assert complaint in capsys.readouterr().err
+    assert [path.name for path in table.parent.iterdir()] == ["stays.csv"]
+
+
+def test_ctrl_c_between_two_answers_leaves_nothing(table):
+    command = ["schema", str(table), *ROLES, "--interactive", "--output", f"{table}.json"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "synthfair", *command],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as asked:
+        os.write(asked.stdin.fileno(), b"\n" * 6)
+        said = b""
+        while b"'admission_type_id'" not in said:
+            assert select.select([asked.stderr], [], [], 60)[0]
+            said += os.read(asked.stderr.fileno(), 2**16)
+        asked.send_signal(signal.SIGINT)
+        assert asked.wait(60) == 130
+        said += asked.stderr.read()
+    assert b"Traceback" not in said
+    assert said.endswith(b"interrupted\n")
+    assert [path.name for path in table.parent.iterdir()] == ["stays.csv"]
+
+
+def test_a_table_with_another_separator_goes_everywhere(tmp_path, capsys):
+    """split, client, server, predict and evaluate read it; none is told the separator."""
+    data, schema = tmp_path / "loans.csv", tmp_path / "schema.json"
+    make_table(400).assign(region=["n", "s"] * 200).to_csv(data, index=False, sep=";")
+    argv = ["schema", str(data), "--label", "paid", "--sensitive", "town", "--positive", "yes"]
+    assert main(argv) == 0
+    document = json.loads(capsys.readouterr().out)
+    schema.write_text(json.dumps({k: v for k, v in document.items() if k != "draft"}))
+    cut = ["split", str(data), "--schema", str(schema), "--by", "region"]
+    assert main([*cut, "--output", f"{tmp_path}/cut"]) == 0
+    assert release(data, schema) == 0
+    found = [f"{data}.parquet", "--schema", str(schema), "--test", str(data)]
+    assert run(server, prog="server", argv=[*found, "--output", f"{tmp_path}/server"]) == 0
+    model = ["--model", f"{tmp_path}/server/model.json", "--data", str(data)]
+    assert main(["evaluate", *model, "--output", f"{tmp_path}/m.json"]) == 0
+    assert main(["predict", *model, "--output", f"{tmp_path}/scored.csv"]) == 0
+    assert set(pd.read_csv(tmp_path / "scored.csv")["decision"]) == {"yes", "no"}
+
+
+def test_decisions_of_a_label_with_several_positive_values(tmp_path, capsys):
+    data, schema = tmp_path / "stays.csv", tmp_path / "schema.json"
+    make_table(400).assign(
+        paid=lambda t: ["late" if i % 3 and p == "yes" else p for i, p in enumerate(t["paid"])]
+    ).to_csv(data, index=False)
+    flags = ["--label", "paid", "--sensitive", "town", "--positive", "yes", "late"]
+    assert main(["schema", str(data), *flags]) == 0
+    document = json.loads(capsys.readouterr().out)
+    schema.write_text(json.dumps({k: v for k, v in document.items() if k != "draft"}))
+    assert read_schema(schema).positives == ("yes", "late")
+    assert release(data, schema) == 0
+    found = [f"{data}.parquet", "--schema", str(schema), "--test", str(data)]
+    assert run(server, prog="server", argv=[*found, "--output", f"{tmp_path}/server"]) == 0
+    model = ["--model", f"{tmp_path}/server/model.json", "--data", str(data)]
+    assert main(["predict", *model, "--output", f"{tmp_path}/scored.csv"]) == 0
+    assert set(pd.read_csv(tmp_path / "scored.csv")["decision"]) == {"no", "yes or late"}
+    assert parse_schema(schema.read_bytes(), source="x").decisions == ("no", "yes or late")
