@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import ServerConfig, load_server_config
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ weighted logistic trainer gives the same model:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config import ServerConfig
+
     parser.add_argument("releases", type=Path, nargs="*", help="Release files, one a client.")
     parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
     parser.add_argument(
@@ -43,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " metrics.json.",
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     parser.add_argument(
         "--keys",
         type=Path,
@@ -57,18 +59,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the"
         " test rows, to frontier.csv and frontier.svg.",
     )
-    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     parser.add_argument(
         "--report",
         action="store_true",
         help="Write report.html and its plots to the output folder as well. Where that holds"
         " clients' *.history.csv (private; in simulations), it shows their curves.",
     )
-    add_config_flags(parser, ServerConfig)
+    common = "max_gap", "rho", "notion", "seed"
+    add_config_flags(parser, ServerConfig, common=common, what="settings")
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
+    from synthfair.config import ServerConfig, load_server_config
+
     config = load_server_config(**config_flags(args, ServerConfig))
 
     from synthfair.cli.jax_setup import start_jax
