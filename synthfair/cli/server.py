@@ -23,9 +23,11 @@ gaps on test tables. Writes model.json and metrics.json.
 
 On fair releases it trains an ordinary model. On surrogates it trains one that is fair over
 all clients, as often as you like, and writes fair_table.parquet, on which any ordinary
-weighted logistic trainer gives the same model:
+weighted logistic trainer gives the same model; --max-gap 0.05 looks for the least weight
+of the penalty that reaches that gap, --frontier shows accuracy and gap for many:
 
-  ... --rho 100 --penalty selection_rate      --max-gap 0.05      --frontier
+  python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
+      --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
 """
 
 
@@ -75,8 +77,12 @@ def run(args: argparse.Namespace) -> None:
 
     config = load_server_config(**config_flags(args, ServerConfig))
 
+    from synthfair.cli.inputs import check_inputs
     from synthfair.cli.jax_setup import start_jax
 
+    if args.report and not args.test:
+        raise InputError("--report: needs --test")
+    check_inputs(args.schema, *args.releases, *args.test, *args.keys)
     start_jax()
     from synthfair.files import require_free, write_text
     from synthfair.report import (
@@ -89,8 +95,6 @@ def run(args: argparse.Namespace) -> None:
     )
     from synthfair.server import serve
 
-    if args.report and not args.test:
-        raise InputError("--report: needs --test")
     page, plot = args.output / "report.html", args.output / "frontier.svg"
     if args.report:  # all that could refuse it, before any work is done
         require_free(*files_of_one(page, *run_names([args.output])), force=args.force)

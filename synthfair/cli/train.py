@@ -115,6 +115,7 @@ def run(args: argparse.Namespace) -> None:
             " for 200 of 14,000 users, 1,000 rounds and epsilon = 2): prefer poisson, unless"
             " everybody knows who takes part"
         )
+    table, schema, tests = _tables(args)
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.files import claimed
@@ -123,7 +124,6 @@ def run(args: argparse.Namespace) -> None:
     named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
     given = any(value is not None for value in named.values())
     assignment = UserAssignment(**named) if given else UserAssignment(clients=2)
-    table, schema, tests = _tables(args)
     assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
     weights = read_weights(args.weights) if args.weights else None
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
