@@ -66,7 +66,9 @@ def test_a_command_has_an_example_and_all_of_them_parse(name):
 
 
 def test_an_example_that_does_not_parse_is_seen(capsys):
-    (words,) = examples("  python -m synthfair split loanapp \\\n      --output DIR --klients 3   of a bank\n")
+    (words,) = examples(
+        "  python -m synthfair split loanapp \\\n      --output DIR --klients 3   of a bank\n"
+    )
     with pytest.raises(SystemExit):
         make_parser(words).parse_args(words)
     assert "--klients" in capsys.readouterr().err
