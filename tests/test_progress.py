@@ -21,7 +21,7 @@ def terminal(monkeypatch):
     """What is drawn on a terminal of 80 columns."""
     drawn = io.StringIO()
     console = Console(file=drawn, force_terminal=True, force_interactive=True, width=80)
-    monkeypatch.setattr(show, "_terminal", lambda: console)
+    monkeypatch.setattr(show, "terminal", lambda: console)
     return drawn
 
 

@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import say, warn
+    from synthfair.cli.show import say, terminal, warn
     from synthfair.data.datasets import load_dataset
 
     table, schema = load_dataset(args.table, args.sensitive)
@@ -91,7 +91,6 @@ def run(args: argparse.Namespace) -> None:
     if train_config is not None:
         require_read(train_config, args.methods)
     start_jax()
-    from rich.console import Console
     from rich.progress import track
 
     from synthfair.compare import RoundOptions, is_done, make_grid, run_point
@@ -111,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
     how = {"clients": args.clients, "rounds": rounds}
     points = make_grid(args.methods, args.weights, args.seeds, args.output)
     todo = [point for point in points if not is_done(point, schema, config, **how)]
-    for point in track(todo, description="comparing", console=Console(stderr=True)):
+    for point in track(todo, description="comparing", console=terminal()):
         run_point(point, table, schema, config, name=args.table, **how)
     results = read_results([point.folder for point in points])
     write_report(results, args.output / "report.html", force=True)

@@ -30,7 +30,7 @@ def warn(message: str) -> None:
     Console(stderr=True).print(f"warning: {message}", highlight=False, markup=False, style="yellow")
 
 
-def _terminal() -> Console:
+def terminal() -> Console:
     """Standard error for bars, which are drawn on a terminal alone: a log holds messages only."""
     console = Console(stderr=True)
     console.quiet = not console.is_interactive
@@ -58,7 +58,7 @@ def stage_bar() -> Iterator[Callable[[str], None]]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=_terminal(), transient=True) as bar:
+    with Progress(*columns, console=terminal(), transient=True) as bar:
         task = bar.add_task("starting", total=None)
         yield lambda stage: bar.update(task, description=stage)
 
@@ -79,7 +79,7 @@ def counting_bar(title: str) -> Iterator[OnRounds]:
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    bar = Progress(*columns, console=_terminal(), transient=True)
+    bar = Progress(*columns, console=terminal(), transient=True)
     task = bar.add_task(title, total=None, state="preparing")
 
     def stopping() -> None:

@@ -76,8 +76,8 @@ MUTANTS = [
     Mutant(
         "a bar that never moved stays",
         "cli/show.py",
-        "    bar = Progress(*columns, console=_terminal(), transient=True)\n",
-        "    bar = Progress(*columns, console=_terminal())\n",
+        "    bar = Progress(*columns, console=terminal(), transient=True)\n",
+        "    bar = Progress(*columns, console=terminal())\n",
         "test_progress.py",
     ),
     Mutant(
