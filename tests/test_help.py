@@ -11,7 +11,6 @@ import pytest
 from synthfair.cli import COMMANDS, GROUPS, make_parser
 from synthfair.cli.options import EXIT_CODES, Parser, add_config_flags, advanced
 from synthfair.config import DistillConfig
-from synthfair.data.datasets import configs_folder
 
 
 def commands_below(parser, name=""):
@@ -24,7 +23,6 @@ def commands_below(parser, name=""):
 
 
 ALL = dict(commands_below(make_parser()))
-PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding="utf-8")
 each = pytest.mark.parametrize("name", ALL)
 
 
@@ -150,27 +148,3 @@ def test_an_error_shows_only_what_must_be_given(parser, capsys):
         parser.parse_args([])
     assert stop.value.code == 2
     assert capsys.readouterr().err.splitlines()[0] == "usage: it --table TABLE [options]"
-
-
-def command_table():
-    """Every command with its purpose, as the page has it."""
-    lines = ["| to | command | purpose |", "|---|---|---|"]
-    for title, group in GROUPS.items():
-        first = len(lines)
-        for name, module in group.items():
-            below = getattr(module, "COMMANDS", {})
-            lines += [f"| | `{name}` | {module.HELP} |"]
-            lines += [f"| | `{name} {word}` | {one.HELP} |" for word, one in below.items()]
-        lines[first] = f"| {title} {lines[first].removeprefix('| ')}"
-    return "\n".join(lines)
-
-
-def test_the_page_lists_every_command_with_its_purpose():
-    """If not, put the table that is asserted here into the page."""
-    assert command_table() in PAGE
-    assert {f"`{name}`" for name in ALL} <= set(re.findall(r"`[^`\n]+`", PAGE))
-
-
-def test_the_page_has_the_exit_codes():
-    found = dict(re.findall(r"^\| (\d+) \| (.*?) \|", PAGE, re.MULTILINE))
-    assert found == {str(code): meaning for code, meaning in EXIT_CODES.items()}
