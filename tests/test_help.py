@@ -148,3 +148,9 @@ def test_an_error_shows_only_what_must_be_given(parser, capsys):
         parser.parse_args([])
     assert stop.value.code == 2
     assert capsys.readouterr().err.splitlines()[0] == "usage: it --table TABLE [options]"
+
+
+def test_a_long_usage_is_broken_between_words(capsys):
+    lines = ALL["secure plan"].format_usage().splitlines()
+    assert len(lines) > 1
+    assert all(len(line) <= 80 and not line.endswith("-") for line in lines)

@@ -71,7 +71,8 @@ class Parser(argparse.ArgumentParser):
         words = [self.prog, *map(_shown_positional, positional), *map(_shown_flag, required)]
         if not self._subparsers:
             words.append("[options]")
-        return "\n".join(textwrap.wrap(" ".join(words), 72, subsequent_indent=" " * 8))
+        lines = textwrap.wrap(" ".join(words), 72, break_on_hyphens=False)
+        return ("\n" + " " * 8).join(lines)
 
 
 class _CommonHelp(argparse.Action):
