@@ -145,10 +145,9 @@ def _tables(
     args: argparse.Namespace,
 ) -> tuple[pd.DataFrame, Schema, dict[str, pd.DataFrame] | None]:
     """The table, its schema, and test tables if there are any."""
+    from synthfair.cli.inputs import check_inputs
     from synthfair.data.datasets import SOURCES, load_dataset, published_split
     from synthfair.data.schema import read_schema
-    from synthfair.data.tables import read_table
-    from synthfair.evaluation import read_tests
 
     if args.table in SOURCES:
         if args.schema or args.test or args.user_column:
@@ -165,6 +164,10 @@ def _tables(
         )
     if args.published_split:
         raise InputError("--published-split is for named tables; --test names files")
+    check_inputs(args.schema, Path(args.table), *(args.test or ()))
+    from synthfair.data.tables import read_table
+    from synthfair.evaluation import read_tests
+
     schema = read_schema(args.schema)
     schema = schema.with_sensitive(args.sensitive) if args.sensitive else schema
     table = read_table(Path(args.table), schema)
