@@ -155,7 +155,7 @@ class TestDemo:
 
     def test_each_stage_is_shown(self, demonstration):
         stages = {done: n_all for done, n_all, _ in demonstration[2]}
-        assert stages == dict.fromkeys(range(14), 14)
+        assert stages == dict.fromkeys(range(15), 14)
         assert any("city, step 40 of 40" in words for _, _, words in demonstration[2])
 
     def test_its_folder_must_be_empty(self, demonstration):

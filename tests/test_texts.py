@@ -134,7 +134,7 @@ def test_flags_in_the_text_exist(capsys):
     secure = [["secure", step] for step in ("key", "plan", "share", "add", "open", "demo")]
     for command in [*([name] for name in COMMANDS), *gap, *secure]:
         with pytest.raises(SystemExit):
-            main([*command, "-h"])
+            main([*command, "--help"])
     known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--help"}
     code = [span for page in (README, *DOCS) for span in re.findall(r"`([^`]+)`", prose(page))]
     assert {flag for span in code for flag in re.findall(r"--[a-z-]+", span)} <= known

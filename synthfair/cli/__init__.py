@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from types import ModuleType
 
 from synthfair import __version__
 from synthfair.cli import (
     client,
     compare,
+    completion,
     demo,
     evaluate,
     gap,
@@ -28,88 +28,94 @@ from synthfair.cli import (
     train,
     weights,
 )
+from synthfair.cli.options import (
+    DONE,
+    FAILED,
+    REFUSED,
+    Parser,
+    add_commands,
+    configure,
+)
 from synthfair.errors import InputError, reason
 from synthfair.interrupt import INTERRUPTED, interrupt_raises
 
 __all__ = ["client", "main", "run", "server"]
 
-COMMANDS: dict[str, ModuleType] = {
-    "demo": demo,
-    "split": split,
-    "schema": schema,
-    "keygen": keygen,
-    "client": client,
-    "ledger": ledger,
-    "inspect": inspect,
-    "server": server,
-    "predict": predict,
-    "evaluate": evaluate,
-    "gap": gap,
-    "secure": secure,
-    "report": report,
-    "thresholds": thresholds,
-    "weights": weights,
-    "train": train,
-    "compare": compare,
+GROUPS: dict[str, dict[str, ModuleType]] = {
+    "get started": {"demo": demo, "split": split, "schema": schema},
+    "make a release": {"client": client, "keygen": keygen, "inspect": inspect, "ledger": ledger},
+    "pool and evaluate": {
+        "server": server,
+        "evaluate": evaluate,
+        "predict": predict,
+        "report": report,
+    },
+    "train in rounds, compare": {"train": train, "compare": compare},
+    "measure gaps over devices": {"gap": gap},
+    "sum counts, and use them": {"secure": secure, "thresholds": thresholds, "weights": weights},
+    "the command line itself": {"completion": completion},
 }
-"""A command is a module with HELP, DESCRIPTION, add_arguments(parser) and run(args)."""
+"""Commands by what people do with them."""
 
-_EPILOG = """\
-the way of the data:
-  split or schema -> client (one for each organisation) -> server -> predict, evaluate,
-  report; keygen and inspect: who sent a release, and what it holds; gap: how well a
-  model serves each group, over devices none of which reveals its group; secure: sums of
-  counts over clients whose parts nobody sees
+COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
 
-  python -m synthfair demo          sees it all run on a real table, in half a minute
-  python -m synthfair COMMAND -h    explains a command, with an example
-"""
+
+class _Overview(Parser):
+    def format_help(self) -> str:
+        """All commands, group by group."""
+        lines = [self.format_usage(), f"{self.description}\n"]
+        for title, commands in GROUPS.items():
+            lines += [f"{title}:", *(f"  {n:<12}{m.HELP}" for n, m in commands.items()), ""]
+        lines += [
+            "python -m synthfair demo            shows it all on a real table, in half a minute",
+            "python -m synthfair COMMAND -h      explains a command; --help shows all its options",
+            "python -m synthfair --version       prints the version",
+            f"\n{self.epilog}\n",
+        ]
+        return "\n".join(lines)
+
+
+def make_parser(
+    names: Collection[str] = tuple(COMMANDS), *, prog: str = "python -m synthfair"
+) -> Parser:
+    """Of all commands, of which those in ``names`` have their options."""
+    parser = _Overview(
+        prog=prog,
+        description="Train one group-fair model across organisations that may not share rows.",
+    )
+    parser.add_argument("--version", action="version", version=f"synthfair {__version__}")
+    add_commands(parser, COMMANDS, names)
+    return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """All commands; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m synthfair",
-        description="Train one group-fair model across organisations that may not share rows.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"synthfair {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        _configure(commands.add_parser(name, help=module.HELP), module)
-    return _execute(parser, argv)
+    argv = sys.argv[1:] if argv is None else argv
+    return _execute(make_parser(argv), argv)
 
 
 def run(module: ModuleType, *, prog: str, argv: Sequence[str] | None = None) -> int:
     """One command by itself, as in ``python -m synthfair.client``; returns the exit code."""
-    parser = argparse.ArgumentParser(prog=prog)
-    _configure(parser, module)
+    parser = Parser(prog=prog)
+    configure(parser, module)
     return _execute(parser, argv)
 
 
-def _configure(parser: argparse.ArgumentParser, module: ModuleType) -> None:
-    parser.description = module.DESCRIPTION
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    module.add_arguments(parser)
-    parser.set_defaults(run=module.run)
-
-
-def _execute(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> int:
+def _execute(parser: Parser, argv: Sequence[str] | None) -> int:
     args = parser.parse_args(argv)
     try:
         with interrupt_raises():
             args.run(args)
             _flush()
     except InputError as error:
-        return _fail(2, f"error: {error}")
+        return _fail(REFUSED, f"error: {error}")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         _drop_output()
     except OSError as error:
-        return _fail(1, f"error: {error.filename or 'output'}: {reason(error)}")
+        return _fail(FAILED, f"error: {error.filename or 'output'}: {reason(error)}")
     except KeyboardInterrupt as stop:
         return _fail(INTERRUPTED, f"interrupted: {stop}" if str(stop) else "interrupted")
-    return 0
+    return DONE
 
 
 def _flush() -> None:

@@ -7,8 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig, load_release_config
+from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,35 +38,39 @@ Flags override the configuration file and are named after its keys.
 """
 
 
+COMMON = ("max_gap", "rho_o", "notion", "epsilon", "delta", "seed")
+"""Settings that -h shows; --help shows them all."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    files = parser.add_argument_group("files")
-    files.add_argument(
+    from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
+
+    parser.add_argument(
         "--data",
         type=Path,
         required=True,
-        help="The private table, CSV or Parquet, or a folder of such files.",
+        help="The private table, CSV or Parquet; for a surrogate also a folder of such files.",
     )
-    files.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
-    files.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
-    files.add_argument("--output", type=Path, required=True, help="The release file to write.")
-    files.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
-    files.add_argument(
-        "--history",
-        type=Path,
-        help="CSV to write every step to, for the curves of a report made in house; its name must"
-        " end in .history.csv. Private: do not send it.",
+    parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
+    parser.add_argument("--output", type=Path, required=True, help="The release file to write.")
+    parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
+    parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
+    parser.add_argument(
+        "--release",
+        choices=("fair", "surrogate"),
+        help="fair: an ordinary model trained on it is fair on this table. surrogate: it stands in"
+        " for this table, and the server trains a model that is fair over all clients, also where"
+        " they are unlike. Default: fair, or the configuration's.",
     )
-    files.add_argument(
-        "--ledger",
-        type=Path,
-        help="File in which the release is booked. Default: the table's name with .ledger.jsonl"
-        " added. See: python -m synthfair ledger -h.",
-    )
-    files.add_argument(
+    parser.add_argument(
         "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."
     )
-    checks = parser.add_argument_group("checks before the release")
+    fair, surrogate = "settings (keys of the configuration)", "settings of surrogates"
+    add_config_flags(parser, DistillConfig, common=COMMON, what=fair)
+    shared = ("release", *DistillConfig.model_fields)
+    add_config_flags(parser, SurrogateConfig, leave_out=shared, what=surrogate)
+    checks = advanced(parser, "checks before the release")
     checks.add_argument(
         "--hold-out",
         type=float,
@@ -88,29 +91,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="For tests: noise that anybody can repeat. Then there is no guarantee, and the release"
         " says so.",
     )
-    kind = parser.add_argument_group("kind of release")
-    kind.add_argument(
-        "--release",
-        choices=("fair", "surrogate"),
-        help="fair: an ordinary model trained on it is fair on this table. surrogate: it stands in"
-        " for this table, and the server trains a model that is fair over all clients, also where"
-        " they are unlike. Default: fair, or the configuration's.",
+    files = advanced(parser, "files")
+    files.add_argument(
+        "--history",
+        type=Path,
+        help="CSV to write every step to, for the curves of a report made in house; its name must"
+        " end in .history.csv. Private: do not send it.",
     )
-    fair = parser.add_argument_group("settings (keys of the configuration)")
-    add_config_flags(fair, DistillConfig)  # type: ignore[arg-type]
-    surrogate = parser.add_argument_group(
-        "settings of surrogates",
-        "Keys of the configuration. Surrogates have these, and epsilon, delta, relation and seed.",
+    files.add_argument(
+        "--ledger",
+        type=Path,
+        help="File in which the release is booked. Default: the table's name with .ledger.jsonl"
+        " added. See: python -m synthfair ledger -h.",
     )
-    shared = ("release", *DistillConfig.model_fields)
-    add_config_flags(surrogate, SurrogateConfig, leave_out=shared)  # type: ignore[arg-type]
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
+    from synthfair.config import DistillConfig, SurrogateConfig, load_release_config
+
     given = config_flags(args, DistillConfig) | config_flags(args, SurrogateConfig)
     config = load_release_config(args.config, **given)
 
+    from synthfair.cli.inputs import check_inputs
+
+    check_inputs(args.schema, args.data, *filter(None, [args.sign]))
     from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import progress_bar, say, stage_bar
     from synthfair.release.keys import read_signing_key

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import DistillConfig, load_distill_config, load_train_config, require_read
+from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.errors import InputError
 
 HELP = "compare several methods on one public table, over seeds"
@@ -23,6 +22,8 @@ is written anew each time.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config import DistillConfig
+
     parser.add_argument("table", help="loanapp, law_school, dutch, adult or bank.")
     parser.add_argument("--sensitive", help="The sensitive attribute, if not the table's first.")
     parser.add_argument("--clients", type=int, default=2, help="Number of clients. Default: 2.")
@@ -49,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Settings, TOML; defaults where not given. Its rho_o and seed give way to --weights"
         " and --seeds.",
     )
-    rounds = parser.add_argument_group("methods in rounds (fpfl, fedsgd, mmdm, ...)")
+    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    rounds = advanced(parser, "options of methods in rounds (fpfl, fedsgd, mmdm, ...)")
     rounds.add_argument(
         "--train-config",
         type=Path,
@@ -63,35 +65,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Users have so many rows on average. Default: the clients are the users.",
     )
     rounds.add_argument("--each-row", action="store_true", help="Every row is a user by itself.")
-    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
-    settings = parser.add_argument_group("settings (keys of the configuration)")
-    add_config_flags(settings, DistillConfig, leave_out=("rho_o", "max_gap", "seed"))  # type: ignore[arg-type]
+    leave_out = "rho_o", "max_gap", "seed"
+    add_config_flags(parser, DistillConfig, common=("notion", "steps"), leave_out=leave_out)
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
+    from synthfair.config import (
+        DistillConfig,
+        load_distill_config,
+        load_train_config,
+        require_read,
+    )
+
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
     from synthfair.cli.jax_setup import start_jax
-    from synthfair.cli.show import say, warn
+    from synthfair.cli.show import say, terminal, warn
+    from synthfair.data.datasets import load_dataset
 
+    table, schema = load_dataset(args.table, args.sensitive)
+    train_config = load_train_config(args.train_config) if args.train_config else None
+    if train_config is not None:
+        require_read(train_config, args.methods)
     start_jax()
-    from rich.console import Console
     from rich.progress import track
 
     from synthfair.compare import RoundOptions, is_done, make_grid, run_point
-    from synthfair.data.datasets import load_dataset
     from synthfair.data.partition import partition
     from synthfair.federated import UserAssignment
     from synthfair.report import overview_tables, overviews, read_results, write_report
 
-    table, schema = load_dataset(args.table, args.sensitive)
     partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work
-    train_config = load_train_config(args.train_config) if args.train_config else None
-    if train_config is not None:
-        require_read(train_config, args.methods)
     users = {"rows_per_user": args.rows_per_user, "each_row": args.each_row or None}
     assigned = any(value is not None for value in users.values())
     if "fedavg" in args.methods and (train_config or assigned):
@@ -103,7 +110,7 @@ def run(args: argparse.Namespace) -> None:
     how = {"clients": args.clients, "rounds": rounds}
     points = make_grid(args.methods, args.weights, args.seeds, args.output)
     todo = [point for point in points if not is_done(point, schema, config, **how)]
-    for point in track(todo, description="comparing", console=Console(stderr=True)):
+    for point in track(todo, description="comparing", console=terminal()):
         run_point(point, table, schema, config, name=args.table, **how)
     results = read_results([point.folder for point in points])
     write_report(results, args.output / "report.html", force=True)

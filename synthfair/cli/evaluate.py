@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import ServerConfig, load_server_config
 
 HELP = "measure a trained model's accuracy and group gaps on test tables"
 
@@ -23,6 +22,8 @@ thresholds by group, report shows the folder of --output fair/metrics.json.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config import ServerConfig
+
     parser.add_argument("--model", type=Path, required=True, help="model.json of a server.")
     parser.add_argument(
         "--data", type=Path, nargs="+", required=True, help="Tables with labels, CSV or Parquet."
@@ -34,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
+    from synthfair.config import ServerConfig, load_server_config
+
     config = load_server_config(**config_flags(args, ServerConfig))
 
     from synthfair.cli.show import say, warn

@@ -13,8 +13,9 @@ owner may read, and NAME.pub, to be handed to whoever runs the server, by a way 
 nobody can replace it. NAME names the client there.
 
   python -m synthfair keygen --output hospital_a.key
-  python -m synthfair.client ... --sign hospital_a.key
-  python -m synthfair.server ... --keys hospital_a.pub hospital_b.pub
+
+client --sign hospital_a.key signs a release with it, and server --keys hospital_a.pub
+hospital_b.pub takes no other releases than those of these two.
 """
 
 

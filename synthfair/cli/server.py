@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import ServerConfig, load_server_config
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,14 +23,18 @@ gaps on test tables. Writes model.json and metrics.json.
 
 On fair releases it trains an ordinary model. On surrogates it trains one that is fair over
 all clients, as often as you like, and writes fair_table.parquet, on which any ordinary
-weighted logistic trainer gives the same model:
+weighted logistic trainer gives the same model; --max-gap 0.05 looks for the least weight
+of the penalty that reaches that gap, --frontier shows accuracy and gap for many:
 
-  ... --rho 100 --penalty selection_rate      --max-gap 0.05      --frontier
+  python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
+      --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config import ServerConfig
+
     parser.add_argument("releases", type=Path, nargs="*", help="Release files, one a client.")
     parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
     parser.add_argument(
@@ -43,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " metrics.json.",
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     parser.add_argument(
         "--keys",
         type=Path,
@@ -57,22 +61,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the"
         " test rows, to frontier.csv and frontier.svg.",
     )
-    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     parser.add_argument(
         "--report",
         action="store_true",
         help="Write report.html and its plots to the output folder as well. Where that holds"
         " clients' *.history.csv (private; in simulations), it shows their curves.",
     )
-    add_config_flags(parser, ServerConfig)
+    common = "max_gap", "rho", "notion", "seed"
+    add_config_flags(parser, ServerConfig, common=common, what="settings")
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
+    from synthfair.config import ServerConfig, load_server_config
+
     config = load_server_config(**config_flags(args, ServerConfig))
 
+    from synthfair.cli.inputs import check_inputs
     from synthfair.cli.jax_setup import start_jax
 
+    if args.report and not args.test:
+        raise InputError("--report: needs --test")
+    check_inputs(args.schema, *args.releases, *args.test, *args.keys)
     start_jax()
     from synthfair.files import require_free, write_text
     from synthfair.report import (
@@ -85,8 +95,6 @@ def run(args: argparse.Namespace) -> None:
     )
     from synthfair.server import serve
 
-    if args.report and not args.test:
-        raise InputError("--report: needs --test")
     page, plot = args.output / "report.html", args.output / "frontier.svg"
     if args.report:  # all that could refuse it, before any work is done
         require_free(*files_of_one(page, *run_names([args.output])), force=args.force)

@@ -30,6 +30,13 @@ def warn(message: str) -> None:
     Console(stderr=True).print(f"warning: {message}", highlight=False, markup=False, style="yellow")
 
 
+def terminal() -> Console:
+    """Standard error for bars, which are drawn on a terminal alone: a log holds messages only."""
+    console = Console(stderr=True)
+    console.quiet = not console.is_interactive
+    return console
+
+
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
     """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns."""
@@ -51,14 +58,18 @@ def stage_bar() -> Iterator[Callable[[str], None]]:
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=terminal(), transient=True) as bar:
         task = bar.add_task("starting", total=None)
         yield lambda stage: bar.update(task, description=stage)
 
 
 @contextmanager
 def counting_bar(title: str) -> Iterator[OnRounds]:
-    """Yields a function of done, total and a few words, which shows them and handles Ctrl-C."""
+    """Yields a function of done, total and a few words, which shows them and handles Ctrl-C.
+
+    The bar is full at the end, also of work that ends early. One that never moved is removed, as
+    where an input is refused.
+    """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -68,25 +79,31 @@ def counting_bar(title: str) -> Iterator[OnRounds]:
         TextColumn("{task.fields[state]}"),
         TimeElapsedColumn(),
     )
-    with (
-        deferred_interrupt() as interrupt,
-        Progress(*columns, console=Console(stderr=True)) as bar,
-    ):
-        task = bar.add_task(title, total=None, state="compiling")
+    bar = Progress(*columns, console=terminal(), transient=True)
+    task = bar.add_task(title, total=None, state="preparing")
 
-        def update(done: int, total: int, state: str) -> None:
-            bar.update(task, completed=done, total=total, state=state)
-            interrupt()
+    def stopping() -> None:
+        bar.update(task, state="stopping; Ctrl-C again: at once")
+        bar.console.show_cursor()  # which nobody would show when the process ends at once
 
+    def update(done: int, total: int, state: str) -> None:
+        bar.update(task, completed=done, total=total, state=state)
+        bar.live.transient = False
+        interrupt()
+
+    with deferred_interrupt(stopping) as interrupt, bar:
         yield update
+        bar.update(task, total=bar.tasks[task].completed)
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[Callable[[], None]]:
+def deferred_interrupt(
+    on_press: Callable[[], object] = lambda: None,
+) -> Iterator[Callable[[], None]]:
     """Yields a function that raises KeyboardInterrupt if Ctrl-C was pressed since the start.
 
-    Until that is called, Ctrl-C is only noted, as XLA cannot be stopped while it compiles. Pressed
-    again, it ends the process as the system does.
+    Until that is called, Ctrl-C is only noted, as XLA cannot be stopped while it compiles, and
+    ``on_press`` is called. Pressed again, it ends the process as the system does.
     """
     pressed = False
 
@@ -94,6 +111,7 @@ def deferred_interrupt() -> Iterator[Callable[[], None]]:
         nonlocal pressed
         pressed = True
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        on_press()
 
     def interrupt() -> None:
         if pressed:

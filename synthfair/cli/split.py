@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from synthfair.cli.options import advanced
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +53,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", metavar="COLUMN", help="One client per value of this column, instead of --clients."
     )
-    parser.add_argument(
+    parser.add_argument("--seed", type=int, default=0, help="Seed of the split. Default: 0.")
+    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
+    others = advanced(parser)
+    others.add_argument(
         "--min-rows",
         type=int,
         default=0,
@@ -60,15 +65,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Leave out clients with fewer rows. Default: 0, and one that is too small for a"
         " training and a test row is an error.",
     )
-    parser.add_argument("--seed", type=int, default=0, help="Seed of the split. Default: 0.")
-    parser.add_argument(
+    others.add_argument(
         "--test-fraction",
         type=float,
         default=0.2,
         help="Share of each client's rows that are test rows. Default: 0.2.",
     )
-    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
-    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -6,9 +6,7 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from synthfair.config.notions import Notion
-
-HELP = "choose a trained model's thresholds by group, from a histogram of its scores"
+HELP = "choose a model's thresholds by group, from a histogram of its scores"
 
 DESCRIPTION = """\
 Choose a threshold for each group, such that decisions are as accurate as can be while
@@ -28,6 +26,8 @@ predict, evaluate, gap and report use the new file as any other model.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config import Notion
+
     add = parser.add_argument
     add("histogram", type=Path, help="Counts by group, label and score of this very model.")
     add("--notion", choices=get_args(Notion), required=True, help="Rates that are compared.")

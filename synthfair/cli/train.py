@@ -6,13 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import TrainConfig, load_train_config, require_read
+from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from synthfair.config import TrainConfig
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.federated import TrainFiles, Training
@@ -46,6 +46,8 @@ privfairfl_post have --counts-epsilon, which is added.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config import TrainConfig
+
     parser.add_argument(
         "table", help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet."
     )
@@ -54,23 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
-    parser.add_argument(
-        "--ledger",
-        type=Path,
-        help="File in which the training is booked. Default: the table's name with .ledger.jsonl"
-        " added, or, for a named table, that of the output folder.",
-    )
-    parser.add_argument(
-        "--insecure-noise-seed",
-        type=int,
-        metavar="INT",
-        help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing.",
-    )
-    parser.add_argument(
-        "--weights",
-        type=Path,
-        help="Weights of rows by group and label, of the command weights; for fedavg and dp_sgd.",
-    )
     users = parser.add_argument_group("users (one of four; default: 2 clients)")
     users.add_argument("--clients", type=int, help="Number of clients, all with equally many rows.")
     users.add_argument(
@@ -83,17 +68,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--each-row", action="store_true", default=None, help="Every row is a user by itself."
     )
     users.add_argument("--user-column", help="The column of the file that says whose a row is.")
-    tests = parser.add_argument_group("test rows (default: a fifth of the rows)")
+    common = (
+        "method", "rounds", "cohort", "learning_rate", "notion", "alpha", "clip", "epsilon",
+        "delta", "seed",
+    )  # fmt: skip
+    add_config_flags(parser, TrainConfig, common=common)
+    tests = advanced(parser, "test rows (default: a fifth of the rows)")
     tests.add_argument("--test", type=Path, nargs="+", help="Test tables, for a file.")
     tests.add_argument(
         "--published-split", action="store_true", help="The split a named table came with: adult."
     )
-    settings = parser.add_argument_group("settings (keys of the configuration)")
-    add_config_flags(settings, TrainConfig)  # type: ignore[arg-type]
+    others = advanced(parser, "files and tests")
+    others.add_argument(
+        "--ledger",
+        type=Path,
+        help="File in which the training is booked. Default: the table's name with .ledger.jsonl"
+        " added, or, for a named table, that of the output folder.",
+    )
+    others.add_argument(
+        "--insecure-noise-seed",
+        type=int,
+        metavar="INT",
+        help="For tests: noise that anybody can repeat. With it, epsilon guarantees nothing.",
+    )
+    others.add_argument(
+        "--weights",
+        type=Path,
+        help="Weights of rows by group and label, of the command weights; for fedavg and dp_sgd.",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
+    from synthfair.config import TrainConfig, load_train_config, require_read
+
     config = load_train_config(args.config, **config_flags(args, TrainConfig))
     require_read(config, [config.method])
 
@@ -107,6 +115,7 @@ def run(args: argparse.Namespace) -> None:
             " for 200 of 14,000 users, 1,000 rounds and epsilon = 2): prefer poisson, unless"
             " everybody knows who takes part"
         )
+    table, schema, tests = _tables(args)
     start_jax()
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.files import claimed
@@ -115,7 +124,6 @@ def run(args: argparse.Namespace) -> None:
     named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
     given = any(value is not None for value in named.values())
     assignment = UserAssignment(**named) if given else UserAssignment(clients=2)
-    table, schema, tests = _tables(args)
     assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
     weights = read_weights(args.weights) if args.weights else None
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
@@ -137,10 +145,9 @@ def _tables(
     args: argparse.Namespace,
 ) -> tuple[pd.DataFrame, Schema, dict[str, pd.DataFrame] | None]:
     """The table, its schema, and test tables if there are any."""
+    from synthfair.cli.inputs import check_inputs
     from synthfair.data.datasets import SOURCES, load_dataset, published_split
     from synthfair.data.schema import read_schema
-    from synthfair.data.tables import read_table
-    from synthfair.evaluation import read_tests
 
     if args.table in SOURCES:
         if args.schema or args.test or args.user_column:
@@ -157,6 +164,10 @@ def _tables(
         )
     if args.published_split:
         raise InputError("--published-split is for named tables; --test names files")
+    check_inputs(args.schema, Path(args.table), *(args.test or ()))
+    from synthfair.data.tables import read_table
+    from synthfair.evaluation import read_tests
+
     schema = read_schema(args.schema)
     schema = schema.with_sensitive(args.sensitive) if args.sensitive else schema
     table = read_table(Path(args.table), schema)

@@ -6,9 +6,7 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from synthfair.config.notions import WeightMethod
-
-HELP = "weights of rows by group and label, for train, from counts over all clients"
+HELP = "make weights of rows by group and label, for train, from counts"
 
 DESCRIPTION = """\
 Make weights by which losses of rows are multiplied in training, from counts of rows by
@@ -23,6 +21,8 @@ independent, N_s N_y / (N C(s, y)).
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
+    from synthfair.config.notions import WeightMethod
+
     add = parser.add_argument
     add("counts", type=Path, help="Counts of secure open, or a histogram, whose bins are summed.")
     add("--method", choices=get_args(WeightMethod), required=True, help="See above.")

@@ -105,6 +105,7 @@ def demonstrate(
         served = run.serve(surrogates, f"surrogate/{name}", asked, frontier=config is fair)
         outcomes.append(_outcome("surrogates", config, surrogates, served))
         frontier = served.frontier
+    show(N_STAGES, N_STAGES, "done")
     return Demonstration(outcomes, frontier)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 
 from synthfair.cli.gap import aggregate, perturb, plan, simulate
+from synthfair.cli.options import add_commands
 
-HELP = "measure gaps between groups over many devices with local differential privacy"
+HELP = "measure gaps between groups of clients who do not reveal their group"
 
 DESCRIPTION = """\
 Measure how a number (a rate, an accuracy, any score) differs between groups of
@@ -30,18 +31,4 @@ COMMANDS = {"plan": plan, "perturb": perturb, "aggregate": aggregate, "simulate"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the four commands."""
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(command)
-        command.set_defaults(gap=module.run)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
-    args.gap(args)
+    add_commands(parser, COMMANDS, COMMANDS)

@@ -6,6 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from synthfair.cli.options import advanced
+
 HELP = "estimate gaps between groups from any number of reports, with intervals"
 
 DESCRIPTION = """\
@@ -29,16 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("collection", type=Path, help="The public file that plan wrote.")
     add("reports", nargs="+", help="Files; - is CSV from standard input.")
-    add("--shares", nargs="+", type=float, help="Shares of the groups, if known.")
     add("--confidence", type=float, default=0.95, help="Of each interval. Default: 0.95.")
+    add("--output", type=Path, help="JSON file to which the result is written as well.")
+    add("--force", action="store_true", help="Overwrite the output if it exists.")
+    add = advanced(parser).add_argument
+    add("--shares", nargs="+", type=float, help="Shares of the groups, if known.")
     add("--no-ids", action="store_true",
         help="Do not look for repeated reports; the column report may be missing.")  # fmt: skip
     add("--id-memory", type=int, default=128, metavar="MB",
-        help="Memory for finding repeated reports. With too little, some new reports are rejected"
-        " as repeated; a warning says how many. Default: 128, enough for 10^7 reports; 10^9 need"
-        " 4096.")  # fmt: skip
-    add("--output", type=Path, help="JSON file to which the result is written as well.")
-    add("--force", action="store_true", help="Overwrite the output if it exists.")
+        help="Memory for finding repeated reports, in MiB. With too little, some new reports are"
+        " rejected as repeated; a warning says how many. Default: 128, enough for 10^7 reports;"
+        " 10^9 need 4096.")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> None:

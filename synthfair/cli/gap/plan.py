@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from synthfair.cli.options import advanced
 from synthfair.errors import InputError
 
 HELP = "find the clients, epsilon or precision of a measurement; write its public file"
@@ -28,20 +29,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     add = parser.add_argument
     add("--groups", nargs="+", required=True, help="Names of the groups, two or more.")
-    add("--shares", nargs="+", type=float,
-        help="Rough shares of the groups, of sum 1. Default: equal.")  # fmt: skip
     add("--range", nargs=2, type=float, default=(0.0, 1.0), metavar=("LOW", "HIGH"),
         help="Public range of a client's value. Default: 0 1.")  # fmt: skip
     add("--epsilon", type=float, help="Of one client's report.")
     add("--clients", type=int, help="Number of clients that send a report.")
     add("--precision", type=float, help="Wanted half-width of the interval.")
+    add("--output", type=Path, help="The public file to write, e.g. gap.json.")
+    add("--force", action="store_true", help="Overwrite the output if it exists.")
+    add = advanced(parser).add_argument
+    add("--shares", nargs="+", type=float,
+        help="Rough shares of the groups, of sum 1. Default: equal.")  # fmt: skip
     add("--confidence", type=float, default=0.95, help="Of the interval. Default: 0.95.")
     add("--mechanism", choices=("randomized", "laplace"), default="randomized",
         help="randomized sends one bit of the value, laplace the value with noise. Default:"
         " randomized, which has the smaller error at every epsilon, unless values are known to"
         " lie near the middle of their range.")  # fmt: skip
-    add("--output", type=Path, help="The public file to write, e.g. gap.json.")
-    add("--force", action="store_true", help="Overwrite the output if it exists.")
 
 
 def run(args: argparse.Namespace) -> None:

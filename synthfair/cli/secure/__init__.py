@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from synthfair.cli.options import add_commands
 from synthfair.cli.secure import add, demo, key, open_sums, plan, share
 
 HELP = "sum counts over clients so that nobody sees a client's part, with noise"
@@ -41,18 +42,4 @@ COMMANDS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the commands."""
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name, module in COMMANDS.items():
-        command = commands.add_parser(
-            name,
-            help=module.HELP,
-            description=module.DESCRIPTION,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        module.add_arguments(command)
-        command.set_defaults(secure=module.run)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Runs the command."""
-    args.secure(args)
+    add_commands(parser, COMMANDS, COMMANDS)

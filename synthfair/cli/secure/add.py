@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from synthfair.cli.options import advanced
 from synthfair.errors import InputError
 
 HELP = "at an aggregator: verify uploads, add them up, add noise, and answer once"
@@ -37,10 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--output", type=Path, help="The partial sum to write, e.g. sum_0.json.")
     add("--most-epsilon", type=float, help="Refuse a task that costs more.")
     add("--check", action="store_true", help="Only verify; nothing is answered or spent.")
+    add("--force", action="store_true", help="Overwrite the output if it exists.")
+    add = advanced(parser).add_argument
     add("--records", type=Path,
         help="Folder of the answers so far, which secure key made with the key. Default: next to"
         " the key, its name with .answers for .key.")  # fmt: skip
-    add("--force", action="store_true", help="Overwrite the output if it exists.")
 
 
 def run(args: argparse.Namespace) -> None:

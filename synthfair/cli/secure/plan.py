@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from synthfair.cli.options import advanced
 from synthfair.errors import InputError
 
 HELP = "write the public file: what is summed, the privacy, the aggregators, the clients"
@@ -35,12 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--schema", type=Path, help="Schema of the tables, for counts without a model.")
     add("--bins", type=int, default=101, help="Of the score, with a model. Default: 101.")
     add("--epsilon", type=float, required=True, help="Of the total.")
-    add("--relation", choices=("add_or_remove", "replace"), default="add_or_remove",
-        help="Which tables are neighbours. Default: add_or_remove.")  # fmt: skip
-    add("--unit", choices=("row", "user"), default="row", help="Default: row.")
-    add("--rows-per-user", type=int, default=1, metavar="M",
-        help="With the unit user: so many rows of each user count, the first of the table; noise"
-        " grows with it. Default: 1.")  # fmt: skip
     add("--rows-per-client", type=int, required=True,
         help="No client has more rows; larger tables, and totals that would need them, are"
         " refused.")  # fmt: skip
@@ -48,10 +43,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Public keys of two or three that do not collude, by role.")  # fmt: skip
     add("--clients", type=Path, nargs="+", required=True,
         help="Public keys of the clients, as keygen writes them, or folders of them.")  # fmt: skip
-    add("--least-clients", type=int,
-        help="With fewer, nothing is answered. Default: all of them.")  # fmt: skip
     add("--output", type=Path, required=True, help="The public file to write, e.g. task.json.")
     add("--force", action="store_true", help="Overwrite the output if it exists.")
+    add = advanced(parser).add_argument
+    add("--relation", choices=("add_or_remove", "replace"), default="add_or_remove",
+        help="Which tables are neighbours. Default: add_or_remove.")  # fmt: skip
+    add("--unit", choices=("row", "user"), default="row",
+        help="What epsilon protects: one row, or all rows of a user. Default: row.")  # fmt: skip
+    add("--rows-per-user", type=int, default=1, metavar="M",
+        help="With the unit user: so many rows of each user count, the first of the table; noise"
+        " grows with it. Default: 1.")  # fmt: skip
+    add("--least-clients", type=int,
+        help="With fewer, nothing is answered. Default: all of them.")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from synthfair.cli.options import advanced
 from synthfair.errors import InputError
 
 HELP = "at a client: count rows, and write one encrypted file for each aggregator"
@@ -32,19 +33,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--data", type=Path, required=True, help="Rows with labels; CSV or Parquet.")
     add("--model", type=Path, help="model.json that the task names.")
     add("--schema", type=Path, help="Schema of the table, for a task without a model.")
-    add("--user-column", help="Column that says whose a row is, for the unit user.")
     add("--aggregators", type=Path, nargs="+", required=True,
         help="Public keys of the aggregators, by role, handed over by a way on which nobody can"
         " replace them; a task with others is refused.")  # fmt: skip
     add("--most-epsilon", type=float, help="Refuse a task that costs more.")
     add("--sign", type=Path, required=True, help="The client's private key, of keygen.")
     add("--output", type=Path, required=True, help="Folder to write to.")
+    add("--force", action="store_true", help="Overwrite files that exist.")
+    add = advanced(parser).add_argument
+    add("--user-column", help="Column that says whose a row is, for the unit user.")
     add(
         "--ledger",
         type=Path,
         help="File in which the sum is booked. Default: the table's name with .ledger.jsonl added.",
     )
-    add("--force", action="store_true", help="Overwrite files that exist.")
 
 
 def run(args: argparse.Namespace) -> None:

@@ -1,0 +1,128 @@
+"""How commands end: exit codes, one line for each end, and early where an input is bad."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from synthfair.cli import main, run
+from synthfair.cli.inputs import check_inputs
+from synthfair.cli.options import DONE, EXIT_CODES, FAILED, REFUSED
+from synthfair.errors import InputError
+from synthfair.interrupt import INTERRUPTED
+
+
+def command(what):
+    """One that does what it is given."""
+    return SimpleNamespace(DESCRIPTION="It.", add_arguments=lambda _: None, run=what)
+
+
+def raising(error):
+    def raises(_args):
+        raise error
+
+    return raises
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [
+        (lambda _: None, DONE, ""),
+        (raising(OSError(28, "No space left on device", "r.parquet")), FAILED,
+         "error: r.parquet: No space left on device\n"),
+        (raising(InputError("schema.json: label: missing")), REFUSED,
+         "error: schema.json: label: missing\n"),
+        (raising(KeyboardInterrupt()), INTERRUPTED, "interrupted\n"),
+        (raising(KeyboardInterrupt("the checkpoint holds step 5")), INTERRUPTED,
+         "interrupted: the checkpoint holds step 5\n"),
+    ],
+)  # fmt: skip
+def test_each_end_has_its_code_and_one_line(what, code, said, capsys):
+    assert run(command(what), prog="it", argv=[]) == code
+    assert capsys.readouterr().err == said
+    assert code in EXIT_CODES
+
+
+@pytest.mark.parametrize(
+    "argv", [[], ["nothing"], ["split"], ["client", "--steps", "many"], ["gap"], ["gap", "guess"]]
+)
+def test_a_command_line_that_does_not_parse_is_refused(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == REFUSED
+    assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["synthfair train", "synthfair.client", "synthfair.server"])
+def test_ctrl_c_in_a_command_is_one_line(module):
+    """It is pressed where the command begins: as settings are loaded, and as an import ends."""
+    name, *words = module.split()
+    code = (
+        "import os, runpy, signal, sys, synthfair.config.loading as loading\n"
+        "def press(*_, **__): os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(1000)]\n"
+        "for name in vars(synthfair := sys.modules['synthfair.config']).copy():\n"
+        "    if name.startswith('load_'): setattr(synthfair, name, press)\n"
+        f"sys.argv = ['x', *{words!r}]\n"
+        "sys.argv += ['t'] if 'train' in sys.argv else ['--schema', 's']\n"
+        f"sys.argv += ['--data', 'd'] if {name!r} == 'synthfair.client' else []\n"
+        "sys.argv += ['--output', 'o']\n"
+        f"runpy.run_module({name!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "interrupted\n")
+
+
+EARLY = """
+import sys
+from synthfair.cli import main
+for argv in {cases!r}:
+    assert main(argv) == 2, argv
+    heavy = {{'jax', 'jaxlib'}} & set(sys.modules)
+    assert not heavy, argv
+"""
+
+
+def test_bad_inputs_are_refused_before_jax_is_imported(tmp_path, schema):
+    (tmp_path / "schema.json").write_text(schema.to_json())
+    (tmp_path / "bad.json").write_text("{}")
+    (tmp_path / "bad.toml").write_text("stepps = 3")
+    (tmp_path / "table.csv").write_text("town,paid\n")
+    good, there = ["--schema", "schema.json"], ["--data", "table.csv"]
+    to = ["--output", "new/r.parquet"]
+    cases = {
+        "bad.json: label: missing": ["client", *there, "--schema", "bad.json", *to],
+        "no.json: cannot read": ["client", *there, "--schema", "no.json", *to],
+        "no.csv: cannot read": ["client", "--data", "no.csv", *good, *to],
+        "bad.toml: stepps: unknown": ["client", *there, *good, "--config", "bad.toml", *to],
+        "no.key: cannot read": ["client", *there, *good, "--sign", "no.key", *to],
+        "no.parquet: cannot read": ["server", "no.parquet", *good, *to],
+        "none.csv: cannot read": ["server", *good, "--test", "none.csv", *to],
+        "needs --test": ["server", "--report", *good, *to],
+        "no_train.csv: cannot read": ["train", "no_train.csv", *good, *to],
+        "'no_table': must be": ["train", "no_table", *to],
+        "'other': must be": ["compare", "other", *to],
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY.format(cases=list(cases.values()))],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for complaint in cases:
+        assert complaint in done.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_schema_that_comes_through_a_pipe_is_left_to_its_reader(tmp_path):
+    """In a process of its own, as it would wait for ever for somebody to write."""
+    os.mkfifo(tmp_path / "schema")
+    code = "from pathlib import Path; from synthfair.cli import inputs; inputs.check_inputs(Path('schema'))"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=30)
+
+
+def test_what_may_not_be_read_is_named(tmp_path, monkeypatch):
+    """The tests' user may be root, who may read everything."""
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(InputError, match="cannot read: you have no permission"):
+        check_inputs(tmp_path)
