@@ -50,10 +50,17 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
 
 
 def on_page_content(html_text: str, **_: Any) -> str:
-    """Sets formulas in MathML."""
+    """Sets formulas in MathML.
+
+    Raises:
+        ValueError: a formula with a command that latex2mathml does not know.
+    """
 
     def mathml(formula: re.Match[str]) -> str:
         display = "block" if formula[1] == "div" else "inline"
-        return convert(html.unescape(formula[2]), display=display)
+        found = convert(html.unescape(formula[2]), display=display)
+        if "\\" in found:
+            raise ValueError(f"not understood: {formula[2]}")
+        return found.replace("<mo>&#x02016;", '<mo stretchy="false">&#x02016;')
 
     return FORMULA.sub(mathml, html_text)
