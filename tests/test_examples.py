@@ -60,7 +60,7 @@ def with_examples():
             yield pytest.param(document, id=path.name)
 
 
-@pytest.mark.parametrize("page", with_examples())
+@pytest.mark.parametrize("page", list(with_examples()))
 def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     """In a folder of its own, and in JAX's own precision, single."""
     monkeypatch.chdir(tmp_path)
