@@ -25,5 +25,13 @@ def experiments(name: str) -> tuple[Experiment, ...]:
 
 def committed(name: str, experiment: str = "runs") -> list[Run[Any, Any]]:
     """The runs in ``benchmarks/results`` that would come out the same today."""
-    one = next(one for one in experiments(name) if one.name == experiment)
-    return one.current(one.read(RESULTS / name))
+    return _experiment(name, experiment).current(written(name, experiment))
+
+
+def written(name: str, experiment: str = "runs") -> list[Run[Any, Any]]:
+    """All runs in ``benchmarks/results``, those of earlier versions of the code, too."""
+    return _experiment(name, experiment).read(RESULTS / name)
+
+
+def _experiment(name: str, experiment: str) -> Experiment[Any, Any]:
+    return next(one for one in experiments(name) if one.name == experiment)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import ROOT, Run
-from benchmarks.registry import committed
+from benchmarks.registry import committed, written
 from benchmarks.reproduction import reproduction_table
 from benchmarks.showing import Mean, by, means, n_seeds, page, select, table
 from synthfair.files import write_text
@@ -27,7 +27,10 @@ BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", r
 
 NOT_RUN = "*Not run with the code of today.*"
 
+EARLIER = "*Runs of an earlier version of the code.*"
+
 Runs = Sequence[Run[Any, Any]]
+Read = Callable[..., Runs]
 
 
 def write_texts() -> None:
@@ -50,8 +53,11 @@ def with_results(text: str) -> str:
 
 @cache
 def block(name: str) -> str:
-    """What is to stand in a block."""
-    return BLOCKS[name]() or NOT_RUN
+    """What is to stand in a block: today's runs or, where there are none, earlier ones."""
+    if today := BLOCKS[name](committed):
+        return today
+    earlier = BLOCKS[name](written)
+    return f"{EARLIER}\n\n{earlier}" if earlier else NOT_RUN
 
 
 def _pair(accuracy: Mean, gap: Mean, digits: int = 3) -> str:
@@ -64,12 +70,12 @@ def _both(runs: Runs, gap: str = "spd", digits: int = 3) -> str:
     return _pair(means(runs, "accuracy"), means(runs, gap), digits) if runs else ""
 
 
-def table2() -> str:
+def table2(read: Read) -> str:
     """Our small releases next to the published ones and central training."""
     from benchmarks.table2.beaten import beaten, curve, published_cells
     from benchmarks.table2.cells import TASKS
 
-    runs = committed("table2", "table2")
+    runs = read("table2", "table2")
     rows = []
     for task, weight in zip(TASKS, (100.0, 100.0, 10.0), strict=True):
         curves = (
@@ -78,24 +84,25 @@ def table2() -> str:
             {"method": "central"},
         )
         shown = [select(runs, task=task, rho_o=weight, **which) for which in curves]
-        if not all(shown):
+        if not (shown[0] and shown[2]):
             return ""
         theirs = next(
             values
             for cell, values in published_cells().items()
             if (cell.task, cell.size, cell.rho_o) == (task, "small", 1000.0)
         )
-        constant = means(select(runs, method="constant", task=task), "accuracy").mean
+        constant = select(runs, method="constant", task=task)
         (point,) = curve(shown[0])
         rows.append(
             (
                 task.replace("_", " "), f"{theirs[0]:.3f} / {theirs[1]:.3f}", f"{weight:g}",
                 f"{point.accuracy.text(error=True)} / {point.spd.text(error=True)}",
                 *(_both(own, digits=4).replace(" ± ", "±") for own in shown[1:]),
-                f"{constant:.4f}",
+                f"{means(constant, 'accuracy').mean:.4f}" if constant else "",
             )
         )  # fmt: skip
-    counts = [f"- {count} of 30 {how}" for how, count in beaten(runs).items()]
+    known = {how: n for how, n in beaten(runs).items() if constant or "constant" not in how}
+    counts = [f"- {count} of 30 {how}" for how, count in known.items()]
     return page(
         table(
             "task | published, rho_o = 1000 | at rho_o | fair releases | surrogates | central"
@@ -107,9 +114,9 @@ def table2() -> str:
     ).rstrip()
 
 
-def epsilon() -> str:
+def epsilon(read: Read) -> str:
     """Private fair releases."""
-    runs, rows = committed("privacy"), []
+    runs, rows = read("privacy"), []
     for task, own in by(runs, lambda setting: setting.task).items():
         cells = [
             select(own, method="plain"),
@@ -127,9 +134,9 @@ def _error_pair(runs: Runs) -> str:
     return " / ".join(texts) if runs else ""
 
 
-def methods() -> str:
+def methods(read: Read) -> str:
     """One upload and many rounds, at rho_o = 10."""
-    runs, rows = select(committed("methods"), weight=10.0), []
+    runs, rows = select(read("methods"), weight=10.0), []
     for method, own in by(runs, lambda setting: setting.method).items():
         tables = by(own, lambda setting: setting.table)
         cells = [_both(tables[name]) if name in tables else "" for name in METHOD_TABLES]
@@ -142,11 +149,11 @@ def methods() -> str:
 METHOD_TABLES = {"law_school": "Law School", "dutch": "Dutch", "adult": "Adult"}
 
 
-def fpfl() -> str:
+def fpfl(read: Read) -> str:
     """The claims about Adult in rounds."""
     from benchmarks.adult_fpfl.pages import published_rows
 
-    own, rows = by(committed("adult_fpfl"), lambda row: row), []
+    own, rows = by(read("adult_fpfl"), lambda row: row), []
     for row, theirs in published_rows().items():
         ours = row._replace(settings="ours")
         if row.model == "shallow" and row.cohort != 400 and row in own and ours in own:
@@ -157,9 +164,9 @@ def fpfl() -> str:
     return table(header, rows) if rows else ""
 
 
-def two_phase() -> str:
+def two_phase(read: Read) -> str:
     """Gap and accuracy at epsilon = 2."""
-    runs, rows = committed("two_phase"), []
+    runs, rows = read("two_phase"), []
     for (name, notion), own in by(runs, lambda one: (one.table, one.notion)).items():
         cells = [
             select(own, method="B1"),
@@ -174,9 +181,9 @@ def two_phase() -> str:
     return table(header, rows) if rows else ""
 
 
-def unlike() -> str:
+def unlike(read: Read) -> str:
     """What each kind of release costs where clients are unlike, with the covariance."""
-    runs = select(committed("unlike"), penalty="covariance")
+    runs = select(read("unlike"), penalty="covariance")
     rows = []
     for (task, clients, split), own in by(runs, lambda one: one[:3]).items():
         if split not in ("0.3", "occupation", "region"):
@@ -194,9 +201,9 @@ def unlike() -> str:
     return table(header, rows) if rows else ""
 
 
-def cold() -> str:
+def cold(read: Read) -> str:
     """Seconds and memory of a client."""
-    cases = by(committed("cold"), lambda setting: setting.case)
+    cases = by(read("cold"), lambda setting: setting.case)
     rows = [
         (case, *(f"{_median(own, name):{form}}" for name, form in
                  (("seconds", ".1f"), ("megabytes", ".0f"))))
@@ -209,10 +216,10 @@ def _median(runs: Runs, name: str) -> float:
     return float(np.median([getattr(run.values, name) for run in runs]))
 
 
-def speed() -> str:
+def speed(read: Read) -> str:
     """A thousand outer steps, next to PyTorch."""
     rows = []
-    for size, own in by(committed("speed"), lambda setting: setting.n_synthetic).items():
+    for size, own in by(read("speed"), lambda setting: setting.n_synthetic).items():
         of = {run.setting.package: run.values for run in own}
         if {"synthfair", "torch"} <= of.keys():
             ours, peer = of["synthfair"], of["torch"]
@@ -220,53 +227,53 @@ def speed() -> str:
     return table("synthetic rows | synthfair, s | PyTorch", rows) if rows else ""
 
 
-def scale() -> str:
+def scale(read: Read) -> str:
     """Many rows, releases and clients."""
     rows = [
         (f"a client of {rows:,} rows, {kind}", f"{values.seconds:.0f}", f"{values.megabytes:,.0f}")
-        for (rows, kind), _, values, _ in committed("scale", "rows")
+        for (rows, kind), _, values, _ in read("scale", "rows")
     ]
     rows += [
         (f"a server of {n:,} releases, {each:,} rows each", f"{values.seconds:.0f}",
          f"{values.megabytes:,.0f}")
-        for (n, each), _, values, _ in committed("scale", "releases")
+        for (n, each), _, values, _ in read("scale", "releases")
     ]  # fmt: skip
     rows += [
         (f"{one.clients:,} clients of {one.rows:,} rows, in one process", f"{values.seconds:.0f}",
          "")
-        for one, _, values, _ in committed("scale", "clients")
+        for one, _, values, _ in read("scale", "clients")
     ]  # fmt: skip
     return table("what | s | peak memory, MB", rows) if rows else ""
 
 
-def one_noise() -> str:
+def one_noise(read: Read) -> str:
     """Private surrogates by secure sums."""
     from benchmarks.unlike.one_noise import table_of
 
-    runs = committed("unlike", "one_noise")
+    runs = read("unlike", "one_noise")
     return table_of(runs) if runs else ""
 
 
-def gap_speed() -> str:
+def gap_speed(read: Read) -> str:
     """Ten million clients."""
     rows = [
         (setting.mechanism, f"{values.reports:,}", setting.how, f"{values.seconds:.1f}",
          f"{values.gigabytes:.2f}")
-        for setting, _, values, _ in committed("gap", "speed")
+        for setting, _, values, _ in read("gap", "speed")
     ]  # fmt: skip
     return table("mechanism | clients | from | s | peak memory, GB", rows) if rows else ""
 
 
-def secure() -> str:
+def secure(read: Read) -> str:
     """An aggregator's time."""
     rows = [
         (f"{clients:,}", 4 * bins, f"{values.add:.1f}", f"{values.megabytes:.0f}")
-        for (clients, bins), _, values, _ in committed("secure", "secure")
+        for (clients, bins), _, values, _ in read("secure", "secure")
     ]
     return table("clients | counts | an aggregator, s | peak memory, MB", rows) if rows else ""
 
 
-def devices() -> str:
+def devices(read: Read) -> str:
     """Measured and true gaps of a model's rates over devices, at epsilon = 4."""
     rows = [
         (
@@ -275,13 +282,13 @@ def devices() -> str:
             f"{found.measured:.3f} [{found.low:.3f}, {found.high:.3f}]",
             f"{found.true:.3f}",
         )
-        for setting, _, found, _ in committed("gap", "devices")
+        for setting, _, found, _ in read("gap", "devices")
         if setting.epsilon == 4.0
     ]
     return table("table | rate | measured | true", rows) if rows else ""
 
 
-BLOCKS: Mapping[str, Callable[[], str]] = {
+BLOCKS: Mapping[str, Callable[[Read], str]] = {
     "table2": table2,
     "epsilon": epsilon,
     "methods": methods,
@@ -295,6 +302,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "gap_speed": gap_speed,
     "devices": devices,
     "secure": secure,
-    "reproduction": reproduction_table,
+    "reproduction": lambda _: reproduction_table(),
 }
 """By name."""

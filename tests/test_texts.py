@@ -1,13 +1,13 @@
-"""README, docs/ and CONTRIBUTING: their Python runs, their commands, links and names exist."""
+"""README, docs/ and CONTRIBUTING: their commands, links and names exist.
+
+Their Python runs in test_examples.py.
+"""
 
 import argparse
 import re
 import shlex
-import subprocess
-import sys
 from itertools import takewhile
 
-import jax
 import pytest
 
 import synthfair as sf
@@ -18,11 +18,11 @@ from synthfair.data.schema import parse_schema
 
 ROOT = configs_folder().parent
 README = ROOT / "README.md"
-DOCS = sorted((ROOT / "docs").glob("*.md"))
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [README, *DOCS, ROOT / "CONTRIBUTING.md"]
 TEXT = {page: page.read_text(encoding="utf-8") for page in PAGES}
 
-each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: "/".join(page.parts[-2:]))
 
 
 def blocks(page, language):
@@ -48,63 +48,6 @@ def anchors(page):
     """GitHub's names of a page's headings."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings}
-
-
-def numbers(text):
-    return [float(number) for number in re.findall(r"-?\d\.\d+", text)]
-
-
-def run_blocks(page):
-    """Runs a page from its first block to its last, in JAX's own precision, single."""
-    names = {"__name__": "page"}
-    with jax.enable_x64(False):
-        for code in blocks(page, "python"):
-            exec(compile(code, page.name, "exec"), names)
-
-
-def test_python_of_the_readme_prints_what_it_says():
-    """In a process of its own, as a reader would run it."""
-    (code,) = blocks(README, "python")
-    (claimed,) = re.findall(r"It prints `(.*?)`", TEXT[README])
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    expected = pytest.approx(numbers(claimed), abs=0.011)  # a few rows of 399 may turn
-    assert numbers(run.stdout) == expected
-
-
-def test_python_of_the_library_page_runs(capsys):
-    run_blocks(ROOT / "docs" / "python.md")
-    assert numbers(capsys.readouterr().out)[0] == pytest.approx(0.92, abs=0.03)
-
-
-def test_python_of_surrogates_runs(capsys):
-    run_blocks(ROOT / "docs" / "which-release.md")
-    plain, fair = numbers(capsys.readouterr().out)
-    claimed = numbers(TEXT[ROOT / "docs" / "which-release.md"].split("It prints")[1][:40])
-    assert [plain, fair] == pytest.approx(claimed, abs=0.03)  # of 400 rows a few may turn
-
-
-def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):
-    """The true gap is -0.4, its standard error about 0.1: 6 of them are no chance."""
-    monkeypatch.chdir(tmp_path)
-    run_blocks(ROOT / "docs" / "gaps.md")
-    low, high = numbers(capsys.readouterr().out)
-    assert high - low < 0.5
-    assert low < 0.2
-    assert high > -1.0
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_python_of_scikit_learn_runs(capsys):
-    """Each way narrows the gap of ordinary training, at some accuracy."""
-    run_blocks(ROOT / "docs" / "scikit-learn.md")
-    plain, *fair = (numbers(line) for line in capsys.readouterr().out.splitlines())
-    assert len(fair) == 3
-    assert all(gap < plain[0] - 0.1 and accuracy > 0.7 for gap, accuracy in fair)
-
-
-def test_all_python_that_is_to_run_is_run():
-    pages = {page.name for page in PAGES if blocks(page, "python")}
-    assert pages == {"README.md", "python.md", "gaps.md", "which-release.md", "scikit-learn.md"}
 
 
 @each_page
@@ -165,7 +108,7 @@ def test_files_and_modules_that_are_named_exist(page):
         assert module.is_dir() or module.with_suffix(".py").exists(), name
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+@each_page
 def test_numbers_are_those_of_the_committed_runs(page):
     """If not: python -m benchmarks texts."""
     assert texts.with_results(TEXT[page]) == TEXT[page]

@@ -38,7 +38,7 @@ class ScoreHistogram(BaseModel):
         schema_hash: of the tables.
         model: sha256 of the model whose scores they are; None where there is one bin.
         groups: their names, in the schema's order.
-        counts: [G][2][B] of label -1 and +1; below 0 where noise was added.
+        counts: [G, 2, B] of label -1 and +1; below 0 where noise was added.
         variance: of the noise of each count, 0 without.
         statement: what noise was added, by whom, and what it guarantees; None without.
 

@@ -25,7 +25,7 @@ class RowWeights(BaseModel):
         schema_hash: of the tables.
         groups: their names, in the schema's order.
         method: by which they were made.
-        weights: [G][2] of label -1 and +1, positive.
+        weights: [G, 2] of label -1 and +1, positive.
         statement: of the counts they were made of; None without noise.
 
     Raises:

@@ -1,0 +1,93 @@
+"""The Python on README.md and the pages of docs/ runs, and prints what the page says.
+
+A ``python`` block runs after those before it on its page. A ``text`` block that follows is what it
+prints: words must be the same, numbers nearly. Blocks of ``py`` and ``console`` are only shown.
+"""
+
+import contextlib
+import io
+import re
+import warnings
+
+import jax
+import pytest
+from sybil import Sybil
+from sybil.evaluators.python import PythonEvaluator
+from sybil.parsers.markdown import CodeBlockParser
+
+from synthfair.data.datasets import configs_folder
+
+ROOT = configs_folder().parent
+PRINTED = re.compile(r"\s*^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+TOLERANCE = 0.011  # between machines a few of some hundred decisions differ
+
+run = PythonEvaluator()
+
+
+def examples(document):
+    """The ``python`` blocks of a page, each with the ``text`` block that follows it, if any."""
+    for region in CodeBlockParser("python", evaluate)(document):
+        printed = PRINTED.match(document.text, region.end)
+        region.lexemes["printed"] = printed[1] if printed else None
+        yield region
+
+
+def evaluate(example):
+    """Runs a block. Returns what is wrong with the output on the page."""
+    claimed, printed = example.region.lexemes["printed"], io.StringIO()
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other packages; readers see none
+        run(example)
+    if claimed is None or same_output(claimed, printed.getvalue()):
+        return None
+    return f"the page says\n{claimed}\nbut the example prints\n{printed.getvalue()}"
+
+
+def same_output(claimed, printed):
+    texts = [" ".join(text.split()) for text in (claimed, printed)]
+    words = [NUMBER.split(text) for text in texts]
+    expected, found = ([float(number) for number in NUMBER.findall(text)] for text in texts)
+    return words[0] == words[1] and found == pytest.approx(expected, abs=TOLERANCE, rel=0)
+
+
+sybil = Sybil(parsers=[examples], filenames=["README.md"], patterns=["*.md"])
+
+
+def with_examples():
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        if document := list(sybil.parse(path).examples()):
+            yield pytest.param(document, id=path.name)
+
+
+@pytest.mark.parametrize("page", list(with_examples()))
+def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
+    """In a folder of its own, and in JAX's own precision, single."""
+    monkeypatch.chdir(tmp_path)
+    with jax.enable_x64(False):
+        for example in page:
+            example.evaluate()
+
+
+@pytest.mark.parametrize(
+    ("claimed", "same"),
+    [
+        ("SPD 0.21,\n  12 rows", True),
+        ("SPD 0.22, 12 rows", True),
+        ("SPD 0.23, 12 rows", False),
+        ("SPD -0.21, 12 rows", False),
+        ("SPD 0.21, 13 rows", False),
+        ("gap 0.21, 12 rows", False),
+        ("SPD 0.21", False),
+    ],
+)
+def test_numbers_may_differ_a_little_and_words_may_not(claimed, same):
+    assert same_output(claimed, "SPD 0.21, 12 rows\n") is same
+
+
+@pytest.mark.parametrize(("claimed", "wrong"), [("2", False), ("3", True)])
+def test_an_example_that_prints_something_else_fails(tmp_path, claimed, wrong):
+    page = tmp_path / "page.md"
+    page.write_text(f"```python\nprint(1 + 1)\n```\n\n```text\n{claimed}\n```\n")
+    (example,) = sybil.parse(page).examples()
+    assert (evaluate(example) is not None) is wrong

@@ -1,0 +1,122 @@
+"""The notebook of the tutorial, and the site."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import synthfair as sf
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_notebook_is_that_of_the_tutorial():
+    """If not: python docs/tools/tutorial_notebook.py."""
+    made = import_module("tutorial_notebook")
+    committed = made.TARGET.read_text(encoding="utf-8")
+    assert committed == made.notebook(made.SOURCE.read_text(encoding="utf-8"))
+    cells = [cell for cell in json.loads(committed)["cells"] if cell["cell_type"] == "code"]
+    assert len(cells) == made.SOURCE.read_text(encoding="utf-8").count("```python")
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
+    notebook = nbformat.read(ROOT / "docs" / "tutorial.ipynb", as_version=4)
+    place = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=300, resources=place).execute()
+    printed = "".join(out.text for cell in notebook.cells for out in cell.get("outputs", []))
+    assert "SPD" in printed
+
+
+@pytest.mark.parametrize(
+    ("site", "link", "expected"),
+    [
+        ("index.md", "privacy.md", "privacy.md"),
+        ("privacy.md", "../benchmarks/README.md", "benchmarks/README.md"),
+        ("api/index.md", "../privacy.md", "../privacy.md"),
+        ("CONTRIBUTING.md", "docs/index.md", "index.md"),
+        ("benchmarks/README.md", "../docs/results.md", "../results.md"),
+    ],
+)
+def test_a_link_in_the_repository_is_one_in_the_site(site, link, expected):
+    hooks = pytest.importorskip("hooks")
+
+    class Page:
+        class file:  # noqa: N801
+            src_uri = site
+
+    assert hooks.on_page_markdown(f"[x]({link}#y)", page=Page) == f"[x]({expected}#y)"
+
+
+def test_a_formula_becomes_mathml_and_one_that_is_not_understood_is_refused():
+    hooks = pytest.importorskip("hooks")
+    html = '<p>a <span class="arithmatex">\\(\\hat x &lt; 1\\)</span></p>'
+    assert "<math" in (made := hooks.on_page_content(html))
+    assert "\\" not in made
+    with pytest.raises(ValueError, match="nonsense"):
+        hooks.on_page_content(html.replace("hat x", "nonsense"))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """Built as a reader would build it."""
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_public_name_is_in_the_api(site):
+    text = {path.stem: path.read_text() for path in (site / "api").glob("*.html")}
+    rooms = {"index": sf, **{name: getattr(sf, name) for name in text if hasattr(sf, name)}}
+    assert len(rooms) > 10
+    for page, room in rooms.items():
+        names = {name for name in room.__all__ if not isinstance(getattr(room, name), type(sf))}
+        found = set(re.findall(r'id="synthfair\.(?:\w+\.)*(\w+)"', text[page]))
+        assert names - {"__version__"} <= found, page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver")),
+    reason="needs chromium and chromium-driver",
+)
+def test_a_browser_reads_the_site_without_network_and_without_errors(site):
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    try:
+        for name in ("index", "tutorial", "method", "surrogates", "api/index", "reproduction"):
+            driver.get((site / f"{name}.html").as_uri())
+            assert driver.get_log("browser") == [], name
+            script = "return [...document.images].every(image => image.naturalWidth > 0)"
+            assert driver.execute_script(script), name
+            formulas = "return [...document.querySelectorAll('math')].map(m => m.getBoundingClientRect().width)"
+            widths = driver.execute_script(formulas)
+            assert all(width > 0 for width in widths)
+            assert bool(widths) is (name in {"method", "surrogates"})
+        sent = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+        asked = [
+            m["params"]["request"]["url"]
+            for m in sent
+            if m["method"] == "Network.requestWillBeSent"
+        ]
+        assert asked
+        assert all(url.startswith(("file:", "data:")) for url in asked)
+    finally:
+        driver.quit()
