@@ -25,6 +25,7 @@ from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
 from synthfair.privacy.statement import PrivacyStatement
@@ -115,6 +116,8 @@ _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 def _nulls_as_nan(found: Any) -> Any:
     if isinstance(found, dict):
         return {key: _nulls_as_nan(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_nulls_as_nan(value) for value in found]
     return math.nan if found is None else found
 
 
@@ -125,6 +128,8 @@ def _numbers(found: Any) -> Iterator[tuple[str, float]]:
             for key, inner in value.items():
                 _printable(key)
                 yield from _numbers(inner)
+        elif isinstance(value, tuple):
+            yield from ((name, one) for one in value)
         else:
             yield name, value
 
@@ -147,6 +152,8 @@ _Share = Annotated[Metric, *_within(0, 1)]
 _Gap = Annotated[Metric, *_within(-1, 1)]
 _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
+_LabelCounts = Annotated[LabelCounts, *_within(*_COUNTS)]
+_ScoreCounts = Annotated[ScoreCounts, *_within(*_COUNTS, probability=(0, 1))]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
@@ -201,6 +208,8 @@ class MetricsFile(Part):
 
     per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
+    rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
+    scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
     config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
@@ -237,6 +246,22 @@ class MetricsFile(Part):
     def _has_settings(self) -> MetricsFile:
         if not self.config and self.train is None and self.decision is None:
             raise ValueError("config: must be there, unless train or decision is")
+        return self
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> MetricsFile:
+        """Of the same groups and clients as the rates; older files have none."""
+        groups = list(self.by_group)
+        if self.rows is not None and (
+            list(self.rows) != list(self.per_client)
+            or any(list(found) != groups for found in self.rows.values())
+        ):
+            raise ValueError("rows: must be those of each client in per_client, of each group")
+        if self.scores is not None and list(self.scores) != groups:
+            raise ValueError("scores: must be those of each group in by_group")
+        for name, found in (self.scores or {}).items():
+            if {len(part) for part in found} != {BINS}:
+                raise ValueError(f"scores.{name}: must have {BINS} bins")
         return self
 
 
