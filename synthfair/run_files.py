@@ -1,4 +1,4 @@
-"""What a run leaves for a report: metrics.json and gaps.json, hostile until validated.
+"""What a run leaves for a report: metrics.json, gaps.json, frontier.csv; hostile until validated.
 
 The named tuples are those with which the rooms compute, so that each type is there once. Files hold
 null where they hold not-a-number: undefined.
@@ -6,6 +6,8 @@ null where they hold not-a-number: undefined.
 
 from __future__ import annotations
 
+import csv
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -98,6 +100,26 @@ class Influences(NamedTuple):
         if not self.releases:
             return self
         return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
+
+
+class FrontierLine(NamedTuple):
+    """A line of frontier.csv; not-a-number on test rows where there are none.
+
+    Attributes:
+        rho: weight of the penalty.
+        accuracy: on the pooled rows of the surrogates, by their weights.
+        gap: largest difference between the groups' decision rates there.
+        test_accuracy: on the test rows.
+        test_gap: there.
+        converged: 1 where the model's training met its tolerance, else 0.
+    """
+
+    rho: float
+    accuracy: float
+    gap: float
+    test_accuracy: float
+    test_gap: float
+    converged: float
 
 
 def _printable(text: str) -> str:
@@ -311,3 +333,40 @@ def read_run_file(path: Path, kind: type[_File]) -> _File:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except ValidationError as error:
         raise refusal(str(path), error) from error
+
+
+MOST_LINES = 10_000
+"""Of a frontier that is read."""
+
+
+def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
+    """Reads a frontier.csv.
+
+    Raises:
+        InputError: unreadable, other columns, a number out of range, no lines or too many.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(itertools.islice(csv.reader(file), MOST_LINES + 2))
+        return _frontier(rows)
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: not a frontier: {reason(error)}") from error
+
+
+def _frontier(rows: Sequence[Sequence[str]]) -> tuple[FrontierLine, ...]:
+    if not 2 <= len(rows) <= MOST_LINES + 1 or tuple(rows[0]) != FrontierLine._fields:
+        names = ", ".join(FrontierLine._fields)
+        raise ValueError(f"needs the columns {names}, and 1 to {MOST_LINES} lines")
+    return tuple(map(_frontier_line, rows[1:]))
+
+
+def _frontier_line(row: Sequence[str]) -> FrontierLine:
+    if len(row) != len(FrontierLine._fields):
+        raise ValueError(f"each line needs {len(FrontierLine._fields)} numbers")
+    line = FrontierLine(*(float(text) if text else math.nan for text in row))
+    for name, value in line._asdict().items():
+        most = 1e12 if name == "rho" else 1
+        undefined = math.isnan(value) and name in ("gap", "test_gap", "test_accuracy")
+        if not (0 <= value <= most or undefined):
+            raise ValueError(f"{name} must be from 0 to {most:g}, and is {value:g}")
+    return line
