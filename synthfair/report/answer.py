@@ -150,7 +150,8 @@ def _cost(subject: Summary, reference: Summary | None) -> Cost | None:
 
 
 def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> str:
-    rows = f"{subject.runs[0].metrics.n_test:,} test rows"
+    first = subject.runs[0].metrics
+    rows = f"{first.n_test:,} test rows"
     if len(subject.runs) > 1:
         rows = f"test rows of {len(subject.runs)} runs"
     accuracy = f"accuracy is {interval(subject.accuracy)}"
@@ -159,9 +160,10 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> st
             f"On {rows} the difference of the groups' {COMPARED[gap]} is undefined, as a group has"
             f" no row that counts; {accuracy}{_cost_words(subject, cost)}."
         )
-    groups = [*subject.runs[0].metrics.by_group]
-    who = f"of {' and '.join(groups)}" if len(groups) == 2 else f"of {len(groups)} groups"
-    upto = "" if len(groups) == 2 and gap != "equalized_odds_difference" else "up to "
+    groups = first.by_group
+    two = len(groups) == 2
+    who = f"of {' and '.join(groups)}" if two else f"of {len(groups)} groups"
+    upto = "" if two and gap != "equalized_odds_difference" else "up to "
     return (
         f"On {rows} the {COMPARED[gap]} {who} differ by {upto}{interval(subject.gap_size)}, where"
         f" at most {limit:g} is fair enough; {accuracy}{_cost_words(subject, cost)}."

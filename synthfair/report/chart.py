@@ -87,7 +87,7 @@ class Chart(NamedTuple):
         title: in words, read aloud where the chart cannot be seen.
         x_label: of the axis.
         y_label: of the axis.
-        series: drawn in their order, the last on top.
+        series: in the legend's order; the first is drawn on top.
         x_range: ends of the axis; if None, those that the marks need.
         y_range: the same.
         categories: names of x = 0, 1, 2, ... in place of numbers; a newline starts a line.
@@ -153,7 +153,7 @@ def _drawn(chart: Chart, *, alone: bool) -> ElementTree.Element:
         root.set("xmlns", "http://www.w3.org/2000/svg")
         _add(root, "style", STYLE)
     _draw_axes(root, chart, x, y)
-    for i, series in enumerate(chart.series):
+    for i, series in reversed([*enumerate(chart.series)]):
         group = _add(root, "g", **{"class": f"s{i % len(LIGHT)}"})
         _draw_series(group, series, i, x, y)
     for (column, row), (i, series) in zip(rows, enumerate(chart.series), strict=True):

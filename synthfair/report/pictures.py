@@ -40,24 +40,24 @@ RATES = {
 def answer_chart(answer: Answer, overview: Overview, gap: str) -> Chart:
     """Accuracy against the size of the gap: the runs spoken of, and all that is known of others."""
     subject, limit = answer.subject, answer.limit.value
-    series = [_other_weights(line) for line in [subject.runs[0].frontier] if line]
-    series += _others([s for s in overview.summaries if s not in (subject, answer.reference)])
+    series = [Series(f"this run: {subject.name}", [_mark(subject)], scale=1.6)]
     if answer.reference:
         series.append(Series(f"no penalty: {answer.reference.name}", [_mark(answer.reference)]))
+    elif plain := without_penalty(subject.runs[0].frontier):
+        series.append(Series("no penalty (rho = 0)", [_weight_mark(plain)]))
     if not isnan(subject.constant):
         title = f"one decision for everybody: accuracy {subject.constant:.3f}, gap 0"
         series.append(Series("one decision for everybody", [Mark(0.0, subject.constant, title)]))
-    if answer.reference is None and (plain := without_penalty(subject.runs[0].frontier)):
-        title = f"no penalty: accuracy {plain.test_accuracy:.3f}, gap {plain.test_gap:.3f}"
-        mark = Mark(plain.test_gap, plain.test_accuracy, title)
-        series.append(Series("no penalty (rho = 0)", [mark]))
-    own = Series(f"this run: {subject.name}", [_mark(subject)], scale=1.6)
+    series += _others([s for s in overview.summaries if s not in (subject, answer.reference)])
+    if lines := subject.runs[0].frontier:
+        marks = [_weight_mark(line) for line in lines]
+        series.append(Series("other weights of the penalty", marks, line=True, scale=0.5))
     return Chart(
         title=f"Accuracy against the {gap}, on test rows",
         x_label=f"size of the {gap} (smaller is fairer)",
         y_label="accuracy",
-        series=[*series, own],
-        x_range=(0.0, 1.06 * _largest([*series, own], limit)),
+        series=series,
+        x_range=(0.0, 1.06 * _largest(series, limit)),
         rules=[(limit, f"limit {limit:g}")],
     )
 
@@ -87,16 +87,9 @@ def _mark(summary: Summary) -> Mark:
     return Mark(gap.value, accuracy.value, title, gap[1:], accuracy[1:])
 
 
-def _other_weights(lines: Sequence[FrontierLine]) -> Series:
-    marks = [
-        Mark(
-            line.test_gap,
-            line.test_accuracy,
-            f"rho = {line.rho:g}: accuracy {line.test_accuracy:.3f}, gap {line.test_gap:.3f}",
-        )
-        for line in lines
-    ]
-    return Series("other weights of the penalty", marks, line=True, scale=0.5)
+def _weight_mark(line: FrontierLine) -> Mark:
+    gap, accuracy = line.test_gap, line.test_accuracy
+    return Mark(gap, accuracy, f"rho = {line.rho:g}: accuracy {accuracy:.3f}, gap {gap:.3f}")
 
 
 def frontier_plot(lines: Sequence[FrontierLine]) -> str:
