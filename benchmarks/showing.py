@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -151,10 +152,74 @@ def over_epsilon(
 
 
 def as_svg(figure: Figure) -> str:
-    """SVG text: the same numbers give the same bytes."""
-    from synthfair.report.plots import as_svg
+    """SVG text: the same numbers give the same bytes, and text takes the reader's fonts."""
+    import matplotlib as mpl
 
+    file = io.StringIO()
+    with mpl.rc_context({"svg.hashsalt": "synthfair", "svg.fonttype": "none"}):
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
+
+
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+_MARKERS = "osD^vPX*"
+_DASHES = ("-", "--", "-.", ":")
+_LABEL = 48  # longest label, in characters
+
+
+class Point(NamedTuple):
+    """One point of the frontier.
+
+    Attributes:
+        gap: size of the mean gap, which is not the mean of the sizes.
+        accuracy: mean.
+        gap_error: half the length of its error bar: a standard error or deviation, as the caption
+            says; 0 for a single run.
+        accuracy_error: the same.
+    """
+
+    gap: float
+    accuracy: float
+    gap_error: float = 0.0
+    accuracy_error: float = 0.0
+
+
+def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
+    """Accuracy against the size of a gap, a curve for each method; better is up and to the left."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.6), layout="constrained")
+    axes = figure.subplots()
+    for i, (name, points) in enumerate(curves.items()):
+        ordered = sorted(points)
+        axes.errorbar(
+            [p.gap for p in ordered],
+            [p.accuracy for p in ordered],
+            xerr=[p.gap_error for p in ordered],
+            yerr=[p.accuracy_error for p in ordered],
+            label=_plain(name),
+            capsize=2,
+            color=_cycle(_COLORS, i),
+            marker=_cycle(_MARKERS, i),
+            linestyle=_cycle(_DASHES, i),
+        )
+    axes.set(xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return as_svg(figure)
+
+
+def _plain(name: str) -> str:
+    """As it stands, or its beginning.
+
+    A dollar would start a formula, and a leading underscore hide it.
+    """
+    shown = name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
+    shown = shown.replace("$", r"\$")
+    return f" {shown}" if shown.startswith("_") else shown
+
+
+def _cycle(looks: Sequence[str], i: int) -> str:
+    return looks[i % len(looks)]
 
 
 def published(name: str) -> list[dict[str, str]]:

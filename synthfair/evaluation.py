@@ -25,6 +25,12 @@ from synthfair.fairness.metrics import (
     group_rates,
     metrics_with_intervals,
 )
+from synthfair.postprocess.score_counts import (
+    LabelCounts,
+    ScoreCounts,
+    group_score_counts,
+    label_counts,
+)
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -44,6 +50,8 @@ class Evaluation(NamedTuple):
         by_group: rates of each group, over all test rows.
         n_test: number of test rows.
         constant_accuracy: of the more frequent label for everybody, over all test rows.
+        rows: number of rows by label, of each table and group.
+        scores: of each group, over all test rows, for thresholds and calibration.
     """
 
     overall: dict[str, Metric]
@@ -51,6 +59,8 @@ class Evaluation(NamedTuple):
     by_group: list[Rates]
     n_test: int
     constant_accuracy: float
+    rows: dict[str, list[LabelCounts]]
+    scores: list[ScoreCounts]
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
@@ -168,6 +178,8 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         by_group=group_rates(everything),
         n_test=len(everything.y),
         constant_accuracy=max(positive, 1 - positive),
+        rows={name: label_counts(rows) for name, rows in scored.items()},
+        scores=group_score_counts(everything),
     )
 
 
@@ -224,15 +236,17 @@ def evaluation_document(
     evaluation: Evaluation, schema: Schema, config: ServerConfig
 ) -> dict[str, Any]:
     """The metrics as they stand in metrics.json; not-a-number is null there."""
+    groups = [f"{schema.sensitive}={group}" for group in schema.groups]
+
+    def of_groups(parts: Sequence[Any]) -> dict[str, Any]:
+        return as_numbers(dict(zip(groups, parts, strict=True)))
+
     return {
         **as_numbers(evaluation.overall),
         "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
-        "by_group": as_numbers(
-            {
-                f"{schema.sensitive}={group}": rates
-                for group, rates in zip(schema.groups, evaluation.by_group, strict=True)
-            }
-        ),
+        "by_group": of_groups(evaluation.by_group),
+        "rows": {name: of_groups(counts) for name, counts in evaluation.rows.items()},
+        "scores": of_groups(evaluation.scores),
         "constant_classifier": {"accuracy": evaluation.constant_accuracy},
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
@@ -256,10 +270,13 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
     }
 
 
-def as_numbers(parts: Mapping[str, Any]) -> dict[str, dict[str, float | None]]:
-    """Named tuples of numbers, by name, as they stand in a JSON file."""
+def as_numbers(parts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Named tuples of numbers, or of tuples of them, by name, as they stand in a JSON file."""
     return {
-        name: {key: number(value) for key, value in part._asdict().items()}
+        name: {
+            key: [number(one) for one in value] if isinstance(value, tuple) else number(value)
+            for key, value in part._asdict().items()
+        }
         for name, part in parts.items()
     }
 

@@ -1,4 +1,4 @@
-"""What a run leaves for a report: metrics.json and gaps.json, hostile until validated.
+"""What a run leaves for a report: metrics.json, gaps.json, frontier.csv; hostile until validated.
 
 The named tuples are those with which the rooms compute, so that each type is there once. Files hold
 null where they hold not-a-number: undefined.
@@ -6,6 +6,8 @@ null where they hold not-a-number: undefined.
 
 from __future__ import annotations
 
+import csv
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
 from synthfair.privacy.statement import PrivacyStatement
@@ -99,6 +102,26 @@ class Influences(NamedTuple):
         return self._replace(releases=dict(zip(names, self.releases.values(), strict=True)))
 
 
+class FrontierLine(NamedTuple):
+    """A line of frontier.csv; not-a-number on test rows where there are none.
+
+    Attributes:
+        rho: weight of the penalty.
+        accuracy: on the pooled rows of the surrogates, by their weights.
+        gap: largest difference between the groups' decision rates there.
+        test_accuracy: on the test rows.
+        test_gap: there.
+        converged: 1 where the model's training met its tolerance, else 0.
+    """
+
+    rho: float
+    accuracy: float
+    gap: float
+    test_accuracy: float
+    test_gap: float
+    converged: float
+
+
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be printable, on one line")
@@ -115,6 +138,8 @@ _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 def _nulls_as_nan(found: Any) -> Any:
     if isinstance(found, dict):
         return {key: _nulls_as_nan(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_nulls_as_nan(value) for value in found]
     return math.nan if found is None else found
 
 
@@ -125,6 +150,8 @@ def _numbers(found: Any) -> Iterator[tuple[str, float]]:
             for key, inner in value.items():
                 _printable(key)
                 yield from _numbers(inner)
+        elif isinstance(value, tuple):
+            yield from ((name, one) for one in value)
         else:
             yield name, value
 
@@ -147,6 +174,8 @@ _Share = Annotated[Metric, *_within(0, 1)]
 _Gap = Annotated[Metric, *_within(-1, 1)]
 _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
+_LabelCounts = Annotated[LabelCounts, *_within(*_COUNTS)]
+_ScoreCounts = Annotated[ScoreCounts, *_within(*_COUNTS, probability=(0, 1))]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
@@ -201,6 +230,8 @@ class MetricsFile(Part):
 
     per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
+    rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
+    scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
     config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
@@ -237,6 +268,22 @@ class MetricsFile(Part):
     def _has_settings(self) -> MetricsFile:
         if not self.config and self.train is None and self.decision is None:
             raise ValueError("config: must be there, unless train or decision is")
+        return self
+
+    @model_validator(mode="after")
+    def _counts_fit(self) -> MetricsFile:
+        """Of the same groups and clients as the rates; older files have none."""
+        groups = list(self.by_group)
+        if self.rows is not None and (
+            list(self.rows) != list(self.per_client)
+            or any(list(found) != groups for found in self.rows.values())
+        ):
+            raise ValueError("rows: must be those of each client in per_client, of each group")
+        if self.scores is not None and list(self.scores) != groups:
+            raise ValueError("scores: must be those of each group in by_group")
+        for name, found in (self.scores or {}).items():
+            if {len(part) for part in found} != {BINS}:
+                raise ValueError(f"scores.{name}: must have {BINS} bins")
         return self
 
 
@@ -286,3 +333,40 @@ def read_run_file(path: Path, kind: type[_File]) -> _File:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except ValidationError as error:
         raise refusal(str(path), error) from error
+
+
+MOST_LINES = 10_000
+"""Of a frontier that is read."""
+
+
+def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
+    """Reads a frontier.csv.
+
+    Raises:
+        InputError: unreadable, other columns, a number out of range, no lines or too many.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(itertools.islice(csv.reader(file), MOST_LINES + 2))
+        return _frontier(rows)
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: not a frontier: {reason(error)}") from error
+
+
+def _frontier(rows: Sequence[Sequence[str]]) -> tuple[FrontierLine, ...]:
+    if not 2 <= len(rows) <= MOST_LINES + 1 or tuple(rows[0]) != FrontierLine._fields:
+        names = ", ".join(FrontierLine._fields)
+        raise ValueError(f"needs the columns {names}, and 1 to {MOST_LINES} lines")
+    return tuple(map(_frontier_line, rows[1:]))
+
+
+def _frontier_line(row: Sequence[str]) -> FrontierLine:
+    if len(row) != len(FrontierLine._fields):
+        raise ValueError(f"each line needs {len(FrontierLine._fields)} numbers")
+    line = FrontierLine(*(float(text) if text else math.nan for text in row))
+    for name, value in line._asdict().items():
+        most = 1e12 if name == "rho" else 1
+        undefined = math.isnan(value) and name in ("gap", "test_gap", "test_accuracy")
+        if not (0 <= value <= most or undefined):
+            raise ValueError(f"{name} must be from 0 to {most:g}, and is {value:g}")
+    return line

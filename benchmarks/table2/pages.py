@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks import showing
 from benchmarks.harness import Experiment
-from benchmarks.showing import Mean
+from benchmarks.showing import Mean, Point, frontier
 from benchmarks.table2.beaten import (
     CurvePoint,
     PublishedCell,
@@ -31,7 +31,6 @@ from benchmarks.table2.cells import (
     run_cell,
 )
 from synthfair.data.datasets import SOURCES
-from synthfair.report.plots import Point, frontier
 
 ACCURACY_LOST, SPD_LOST = 0.005, 0.01
 """What single-shot may lose against central training."""

@@ -1,6 +1,6 @@
 from .overview import overviews
 from .page import files_of_one, write_report
-from .plots import frontier_plot
+from .pictures import frontier_plot
 from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (

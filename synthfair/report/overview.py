@@ -9,7 +9,8 @@ import numpy as np
 
 from synthfair.config.train import is_read
 from synthfair.errors import InputError
-from synthfair.report.plots import Point
+from synthfair.fairness.metrics import Metric
+from synthfair.report.proportions import difference, mean, size, wilson
 from synthfair.report.results import Result
 from synthfair.run_files import MetricsFile
 
@@ -24,7 +25,8 @@ METRIC_OF = {
 }
 """The metric by which a notion of fairness is measured."""
 
-_WEIGHT = ("rho_o", "max_gap", "alpha")
+WEIGHT = ("rho_o", "max_gap", "alpha")
+"""Settings that say how much fairness is asked for."""
 
 
 class Effort(NamedTuple):
@@ -47,9 +49,9 @@ class Summary(NamedTuple):
     Attributes:
         method: its name, and the settings in which it differs from other runs, but for the weight.
         weight: of the penalty, in words.
-        runs: their names.
-        accuracy: mean.
-        gap: mean, signed.
+        runs: at least one.
+        accuracy: mean; its interval's bounds are the means of the runs' bounds.
+        gap: the same, signed.
         accuracy_spread: standard deviation over runs; 0 for a single one.
         gap_spread: the same.
         converged: whether all did, as far as their metrics.json says.
@@ -59,9 +61,9 @@ class Summary(NamedTuple):
 
     method: str
     weight: str
-    runs: tuple[str, ...]
-    accuracy: float
-    gap: float
+    runs: tuple[Result, ...]
+    accuracy: Metric
+    gap: Metric
     accuracy_spread: float
     gap_spread: float
     converged: bool
@@ -69,9 +71,38 @@ class Summary(NamedTuple):
     epsilon: float | None
 
     @property
-    def point(self) -> Point:
-        """For the frontier."""
-        return Point(abs(self.gap), self.accuracy, self.gap_spread, self.accuracy_spread)
+    def name(self) -> str:
+        """Method and weight, for a legend."""
+        return f"{self.method}, {self.weight}" if self.weight != "none" else self.method
+
+    @property
+    def gap_size(self) -> Metric:
+        """Of the mean gap, which is not the mean of the sizes."""
+        return size(self.gap)
+
+    @property
+    def penalised(self) -> bool:
+        """Whether fairness was asked for: by a weight, a wanted gap, or a constraint."""
+        settings = self.runs[0].settings
+        if settings.get("max_gap", (None,)) != (None,):
+            return True
+        return any(settings["rho_o"]) if "rho_o" in settings else self.weight != "none"
+
+    @property
+    def wanted(self) -> float | None:
+        """The gap that the runs were asked for; of several wishes the strictest."""
+        wishes = self.runs[0].settings.get("max_gap", ())
+        return min((wish for wish in wishes if wish is not None), default=None)
+
+    @property
+    def constant(self) -> float:
+        """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
+        known = [run.metrics.constant_classifier for run in self.runs]
+        return sum(one["accuracy"] if one else np.nan for one in known) / len(known)
+
+    def is_like(self, other: Summary) -> bool:
+        """Whether nothing but the weight of the penalty and the seed may differ."""
+        return _all_but(self.runs[0], "seed", *WEIGHT) == _all_but(other.runs[0], "seed", *WEIGHT)
 
 
 class Overview(NamedTuple):
@@ -86,14 +117,6 @@ class Overview(NamedTuple):
     schema_hash: str
     gap: str
     summaries: list[Summary]
-
-    @property
-    def curves(self) -> dict[str, list[Point]]:
-        """A curve over the weights for each method."""
-        curves: dict[str, list[Point]] = {}
-        for summary in self.summaries:
-            curves.setdefault(summary.method, []).append(summary.point)
-        return curves
 
 
 def overviews(results: Sequence[Result]) -> list[Overview]:
@@ -110,22 +133,23 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
-    differing = [key for key in _differing(results) if key not in _WEIGHT]
+    differing = [key for key in _differing(results) if key not in WEIGHT]
     if len({len(result.metrics.per_client) for result in results}) > 1:
         differing.append("clients")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
-        groups.setdefault(_all_but_the_seed(result), []).append(result)
+        groups.setdefault(_all_but(result, "seed"), []).append(result)
     for group in groups.values():
         _refuse_repeated_seeds(group)
     return [_summary(group, gap, differing) for group in groups.values()]
 
 
-def _all_but_the_seed(result: Result) -> tuple[object, ...]:
+def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
+    """What a run is, without some settings."""
     metrics = result.metrics
-    settings = [value for key, value in result.settings.items() if key != "seed"]
+    settings = [value for key, value in result.settings.items() if key not in keys]
     data = (metrics.table, metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
-    train = metrics.train.model_dump_json(exclude={"seed"}) if metrics.train else None
+    train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
     weights = metrics.weights.model_dump_json() if metrics.weights else None
     return (metrics.method, *data, train, weights, *settings)
 
@@ -151,31 +175,34 @@ def _differing(results: Sequence[Result]) -> list[str]:
 def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summary:
     metrics, settings = [run.metrics for run in runs], runs[0].settings
     epsilons = [run.epsilon for run in runs if run.epsilon is not None]
-    values = np.array([(m.accuracy.value, _gap(m, gap)) for m in metrics])
-    mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(runs) > 1 else np.zeros(2)
-    method = metrics[0].method.replace("_", "-")
+    accuracies, gaps = [m.accuracy for m in metrics], [_gap(m, gap) for m in metrics]
+    method = metrics[0].method.replace("_", "-") + (", surrogates" if metrics[0].server else "")
     own = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
     clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
     return Summary(
         method="; ".join([method, *clients, *own]),
-        weight=_weight(settings),
-        runs=tuple(run.name for run in runs),
-        accuracy=float(mean[0]),
-        gap=float(mean[1]),
-        accuracy_spread=float(spread[0]),
-        gap_spread=float(spread[1]),
+        weight=_weight(settings, "rho" if metrics[0].server else "rho_o"),
+        runs=tuple(runs),
+        accuracy=mean(accuracies),
+        gap=mean(gaps),
+        accuracy_spread=_spread(accuracies),
+        gap_spread=_spread(gaps),
         converged=all(m.converged is not False for m in metrics),
         cost=_effort(metrics),
         epsilon=max(epsilons) if len(epsilons) == len(runs) else None,
     )
 
 
-def _gap(metrics: MetricsFile, name: str) -> float:
+def _spread(values: Sequence[Metric]) -> float:
+    return float(np.std([v.value for v in values], ddof=1)) if len(values) > 1 else 0.0
+
+
+def _gap(metrics: MetricsFile, name: str) -> Metric:
     if name != ACCURACY_GAP:
-        return getattr(metrics, name).value
-    errors = [rates.error_rate for rates in metrics.by_group.values()]
-    return float(np.max(errors) - np.min(errors))  # not-a-number where one is
+        return getattr(metrics, name)
+    errors = [wilson(rates.error_rate, rates.n) for rates in metrics.by_group.values()]
+    values = [error.value for error in errors]
+    return difference(errors[int(np.argmax(values))], errors[int(np.argmin(values))])
 
 
 def _effort(metrics: Sequence[MetricsFile]) -> Effort:
@@ -185,12 +212,12 @@ def _effort(metrics: Sequence[MetricsFile]) -> Effort:
     return Effort(*(float(np.mean(column)) if column else np.nan for column in columns))
 
 
-def _weight(settings: Mapping[str, tuple[Any, ...]]) -> str:
+def _weight(settings: Mapping[str, tuple[Any, ...]], name: str) -> str:
     if "rho_o" not in settings:  # of training in rounds, or of thresholds, which have no method
         constrained = all(is_read("alpha", method) for method in settings.get("method", ()))
         return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
     if settings["max_gap"] == (None,):
-        return f"rho_o = {_words(settings['rho_o'])}"
+        return f"{name} = {_words(settings['rho_o'])}"
     return f"gap at most {_words(settings['max_gap'])} wanted"
 
 

@@ -2,84 +2,120 @@
 
 from __future__ import annotations
 
-import base64
-import shlex
 from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 import synthfair
-from synthfair.config import (
-    DistillConfig,
-    ServerConfig,
-    SurrogateConfig,
-    TrainConfig,
-    changed_settings,
-)
+from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
-from synthfair.postprocess.decision import RANDOMIZED
 from synthfair.release.format import disclosures
-from synthfair.release.keys import PRIVATE, PUBLIC
-from synthfair.report import plots
-from synthfair.report.overview import ACCURACY_GAP, Overview, overviews
+from synthfair.report import pictures
+from synthfair.report.answer import (
+    VERDICTS,
+    Answer,
+    answer,
+    group_labels,
+    verdict,
+)
+from synthfair.report.chart import STYLE, Chart, as_svg
+from synthfair.report.commands import commands
+from synthfair.report.overview import ACCURACY_GAP, METRIC_OF, Overview, Summary, overviews
+from synthfair.report.proportions import wilson
 from synthfair.report.releases import statement_lines, training_guarantee_lines
 from synthfair.report.results import Result, inputs_of
+from synthfair.report.scores import (
+    AtThreshold,
+    Calibration,
+    at_thresholds,
+    calibration,
+    has_scores,
+)
 from synthfair.report.sums import sum_lines
 from synthfair.report.terminal import effort
-from synthfair.run_files import (
-    DecisionSettings,
-    MetricsFile,
-    Part,
-    PublicTable,
-    RoundSettings,
-)
+from synthfair.run_files import MetricsFile, Part
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 TITLES = {
     "accuracy": "accuracy",
-    "spd": "SPD",
+    "spd": "statistical parity difference (SPD)",
     "equal_opportunity_difference": "equal opportunity difference",
     "equalized_odds_difference": "equalized odds difference",
-    "covariance": "covariance",
+    "covariance": "covariance of group and score",
 }
-_GAP_NAMES = TITLES | {ACCURACY_GAP: "accuracy difference"}
+GAP_NAMES = TITLES | {
+    "spd": "statistical parity difference",
+    ACCURACY_GAP: "accuracy difference",
+}
 
 
 class Picture(NamedTuple):
-    """A plot.
-
-    Attributes:
-        name: of its file, without ending.
-        title: in words; read aloud where the plot cannot be seen.
-        svg: the plot.
-    """
+    """A chart, and the name of its file without ending."""
 
     name: str
-    title: str
-    svg: str
+    chart: Chart
 
     @property
-    def address(self) -> str:
-        """The plot inside the page; an image, so that its ids cannot clash with another's."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
+    def svg(self) -> Markup:
+        """Inside the page, which has its style; names in it are escaped already."""
+        from markupsafe import Markup
+
+        return Markup(as_svg(self.chart, alone=False))  # noqa: S704
+
+
+class Lead(NamedTuple):
+    """What the page begins with: an answer and its picture, for runs that can be compared."""
+
+    overview: Overview
+    answer: Answer
+    picture: Picture
+
+    def within(self, summary: Summary) -> str:
+        """Whether other runs are within the limit of the answer."""
+        return verdict(summary.gap_size, self.answer.limit.value)
 
 
 class Section(NamedTuple):
-    """All that is shown of one run: plots, what it says of privacy, and how to run it again."""
+    """All that is shown of one run.
+
+    Attributes:
+        result: the run.
+        gap: name of the metric that belongs to its notion of fairness.
+        bounds: intervals of the rates of each group.
+        thresholds: what other thresholds would do; none without scores.
+        calibrations: of each group; none without scores.
+        charts: by what they show.
+        statements: what each release says of privacy.
+        commands: that run it again.
+    """
 
     result: Result
-    pictures: list[Picture]
+    gap: str
+    bounds: dict[str, dict[str, Metric]]
+    thresholds: list[AtThreshold]
+    calibrations: dict[str, Calibration]
+    charts: dict[str, Picture]
     statements: dict[str, tuple[str, ...]]
     commands: list[str]
 
 
-def write_report(results: Sequence[Result], path: Path, *, force: bool = False) -> list[Path]:
-    """Writes the page, and its plots as files into the folder PAGE_plots next to it.
+CHARTS = ("groups", "thresholds", "selection", "calibration", "objective", "gap")
+"""That a run may have."""
+
+
+def write_report(
+    results: Sequence[Result], path: Path, *, max_gap: float | None = None, force: bool = False
+) -> list[Path]:
+    """Writes the page, and its charts as files into the folder PAGE_plots next to it.
 
     Args:
         results: at least one.
         path: of the page.
+        max_gap: gap that is fair enough, from 0 to 1; see :func:`synthfair.report.answer.answer`.
         force: whether existing files are overwritten.
 
     Returns:
@@ -91,50 +127,75 @@ def write_report(results: Sequence[Result], path: Path, *, force: bool = False) 
     """
     for result in results:
         require_distinct(path, *inputs_of(result.folder))
-    groups = overviews(results)
-    compared = [(group, _frontier(group, i)) for i, group in enumerate(groups)]
+    leads = [_lead(found, i, max_gap) for i, found in enumerate(overviews(results))]
     sections = [_section(result) for result in results]
-    pictures = [picture for section in sections for picture in section.pictures]
-    if len(results) > 1:
-        pictures += [picture for _, picture in compared]
-    files = {_plot_file(path, picture.name): picture.svg for picture in pictures}
+    shown = [lead.picture for lead in leads]
+    shown += [picture for section in sections for picture in section.charts.values()]
+    files = {_plot_file(path, picture.name): as_svg(picture.chart) for picture in shown}
     require_free(path, *files, force=force)
     for file, svg in files.items():
         write_text(file, svg)
-    write_text(path, _render(results, compared, sections))
+    write_text(path, _render(results, leads, sections))
     return [path, *files]
 
 
 def files_of_one(path: Path, name: str) -> list[Path]:
     """All that a report on one run of that name may write."""
-    return [path, *(_plot_file(path, f"{name}-{part}") for part in ("groups", "convergence"))]
+    return [
+        path,
+        *(_plot_file(path, part) for part in ("answer", *(f"{name}-{c}" for c in CHARTS))),
+    ]
 
 
 def _plot_file(path: Path, name: str) -> Path:
     return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
 
-def _frontier(overview: Overview, i: int) -> Picture:
-    name, gap = f"frontier{f'-{i + 1}' if i else ''}", _GAP_NAMES[overview.gap]
-    title = f"Accuracy against the size of the mean {gap}, on test rows, for each method"
-    return Picture(name, title, plots.frontier(overview.curves, gap=gap))
+def _lead(overview: Overview, i: int, max_gap: float | None) -> Lead:
+    found = answer(overview, max_gap)
+    chart = pictures.answer_chart(found, overview, GAP_NAMES[overview.gap])
+    return Lead(overview, found, Picture(f"answer{f'-{i + 1}' if i else ''}", chart))
 
 
 def _section(result: Result) -> Section:
-    pictures = [
-        Picture(
-            f"{result.name}-groups",
-            f"Selection and error rates by group, {result.name}",
-            plots.group_rates(result.metrics.by_group),
-        )
-    ]
+    metrics, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
+    bounds = {group: _bounds(metrics, group) for group in metrics.by_group}
+    charts = {"groups": pictures.group_chart(metrics.by_group, bounds)}
+    thresholds, calibrations = [], {}
+    if metrics.scores is not None and has_scores(metrics.scores):
+        sizes = {group: int(rates.n) for group, rates in metrics.by_group.items()}
+        thresholds = at_thresholds(metrics.scores, gap)
+        calibrations = {group: calibration(found) for group, found in metrics.scores.items()}
+        charts["thresholds"] = pictures.threshold_chart(thresholds, GAP_NAMES[gap])
+        charts["selection"] = pictures.selection_chart(thresholds, sizes)
+        charts["calibration"] = pictures.calibration_chart(calibrations, sizes)
     if result.histories:
-        title = f"Outer objective and training gap against steps, {result.name}"
-        if result.settings["max_gap"] != (None,):
-            title += "; each 50 steps have a rho_o of their own, which the objective contains"
-        svg = plots.convergence(result.histories)
-        pictures.append(Picture(f"{result.name}-convergence", title, svg))
-    return Section(result, pictures, _statements(result.metrics), _commands(result.metrics))
+        charts |= pictures.convergence_charts(result.histories)
+    return Section(
+        result,
+        gap,
+        bounds,
+        thresholds,
+        calibrations,
+        {kind: Picture(f"{result.name}-{kind}", chart) for kind, chart in charts.items()},
+        _statements(metrics),
+        commands(metrics),
+    )
+
+
+def _bounds(metrics: MetricsFile, group: str) -> dict[str, Metric]:
+    """Wilson's intervals of a group's rates; of rates by label only where labels were counted."""
+    rates, labels = metrics.by_group[group], group_labels(metrics).get(group)
+    rows = {"selection_rate": rates.n, "error_rate": rates.n}
+    if labels:
+        rows |= {"true_positive_rate": labels.positive, "false_positive_rate": labels.negative}
+    return {
+        name: wilson(share, rows[name])
+        if name in rows
+        else Metric(share, float("nan"), float("nan"))
+        for name, share in rates._asdict().items()
+        if name in pictures.RATES
+    }
 
 
 def _statements(metrics: MetricsFile) -> dict[str, tuple[str, ...]]:
@@ -154,109 +215,7 @@ def _statements(metrics: MetricsFile) -> dict[str, tuple[str, ...]]:
     return counts or {client: disclosures(config) for client, config in configs.items()}
 
 
-def _commands(metrics: MetricsFile) -> list[str]:
-    """What to type to run it again. The server does not know the names of clients' tables."""
-    if metrics.table:
-        return [_compare_command(metrics, metrics.table)]
-    if metrics.train:
-        return [_train_command(metrics.train, weighted=metrics.weights is not None)]
-    if metrics.decision:
-        return [_thresholds_command(metrics.decision, metrics.method)]
-    names = {client: _stem(client) for client in metrics.config}
-    signed = {client: f"{name}{PRIVATE}" for client, name in metrics.signed_by.items()}
-    clients = [
-        client_command(names[client], config, signed.get(client))
-        for client, config in metrics.config.items()
-    ]
-    words = ["python", "-m", "synthfair.server", *(f"{name}.parquet" for name in names.values())]
-    words += ["--schema", "schema.json", "--test"]
-    words += [f"{_stem(client)}.csv" for client in metrics.per_client]
-    if metrics.signed_by:
-        words += ["--keys", *(f"{name}{PUBLIC}" for name in metrics.signed_by.values())]
-    words += ["--output", "server"]
-    if metrics.server:
-        return [*clients, shlex.join([*words, *_flags(metrics.server), "--report"])]
-    words += ["--resamples", str(metrics.resamples)]
-    if metrics.max_influence is not None:
-        words += ["--max-influence", repr(metrics.max_influence)]
-    return [*clients, shlex.join([*words, "--seed", str(metrics.seed), "--report"])]
-
-
-def _stem(name: str) -> str:
-    """A client's name; where names repeated, the server has used whole paths instead."""
-    return name.removesuffix(".parquet").removesuffix(".csv")
-
-
-def _compare_command(metrics: MetricsFile, table: PublicTable) -> str:
-    config = cast(DistillConfig, next(iter(metrics.config.values())))
-    words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
-    words += ["--clients", str(table.clients), "--methods", metrics.method]
-    words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
-    if metrics.train:  # its settings stand in metrics.json
-        words += ["--train-config", "train.toml"]
-        words += _user_flags(metrics.train)
-    words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
-    return shlex.join(words)
-
-
-def _thresholds_command(decision: DecisionSettings, method: str) -> str:
-    words = ["python", "-m", "synthfair", "thresholds", "histogram.json"]
-    words += ["--notion", decision.notion, "--alpha", repr(decision.alpha)]
-    words += ["--randomized"] if method == RANDOMIZED else []
-    return shlex.join([*words, "--model", "model.json", "--output", "fair_model.json"])
-
-
-def _train_command(train: RoundSettings, *, weighted: bool) -> str:
-    """The name of its table is known only where it ran."""
-    words = ["python", "-m", "synthfair", "train", "table.csv", "--schema", "schema.json"]
-    words += _user_flags(train)
-    words += ["--weights", "weights.json"] if weighted else []
-    config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
-    return shlex.join([*words, "--output", "trained", *_flags(config)])
-
-
-def _user_flags(train: RoundSettings) -> list[str]:
-    """How rows became users, as flags."""
-    words = ["--each-row"] if train.each_row else []
-    for key in ("clients", "rows_per_user", "user_column"):
-        if (value := getattr(train, key)) is not None:
-            words += ["--" + key.replace("_", "-"), str(value)]
-    return words
-
-
-def client_command(
-    client: str, config: DistillConfig | SurrogateConfig, key: str | None = None
-) -> str:
-    """What a client types to distil with these settings."""
-    words = ["python", "-m", "synthfair.client", "--data", f"{client}_train.csv"]
-    words += ["--release", "surrogate"] if isinstance(config, SurrogateConfig) else []
-    words += ["--schema", "schema.json", "--output", f"{client}.parquet", *_flags(config)]
-    return shlex.join([*words, *(["--sign", key] if key else [])])
-
-
-def _flags(
-    config: DistillConfig | SurrogateConfig | ServerConfig | TrainConfig,
-    leave_out: Sequence[str] = (),
-) -> list[str]:
-    flags = []
-    for key, value in changed_settings(config).items():
-        flag = "--" + key.replace("_", "-")
-        if key in leave_out:
-            continue
-        if isinstance(value, bool):
-            flags.append(flag if value else flag.replace("--", "--no-", 1))
-        elif isinstance(value, tuple):
-            flags += [flag, *map(str, value)]
-        else:
-            flags += [flag, str(value)]
-    return flags
-
-
-def _render(
-    results: Sequence[Result],
-    compared: Sequence[tuple[Overview, Picture]],
-    sections: Sequence[Section],
-) -> str:
+def _render(results: Sequence[Result], leads: Sequence[Lead], sections: Sequence[Section]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -266,16 +225,19 @@ def _render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": _shown, "words": _words, "effort": effort}
+    environment.filters |= {"shown": _shown, "metric": _metric, "words": _words, "effort": effort}
     return environment.get_template("report.html.j2").render(
         metrics=TITLES,
-        gap_names=_GAP_NAMES,
+        gap_names=GAP_NAMES,
+        verdicts=VERDICTS,
+        rates=pictures.RATES,
         few=FEW,
         results=results,
-        compared=compared,
+        leads=leads,
         sections=sections,
         version=synthfair.__version__,
         parts=_parts,
+        chart_style=STYLE,
         servers=any(not result.metrics.table for result in results),
     )
 
@@ -285,7 +247,15 @@ def _parts(metrics: MetricsFile) -> list[tuple[str, Part]]:
 
 
 def _shown(value: float | None, digits: int = 4) -> str:
-    return "undefined" if value is None or isnan(value) else f"{value:.{digits}f}"
+    return "undefined" if value is None or isnan(value) else f"{value:z.{digits}f}"
+
+
+def _metric(found: Metric, digits: int = 3) -> str:
+    """A value and its interval, as in a table."""
+    if isnan(found.value) or isnan(found.low):
+        return _shown(found.value, digits)
+    bounds = (_shown(bound, digits) for bound in found[1:])
+    return f"{_shown(found.value, digits)} [{', '.join(bounds)}]"
 
 
 def _words(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What a report shows: folders with a metrics.json, the clients' histories, and gaps.json."""
+"""What a report shows: folders with a metrics.json, and what may stand next to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.client.history import ENDING, History, read_history
 from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
-from synthfair.run_files import GapsFile, MetricsFile, read_run_file
+from synthfair.run_files import (
+    FrontierLine,
+    GapsFile,
+    MetricsFile,
+    read_frontier,
+    read_run_file,
+)
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -20,6 +26,9 @@ METRICS = "metrics.json"
 
 GAPS = "gaps.json"
 """Name of the file next to it that ``gap simulate --model`` writes; it may be missing."""
+
+FRONTIER = "frontier.csv"
+"""Name of the file that ``server --frontier`` writes there; it may be missing."""
 
 
 class Result(NamedTuple):
@@ -31,6 +40,7 @@ class Result(NamedTuple):
         metrics: from metrics.json.
         histories: of the clients, by name; only where they were written.
         gaps: measured over devices, where they were.
+        frontier: other weights of a server's penalty, and what they reach; often none.
     """
 
     folder: Path
@@ -38,6 +48,7 @@ class Result(NamedTuple):
     metrics: MetricsFile
     histories: dict[str, History]
     gaps: GapsFile | None = None
+    frontier: tuple[FrontierLine, ...] = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -72,11 +83,11 @@ class Result(NamedTuple):
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:
-    """Runs from their folders: ``metrics.json``, every ``*.history.csv``, and ``gaps.json``.
+    """Runs from their folders: metrics.json, every *.history.csv, gaps.json and frontier.csv.
 
     Raises:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
-            writes, or a history is not.
+            writes, or another of these files is not.
     """
     places = [os.path.realpath(folder) for folder in folders]
     for folder in folders:
@@ -90,7 +101,9 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
 def _read_result(folder: Path, name: str) -> Result:
     metrics, gaps = read_run_file(folder / METRICS, MetricsFile), folder / GAPS
     measured = read_run_file(gaps, GapsFile) if gaps.exists() else None
-    return Result(folder, name, metrics, read_histories(folder), measured)
+    lines = folder / FRONTIER
+    frontier = read_frontier(lines) if lines.exists() else ()
+    return Result(folder, name, metrics, read_histories(folder), measured, frontier)
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -121,7 +134,7 @@ def read_histories(folder: Path) -> dict[str, History]:
 
 def inputs_of(folder: Path) -> list[Path]:
     """The files that are read from a run's folder."""
-    return [folder / METRICS, folder / GAPS, *sorted(folder.glob(f"*{ENDING}"))]
+    return [folder / METRICS, folder / GAPS, folder / FRONTIER, *sorted(folder.glob(f"*{ENDING}"))]
 
 
 def shown(name: str) -> str:

@@ -114,7 +114,7 @@ def overview_tables(overview: Overview) -> Group:
     costs = _table("method", "penalty", "rounds", "sent", "seconds", "epsilon")
     for s in overview.summaries:
         method = Text(s.method + ("" if s.converged else ", NOT CONVERGED"))
-        values = ((s.accuracy, s.accuracy_spread), (s.gap, s.gap_spread))
+        values = ((s.accuracy.value, s.accuracy_spread), (s.gap.value, s.gap_spread))
         cells = [_mean(*pair, several=len(s.runs) > 1) for pair in values]
         table.add_row(method, s.weight, str(len(s.runs)), *cells)
         epsilon = "none" if s.epsilon is None else f"{s.epsilon:g}"

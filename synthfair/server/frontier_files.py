@@ -6,39 +6,20 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from synthfair.data.encode import encode
 from synthfair.fairness.metrics import Scored
 from synthfair.files import write_text
+from synthfair.run_files import FrontierLine
 from synthfair.server.parts import largest_gap
 from synthfair.surrogate.frontier import GlobalProblem, frontier
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class FrontierLine(NamedTuple):
-    """A line of frontier.csv; not-a-number on test rows where there are none.
-
-    Attributes:
-        rho: weight of the penalty.
-        accuracy: on the pooled rows of the surrogates, by their weights.
-        gap: largest difference between the groups' decision rates there.
-        test_accuracy: on the test rows.
-        test_gap: there.
-        converged: 1 where the model's training met its tolerance, else 0.
-    """
-
-    rho: float
-    accuracy: float
-    gap: float
-    test_accuracy: float
-    test_gap: float
-    converged: float
 
 
 def frontier_lines(

@@ -1,0 +1,105 @@
+"""Runs of ``compare`` with random scores, and the tables of a page, for tests of the report."""
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+from conftest import make_schema
+
+import synthfair as sf
+from synthfair.evaluation import evaluate_scores, evaluation_document
+from synthfair.fairness.metrics import Scored
+from synthfair.files import write_json
+from synthfair.run_files import Communication
+
+CONFIG = sf.DistillConfig(n_synthetic=24, steps=60, optimizer="gauss_newton")
+
+HISTORY = "objective,covariance,gap,gradient_norm\n0.7,0.1,0.3,1e-9\n0.6,0.05,0.2,1e-9\n"
+
+
+def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
+    """A run's folder as ``compare`` writes it: scores are random, nothing is trained."""
+    rng, report = np.random.default_rng([seed, int(rho_o)]), sf.ServerConfig(resamples=20)
+    scored = {
+        f"client_{i}": Scored(
+            rng.choice([-1.0, 1.0], 60), rng.normal(size=60), rng.integers(2, size=60)
+        )
+        for i in range(2)
+    }
+    config = CONFIG.model_copy(update={"rho_o": rho_o, "seed": seed}).model_dump(mode="json")
+    document = {
+        **evaluation_document(evaluate_scores(scored, report), make_schema(), report),
+        "seed": seed,
+        "method": method,
+        "table": {"name": "small", "sensitive": "town", "clients": 2},
+        "config": {"client_0": config, "client_1": config},
+        "cost": Communication(2, 1, 5000)._asdict(),
+        "converged": True,
+        "seconds": 1.5 + seed,
+    }
+    folder.mkdir()
+    write_json(folder / "metrics.json", document)
+    if method == "single_shot":
+        (folder / "client_0.history.csv").write_text(HISTORY)
+    return folder
+
+
+def write_runs(folder):
+    """Two methods, the second at another weight, with two seeds each."""
+    return [
+        write_run(folder / f"{method}-seed_{seed}", method=method, rho_o=rho_o, seed=seed)
+        for seed in range(2)
+        for method, rho_o in (("single_shot", 0.0), ("central", 10.0))
+    ]
+
+
+def edited(run, folder, **changes):
+    """A copy of the run with other entries of metrics.json."""
+    folder.mkdir(exist_ok=True)
+    metrics = json.loads((run / "metrics.json").read_text())
+    (folder / "metrics.json").write_text(json.dumps({**metrics, **changes}))
+    return folder
+
+
+def copied(run, folder, **changes):
+    """The run with other settings, in another folder."""
+    metrics = json.loads((run / "metrics.json").read_text())
+    for config in metrics["config"].values():
+        config.update(changes)
+    folder.mkdir(parents=True)
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
+class Tables(HTMLParser):
+    """Texts of the cells with a metric, of the rows of a group, and of the overview's rows."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.metrics, self.rates, self.overview = [], [], []
+        self._table, self._attributes, self._row = "", {}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        if tag == "table":
+            self._table = dict(attrs).get("class", "")
+        elif tag == "tr":
+            self._row, self._attributes = [], dict(attrs)
+        elif tag in ("td", "th"):
+            self._row.append("")
+            self._cell = dict(attrs)
+
+    def handle_data(self, data):
+        if self._row:
+            self._row[-1] = " ".join(f"{self._row[-1]} {data}".split())
+
+    def handle_endtag(self, tag):
+        if tag == "td" and "data-metric" in self._cell:
+            name = self._cell["data-metric"], self._cell["data-rows"]
+            self.metrics.append((*name, self._row[-1]))
+        elif tag == "tr":
+            if "data-group" in self._attributes:
+                self.rates.append(tuple(self._row))
+            if self._table == "overview":
+                self.overview.append(tuple(self._row))
+            self._row = []

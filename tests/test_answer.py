@@ -1,0 +1,153 @@
+"""The answer that a report leads with is right, and says so where it cannot tell."""
+
+import json
+
+import numpy as np
+import pytest
+from report_runs import copied, edited, write_run
+from scipy.stats import binomtest
+
+from synthfair.fairness.metrics import Metric
+from synthfair.report import read_results, write_report
+from synthfair.report.answer import RULE_OF_THUMB, answer, verdict
+from synthfair.report.overview import overviews
+from synthfair.report.proportions import difference, largest_gap, size, wilson
+
+HEADER = "rho,accuracy,gap,test_accuracy,test_gap,converged\n"
+
+
+def asked(folders, max_gap=None):
+    (overview,) = overviews(read_results(folders))
+    return answer(overview, max_gap)
+
+
+def metric(value, low, high):
+    return {"value": value, "low": low, "high": high}
+
+
+@pytest.fixture
+def plain(tmp_path):
+    """Without a penalty: accuracy 0.9, gap 0.2."""
+    run = write_run(tmp_path / "run")
+    changes = {"accuracy": metric(0.9, 0.88, 0.92), "spd": metric(0.2, 0.15, 0.25)}
+    return edited(run, tmp_path / "plain", constant_classifier={"accuracy": 0.7}, **changes)
+
+
+@pytest.fixture
+def fair(plain, tmp_path):
+    """With one: accuracy 0.85, gap -0.03 with an interval around 0."""
+    folder = copied(plain, tmp_path / "fair", rho_o=30.0)
+    changes = {"accuracy": metric(0.85, 0.83, 0.87), "spd": metric(-0.03, -0.08, 0.02)}
+    return edited(folder, folder, **changes)
+
+
+@pytest.mark.parametrize(
+    ("limit", "found"), [(0.1, "yes"), (0.08, "yes"), (0.05, "cannot tell"), (0.0, "cannot tell")]
+)
+def test_the_verdict_is_that_of_the_whole_interval(fair, limit, found):
+    assert asked([fair], limit).verdict == found
+
+
+def test_a_gap_that_is_surely_too_large_is_one(plain):
+    assert asked([plain], 0.1).verdict == "no"
+    assert asked([plain], 0.15).verdict == "cannot tell"
+    assert verdict(Metric(np.nan, np.nan, np.nan), 0.1) == "not measured"
+
+
+def test_sentence_and_cost_are_made_of_the_numbers(plain, fair):
+    found = asked([plain, fair], 0.1)
+    assert found.cost is not None
+    # The accuracies' intervals are 0.02 to each side: hypot(0.02, 0.02) of their difference.
+    assert found.cost.lost == pytest.approx((0.05, 0.0217, 0.0783), abs=1e-4)
+    assert found.sentence == (
+        "On 120 test rows the selection rates of town=a and town=b differ by 0.030 (95 %"
+        " interval 0.000 to 0.080), where at most 0.1 is fair enough; accuracy is 0.850 (95 %"
+        " interval 0.830 to 0.870), 0.050 less than without a penalty (interval 0.022 to 0.078);"
+        " one decision for everybody has 0.700."
+    )
+
+
+def test_a_gain_is_no_loss_and_a_small_one_may_be_chance(plain, fair):
+    edited(fair, fair, accuracy=metric(0.91, 0.89, 0.93))
+    said = asked([fair, plain]).sentence
+    assert "0.010 more than without a penalty (interval -0.018 to 0.038, so it may be" in said
+
+
+def test_without_a_reference_no_cost_is_made_up(plain, fair, tmp_path):
+    alone = asked([fair])
+    assert alone.cost is None
+    assert "what fairness costs is not known" in alone.sentence
+    assert any("run without a penalty" in note for note in alone.notes)
+    other = copied(plain, tmp_path / "other", steps=7)  # unlike in more than the weight
+    assert asked([fair, other]).cost is None
+    assert "no fairness was asked for" in asked([plain]).sentence
+
+
+def test_the_cost_is_known_from_a_frontier(fair):
+    (fair / "frontier.csv").write_text(HEADER + "0,0.9,0.2,0.9,0.2,1\n10,0.8,0.1,0.8,0.1,1\n")
+    found = asked([fair])
+    interval = binomtest(108, 120).proportion_ci(method="wilson")
+    low = 0.05 - np.hypot(0.9 - interval.low, 0.02)
+    assert found.cost is not None
+    assert found.cost.lost[:2] == pytest.approx((0.05, low), abs=1e-4)
+
+
+def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):
+    wished = copied(fair, tmp_path / "wished", max_gap=0.07)
+    assert asked([fair]).limit.value == RULE_OF_THUMB
+    assert asked([wished]).limit.value == 0.07
+    assert asked([wished], 0.2).limit.value == 0.2
+    assert "--max-gap" in asked([fair]).limit.source
+
+
+def test_a_model_no_better_than_a_constant_is_named(fair):
+    edited(fair, fair, constant_classifier={"accuracy": 0.84})
+    assert any("not shown to be more accurate" in note for note in asked([fair]).notes)
+    edited(fair, fair, constant_classifier={"accuracy": 0.82})
+    assert not any("not shown to be more accurate" in note for note in asked([fair]).notes)
+
+
+def test_the_smallest_group_counts_the_rows_of_the_notion(fair, tmp_path):
+    rows = json.loads((fair / "metrics.json").read_text())["rows"]
+    for found in rows.values():
+        found["town=b"] = {"negative": 50, "positive": 2}
+    edited(fair, fair, rows=rows)
+    odds = copied(fair, tmp_path / "odds", notion="equalized_odds")
+    assert any("town=b, has 4 test rows that count" in note for note in asked([odds]).notes)
+
+
+def test_several_seeds_give_means_and_say_so(fair, tmp_path):
+    twin = copied(fair, tmp_path / "twin", seed=7)
+    edited(twin, twin, spd=metric(-0.05, -0.12, 0.02))
+    found = asked([fair, twin])
+    assert found.gap == pytest.approx((0.04, 0.0, 0.1))
+    assert any("Means over 2 runs" in note for note in found.notes)
+
+
+def test_an_undefined_gap_is_not_measured(fair, tmp_path):
+    edited(fair, fair, spd=metric(None, None, None))
+    assert asked([fair]).verdict == "not measured"
+    write_report(read_results([fair]), tmp_path / "r.html")
+    assert "Not measured." in (tmp_path / "r.html").read_text()
+
+
+@pytest.mark.parametrize(("hits", "n"), [(0, 5), (5, 5), (3, 17), (500, 1000), (1, 1)])
+def test_wilson_is_scipys(hits, n):
+    theirs = binomtest(hits, n).proportion_ci(method="wilson")
+    assert wilson(hits / n, n) == pytest.approx((hits / n, theirs.low, theirs.high), abs=1e-12)
+
+
+def test_intervals_contain_what_they_are_of():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        n, m = rng.integers(1, 30, 2)
+        gap = difference(wilson(rng.integers(n + 1) / n, n), wilson(rng.integers(m + 1) / m, m))
+        for found in (gap, size(gap), size(Metric(gap.value, gap.high, gap.high))):
+            assert found.low <= found.value <= found.high
+        assert size(gap).low >= 0
+
+
+def test_the_largest_gap_is_that_of_the_extreme_groups():
+    rates = [wilson(0.5, 50), wilson(0.2, 40), wilson(0.9, 30)]
+    assert largest_gap(rates) == size(difference(rates[2], rates[1]))
+    assert np.isnan(largest_gap([*rates, wilson(np.nan, 0)]).value)

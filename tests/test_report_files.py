@@ -1,0 +1,123 @@
+"""Files that a report reads are refused where they are not what a run writes."""
+
+import pytest
+from report_runs import edited, write_run
+
+import synthfair as sf
+from synthfair.client import history
+from synthfair.client.history import read_history
+from synthfair.fairness.metrics import Rates
+from synthfair.report import read_results
+from synthfair.run_files import FrontierLine, Influence, read_frontier
+
+RATES = dict.fromkeys(Rates._fields[1:], 0.5) | {"n": 3}
+MOVED = dict.fromkeys(Influence._fields, 0.5) | {
+    "converged": True,
+    "outlier": False,
+    "alone": False,
+}
+
+GROUPS = ("town=a", "town=b")
+SCORES = {"negative": [1] * 20, "positive": [0] * 20, "probability": [0.5] * 20}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("runs") / "run")
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"accuracy": 0.9}, "accuracy"),
+        ({"n_test": 0}, "n_test"),
+        ({"surprise": 1}, "surprise: unknown key"),
+        ({"by_group": {"x=0": {"n": -1}}}, "by_group"),
+        (
+            {"by_group": {"x=0": RATES | {"n": -1}}},
+            "by_group.x=0: n must be from 0 to 9.*, and is -1",
+        ),
+        ({"by_group": {"x=0": RATES | {"error_rate": 2}}}, "by_group.x=0: error_rate must be"),
+        ({"spd": {"value": "high", "low": 0, "high": 0}}, "spd.value: .*number"),
+        ({"spd": {"value": 0, "low": 0}}, "spd.high: missing"),
+        ({"spd": {"value": 1e300, "low": 0, "high": 0}}, "spd: value must be from -1 to 1"),
+        ({"accuracy": {"value": -0.5, "low": 0, "high": 0}}, "accuracy: value must be from 0 to 1"),
+        ({"covariance": {"value": 1e300, "low": 0, "high": 0}}, "covariance: value must be"),
+        ({"covariance": {"value": float("inf"), "low": 0, "high": 0}}, "covariance: value must be"),
+        ({"cost": {"users": 2, "rounds": -1, "bytes_sent": 1}}, "cost: rounds must be"),
+        ({"cost": {"users": 2, "rounds": None, "bytes_sent": 1}}, "cost.rounds"),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"spd": 3}}}},
+            "influence: spd must be",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": {}}}},
+            "influence.releases.a.theta: missing",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a\x1b": MOVED}}},
+            "influence: must be printable",
+        ),
+        ({"guarantee": {"epsilon": 1}}, "guarantee.delta: missing"),
+        ({"promise": {"epsilon": 1}}, "promise.delta: missing"),
+        ({"by_group": {}}, "by_group"),
+        ({"config": {}}, "config"),
+        ({"per_client": {}}, "per_client"),
+        ({"method": "a\x1b[2Jb"}, "method"),
+        ({"schema_hash": "short"}, "schema_hash"),
+        ({"rows": {"client_0": {}}}, "rows: must be those of each client"),
+        ({"scores": {"x": SCORES}}, "scores: must be those of each group"),
+        ({"scores": {g: SCORES | {"negative": [1]} for g in GROUPS}}, "must have 20 bins"),
+        ({"scores": {g: SCORES | {"negative": [-1] * 20} for g in GROUPS}}, "negative must be"),
+        ({"scores": {g: SCORES | {"probability": [2] * 20} for g in GROUPS}}, "probability must"),
+    ],
+)
+def test_damaged_metrics_are_refused(run, tmp_path, changes, complaint):
+    with pytest.raises(sf.InputError, match=f"(?s)metrics.json: .*{complaint}"):
+        read_results([edited(run, tmp_path, **changes)])
+
+
+@pytest.mark.parametrize("text", ["", "objective\n1\n", "objective,covariance,gap,gradient_norm\n"])
+def test_damaged_histories_are_refused(tmp_path, text):
+    for rows in (text, text + "1,nan,3,4\n", text + "1,2\n", text + "1,2,1e308,4\n"):
+        (tmp_path / "c.history.csv").write_text(rows)
+        with pytest.raises(sf.InputError, match="not a history"):
+            read_history(tmp_path / "c.history.csv")
+
+
+def test_histories_that_never_end_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "MAX_STEPS", 3)
+    path = tmp_path / "c.history.csv"
+    path.write_text("objective,covariance,gap,gradient_norm\n" + "1,2,3,4\n" * 3)
+    assert len(read_history(path).gap) == 3
+    path.write_text(path.read_text() + "1,2,3,4\n")
+    with pytest.raises(sf.InputError, match="more than 3 steps"):
+        read_history(path)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("1,0.9,0.1,,,1", None),
+        ("1,0.9,0.1,0.9,0.1,1", None),
+        ("1,1.9,0.1,0.9,0.1,1", "accuracy must be from 0 to 1, and is 1.9"),
+        ("1,,0.1,0.9,0.1,1", "accuracy must be"),
+        ("-1,0.9,0.1,0.9,0.1,1", "rho must be"),
+        ("inf,0.9,0.1,0.9,0.1,1", "rho must be"),
+        ("1,0.9,0.1,0.9,-0.1,1", "test_gap must be"),
+        ("1,0.9", "needs 6 numbers"),
+        ("1,0.9,0.1,0.9,x,1", "could not convert"),
+    ],
+)
+def test_damaged_frontiers_are_refused(line, complaint, tmp_path):
+    path = tmp_path / "frontier.csv"
+    path.write_text(",".join(FrontierLine._fields) + f"\n{line}\n")
+    if complaint is None:
+        (found,) = read_frontier(path)
+        assert (found.rho, found.accuracy) == (1.0, 0.9)
+        return
+    with pytest.raises(sf.InputError, match=f"frontier.csv: not a frontier: .*{complaint}"):
+        read_frontier(path)
+    path.write_text("rho\n1\n")
+    with pytest.raises(sf.InputError, match="needs the columns rho, accuracy"):
+        read_frontier(path)

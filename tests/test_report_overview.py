@@ -1,0 +1,52 @@
+"""Runs are averaged where they differ in the seed alone, and compared where they may be."""
+
+import json
+
+import pytest
+from report_runs import copied, edited, write_runs
+
+import synthfair as sf
+from synthfair.report import read_results
+from synthfair.report.overview import overviews
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    return write_runs(tmp_path_factory.mktemp("runs"))
+
+
+def test_only_runs_that_differ_in_the_seed_alone_are_averaged(runs, tmp_path):
+    twin = copied(runs[0], tmp_path / "twin", seed=7)
+    other = copied(runs[0], tmp_path / "other", steps=61)
+    search = copied(runs[0], tmp_path / "search", max_gap=0.05)
+    (overview,) = overviews(read_results([runs[0], twin, other, search]))
+    found = [(s.method, s.weight, len(s.runs)) for s in overview.summaries]
+    assert found == [
+        ("single-shot; steps = 60", "rho_o = 0", 2),
+        ("single-shot; steps = 61", "rho_o = 0", 1),
+        ("single-shot; steps = 60", "gap at most 0.05 wanted", 1),
+    ]
+    assert overview.gap == "spd"
+
+
+def test_other_clients_and_the_same_run_twice_are_not_averaged(runs, tmp_path):
+    fewer = copied(runs[0], tmp_path / "fewer", seed=7)
+    metrics = json.loads((fewer / "metrics.json").read_text())
+    for key in ("per_client", "rows"):
+        metrics[key].popitem()
+    (fewer / "metrics.json").write_text(json.dumps(metrics))
+    (overview,) = overviews(read_results([runs[0], fewer]))
+    found = [(s.method, len(s.runs)) for s in overview.summaries]
+    assert found == [("single-shot; 2 clients", 1), ("single-shot; 1 clients", 1)]
+    twin = copied(runs[0], tmp_path / "twin")
+    with pytest.raises(sf.InputError, match="neither in settings nor in seed"):
+        overviews(read_results([runs[0], twin]))
+
+
+def test_tables_and_notions_are_not_mixed(runs, tmp_path):
+    notion = copied(runs[0], tmp_path / "notion", notion="equal_opportunity")
+    table = edited(runs[0], copied(runs[0], tmp_path / "table"), schema_hash="0" * 64)
+    found = overviews(read_results([runs[0], notion, table]))
+    gaps = [(overview.schema_hash[:4], overview.gap) for overview in found]
+    real = gaps[0][0]
+    assert gaps == [(real, "spd"), (real, "equal_opportunity_difference"), ("0000", "spd")]

@@ -1,0 +1,73 @@
+"""Counts of scores give the thresholds' metrics and the calibration that the rows give."""
+
+import numpy as np
+import pytest
+
+from synthfair.fairness.metrics import Scored, group_rates, metrics
+from synthfair.postprocess.score_counts import ScoreCounts, group_score_counts, label_counts
+from synthfair.report.answer import COMPARED
+from synthfair.report.scores import at_thresholds, calibration, has_scores
+
+
+def rows(n_groups=2, n=400):
+    rng = np.random.default_rng(n_groups)
+    z, s = rng.normal(size=n) * 2, rng.integers(n_groups, size=n)
+    y = np.where(rng.random(n) < 1 / (1 + np.exp(-z + 0.4 * s)), 1.0, -1.0)
+    return Scored(y, z, s, n_groups)
+
+
+def counted(scored):
+    return {f"g={i}": found for i, found in enumerate(group_score_counts(scored))}
+
+
+@pytest.mark.parametrize("gap", [name for name in COMPARED if name != "accuracy_difference"])
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_threshold_is_what_the_rows_with_shifted_scores_give(n_groups, gap):
+    scored = rows(n_groups)
+    for line in at_thresholds(counted(scored), gap):
+        shift = np.log(line.threshold / (1 - line.threshold))
+        there = scored._replace(score=scored.score - shift)
+        found = metrics(there)
+        assert line.accuracy.value == pytest.approx(found["accuracy"])
+        assert line.gap.value == pytest.approx(abs(found[gap]))
+        selected = [rate.selection_rate for rate in group_rates(there)]
+        assert [rate.value for rate in line.selected.values()] == pytest.approx(selected)
+        assert line.gap.low <= line.gap.value <= line.gap.high
+
+
+def test_calibration_is_that_of_the_rows():
+    scored = rows()
+    for group, found in enumerate(counted(scored).values()):
+        mine = scored.take(scored.s == group)
+        p, hit = 1 / (1 + np.exp(-mine.score)), mine.y > 0
+        bins = np.digitize(p, np.linspace(0, 1, 11)[1:-1])
+        ours, error = calibration(found), 0.0
+        for one, b in zip(ours.bins, np.unique(bins), strict=True):
+            inside = bins == b
+            assert (one.predicted, one.observed.value) == pytest.approx(
+                (p[inside].mean(), hit[inside].mean())
+            )
+            error += inside.mean() * abs(p[inside].mean() - hit[inside].mean())
+        assert ours.error == pytest.approx(error)
+        assert (ours.predicted, ours.observed.value) == pytest.approx((p.mean(), hit.mean()))
+
+
+def test_labels_are_counted_by_group():
+    scored = rows(3)
+    for group, found in enumerate(label_counts(scored)):
+        mine = scored.y[scored.s == group]
+        assert found == (np.sum(mine < 0), np.sum(mine > 0))
+
+
+def test_decisions_without_scores_have_no_thresholds():
+    signs = rows()._replace(score=np.sign(rows().score))
+    assert has_scores(counted(rows()))
+    assert not has_scores(counted(signs))
+    assert not has_scores(None)
+
+
+def test_a_group_without_rows_has_an_undefined_gap():
+    empty = ScoreCounts((0,) * 20, (0,) * 20, (np.nan,) * 20)
+    first, _ = counted(rows()).values()
+    assert all(np.isnan(line.gap.value) for line in at_thresholds({"a": first, "b": empty}, "spd"))
+    assert np.isnan(calibration(empty).error)
