@@ -13,6 +13,7 @@ from synthfair.cli import (
     client,
     compare,
     demo,
+    deploy,
     evaluate,
     gap,
     inspect,
@@ -51,6 +52,7 @@ COMMANDS: dict[str, ModuleType] = {
     "weights": weights,
     "train": train,
     "compare": compare,
+    "deploy": deploy,
 }
 """A command is a module with HELP, DESCRIPTION, add_arguments(parser) and run(args)."""
 

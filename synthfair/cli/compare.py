@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> None:
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
-    from synthfair.cli.jax_setup import start_jax
+    from synthfair.jax_setup import start_jax
     from synthfair.cli.show import say, warn
 
     start_jax()

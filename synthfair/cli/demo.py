@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.cli.jax_setup import start_jax
+    from synthfair.jax_setup import start_jax
     from synthfair.cli.show import counting_bar, say
 
     start_jax()

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     config = load_server_config(**config_flags(args, ServerConfig))
 
-    from synthfair.cli.jax_setup import start_jax
+    from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.files import require_free, write_text

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
-    from synthfair.cli.jax_setup import start_jax
+    from synthfair.jax_setup import start_jax
     from synthfair.cli.show import say
 
     start_jax()

@@ -1,0 +1,44 @@
+"""How a job is shown: while it runs, and at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from synthfair.cli.show import say, stage_bar, warn
+
+if TYPE_CHECKING:
+    from synthfair.deploy.session import OnProgress, Run
+
+
+@contextmanager
+def job_bar() -> Iterator[OnProgress]:
+    """Yields what shows the engine's status of a job, and who has answered."""
+    with stage_bar() as show:
+
+        def update(status: str, found: dict[str, Any]) -> None:
+            sites = found.get("sites", {})
+            answered = sum(site["code"] == "ok" for site in sites.values())
+            show(f"{status.lower()}, {answered} of {len(sites)} sites" if sites else status.lower())
+
+        yield update
+
+
+def tell(run: Run, output: Path) -> None:
+    """Says how a job went, and what its model reaches."""
+    sites = run.federation.get("sites", {})
+    if sites:
+        table = Table("site", "answer", "rounds", "seconds", "bytes", title=f"job {run.job}")
+        for name, booked in sites.items():
+            numbers = booked["rounds"], f"{booked['seconds']:.1f}", booked["carried_bytes"]
+            table.add_row(name, booked["code"], *map(str, numbers))
+        say(table)
+    if not run.completed:
+        reason = run.federation.get("error") or "see the server's log"
+        warn(f"job {run.job}: {run.status}: {reason}")
+        return
+    say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

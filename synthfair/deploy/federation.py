@@ -1,0 +1,216 @@
+"""The server's side of a job: questions to all sites, and a book of how each has answered."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import synthfair
+from synthfair.data.schema import read_schema
+from synthfair.deploy.messages import (
+    Ask,
+    BadAnswerError,
+    Message,
+    ServerCode,
+    TaskName,
+    read_answer,
+)
+from synthfair.deploy.settings import ServerSettings
+from synthfair.files import write_json
+from synthfair.release.keys import read_keys
+
+FILE = "federation.json"
+"""How the sites have answered, next to the results."""
+
+
+class Reply(NamedTuple):
+    """What came from a site.
+
+    Attributes:
+        message: as it came; None where the engine says that the site failed.
+        seconds: since the question was sent.
+    """
+
+    message: Message | None
+    seconds: float
+
+
+class Channel(Protocol):
+    """What carries messages."""
+
+    def send(
+        self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
+    ) -> dict[str, Reply]:
+        """Sends a question to sites, and waits until all have answered, or for so many seconds.
+
+        Returns:
+            By site; without those that have not answered.
+        """
+        ...
+
+
+class TooFewError(RuntimeError):
+    """Fewer sites than the job needs have answered well."""
+
+
+class Booked(NamedTuple):
+    """How a site has answered in a job, over all rounds so far.
+
+    Attributes:
+        code: of its last answer.
+        rounds: answered well.
+        seconds: from question to answer, summed.
+        site_seconds: that the site worked, summed, as it says.
+        carried_bytes: that came with its answers, summed.
+        version: of synthfair, as it says; None before its first answer.
+    """
+
+    code: ServerCode = "late"
+    rounds: int = 0
+    seconds: float = 0.0
+    site_seconds: float = 0.0
+    carried_bytes: int = 0
+    version: str | None = None
+
+
+class Federation:
+    """The sites of a job, as its server sees them.
+
+    Attributes:
+        settings: of the server.
+        schema: the public schema.
+        keys: public keys of the sites in hexadecimal, by name, but for revoked ones.
+        booked: how each site has answered.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        settings: ServerSettings,
+        *,
+        job: str,
+        server: str,
+        sites: tuple[str, ...],
+        log: Callable[[str], None],
+    ) -> None:
+        """Reads schema and keys.
+
+        Args:
+            channel: what carries messages.
+            settings: of the server.
+            job: the engine's name of the job.
+            server: its own name.
+            sites: that are asked.
+            log: takes text for the server's operator.
+
+        Raises:
+            InputError: the schema or a key is refused.
+        """
+        self.settings, self.schema = settings, read_schema(settings.schema_path)
+        every = {name: key for key, name in read_keys([settings.keys]).items()}
+        self._revoked = {name for name, key in every.items() if key in settings.revoked}
+        self.keys = {name: key for name, key in every.items() if name not in self._revoked}
+        self.booked = dict.fromkeys(sites, Booked())
+        self._channel, self._job, self._server, self._log = channel, job, server, log
+        self._begun = time.monotonic()
+
+    def ask(
+        self,
+        task: TaskName,
+        number: int,
+        settings: dict[str, Any],
+        carried: bytes = b"",
+        *,
+        timeout: int,
+    ) -> dict[str, bytes]:
+        """Asks all sites, and books their answers.
+
+        Args:
+            task: what for.
+            number: of the round, from 0.
+            settings: of the method.
+            carried: goes with the question.
+            timeout: seconds to wait.
+
+        Returns:
+            What came from those that answered well, by name, in the order of the names.
+        """
+        ask = Ask(
+            task=task,
+            job=self._job,
+            round=number,
+            recipient=self._server,
+            version=synthfair.__version__,
+            schema_hash=self.schema.hash,
+            settings=settings,
+        )
+        message = Message(ask.model_dump_json().encode(), carried)
+        replies = self._channel.send(task, message, tuple(self.booked), timeout=timeout)
+        good = {}
+        for site in sorted(self.booked):
+            code = self._book(site, replies.get(site), message)
+            if code == "ok":
+                good[site] = replies[site].message.carried  # type: ignore[union-attr]
+        return good
+
+    def refuse(self, site: str, reason: str) -> None:
+        """Books that what a site has sent is not what was asked for."""
+        self._log(f"{site}: refused: {reason}")
+        old = self.booked[site]
+        self.booked[site] = old._replace(code="refused", rounds=old.rounds - 1)
+
+    def require(self, least: int | None) -> None:
+        """Goes on only if enough sites have answered well; all if ``least`` is not given.
+
+        Raises:
+            TooFewError: names those that have not, with their codes.
+        """
+        bad = {name: booked.code for name, booked in self.booked.items() if booked.code != "ok"}
+        n_good = len(self.booked) - len(bad)
+        needed = len(self.booked) if least is None else least
+        if n_good < needed:
+            named = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
+            raise TooFewError(f"{n_good} sites have answered well of the {needed} needed ({named})")
+
+    def document(self, error: str | None) -> dict[str, Any]:
+        """How the job went, as JSON; with what stopped it, if anything has."""
+        return {
+            "format": "synthfair-federation/1",
+            "job": self._job,
+            "server": self._server,
+            "version": synthfair.__version__,
+            "seconds": round(time.monotonic() - self._begun, 3),
+            "error": error,
+            "sites": {name: booked._asdict() for name, booked in sorted(self.booked.items())},
+        }
+
+    def write(self, folder: Path, error: str | None) -> None:
+        """Writes that to federation.json in a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / FILE, self.document(error))
+
+    def _book(self, site: str, reply: Reply | None, ask: Message) -> ServerCode:
+        old, code = self.booked[site], "late"
+        if reply is None:
+            self.booked[site] = old._replace(code=code)
+        elif reply.message is None:
+            self.booked[site] = old._replace(code=(code := "lost"))
+        elif site in self._revoked:
+            self.booked[site] = old._replace(code=(code := "revoked"))
+        else:
+            try:
+                answer = read_answer(reply.message, ask, site=site, keys=self.keys)
+            except BadAnswerError as error:
+                self.booked[site] = old._replace(code=error.code)
+                return error.code
+            self.booked[site] = Booked(
+                code := answer.code,
+                old.rounds + (code == "ok"),
+                round(old.seconds + reply.seconds, 3),
+                round(old.site_seconds + answer.seconds, 3),
+                old.carried_bytes + len(reply.message.carried),
+                answer.version,
+            )
+        return code  # type: ignore[return-value]

@@ -1,0 +1,135 @@
+"""A submitter's side: submits a job, watches it, and fetches what it has made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from synthfair.deploy.federation import FILE
+from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
+from synthfair.deploy.project import require_engine
+from synthfair.errors import InputError, reason
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
+
+COMPLETED = "FINISHED:COMPLETED"
+"""How the engine calls a job that did all of its work."""
+
+RESULTS = frozenset({FILE, "model.json", "metrics.json", "fair_table.parquet"})
+"""Files that a job's result may have."""
+
+MAX_BYTES = 1_000_000_000
+"""Of such a file."""
+
+POLL = 0.5
+"""Seconds between questions of how the job goes."""
+
+OnProgress = Callable[[str, dict[str, Any]], None]
+"""Called with the engine's status of a job, and what its federation.json would say by now."""
+
+
+class Run(NamedTuple):
+    """A job that has ended.
+
+    Attributes:
+        job: the engine's name of it.
+        status: as the engine says.
+        federation: how the sites have answered; empty where the job did not come so far.
+    """
+
+    job: str
+    status: str
+    federation: dict[str, Any]
+
+    @property
+    def completed(self) -> bool:
+        """Whether it did all of its work."""
+        return self.status == COMPLETED
+
+
+@contextmanager
+def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
+    """A session with the server.
+
+    Args:
+        kit: of a submitter.
+        timeout: seconds to try for.
+
+    Raises:
+        InputError: it is no submitter's kit, or the server cannot be reached or does not know it.
+    """
+    require_engine()
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    kit = kit.resolve()
+    if role_of(kit) != "admin":
+        raise InputError(f"{kit}: not a submitter's kit")
+    name = read_document(startup_file(kit, "admin")).get("admin", {}).get("username")
+    try:
+        session = new_secure_session(str(name), str(kit), timeout=timeout)
+    except Exception as error:
+        raise InputError(f"{kit}: cannot connect to the server: {reason(error)}") from error
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def run_job(session: Session, job: Path, output: Path, on_progress: OnProgress) -> Run:
+    """Submits a job, waits for its end, and fetches its results.
+
+    Args:
+        session: of :func:`connected`.
+        job: its folder.
+        output: folder for the results, made if need be.
+        on_progress: see there.
+
+    Raises:
+        InputError: the engine refuses the job.
+    """
+    from nvflare.fuel.flare_api.api_spec import InvalidJobDefinition
+
+    if not (job / "meta.json").is_file():
+        raise InputError(f"{job}: not a job: has no meta.json")
+    with tempfile.TemporaryDirectory() as folder:  # the engine writes its signature into it
+        copied = shutil.copytree(job, Path(folder) / job.name)
+        try:
+            job_id = session.submit_job(str(copied))
+        except InvalidJobDefinition as error:
+            raise InputError(f"{job}: refused: {reason(error)}") from error
+    shown = session.monitor_job_and_return_job_meta(
+        job_id, poll_interval=POLL, cb=_watch, on_progress=on_progress
+    )[1]
+    status = str((shown or {}).get("status"))
+    return Run(job_id, status, _fetch(session, job_id, output))
+
+
+def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
+    status, found = str(meta.get("status")), {}
+    if status == "RUNNING":
+        try:
+            found = session.do_app_command(job, PROGRESS, None)
+        except Exception:  # noqa: BLE001 - it begins, or has just ended; there is nothing to show
+            found = {}
+    on_progress(status, found)
+    return True
+
+
+def _fetch(session: Session, job: str, output: Path) -> dict[str, Any]:
+    """Downloads a job's results, of which only known files are copied."""
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        location = session.download_job_result(job, folder)
+        found = [path.parent for path in Path(location or folder).rglob(f"synthfair/{FILE}")]
+        if not found:
+            return {}
+        for path in found[0].iterdir():
+            if path.name in RESULTS and path.is_file() and path.stat().st_size <= MAX_BYTES:
+                shutil.copyfile(path, output / path.name)
+    return json.loads((output / FILE).read_bytes())
