@@ -111,8 +111,8 @@ def run(args: argparse.Namespace) -> None:
     given = config_flags(args, DistillConfig) | config_flags(args, SurrogateConfig)
     config = load_release_config(args.config, **given)
 
-    from synthfair.jax_setup import start_jax
     from synthfair.cli.show import progress_bar, say, stage_bar
+    from synthfair.jax_setup import start_jax
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 

@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> None:
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
-    from synthfair.jax_setup import start_jax
     from synthfair.cli.show import say, warn
+    from synthfair.jax_setup import start_jax
 
     start_jax()
     from rich.console import Console

@@ -185,7 +185,8 @@ def _resources(kit: Path, role: Role) -> Iterator[str]:
         if key == "components" or found.get(key) == wanted.get(key):
             continue
         reason = f" ({why[key]})" if key in why else ""
-        yield f"{path}: {key} is {_short(found.get(key))}; must be {_short(wanted.get(key))}{reason}"
+        is_, must = _short(found.get(key)), _short(wanted.get(key))
+        yield f"{path}: {key} is {is_}; must be {must}{reason}"
     listed = found.get("components")
     components = listed if isinstance(listed, list) else []
     for component in components:

@@ -18,7 +18,7 @@ Role = Literal["server", "client", "admin"]
 """As the engine names its parties; a client is a site, an admin a submitter."""
 
 CLASSES: dict[Role, list[str]] = {
-    "server": ["synthfair.deploy.engine.SingleShot"],
+    "server": ["synthfair.deploy.engine.JobController"],
     "client": ["synthfair.deploy.engine.SiteExecutor"],
 }
 """That a job may have loaded, exactly."""
@@ -38,8 +38,8 @@ RIGHTS = {
     "byoc": "none",
     "server-predeployed-flwr": "none",
 }
-"""Of whoever may submit jobs: no code in jobs (byoc), no shells, and sites are operated by their own
-organisations alone (o:site). Only its submitter asks a running job how it goes (app_command), and
+"""Of whoever may submit jobs: no code in jobs (byoc), and no shells. A site is operated by its own
+organisation alone (o:site). Only its submitter asks a running job how it goes (app_command), and
 downloads its results (n:submitter)."""
 
 NOTHING = dict.fromkeys(RIGHTS, "none")
@@ -66,7 +66,7 @@ def role_of(kit: Path) -> Role:
         InputError: it is none.
     """
     roles: tuple[Role, ...] = ("server", "client", "admin")
-    found = [role for role in roles if startup_file(kit, role).is_file()]
+    found: list[Role] = [role for role in roles if startup_file(kit, role).is_file()]
     if len(found) != 1:
         raise InputError(
             f"{kit}: not a kit: must have one of startup/fed_server.json, fed_client.json and"

@@ -13,6 +13,7 @@ from synthfair.data.schema import read_schema
 from synthfair.deploy.hardening import CLASSES, harden
 from synthfair.deploy.project import Project, read_project
 from synthfair.deploy.settings import FILE
+from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.errors import InputError
 from synthfair.files import write_json
 
@@ -134,34 +135,30 @@ def _write_settings(project: Project, schema: str, kits: Path) -> None:
 
 def write_jobs(project: Project, output: Path) -> None:
     """A folder for each job: three small files, and no code."""
-    asked = project.jobs.single_shot
-    if asked is None:
-        return
-    folder = output / "single_shot"
+    for kind, job in project.jobs:
+        if job is not None:
+            _write_job(kind, job, project, output / kind)
+
+
+def _write_job(kind: str, job: SingleShotJob, project: Project, folder: Path) -> None:
     config = folder / "app" / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    least = asked.least_answers or len(project.sites)
-    meta = {"name": "single_shot", "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
+    config.mkdir(parents=True)
+    least = job.least_answers or len(project.sites)
+    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
     write_json(folder / "meta.json", meta | {"min_clients": least})
-    empty = {"components": [], "task_data_filters": [], "task_result_filters": []}
-    arguments = {"sites": project.site_names, "job": asked.model_dump(mode="json")}
+    arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
     controller = {"id": "controller", "path": CLASSES["server"][0], "args": arguments}
-    write_json(
-        config / "config_fed_server.json",
-        {
-            "format_version": 2,
-            "server": {"task_request_interval": FETCH},
-            "workflows": [controller],
-            **empty,
-        },
-    )
     executor = {"path": CLASSES["client"][0], "args": {}}
-    write_json(
-        config / "config_fed_client.json",
-        {
-            "format_version": 2,
-            "default_task_fetch_interval": FETCH,
-            "executors": [{"tasks": ["single_shot"], "executor": executor}],
-            **empty,
-        },
-    )
+    shared = {
+        "format_version": 2,
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
+    client = {
+        "default_task_fetch_interval": FETCH,
+        "executors": [{"tasks": [kind], "executor": executor}],
+    }
+    write_json(config / "config_fed_server.json", shared | server)
+    write_json(config / "config_fed_client.json", shared | client)

@@ -34,9 +34,21 @@ Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 TaskName = Literal["single_shot"]
 
 SiteCode = Literal[
-    "ok", "message", "version", "schema", "settings", "kind", "k_min", "epsilon", "budget",
-    "answered", "busy", "table", "stopped", "failed",
-]  # fmt: skip
+    "ok",
+    "message",
+    "version",
+    "schema",
+    "settings",
+    "kind",
+    "k_min",
+    "epsilon",
+    "budget",
+    "answered",
+    "busy",
+    "table",
+    "stopped",
+    "failed",
+]
 """How a site answers; nothing else of why is ever sent.
 
 ok: with what was asked for. message: the question is none. version: the site has another version of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -72,7 +73,8 @@ def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
         raise InputError(f"{kit}: not a submitter's kit")
     name = read_document(startup_file(kit, "admin")).get("admin", {}).get("username")
     try:
-        session = new_secure_session(str(name), str(kit), timeout=timeout)
+        with redirect_stdout(sys.stderr):  # it says that it connects
+            session = new_secure_session(str(name), str(kit), timeout=timeout)
     except Exception as error:
         raise InputError(f"{kit}: cannot connect to the server: {reason(error)}") from error
     try:
@@ -115,7 +117,7 @@ def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnP
     if status == "RUNNING":
         try:
             found = session.do_app_command(job, PROGRESS, None)
-        except Exception:  # noqa: BLE001 - it begins, or has just ended; there is nothing to show
+        except Exception:  # it begins, or has just ended; there is nothing to show
             found = {}
     on_progress(status, found)
     return True

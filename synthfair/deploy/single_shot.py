@@ -124,7 +124,7 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
 
 
 def run_single_shot(
-    federation: Federation, job: SingleShotJob, *, private: Path, output: Path
+    federation: Federation, job: SingleShotJob, private: Path, output: Path
 ) -> None:
     """The server's side: asks for releases, then the routine of ``python -m synthfair.server``.
 
@@ -139,10 +139,8 @@ def run_single_shot(
         InputError: the server's routine refuses the releases.
     """
     from synthfair.jax_setup import start_jax
-    from synthfair.release.reading import read_release
     from synthfair.server.routine import serve
 
-    config = release_config(job.release)
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
     answers = federation.ask("single_shot", 0, job.release, timeout=job.timeout)
@@ -150,11 +148,8 @@ def run_single_shot(
     for site, content in answers.items():
         path = private / f"{site}.parquet"
         path.write_bytes(content)
-        keys = {federation.keys[site]: site}
         try:
-            release = read_release(path, federation.schema, keys=keys)
-            if release.header.config != config:
-                raise InputError(f"{path}: made with other settings than were asked for")
+            _require_asked_for(path, federation, site, release_config(job.release))
         except InputError as error:
             federation.refuse(site, str(error))
         else:
@@ -170,3 +165,14 @@ def run_single_shot(
         server_config(job.server),
         keys=[settings.keys / f"{path.stem}.pub" for path in releases],
     )
+
+
+def _require_asked_for(
+    path: Path, federation: Federation, site: str, config: DistillConfig | SurrogateConfig
+) -> None:
+    """Refuses a release that another has signed, or of other settings than were asked for."""
+    from synthfair.release.reading import read_release
+
+    release = read_release(path, federation.schema, keys={federation.keys[site]: site})
+    if release.header.config != config:
+        raise InputError(f"{path}: made with other settings than were asked for")

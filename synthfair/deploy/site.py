@@ -80,8 +80,8 @@ class Asked:
 Routine = Callable[[Asked], Made]
 """Answers a task's questions.
 
-It raises RefusedError for a limit, InputError for what its table forbids, KeyboardInterrupt where it
-was stopped.
+It raises RefusedError for a limit, InputError for what its table forbids, and KeyboardInterrupt
+where it was stopped.
 """
 
 
@@ -146,12 +146,12 @@ class Site:
         except InputError as error:
             self._log(f"job {job}: {error}")
             code = "table"
-        except Exception as error:  # noqa: BLE001 - whatever it says may quote the table
+        except Exception as error:  # whatever it says may quote the table
             self._log(f"job {job}: {error!r}")
             code = "failed"
         try:
             self._write_down(code, made, ask, job=job, submitter=submitter)
-        except Exception as error:  # noqa: BLE001 - what is not traced does not leave
+        except Exception as error:  # what is not traced does not leave
             self._log(f"job {job}: {error!r}")
             code, made = "failed", Made(b"")
         answer = Answer(

@@ -224,7 +224,9 @@ class Ledger:
         limit, after = _spent(before).limit, _spent([*before, booking]).composition
         if limit is None:
             if reserve > 0:
-                raise InputError(f"{self.path}: has no limit, of which epsilon = {reserve:g} is left")
+                raise InputError(
+                    f"{self.path}: has no limit, of which epsilon = {reserve:g} is left"
+                )
             return
         if after is None:
             raise InputError(

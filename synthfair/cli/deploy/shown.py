@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,4 +42,13 @@ def tell(run: Run, output: Path) -> None:
         reason = run.federation.get("error") or "see the server's log"
         warn(f"job {run.job}: {run.status}: {reason}")
         return
+    metrics = output / "metrics.json"
+    if metrics.exists():
+        found = json.loads(metrics.read_bytes())
+        table = Table("metric", "value", "95 % interval")
+        for name in ("accuracy", "spd", "equal_opportunity_difference"):
+            if (metric := found[name])["value"] is not None:
+                low, high = (metric[end] for end in ("low", "high"))
+                table.add_row(name, f"{metric['value']:+.3f}", f"{low:+.3f} to {high:+.3f}")
+        say(table)
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")
