@@ -1,1 +1,1 @@
-"""The same client and server between real organisations, on NVIDIA FLARE, which only carries bytes."""
+"""The same client and server between organisations, on NVIDIA FLARE, which only carries bytes."""

@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def _values(found: Any, key: str, where: str = "") -> Iterator[tuple[str, Any]]:
             yield from _values(value, key, f"{where}{number}.")
 
 
+@cache
 def _templates() -> dict[str, str]:
     """What the engine's own files are made of, by name."""
     import nvflare

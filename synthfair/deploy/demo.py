@@ -28,6 +28,9 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys
 
+MOST_SECONDS = 180.0
+"""Of the job."""
+
 SUBMITTER = "lead@hub.org"
 
 _LIMITS = {"releases": ["surrogate"], "without_epsilon": True, "k_min": SURROGATE.k_min}
@@ -84,7 +87,8 @@ def demonstrate(
             started = time.monotonic()
             say("one upload")
             folder = output / "federation" / JOBS / job
-            run = run_job(session, folder, output / "results", on_progress)
+            results = output / "results"
+            run = run_job(session, folder, results, on_progress, most_seconds=MOST_SECONDS)
             ended = time.monotonic()
         say("stopping")
         clean = all([party.stop() for party in reversed(parties)])  # noqa: C419 - each of them

@@ -55,8 +55,6 @@ def make_kits(project_path: Path, output: Path) -> list[Path]:
 
 def _provision(project: Project, output: Path) -> None:
     """Has the engine make keys, certificates and scripts."""
-    authority = output / AUTHORITY
-    authority.mkdir(mode=0o700)
     with tempfile.TemporaryDirectory() as folder:
         # JSON is YAML; of another form, the engine's tool says only that it is none.
         path = Path(folder) / "project.yml"
@@ -69,7 +67,8 @@ def _provision(project: Project, output: Path) -> None:
         if ended.returncode != 0 or not (made / "prod_00").is_dir():
             raise InputError(f"provisioning: {ended.stderr.strip()[-500:] or 'nothing was made'}")
         shutil.copytree(made / "prod_00", output / KITS)
-        shutil.copytree(made / "state", authority, dirs_exist_ok=True)
+        shutil.copytree(made / "state", output / AUTHORITY)
+        (output / AUTHORITY).chmod(0o700)
 
 
 def _engine_project(project: Project) -> dict[str, Any]:

@@ -54,8 +54,8 @@ SiteCode = Literal[
 ok: with what was asked for. message: the question is none. version: the site has another version of
 synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
 epsilon: against the site's limits. budget: the ledger's limit would be passed. answered: this was
-asked before. busy: it works for another job. table: the site could not, or would not, make it from its table. stopped: while it was
-made. failed: for another reason; the site's own log has it.
+asked before. busy: it works for another job. table: the site could not, or would not, make it from
+its table. stopped: while it was made. failed: for another reason; the site's own log has it.
 """
 
 ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]

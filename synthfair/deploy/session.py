@@ -83,7 +83,9 @@ def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
         session.close()
 
 
-def run_job(session: Session, job: Path, output: Path, on_progress: OnProgress) -> Run:
+def run_job(
+    session: Session, job: Path, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
+) -> Run:
     """Submits a job, waits for its end, and fetches its results.
 
     Args:
@@ -91,6 +93,7 @@ def run_job(session: Session, job: Path, output: Path, on_progress: OnProgress) 
         job: its folder.
         output: folder for the results, made if need be.
         on_progress: see there.
+        most_seconds: after which the job is aborted; 0 for never.
 
     Raises:
         InputError: the engine refuses the job.
@@ -105,11 +108,13 @@ def run_job(session: Session, job: Path, output: Path, on_progress: OnProgress) 
             job_id = session.submit_job(str(copied))
         except InvalidJobDefinition as error:
             raise InputError(f"{job}: refused: {reason(error)}") from error
-    shown = session.monitor_job_and_return_job_meta(
-        job_id, poll_interval=POLL, cb=_watch, on_progress=on_progress
+    meta = session.monitor_job_and_return_job_meta(
+        job_id, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
     )[1]
-    status = str((shown or {}).get("status"))
-    return Run(job_id, status, _fetch(session, job_id, output))
+    if meta is None:
+        session.abort_job(job_id)
+        return Run(job_id, f"aborted after {most_seconds:g} s", {})
+    return Run(job_id, str(meta.get("status")), _fetch(session, job_id, output))
 
 
 def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
