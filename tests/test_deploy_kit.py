@@ -240,7 +240,7 @@ def test_a_forged_certificate_is_refused(kit):
         (lambda d: d.update(data="no.csv"), "no such table"),
         (lambda d: d.update(key="no.key"), "no such key"),
         (lambda d: d.update(schema="no.json"), "no.json"),
-        (lambda d: d.update(limits={}), "no job may have a release"),
+        (lambda d: d.update(limits={}), "no job may have anything"),
         (lambda d: d["limits"].update(least_epsilon_left=1.0), "has no limit"),
         (lambda d: d["limits"].update(most_epsilon=-1), "most_epsilon"),
         (lambda d: d.update(shell=True), "unknown key"),

@@ -250,8 +250,8 @@ def _site(kit: Path) -> Iterator[str]:
         if settings.key.stat().st_mode & 0o077:
             yield f"{settings.key}: others may read it; chmod 600"
     limits = settings.limits
-    if not limits.releases:
-        yield f"{path}: limits.releases is empty: no job may have a release"
-    ledger = Ledger(settings.ledger) if settings.ledger else Ledger.for_table(settings.data)
+    if not limits.releases and not limits.most_rounds:
+        yield f"{path}: limits allow no release and no round: no job may have anything"
+    ledger = Ledger(settings.ledger_file)
     if limits.least_epsilon_left > 0 and ledger.spent().limit is None:
         yield f"{ledger.path}: has no limit, of which least_epsilon_left could be left"

@@ -21,6 +21,7 @@ from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
+from synthfair.deploy.messages import TaskName
 from synthfair.deploy.processes import Party, free_port, wait_for_port
 from synthfair.deploy.session import OnProgress, Run, connected, run_job
 from synthfair.deploy.settings import FILE
@@ -33,14 +34,21 @@ MOST_SECONDS = 180.0
 
 SUBMITTER = "lead@hub.org"
 
-_LIMITS = {"releases": ["surrogate"], "without_epsilon": True, "k_min": SURROGATE.k_min}
+_LIMITS = {
+    "releases": ["surrogate"],
+    "without_epsilon": True,
+    "k_min": SURROGATE.k_min,
+    "most_rounds": 200,
+}
 
-_JOB = {
+_UPLOAD = {
     "release": {"release": "surrogate", **SURROGATE.model_dump(exclude_defaults=True)},
     "server": SERVER.model_copy(update={"rho": FAIR.rho_o}).model_dump(exclude_defaults=True),
     "timeout": 300,
 }
 """As in ``python -m synthfair demo``."""
+
+_TRAIN = {"train": {"method": "fedavg", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
 
 
 class Shown(NamedTuple):
@@ -60,7 +68,11 @@ class Shown(NamedTuple):
 
 
 def demonstrate(
-    output: Path, say: Callable[[str], None], on_progress: OnProgress, *, job: str = "single_shot"
+    output: Path,
+    say: Callable[[str], None],
+    on_progress: OnProgress,
+    *,
+    job: TaskName = "single_shot",
 ) -> Shown:
     """Makes the kits, starts three processes, runs a job, and stops them.
 
@@ -85,7 +97,7 @@ def demonstrate(
         with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
             _wait_for_sites(session)
             started = time.monotonic()
-            say("one upload")
+            say(f"job {job}")
             folder = output / "federation" / JOBS / job
             results = output / "results"
             run = run_job(session, folder, results, on_progress, most_seconds=MOST_SECONDS)
@@ -108,7 +120,7 @@ def _prepare(output: Path, port: int) -> list[Path]:
         "server": {"name": "localhost", "org": "hub", "port": port},
         "sites": [{"name": s, "org": f"lender_{s}", "limits": _LIMITS} for s in LENDERS],
         "submitters": [{"name": SUBMITTER, "org": "hub"}],
-        "jobs": {"single_shot": _JOB},
+        "jobs": {"single_shot": _UPLOAD, "train": _TRAIN},
     }
     write_json(tables / "project.yml", project)  # JSON is YAML
     make_kits(tables / "project.yml", federation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import synthfair
@@ -115,6 +116,7 @@ class Federation:
         self.booked = dict.fromkeys(sites, Booked())
         self._channel, self._job, self._server, self._log = channel, job, server, log
         self._begun = time.monotonic()
+        self._round_seconds: list[float] = []
 
     def ask(
         self,
@@ -147,7 +149,9 @@ class Federation:
             settings=settings,
         )
         message = Message(ask.model_dump_json().encode(), carried)
+        begun = time.monotonic()
         replies = self._channel.send(task, message, tuple(self.booked), timeout=timeout)
+        self._round_seconds.append(time.monotonic() - begun)
         good = {}
         for site in sorted(self.booked):
             code = self._book(site, replies.get(site), message)
@@ -182,6 +186,8 @@ class Federation:
             "server": self._server,
             "version": synthfair.__version__,
             "seconds": round(time.monotonic() - self._begun, 3),
+            "rounds": len(self._round_seconds),
+            "median_round_seconds": round(median(self._round_seconds or [0.0]), 3),
             "error": error,
             "sites": {name: booked._asdict() for name, booked in sorted(self.booked.items())},
         }

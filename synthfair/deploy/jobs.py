@@ -12,6 +12,7 @@ from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import TaskName
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
 from synthfair.deploy.site import Routine
+from synthfair.deploy.training import SiteTraining, TrainJob, run_train
 
 
 class JobKind(NamedTuple):
@@ -31,5 +32,6 @@ class JobKind(NamedTuple):
 
 KINDS: dict[TaskName, JobKind] = {
     "single_shot": JobKind(SingleShotJob, lambda: answer_single_shot, run_single_shot),
+    "train": JobKind(TrainJob, SiteTraining, run_train),
 }
 """By name of the job, which is also that of its task."""

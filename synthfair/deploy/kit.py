@@ -14,6 +14,7 @@ from synthfair.deploy.hardening import CLASSES, harden
 from synthfair.deploy.project import Project, read_project
 from synthfair.deploy.settings import FILE
 from synthfair.deploy.single_shot import SingleShotJob
+from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError
 from synthfair.files import write_json
 
@@ -139,7 +140,7 @@ def write_jobs(project: Project, output: Path) -> None:
             _write_job(kind, job, project, output / kind)
 
 
-def _write_job(kind: str, job: SingleShotJob, project: Project, folder: Path) -> None:
+def _write_job(kind: str, job: SingleShotJob | TrainJob, project: Project, folder: Path) -> None:
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     least = job.least_answers or len(project.sites)

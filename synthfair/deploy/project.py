@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.settings import Limits
 from synthfair.deploy.single_shot import SingleShotJob
+from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError, reason, refusal
 
 VERSION = "2.9.0"
@@ -59,6 +60,7 @@ class Jobs(BaseModel):
     model_config = FROZEN
 
     single_shot: SingleShotJob | None = None
+    train: TrainJob | None = None
 
 
 class Project(BaseModel):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 COMPLETED = "FINISHED:COMPLETED"
 """How the engine calls a job that did all of its work."""
 
-RESULTS = frozenset({FILE, "model.json", "metrics.json", "fair_table.parquet"})
+RESULTS = frozenset({FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv"})
 """Files that a job's result may have."""
 
 MAX_BYTES = 1_000_000_000

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
 from synthfair.errors import InputError, reason, refusal
+from synthfair.privacy.ledger import Ledger
 
 FILE = "synthfair.json"
 """Its name, in the folder ``local`` of a kit."""
@@ -34,6 +35,7 @@ class Limits(BaseModel):
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
         k_min: least rows of a pair of group and label in a surrogate.
+        most_rounds: of training in which a report may leave, without noise, over all jobs.
     """
 
     model_config = FROZEN
@@ -43,6 +45,7 @@ class Limits(BaseModel):
     without_epsilon: bool = False
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
+    most_rounds: int = Field(default=0, ge=0)
 
 
 class SiteSettings(BaseModel):
@@ -64,6 +67,11 @@ class SiteSettings(BaseModel):
     key: Path
     ledger: Path | None = None
     limits: Limits = Limits()
+
+    @property
+    def ledger_file(self) -> Path:
+        """Where releases and trainings are booked."""
+        return self.ledger or Ledger.for_table(self.data).path
 
 
 class ServerSettings(BaseModel):

@@ -112,11 +112,10 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
         raise RefusedError("epsilon")
     if config.epsilon is not None and config.epsilon > (limits.most_epsilon or 0):
         raise RefusedError("epsilon")
-    ledger = Ledger(asked.settings.ledger) if asked.settings.ledger else None
-    ledger = ledger or Ledger.for_table(asked.settings.data)
     try:
         guarantee = make_guarantee(config, asked.schema) if config.epsilon else None
         booking = Booking(output=asked.ask.job, run="0" * 64, guarantee=guarantee)
+        ledger = Ledger(asked.settings.ledger_file)
         ledger.require_affordable(booking, reserve=limits.least_epsilon_left)
     except InputError as error:
         raise RefusedError("budget") from error

@@ -67,6 +67,7 @@ class Asked:
         schema: the public schema; the question has the same.
         folder: the site's own, for releases and the like.
         stopped: whether the job was stopped meanwhile.
+        rounds_answered: of this task so far, over all jobs.
     """
 
     ask: Ask
@@ -75,6 +76,7 @@ class Asked:
     schema: Schema
     folder: Path
     stopped: Callable[[], bool]
+    rounds_answered: int
 
 
 Routine = Callable[[Asked], Made]
@@ -188,7 +190,9 @@ class Site:
             raise RefusedError("answered")
         if ask.task not in self._routines:
             raise RefusedError("message")
-        asked = Asked(ask, carried, self.settings, self.schema, self.folder, stopped)
+        known = self.settings, self.schema, self.folder
+        answered = self.trace.rounds_answered(ask.task)
+        asked = Asked(ask, carried, *known, stopped, answered)
         try:  # one at a time, so that two jobs cannot both spend what is left
             with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
                 return self._routines[ask.task](asked)

@@ -71,6 +71,10 @@ class Trace:
         """All of them. Raises as :meth:`write`."""
         return [line.what for line, _ in self._chain.read()]
 
+    def rounds_answered(self, task: str) -> int:
+        """Number of rounds of a task, over all jobs. Raises as :meth:`write`."""
+        return sum(event.code == "ok" and event.task == task for event in self.events())
+
     def has_answered(self, job: str, number: int) -> bool:
         """Whether a round of a job was answered with what it asked for. Raises as :meth:`write`."""
         return any(e.code == "ok" and (e.job, e.round) == (job, number) for e in self.events())

@@ -25,16 +25,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("synthfair-deploy-demo"),
         help="A new folder to write to. Default: synthfair-deploy-demo.",
     )
+    parser.add_argument(
+        "--job",
+        choices=("single_shot", "train"),
+        default="single_shot",
+        help="One upload, or 200 rounds of federated averaging. Default: single_shot.",
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.cli.deploy.shown import tell
+    from synthfair.cli.deploy.shown import in_words, tell
     from synthfair.cli.show import say, stage_bar, warn
     from synthfair.deploy.demo import demonstrate
 
     with stage_bar() as show:
-        shown = demonstrate(args.output, show, lambda status, _: show(status.lower()))
+        shown = demonstrate(
+            args.output, show, lambda status, found: show(in_words(status, found)), job=args.job
+        )
     tell(shown.run, args.output / "results")
     say(f"Start: {shown.start_seconds:.1f} s. Job: {shown.job_seconds:.1f} s.")
     if not shown.clean:

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 def job_bar() -> Iterator[OnProgress]:
     """Yields what shows the engine's status of a job, and who has answered."""
     with stage_bar() as show:
+        yield lambda status, found: show(in_words(status, found))
 
-        def update(status: str, found: dict[str, Any]) -> None:
-            sites = found.get("sites", {})
-            answered = sum(site["code"] == "ok" for site in sites.values())
-            show(f"{status.lower()}, {answered} of {len(sites)} sites" if sites else status.lower())
 
-        yield update
+def in_words(status: str, found: dict[str, Any]) -> str:
+    """The engine's status of a job, its rounds, and who has answered."""
+    sites = found.get("sites", {}).values()
+    if not sites:
+        return status.lower()
+    answered = sum(site["code"] == "ok" for site in sites)
+    return f"{status.lower()}, round {found['rounds']}, {answered} of {len(sites)} sites"
 
 
 def tell(run: Run, output: Path) -> None:
