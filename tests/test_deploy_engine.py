@@ -2,9 +2,12 @@
 
 import json
 import logging
+import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -130,3 +133,66 @@ def test_the_demo_by_three_processes(tmp_path):
         assert (event["code"], event["carried_bytes"]) == ("ok", booked["carried_bytes"])
     commands = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(tmp_path) in command]
+
+
+def with_code(job):
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "own.py").write_text("raise SystemExit\n")
+
+
+def with_a_class_that_is_not_listed(job):
+    path = job / "app" / "config" / "config_fed_client.json"
+    config = json.loads(path.read_text())
+    config["executors"][0]["executor"]["path"] = "nvflare.app_common.np.np_trainer.NPTrainer"
+    write_json(path, config)
+
+
+@pytest.mark.slow
+def test_real_sites_refuse_what_is_loosened_and_reveal_no_text(tmp_path):
+    """In a process of its own: the engine warns, and pytest turns warnings into errors."""
+    code = f"import test_deploy_engine as t; t.refusals({str(tmp_path / 'made')!r})"
+    argv = [sys.executable, "-c", code]
+    env = os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"}
+    run = subprocess.Popen(argv, env=env)
+    try:
+        run.wait(400)
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
+    assert run.returncode == 0
+
+
+def refusals(folder):
+    """Three processes, and jobs that must fail."""
+    from synthfair.deploy import demo
+    from synthfair.deploy.session import connected, run_job
+
+    folder, port = Path(folder), demo.free_port()
+    kits = demo.prepare(folder, port)
+    jobs, table = folder / "federation" / "jobs", kits[2] / "data" / "table.csv"
+    submitter = folder / "federation" / "kits" / demo.SUBMITTER
+    with demo.running(kits, port):
+        with connected(submitter, timeout=60) as session:
+            demo.wait_for_sites(session)
+            for edit in (with_code, with_a_class_that_is_not_listed):
+                job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)
+                edit(job)
+                out = folder / edit.__name__
+                run = run_job(session, job, out, lambda *_: None, most_seconds=120)
+                assert not run.completed
+                assert not (out / "model.json").exists()
+            with pytest.raises(Exception, match="not authorized"):
+                session.cat_target("city", file="local/synthfair.json")
+        lines = table.read_text().splitlines()
+        lines[3] = ",".join([*lines[3].split(",")[:-1], SECRET])
+        table.write_text("\n".join(lines) + "\n")
+        out = folder / "results"
+        argv = ["deploy", "run", str(submitter), "--job", str(jobs / "single_shot")]
+        argv = [sys.executable, "-m", "synthfair", *argv, "--output", str(out)]
+        assert subprocess.run(argv, check=False, timeout=150).returncode == 1
+    course = json.loads((out / "federation.json").read_text())
+    assert {name: site["code"] for name, site in course["sites"].items()} == {
+        "city": "table", "suburbs": "ok"}  # fmt: skip
+    holders = [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
+    assert holders
+    assert all(kits[2] in holder.parents for holder in holders), holders

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.compare.demonstration import (
     COLUMN,
@@ -28,6 +28,9 @@ from synthfair.deploy.settings import FILE
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
 
 MOST_SECONDS = 180.0
 """Of the job."""
@@ -90,12 +93,12 @@ def demonstrate(
     output = output.resolve()
     say("two lenders' tables, their kits and keys")
     port = free_port()
-    kits = _prepare(output, port)
+    kits = prepare(output, port)
     begun = time.monotonic()
     say("starting a server and two sites")
-    with _running(kits, port) as parties:
+    with running(kits, port) as parties:
         with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
-            _wait_for_sites(session)
+            wait_for_sites(session)
             started = time.monotonic()
             say(f"job {job}")
             folder = output / "federation" / JOBS / job
@@ -107,7 +110,7 @@ def demonstrate(
     return Shown(run, started - begun, ended - started, clean)
 
 
-def _prepare(output: Path, port: int) -> list[Path]:
+def prepare(output: Path, port: int) -> list[Path]:
     """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
     table, schema = load_dataset("loanapp")
     cut = partition_by(table, COLUMN, seed=FAIR.seed, test_fraction=TEST_FRACTION)
@@ -144,7 +147,7 @@ def _prepare(output: Path, port: int) -> list[Path]:
 
 
 @contextmanager
-def _running(kits: list[Path], port: int) -> Iterator[list[Party]]:
+def running(kits: list[Path], port: int) -> Iterator[list[Party]]:
     """The processes of kits, the server's first; whatever happens, they end."""
     parties: list[Party] = []
     try:
@@ -158,7 +161,12 @@ def _running(kits: list[Path], port: int) -> Iterator[list[Party]]:
             party.stop()
 
 
-def _wait_for_sites(session, *, seconds: float = 60.0) -> None:  # noqa: ANN001 - of the engine
+def wait_for_sites(session: Session, *, seconds: float = 60.0) -> None:
+    """Until the server knows all sites.
+
+    Raises:
+        InputError: it does not in time.
+    """
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         known = {client.name for client in session.get_system_info().client_info}

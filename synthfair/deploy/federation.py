@@ -6,20 +6,26 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic import BaseModel
 
 import synthfair
+from synthfair.config.rules import FROZEN
 from synthfair.data.schema import read_schema
 from synthfair.deploy.messages import (
     Ask,
     BadAnswerError,
+    JobId,
     Message,
+    Name,
     ServerCode,
     TaskName,
     read_answer,
 )
 from synthfair.deploy.settings import ServerSettings
 from synthfair.files import write_json
+from synthfair.privacy.statement import Line
 from synthfair.release.keys import read_keys
 
 FILE = "federation.json"
@@ -56,7 +62,7 @@ class TooFewError(RuntimeError):
     """Fewer sites than the job needs have answered well."""
 
 
-class Booked(NamedTuple):
+class Booked(BaseModel):
     """How a site has answered in a job, over all rounds so far.
 
     Attributes:
@@ -68,12 +74,45 @@ class Booked(NamedTuple):
         version: of synthfair, as it says; None before its first answer.
     """
 
+    model_config = FROZEN
+
     code: ServerCode = "late"
     rounds: int = 0
     seconds: float = 0.0
     site_seconds: float = 0.0
     carried_bytes: int = 0
-    version: str | None = None
+    version: Line | None = None
+
+    def but(self, **changes: Any) -> Booked:
+        """The same with some changes."""
+        return self.model_copy(update=changes)
+
+
+class Course(BaseModel):
+    """How a job went, or goes: federation.json.
+
+    Attributes:
+        job: the engine's name of it.
+        server: its name.
+        version: of synthfair at the server.
+        seconds: since the job began.
+        rounds: asked for.
+        median_round_seconds: from question to the last answer.
+        error: what stopped it, if anything has.
+        sites: how each has answered.
+    """
+
+    model_config = FROZEN
+
+    format: Literal["synthfair-federation/1"] = "synthfair-federation/1"
+    job: JobId
+    server: Name
+    version: Line
+    seconds: float
+    rounds: int
+    median_round_seconds: float
+    error: Line | None
+    sites: dict[Name, Booked]
 
 
 class Federation:
@@ -163,7 +202,7 @@ class Federation:
         """Books that what a site has sent is not what was asked for."""
         self._log(f"{site}: refused: {reason}")
         old = self.booked[site]
-        self.booked[site] = old._replace(code="refused", rounds=old.rounds - 1)
+        self.booked[site] = old.but(code="refused", rounds=old.rounds - 1)
 
     def require(self, least: int | None) -> None:
         """Goes on only if enough sites have answered well; all if ``least`` is not given.
@@ -178,45 +217,45 @@ class Federation:
             named = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
             raise TooFewError(f"{n_good} sites have answered well of the {needed} needed ({named})")
 
-    def document(self, error: str | None) -> dict[str, Any]:
-        """How the job went, as JSON; with what stopped it, if anything has."""
-        return {
-            "format": "synthfair-federation/1",
-            "job": self._job,
-            "server": self._server,
-            "version": synthfair.__version__,
-            "seconds": round(time.monotonic() - self._begun, 3),
-            "rounds": len(self._round_seconds),
-            "median_round_seconds": round(median(self._round_seconds or [0.0]), 3),
-            "error": error,
-            "sites": {name: booked._asdict() for name, booked in sorted(self.booked.items())},
-        }
+    def course(self, error: str | None = None) -> Course:
+        """How the job goes; with what stopped it, if anything has."""
+        said = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
+        return Course(
+            job=self._job,
+            server=self._server,
+            version=synthfair.__version__,
+            seconds=round(time.monotonic() - self._begun, 3),
+            rounds=len(self._round_seconds),
+            median_round_seconds=round(median(self._round_seconds or [0.0]), 3),
+            error=said,
+            sites=dict(sorted(self.booked.items())),
+        )
 
     def write(self, folder: Path, error: str | None) -> None:
         """Writes that to federation.json in a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / FILE, self.document(error))
+        write_json(folder / FILE, self.course(error).model_dump(mode="json"))
 
     def _book(self, site: str, reply: Reply | None, ask: Message) -> ServerCode:
         old, code = self.booked[site], "late"
         if reply is None:
-            self.booked[site] = old._replace(code=code)
+            self.booked[site] = old.but(code=code)
         elif reply.message is None:
-            self.booked[site] = old._replace(code=(code := "lost"))
+            self.booked[site] = old.but(code=(code := "lost"))
         elif site in self._revoked:
-            self.booked[site] = old._replace(code=(code := "revoked"))
+            self.booked[site] = old.but(code=(code := "revoked"))
         else:
             try:
                 answer = read_answer(reply.message, ask, site=site, keys=self.keys)
             except BadAnswerError as error:
-                self.booked[site] = old._replace(code=error.code)
+                self.booked[site] = old.but(code=error.code)
                 return error.code
             self.booked[site] = Booked(
-                code := answer.code,
-                old.rounds + (code == "ok"),
-                round(old.seconds + reply.seconds, 3),
-                round(old.site_seconds + answer.seconds, 3),
-                old.carried_bytes + len(reply.message.carried),
-                answer.version,
+                code=(code := answer.code),
+                rounds=old.rounds + (code == "ok"),
+                seconds=round(old.seconds + reply.seconds, 3),
+                site_seconds=round(old.site_seconds + answer.seconds, 3),
+                carried_bytes=old.carried_bytes + len(reply.message.carried),
+                version=answer.version,
             )
         return code  # type: ignore[return-value]

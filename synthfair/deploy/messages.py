@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config.rules import FROZEN
+from synthfair.privacy.statement import Line
 from synthfair.release.signature import require_cryptography
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Ask(BaseModel):
     job: JobId
     round: int = Field(ge=0, lt=2**31)
     recipient: Name
-    version: str = Field(max_length=40)
+    version: Line = Field(max_length=40)
     schema_hash: Hex32
     settings: dict[str, Any]
 
@@ -115,7 +116,7 @@ class Answer(BaseModel):
     site: Name
     code: SiteCode
     seconds: float = Field(ge=0)
-    version: str = Field(max_length=40)
+    version: Line = Field(max_length=40)
 
 
 class Message(NamedTuple):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.deploy.federation import FILE
+from pydantic import ValidationError
+
+from synthfair.deploy.federation import FILE, Course
 from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
 from synthfair.deploy.project import require_engine
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError, reason, refusal
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -31,8 +32,8 @@ MAX_BYTES = 1_000_000_000
 POLL = 0.5
 """Seconds between questions of how the job goes."""
 
-OnProgress = Callable[[str, dict[str, Any]], None]
-"""Called with the engine's status of a job, and what its federation.json would say by now."""
+OnProgress = Callable[[str, Course | None], None]
+"""Called with the engine's status of a job, and how it goes, once it runs."""
 
 
 class Run(NamedTuple):
@@ -41,12 +42,12 @@ class Run(NamedTuple):
     Attributes:
         job: the engine's name of it.
         status: as the engine says.
-        federation: how the sites have answered; empty where the job did not come so far.
+        course: how the sites have answered; None where the job did not come so far.
     """
 
     job: str
     status: str
-    federation: dict[str, Any]
+    course: Course | None
 
     @property
     def completed(self) -> bool:
@@ -113,30 +114,35 @@ def run_job(
     )[1]
     if meta is None:
         session.abort_job(job_id)
-        return Run(job_id, f"aborted after {most_seconds:g} s", {})
+        return Run(job_id, f"aborted after {most_seconds:g} s", None)
     return Run(job_id, str(meta.get("status")), _fetch(session, job_id, output))
 
 
 def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
-    status, found = str(meta.get("status")), {}
+    status, course = str(meta.get("status")), None
     if status == "RUNNING":
-        try:
-            found = session.do_app_command(job, PROGRESS, None)
-        except Exception:  # it begins, or has just ended; there is nothing to show
-            found = {}
-    on_progress(status, found)
+        with suppress(Exception):  # it begins, or has just ended; there is nothing to show
+            course = Course.model_validate(session.do_app_command(job, PROGRESS, None))
+    on_progress(status, course)
     return True
 
 
-def _fetch(session: Session, job: str, output: Path) -> dict[str, Any]:
-    """Downloads a job's results, of which only known files are copied."""
+def _fetch(session: Session, job: str, output: Path) -> Course | None:
+    """Downloads a job's results, of which only known files are copied.
+
+    Raises:
+        InputError: federation.json is none.
+    """
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         location = session.download_job_result(job, folder)
         found = [path.parent for path in Path(location or folder).rglob(f"synthfair/{FILE}")]
         if not found:
-            return {}
+            return None
         for path in found[0].iterdir():
             if path.name in RESULTS and path.is_file() and path.stat().st_size <= MAX_BYTES:
                 shutil.copyfile(path, output / path.name)
-    return json.loads((output / FILE).read_bytes())
+    try:
+        return Course.model_validate_json((output / FILE).read_bytes())
+    except ValidationError as error:
+        raise refusal(str(output / FILE), error) from error

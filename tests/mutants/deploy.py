@@ -3,6 +3,7 @@
 from tests.mutants import Mutant
 
 KIT, JOBS, ENGINE = "test_deploy_kit.py", "test_deploy_jobs.py", "test_deploy_engine.py"
+ROUNDS = "test_deploy_training.py"
 
 MUTANTS = [
     Mutant(
@@ -179,5 +180,47 @@ MUTANTS = [
         'self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)',
         'self.log_error(fl_ctx, f"{task_name}: {error!r}")',
         ENGINE,
+    ),
+    Mutant(
+        "a site trains as many rounds as it is asked for",
+        "deploy/training.py",
+        "if asked.rounds_answered >= limits.most_rounds:",
+        "if asked.rounds_answered > limits.most_rounds:",
+        ROUNDS,
+    ),
+    Mutant(
+        "a new job starts anew",
+        "deploy/training.py",
+        "for number in range(int(done), config.rounds):",
+        "for number in range(config.rounds):",
+        ROUNDS,
+    ),
+    Mutant(
+        "a new job goes on from another training",
+        "deploy/training.py",
+        "{sites} {config.model_dump_json()}",
+        "{sites}",
+        ROUNDS,
+    ),
+    Mutant(
+        "a report may be larger than the clip",
+        "deploy/training.py",
+        "norm > (np.inf if most_norm is None else float(most_norm) * 1.001)",
+        "norm == np.inf",
+        ROUNDS,
+    ),
+    Mutant(
+        "reports are not clipped",
+        "deploy/training.py",
+        "plan.algorithm.report(state, users.rows_of(0), key), plan.protection.clip",
+        "plan.algorithm.report(state, users.rows_of(0), key), None",
+        ROUNDS,
+    ),
+    Mutant(
+        "a training is not booked",
+        "deploy/training.py",
+        "        Ledger(ledger).book(booking)  # once a job\n",
+        "        pass\n",
+        ROUNDS,
     ),
 ]

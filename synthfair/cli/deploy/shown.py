@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
 from synthfair.cli.show import say, stage_bar, warn
 
 if TYPE_CHECKING:
+    from synthfair.deploy.federation import Course
     from synthfair.deploy.session import OnProgress, Run
 
 
@@ -20,29 +21,27 @@ if TYPE_CHECKING:
 def job_bar() -> Iterator[OnProgress]:
     """Yields what shows the engine's status of a job, and who has answered."""
     with stage_bar() as show:
-        yield lambda status, found: show(in_words(status, found))
+        yield lambda status, course: show(in_words(status, course))
 
 
-def in_words(status: str, found: dict[str, Any]) -> str:
+def in_words(status: str, course: Course | None) -> str:
     """The engine's status of a job, its rounds, and who has answered."""
-    sites = found.get("sites", {}).values()
-    if not sites:
+    if course is None:
         return status.lower()
-    answered = sum(site["code"] == "ok" for site in sites)
-    return f"{status.lower()}, round {found['rounds']}, {answered} of {len(sites)} sites"
+    answered = sum(site.code == "ok" for site in course.sites.values())
+    return f"{status.lower()}, round {course.rounds}, {answered} of {len(course.sites)} sites"
 
 
 def tell(run: Run, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
-    sites = run.federation.get("sites", {})
-    if sites:
+    if run.course:
         table = Table("site", "answer", "rounds", "seconds", "bytes", title=f"job {run.job}")
-        for name, booked in sites.items():
-            numbers = booked["rounds"], f"{booked['seconds']:.1f}", booked["carried_bytes"]
-            table.add_row(name, booked["code"], *map(str, numbers))
+        for name, booked in run.course.sites.items():
+            numbers = booked.rounds, f"{booked.seconds:.1f}", booked.carried_bytes
+            table.add_row(name, booked.code, *map(str, numbers))
         say(table)
     if not run.completed:
-        reason = run.federation.get("error") or "see the server's log"
+        reason = (run.course and run.course.error) or "see the server's log"
         warn(f"job {run.job}: {run.status}: {reason}")
         return
     metrics = output / "metrics.json"
