@@ -7,11 +7,11 @@ import sys
 import jax
 import pytest
 
-from synthfair.cli.jax_setup import SETTINGS, cache_folder, start_jax
+from synthfair.jax_setup import SETTINGS, cache_folder, start_jax
 
 SCRIPT = """
 import sys
-from synthfair.cli.jax_setup import start_jax
+from synthfair.jax_setup import start_jax
 start_jax()
 import jax
 hits = []

@@ -116,8 +116,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.inputs import check_inputs
 
     check_inputs(args.schema, args.data, *filter(None, [args.sign]))
-    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import progress_bar, say, stage_bar
+    from synthfair.jax_setup import start_jax
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
 

@@ -82,9 +82,9 @@ def run(args: argparse.Namespace) -> None:
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
-    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import say, terminal, warn
     from synthfair.data.datasets import load_dataset
+    from synthfair.jax_setup import start_jax
 
     table, schema = load_dataset(args.table, args.sensitive)
     train_config = load_train_config(args.train_config) if args.train_config else None

@@ -32,8 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import counting_bar, say
+    from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.compare import demonstrate

@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
     config = load_server_config(**config_flags(args, ServerConfig))
 
     from synthfair.cli.inputs import check_inputs
-    from synthfair.cli.jax_setup import start_jax
+    from synthfair.jax_setup import start_jax
 
     if args.report and not args.test:
         raise InputError("--report: needs --test")

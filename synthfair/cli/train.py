@@ -105,8 +105,8 @@ def run(args: argparse.Namespace) -> None:
     config = load_train_config(args.config, **config_flags(args, TrainConfig))
     require_read(config, [config.method])
 
-    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import counting_bar, warn
+    from synthfair.jax_setup import start_jax
 
     private = config.epsilon is not None and config.cohort is not None
     if private and config.sampling == "fixed":

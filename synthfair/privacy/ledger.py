@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
+from synthfair.chain import Chain, Linked
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import OWNER_ONLY, sync_folder
+from synthfair.errors import InputError, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.mechanism import Relation
 from synthfair.privacy.rounds import TrainingGuarantee, Unit
@@ -26,13 +23,6 @@ from synthfair.privacy.statement import Guarantee, Line
 ENDING = ".ledger.jsonl"
 """Added to a table's name."""
 
-PATIENCE = 60.0
-"""Seconds to wait for another process that books."""
-
-MAX_BYTES = 50_000_000
-"""Of a ledger that is read."""
-
-_START = "0" * 64
 _USER: Unit = "one user, with all its rows"
 
 
@@ -106,19 +96,13 @@ class Limit(BaseModel):
     delta: float = Field(ge=LEAST_DELTA, lt=1)
 
 
-class Entry(BaseModel):
+class Entry(Linked):
     """A line of the file.
 
     Attributes:
-        time: when, UTC.
-        previous: sha256 of the line before, so that a line that is lost or altered shows.
         what: a release or a limit.
     """
 
-    model_config = FROZEN
-
-    time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
-    previous: str = Field(pattern="^[0-9a-f]{64}$")
     what: Annotated[Booking | Limit, Field(discriminator="kind")]
 
 
@@ -193,7 +177,7 @@ class Ledger:
         Raises:
             InputError: unreadable, a line that is not one of a ledger, or the chain is broken.
         """
-        return [entry for entry, _ in self._read()]
+        return [entry for entry, _ in self._chain.read()]
 
     def spent(self) -> Spent:
         """What the releases so far add up to. Raises as :meth:`entries`."""
@@ -208,10 +192,10 @@ class Ledger:
             InputError: the limit would be passed; another relation; or the ledger cannot be read or
                 written.
         """
-        with self._locked():
+        with self._chain.locked():
             self.require_affordable(booking)
             if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
-                self._append(booking)
+                self._chain.append(what=booking)
 
     def set_limit(self, epsilon: float, delta: float) -> None:
         """Bounds what is spent in all, from now on.
@@ -223,27 +207,38 @@ class Ledger:
             limit = Limit(epsilon=epsilon, delta=delta)
         except ValidationError as error:
             raise refusal("limit", error) from error
-        with self._locked():
-            self._append(limit)
+        with self._chain.locked():
+            self._chain.append(what=limit)
 
-    def require_affordable(self, booking: Booking) -> None:
-        """Refuses what could not be booked, without booking it. Raises as :meth:`book`."""
+    def require_affordable(self, booking: Booking, *, reserve: float = 0.0) -> None:
+        """Refuses what could not be booked, without booking it. Raises as :meth:`book`.
+
+        Args:
+            booking: of what is asked for.
+            reserve: epsilon of the limit that must be left after it; then there must be a limit.
+        """
         before = [entry.what for entry in self.entries()]
         for old in before:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
         limit, after = _spent(before).limit, _spent([*before, booking]).composition
         if limit is None:
+            if reserve > 0:
+                raise InputError(
+                    f"{self.path}: has no limit, of which epsilon = {reserve:g} is left"
+                )
             return
         if after is None:
             raise InputError(
                 f"{self.path}: the limit of epsilon = {limit.epsilon:g} allows no release without"
                 " an epsilon (or there was one)"
             )
-        if after.delta(limit.epsilon) > limit.delta:
+        most = limit.epsilon - reserve
+        if most <= 0 or after.delta(most) > limit.delta:
             raise InputError(
                 f"{self.path}: with this release, epsilon would be {after.epsilon(limit.delta):.3g}"
                 f" in all at delta = {limit.delta:g}; the limit is {limit.epsilon:g}"
+                + (f", of which {reserve:g} must be left" if reserve else "")
             )
 
     def _require_comparable(self, old: AnyGuarantee, new: AnyGuarantee) -> None:
@@ -257,67 +252,9 @@ class Ledger:
                 f" same, and its own is {old.relation!r}"
             )
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        from filelock import FileLock, Timeout
-
-        lock = self.path.with_name(f".{self.path.name}.lock")
-        try:
-            with FileLock(lock, timeout=PATIENCE, mode=OWNER_ONLY):
-                yield
-        except Timeout as error:
-            raise InputError(f"{self.path}: locked by another process") from error
-        except OSError as error:
-            raise InputError(
-                f"{self.path}: cannot write: {reason(error)}; --ledger names another place"
-            ) from error
-
-    def _append(self, what: Booking | Limit) -> None:
-        """Adds a line, which survives a crash once this returns; the ledger is locked."""
-        lines = [line for _, line in self._read()]
-        last = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = Entry(time=now, previous=last, what=what)
-        whole = sum(len(line) + 1 for line in lines)
-        handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, OWNER_ONLY)
-        with os.fdopen(handle, "ab") as file:
-            file.truncate(min(whole, file.tell()))  # what a crash cut off was never booked
-            if file.seek(0, os.SEEK_END) < whole:
-                file.write(b"\n")  # an editor took it away
-            file.write(entry.model_dump_json().encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(self.path.parent)
-
-    def _read(self) -> list[tuple[Entry, bytes]]:
-        """The lines, parsed and as they are.
-
-        A last one without its end counts if it is whole; if not, a crash cut it off while it was
-        written, which is before anything was spent.
-        """
-        try:
-            if not self.path.exists():
-                return []
-            if self.path.stat().st_size > MAX_BYTES:
-                raise InputError(f"{self.path}: larger than {MAX_BYTES} bytes; not a ledger")
-            *lines, last = self.path.read_bytes().split(b"\n")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
-        entries, previous = [], _START
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = Entry.model_validate_json(line)
-            except ValidationError as error:
-                raise refusal(f"{self.path}: line {number}", error) from error
-            if entry.previous != previous:
-                raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
-            previous = hashlib.sha256(line).hexdigest()
-            entries.append((entry, line))
-        with suppress(ValidationError):
-            entry = Entry.model_validate_json(last)
-            if entry.previous == previous:
-                entries.append((entry, last))
-        return entries
+    @property
+    def _chain(self) -> Chain[Entry]:
+        return Chain(self.path, Entry, elsewhere="--ledger")
 
 
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:

@@ -89,7 +89,7 @@ MUTANTS = [
     ),
     Mutant(
         "the chain of a ledger is not checked",
-        "privacy/ledger.py",
+        "chain.py",
         "if entry.previous != previous:",
         "if False:",
         "test_ledger.py",

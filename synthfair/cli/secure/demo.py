@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
-    from synthfair.cli.jax_setup import start_jax
     from synthfair.cli.show import say
+    from synthfair.jax_setup import start_jax
 
     start_jax()
     from synthfair.compare.sums_demo import demonstrate_sums

@@ -1,4 +1,4 @@
-"""How the command line sets up JAX, once a command computes something."""
+"""How commands, and jobs of a federation, set up JAX once they compute something."""
 
 from __future__ import annotations
 

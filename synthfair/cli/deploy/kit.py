@@ -1,0 +1,47 @@
+"""``python -m synthfair deploy kit``: makes the kits of all parties, hardened."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "make a kit for each party, hardened, and the jobs' folders"
+
+DESCRIPTION = """\
+Make keys, certificates and scripts for the server, each site and each submitter, take
+away what a site should not allow, and write the folders of the jobs.
+
+  name: lenders
+  schema: schema.json
+  server: {name: hub.example.org, org: hub, port: 8002}
+  sites:
+    - name: bank-a
+      org: bank_a
+      limits: {releases: [surrogate], most_epsilon: 1, least_epsilon_left: 1}
+    - {name: bank-b, org: bank_b}
+  submitters:
+    - {name: lead@example.org, org: hub}
+  jobs:
+    single_shot:
+      release: {release: surrogate, epsilon: 1, delta: 1.0e-6}
+      server: {rho: 10}
+      least_answers: 2
+
+DIR/kits/NAME goes to the party NAME, by a way that nobody else can read: it holds a
+private key. Limits are a proposal; each site has the last word, in its local/synthfair.json.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the command's arguments."""
+    parser.add_argument("project", type=Path, help="The project, YAML.")
+    parser.add_argument("--output", type=Path, required=True, help="A new folder to write to.")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Executes the command."""
+    from synthfair.cli.show import say
+    from synthfair.deploy.kit import make_kits
+
+    for kit in make_kits(args.project, args.output):
+        say(str(kit))

@@ -1,0 +1,56 @@
+"""How a job is shown: while it runs, and at its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from synthfair.cli.show import say, stage_bar, warn
+
+if TYPE_CHECKING:
+    from synthfair.deploy.federation import Course
+    from synthfair.deploy.session import OnProgress, Run
+
+
+@contextmanager
+def job_bar() -> Iterator[OnProgress]:
+    """Yields what shows the engine's status of a job, and who has answered."""
+    with stage_bar() as show:
+        yield lambda status, course: show(in_words(status, course))
+
+
+def in_words(status: str, course: Course | None) -> str:
+    """The engine's status of a job, its rounds, and who has answered."""
+    if course is None:
+        return status.lower()
+    answered = sum(site.code == "ok" for site in course.sites.values())
+    return f"{status.lower()}, round {course.rounds}, {answered} of {len(course.sites)} sites"
+
+
+def tell(run: Run, output: Path) -> None:
+    """Says how a job went, and what its model reaches."""
+    if run.course:
+        table = Table("site", "answer", "rounds", "seconds", "bytes", title=f"job {run.job}")
+        for name, booked in run.course.sites.items():
+            numbers = booked.rounds, f"{booked.seconds:.1f}", booked.carried_bytes
+            table.add_row(name, booked.code, *map(str, numbers))
+        say(table)
+    if not run.completed:
+        reason = (run.course and run.course.error) or "see the server's log"
+        warn(f"job {run.job}: {run.status}: {reason}")
+        return
+    metrics = output / "metrics.json"
+    if metrics.exists():
+        found = json.loads(metrics.read_bytes())
+        table = Table("metric", "value", "95 % interval")
+        for name in ("accuracy", "spd", "equal_opportunity_difference"):
+            if (metric := found[name])["value"] is not None:
+                low, high = (metric[end] for end in ("low", "high"))
+                table.add_row(name, f"{metric['value']:+.3f}", f"{low:+.3f} to {high:+.3f}")
+        say(table)
+    say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

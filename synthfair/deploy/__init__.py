@@ -1,0 +1,1 @@
+"""The same client and server between organisations, on NVIDIA FLARE, which only carries bytes."""

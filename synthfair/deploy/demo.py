@@ -1,0 +1,176 @@
+"""A server and two sites on this machine: two unlike lenders, one upload, one fair model."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from synthfair.compare.demonstration import (
+    COLUMN,
+    FAIR,
+    LENDERS,
+    SERVER,
+    SURROGATE,
+    TEST_FRACTION,
+)
+from synthfair.data.datasets import load_dataset
+from synthfair.data.partition import partition_by
+from synthfair.deploy.check import problems
+from synthfair.deploy.kit import JOBS, KITS, make_kits
+from synthfair.deploy.messages import TaskName
+from synthfair.deploy.processes import Party, free_port, wait_for_port
+from synthfair.deploy.session import OnProgress, Run, connected, run_job
+from synthfair.deploy.settings import FILE
+from synthfair.errors import InputError
+from synthfair.files import write_json
+from synthfair.release.keys import make_keys
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
+
+MOST_SECONDS = 180.0
+"""Of the job."""
+
+SUBMITTER = "lead@hub.org"
+
+_LIMITS = {
+    "releases": ["surrogate"],
+    "without_epsilon": True,
+    "k_min": SURROGATE.k_min,
+    "most_rounds": 200,
+}
+
+_UPLOAD = {
+    "release": {"release": "surrogate", **SURROGATE.model_dump(exclude_defaults=True)},
+    "server": SERVER.model_copy(update={"rho": FAIR.rho_o}).model_dump(exclude_defaults=True),
+    "timeout": 300,
+}
+"""As in ``python -m synthfair demo``."""
+
+_TRAIN = {"train": {"method": "fedavg", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
+
+
+class Shown(NamedTuple):
+    """What the demonstration did.
+
+    Attributes:
+        run: the job.
+        start_seconds: from the first process to all sites being known to the server.
+        job_seconds: from submission to the results.
+        clean: whether all processes ended when asked.
+    """
+
+    run: Run
+    start_seconds: float
+    job_seconds: float
+    clean: bool
+
+
+def demonstrate(
+    output: Path,
+    say: Callable[[str], None],
+    on_progress: OnProgress,
+    *,
+    job: TaskName = "single_shot",
+) -> Shown:
+    """Makes the kits, starts three processes, runs a job, and stops them.
+
+    Args:
+        output: folder, new or empty: ``tables``, ``federation`` with kits and jobs, ``results``.
+        say: takes what is done next.
+        on_progress: of the job.
+        job: which.
+
+    Raises:
+        InputError: the folder is not empty, or something does not work.
+    """
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: exists and is not empty; name another")
+    output = output.resolve()
+    say("two lenders' tables, their kits and keys")
+    port = free_port()
+    kits = prepare(output, port)
+    begun = time.monotonic()
+    say("starting a server and two sites")
+    with running(kits, port) as parties:
+        with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
+            wait_for_sites(session)
+            started = time.monotonic()
+            say(f"job {job}")
+            folder = output / "federation" / JOBS / job
+            results = output / "results"
+            run = run_job(session, folder, results, on_progress, most_seconds=MOST_SECONDS)
+            ended = time.monotonic()
+        say("stopping")
+        clean = all([party.stop() for party in reversed(parties)])  # noqa: C419 - each of them
+    return Shown(run, started - begun, ended - started, clean)
+
+
+def prepare(output: Path, port: int) -> list[Path]:
+    """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
+    table, schema = load_dataset("loanapp")
+    cut = partition_by(table, COLUMN, seed=FAIR.seed, test_fraction=TEST_FRACTION)
+    tables, federation = output / "tables", output / "federation"
+    tables.mkdir(parents=True)
+    (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
+    project = {
+        "name": "lenders",
+        "schema": "schema.json",
+        "server": {"name": "localhost", "org": "hub", "port": port},
+        "sites": [{"name": s, "org": f"lender_{s}", "limits": _LIMITS} for s in LENDERS],
+        "submitters": [{"name": SUBMITTER, "org": "hub"}],
+        "jobs": {"single_shot": _UPLOAD, "train": _TRAIN},
+    }
+    write_json(tables / "project.yml", project)  # JSON is YAML
+    make_kits(tables / "project.yml", federation)
+    server = federation / KITS / "localhost"
+    tests = []
+    for site, value in LENDERS.items():
+        local, data = federation / KITS / site / "local", federation / KITS / site / "data"
+        data.mkdir()
+        cut[value].train.to_csv(data / "table.csv", index=False)
+        test = tables / f"{site}_test.csv"
+        cut[value].test.to_csv(test, index=False)
+        tests.append(str(test))
+        public, _ = make_keys(local / f"{site}.key")
+        (server / "local" / "keys" / public.name).write_bytes(public.read_bytes())
+    settings = json.loads((server / "local" / FILE).read_text())
+    write_json(server / "local" / FILE, settings | {"tests": tests})
+    kits = [server, *(federation / KITS / site for site in LENDERS)]
+    if found := [problem for kit in kits for problem in problems(kit)]:
+        raise InputError("\n".join(found))
+    return kits
+
+
+@contextmanager
+def running(kits: list[Path], port: int) -> Iterator[list[Party]]:
+    """The processes of kits, the server's first; whatever happens, they end."""
+    parties: list[Party] = []
+    try:
+        for kit in kits:
+            parties.append(Party(kit))
+            if len(parties) == 1:
+                wait_for_port(port, parties)
+        yield parties
+    finally:
+        for party in reversed(parties):
+            party.stop()
+
+
+def wait_for_sites(session: Session, *, seconds: float = 60.0) -> None:
+    """Until the server knows all sites.
+
+    Raises:
+        InputError: it does not in time.
+    """
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        known = {client.name for client in session.get_system_info().client_info}
+        if known >= set(LENDERS):
+            return
+        time.sleep(0.3)
+    raise InputError(f"the server does not know all sites after {seconds:g} seconds")

@@ -1,0 +1,188 @@
+"""NVIDIA FLARE's classes: an executor at the sites, a controller at the server, and no more.
+
+A job names them; they turn what the engine hands them into messages, and answers back. They are the
+only classes that a hardened kit allows a job to load.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from nvflare.apis.client import Client
+from nvflare.apis.controller_spec import ClientTask, Task
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+
+from synthfair.deploy.federation import Federation, Reply
+from synthfair.deploy.hardening import PROGRESS
+from synthfair.deploy.jobs import KINDS
+from synthfair.deploy.messages import Message, TaskName
+from synthfair.deploy.settings import FILE, ServerSettings, read_settings
+from synthfair.deploy.site import Site
+
+CHECK_PERIOD = 0.02
+"""Seconds between the engine's looks at who has answered; by default 0.2."""
+
+
+class SiteExecutor(Executor):
+    """Answers tasks at a site, as :class:`synthfair.deploy.site.Site` does."""
+
+    def __init__(self) -> None:
+        """A job sets nothing."""
+        super().__init__()
+        self._site: Site | None = None
+
+    def execute(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Shareable:
+        """The answer to a question; of an error, only a return code leaves."""
+        # Without fire_event=False, the engine would send the text to the server.
+        try:
+            self._site = self._site or Site(
+                str(fl_ctx.get_identity_name()),
+                Path(_workspace(fl_ctx).get_root_dir()).resolve(),
+                {name: kind.routine() for name, kind in KINDS.items()},
+                lambda text: self.log_error(fl_ctx, text, fire_event=False),
+            )
+            message = _message(shareable)
+            if message is None:
+                return make_reply(ReturnCode.BAD_TASK_DATA)
+            answer = self._site.answer(
+                message,
+                job=str(fl_ctx.get_job_id()),
+                submitter=_submitter(fl_ctx),
+                stopped=lambda: bool(abort_signal.triggered),
+            )
+        except Exception as error:
+            self.log_error(fl_ctx, f"{task_name}: {error!r}", fire_event=False)
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        return _wrapped(answer)
+
+
+class JobController(Controller):
+    """Runs a job of one of the kinds in :mod:`synthfair.deploy.jobs` at the server."""
+
+    def __init__(self, kind: TaskName, sites: list[str], job: dict[str, Any]) -> None:
+        """As the job's file says.
+
+        Args:
+            kind: of job.
+            sites: that are asked.
+            job: its settings.
+        """
+        super().__init__(task_check_period=CHECK_PERIOD)
+        self._kind: TaskName = kind
+        self._sites, self._job = tuple(map(str, sites)), job
+        self._federation: Federation | None = None
+
+    def start_controller(self, fl_ctx: FLContext) -> None:
+        """Called by the engine before the job runs."""
+        # The engine's loader drops the argument above.
+        cast(Any, self.communicator)._task_check_period = CHECK_PERIOD
+        cast(Any, fl_ctx.get_engine()).register_app_command(PROGRESS, self._progress)
+
+    def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
+        """Runs the job; what lies in ``synthfair`` then is what the submitter downloads."""
+        workspace, job = _workspace(fl_ctx), str(fl_ctx.get_job_id())
+        root = Path(workspace.get_root_dir()).resolve()
+        output = Path(workspace.get_app_dir(job)) / "synthfair"
+        error = None
+        try:
+            kind = KINDS[self._kind]
+            settings = kind.settings.model_validate(self._job)
+            self._federation = Federation(
+                _EngineChannel(self, fl_ctx, abort_signal),
+                read_settings(root / "local" / FILE, ServerSettings),
+                job=job,
+                server=str(fl_ctx.get_identity_name()),
+                sites=self._sites,
+                log=lambda text: self.log_warning(fl_ctx, text),
+            )
+            kind.run(self._federation, settings, root / "synthfair" / job, output)
+        except Exception as caught:  # the engine goes on unless it hears of it
+            error = str(caught) or repr(caught)
+            self.system_panic(error, fl_ctx)
+        if self._federation:
+            self._federation.write(output, error)
+
+    def stop_controller(self, fl_ctx: FLContext) -> None:
+        """Called by the engine at the end."""
+
+    def process_result_of_unknown_task(
+        self,
+        client: Client,
+        task_name: str,
+        client_task_id: str,
+        result: Shareable,  # noqa: ARG002
+        fl_ctx: FLContext,
+    ) -> None:
+        """An answer that came too late does not count."""
+        self.log_warning(fl_ctx, f"{client.name}: too late with {task_name} {client_task_id}")
+
+    def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
+        return self._federation.course().model_dump(mode="json") if self._federation else {}
+
+
+class _EngineChannel:
+    """Carries messages as tasks of the engine."""
+
+    def __init__(self, controller: Controller, fl_ctx: FLContext, abort_signal: Signal) -> None:
+        self._controller, self._fl_ctx, self._abort = controller, fl_ctx, abort_signal
+        self._lock = threading.Lock()
+
+    def send(
+        self, task: TaskName, message: Message, sites: tuple[str, ...], *, timeout: int
+    ) -> dict[str, Reply]:
+        begun, replies = time.monotonic(), {}
+
+        def received(client_task: ClientTask, fl_ctx: FLContext) -> None:  # noqa: ARG001
+            result = client_task.result
+            well = result is not None and result.get_return_code() == ReturnCode.OK
+            with self._lock:
+                replies[client_task.client.name] = Reply(
+                    _message(result) if well else None, time.monotonic() - begun
+                )
+            client_task.result = None
+
+        known = {client.name for client in cast(Any, self._fl_ctx.get_engine()).get_clients()}
+        targets = [site for site in sites if site in known]
+        if targets:
+            self._controller.broadcast_and_wait(
+                Task(task, _wrapped(message), timeout=timeout, result_received_cb=received),
+                self._fl_ctx,
+                targets=cast(Any, targets),
+                min_responses=len(targets),
+                abort_signal=self._abort,
+            )
+        with self._lock:
+            return {site: Reply(None, 0.0) for site in sites if site not in known} | replies
+
+
+def _wrapped(message: Message) -> Shareable:
+    """A message as the engine carries it."""
+    return Shareable(dict(message._asdict()))
+
+
+def _message(found: Any) -> Message | None:
+    """A message as the engine brings it; None where it is none."""
+    if not isinstance(found, dict):
+        return None
+    parts = [part for name in Message._fields if isinstance(part := found.get(name), bytes)]
+    return Message(*parts) if len(parts) == len(Message._fields) else None
+
+
+def _submitter(fl_ctx: FLContext) -> str:
+    meta = fl_ctx.get_prop(FLContextKey.JOB_META)
+    found = meta.get("submitter_name") if isinstance(meta, dict) else None
+    return "".join(c for c in str(found or "unknown")[:100] if c.isprintable())
+
+
+def _workspace(fl_ctx: FLContext) -> Any:
+    return cast(Any, fl_ctx.get_engine()).get_workspace()

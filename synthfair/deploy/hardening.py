@@ -1,0 +1,194 @@
+"""What a hardened kit is: the engine's own defaults are not safe.
+
+By default a site of the engine runs code that comes with a job, gives shells to administrators,
+loads any of a hundred classes, sends its error log to the server, and stores jobs in a folder that
+all users of the machine share.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from synthfair.errors import InputError
+from synthfair.files import write_json
+
+Role = Literal["server", "client", "admin"]
+"""As the engine names its parties; a client is a site, an admin a submitter."""
+
+CLASSES: dict[Role, list[str]] = {
+    "server": ["synthfair.deploy.engine.JobController"],
+    "client": ["synthfair.deploy.engine.SiteExecutor"],
+}
+"""That a job may have loaded, exactly."""
+
+PROGRESS = "synthfair.progress"
+"""What a submitter may ask of a running job."""
+
+RIGHTS = {
+    "submit_job": "any",
+    "clone_job": "none",
+    "manage_job": "n:submitter",
+    "download_job": "n:submitter",
+    "view": "any",
+    "app_command": "n:submitter",
+    "operate": "o:site",
+    "shell_commands": "none",
+    "byoc": "none",
+    "server-predeployed-flwr": "none",
+}
+"""Of whoever may submit jobs: no code in jobs (byoc), and no shells. A site is operated by its own
+organisation alone (o:site). Only its submitter asks a running job how it goes (app_command), and
+downloads its results (n:submitter)."""
+
+NOTHING = dict.fromkeys(RIGHTS, "none")
+
+PERMISSIONS = {"lead": RIGHTS, "project_admin": NOTHING, "org_admin": NOTHING, "member": NOTHING}
+"""By role; submitters have the role lead."""
+
+LOCAL_FILES: dict[Role, frozenset[str]] = {
+    "server": frozenset({"schema.json", "keys"}),
+    "client": frozenset({"schema.json"}),
+    "admin": frozenset(),
+}
+"""In the folder ``local``, beyond what :func:`harden` writes and the engine's settings of logs."""
+
+LOGS = "log_config.json.default"
+
+SHARED_FILES = frozenset({"authorization.json", "resources.json", "synthfair.json", LOGS})
+
+
+def role_of(kit: Path) -> Role:
+    """Whose kit a folder is.
+
+    Raises:
+        InputError: it is none.
+    """
+    roles: tuple[Role, ...] = ("server", "client", "admin")
+    found: list[Role] = [role for role in roles if startup_file(kit, role).is_file()]
+    if len(found) != 1:
+        raise InputError(
+            f"{kit}: not a kit: must have one of startup/fed_server.json, fed_client.json and"
+            " fed_admin.json"
+        )
+    return found[0]
+
+
+def startup_file(kit: Path, role: Role) -> Path:
+    """The engine's own settings of where to connect to."""
+    return kit / "startup" / f"fed_{role}.json"
+
+
+def resources(role: Role, kit: Path) -> dict[str, Any]:
+    """What ``local/resources.json`` must be.
+
+    Args:
+        role: whose kit it is.
+        kit: its folder, absolute: the server's stores lie in it.
+    """
+    shared = {
+        "format_version": 2,
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": CLASSES.get(role, []),
+    }
+    if role == "client":
+        return shared | {
+            "allow_log_streaming": False,
+            "client": {"retry_timeout": 30, "compression": "Gzip"},
+            "components": [
+                {
+                    "id": "resource_manager",
+                    "path": "nvflare.app_common.resource_managers.gpu_resource_manager"
+                    ".GPUResourceManager",
+                    "args": {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 300},
+                },
+                {
+                    "id": "resource_consumer",
+                    "path": "nvflare.app_common.resource_consumers.gpu_resource_consumer"
+                    ".GPUResourceConsumer",
+                    "args": {},
+                },
+                {
+                    "id": "process_launcher",
+                    "path": "nvflare.app_common.job_launcher.client_process_launcher"
+                    ".ClientProcessJobLauncher",
+                    "args": {},
+                },
+            ],
+        }
+    storage = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
+    return shared | {
+        "servers": [
+            {
+                "admin_storage": "transfer",
+                "max_num_clients": 1000,
+                "heart_beat_timeout": 600,
+                "download_job_url": "http://download.server.com/",
+                "admin_timeout": 10.0,
+            }
+        ],
+        "snapshot_persistor": {
+            "path": "nvflare.app_common.state_persistors.storage_state_persistor"
+            ".StorageStatePersistor",
+            "args": {
+                "uri_root": "/",
+                "storage": {
+                    "path": storage,
+                    "args": {"root_dir": str(kit / "store" / "snapshots"), "uri_root": "/"},
+                },
+            },
+        },
+        "components": [
+            {
+                "id": "job_scheduler",
+                "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
+                "args": {"max_jobs": 4},
+            },
+            {
+                "id": "job_manager",
+                "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
+                "args": {"uri_root": str(kit / "store" / "jobs"), "job_store_id": "job_store"},
+            },
+            {"id": "job_store", "path": storage},
+            {
+                "id": "process_launcher",
+                "path": "nvflare.app_common.job_launcher.server_process_launcher"
+                ".ServerProcessJobLauncher",
+                "args": {},
+            },
+        ],
+    }
+
+
+def harden(kit: Path) -> None:
+    """Replaces the engine's defaults in a kit; of a server's moved to another place, its stores.
+
+    Raises:
+        InputError: the folder is no kit.
+    """
+    kit, role = kit.resolve(), role_of(kit)
+    kit.chmod(0o700)
+    if role == "admin":
+        return
+    local = kit / "local"
+    write_json(local / "resources.json", resources(role, kit))
+    permissions = {"format_version": "1.0", "permissions": PERMISSIONS}
+    write_json(local / "authorization.json", permissions)
+    for name in ("resources.json.default", "authorization.json.default", "privacy.json.sample"):
+        (local / name).unlink(missing_ok=True)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """A file of a kit as JSON.
+
+    Raises:
+        InputError: unreadable, or not an object.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not readable JSON") from error
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: must be a JSON object")
+    return found

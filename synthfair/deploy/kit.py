@@ -1,0 +1,164 @@
+"""Makes the kits of a federation's parties, hardened, and the folders of its jobs."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from synthfair.data.schema import read_schema
+from synthfair.deploy.hardening import CLASSES, harden
+from synthfair.deploy.project import Project, read_project
+from synthfair.deploy.settings import FILE
+from synthfair.deploy.single_shot import SingleShotJob
+from synthfair.deploy.training import TrainJob
+from synthfair.errors import InputError
+from synthfair.files import write_json
+
+KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
+"""Folders that are made: one kit a party, one folder a job, and what signs certificates."""
+
+FETCH = 0.05
+"""Seconds between a site's questions for work; by default 2."""
+
+
+def make_kits(project_path: Path, output: Path) -> list[Path]:
+    """Provisions all parties, and writes the jobs.
+
+    Args:
+        project_path: project.yml.
+        output: folder, new or empty: ``kits/NAME`` goes to the party NAME, ``jobs`` to the
+            submitters, and ``authority``, with the private key of the root certificate, to nobody.
+
+    Returns:
+        The kits.
+
+    Raises:
+        InputError: the project is refused, the folder is not empty, or the engine fails.
+    """
+    project = read_project(project_path)
+    schema = read_schema(project.schema_path)
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: exists and is not empty; name another")
+    output.mkdir(mode=0o700, parents=True, exist_ok=True)
+    output.chmod(0o700)
+    _provision(project, output)
+    kits = sorted((output / KITS).iterdir())
+    for kit in kits:
+        harden(kit)
+    _write_settings(project, schema.to_json(), output / KITS)
+    write_jobs(project, output / JOBS)
+    return kits
+
+
+def _provision(project: Project, output: Path) -> None:
+    """Has the engine make keys, certificates and scripts."""
+    with tempfile.TemporaryDirectory() as folder:
+        # JSON is YAML; of another form, the engine's tool says only that it is none.
+        path = Path(folder) / "project.yml"
+        write_json(path, _engine_project(project))
+        argv = [sys.executable, "-m", "nvflare.cli", "provision", "-p", str(path)]
+        ended = subprocess.run(  # noqa: S603 - our own arguments
+            [*argv, "-w", folder, "--force"], capture_output=True, text=True, check=False
+        )
+        made = Path(folder) / project.name
+        if ended.returncode != 0 or not (made / "prod_00").is_dir():
+            raise InputError(f"provisioning: {ended.stderr.strip()[-500:] or 'nothing was made'}")
+        shutil.copytree(made / "prod_00", output / KITS)
+        shutil.copytree(made / "state", output / AUTHORITY)
+        (output / AUTHORITY).chmod(0o700)
+
+
+def _engine_project(project: Project) -> dict[str, Any]:
+    """The project as the engine reads it."""
+    server = project.server
+    builders = "nvflare.lighter.impl"
+    return {
+        "api_version": 3,
+        "name": project.name,
+        "description": "a federation of synthfair",
+        "participants": [
+            {
+                "name": server.name,
+                "type": "server",
+                "org": server.org,
+                "fed_learn_port": server.port,
+            },
+            *(
+                {"name": site.name, "type": "client", "org": site.org, "allow_log_streaming": False}
+                for site in project.sites
+            ),
+            *(
+                {"name": one.name, "type": "admin", "org": one.org, "role": "lead"}
+                for one in project.submitters
+            ),
+        ],
+        "builders": [
+            {
+                "path": f"{builders}.workspace.WorkspaceBuilder",
+                "args": {"template_file": ["master_template.yml"]},
+            },
+            {
+                "path": f"{builders}.static_file.StaticFileBuilder",
+                "args": {"config_folder": "config", "require_signed_jobs": True},
+            },
+            {"path": f"{builders}.cert.CertBuilder"},
+            {"path": f"{builders}.signature.SignatureBuilder"},
+        ],
+    }
+
+
+def _write_settings(project: Project, schema: str, kits: Path) -> None:
+    """Every party's own file, to be reviewed by it."""
+    server = kits / project.server.name / "local"
+    (server / "keys").mkdir()
+    document = {"format": "synthfair-server/1", "schema": "schema.json", "keys": "keys"}
+    write_json(server / FILE, document | {"tests": [], "revoked": []})
+    (server / "schema.json").write_text(schema, encoding="utf-8")
+    for site in project.sites:
+        local = kits / site.name / "local"
+        (local / "schema.json").write_text(schema, encoding="utf-8")
+        write_json(
+            local / FILE,
+            {
+                "format": "synthfair-site/1",
+                "data": "../data/table.csv",
+                "schema": "schema.json",
+                "key": f"{site.name}.key",
+                "limits": site.limits.model_dump(mode="json"),
+            },
+        )
+
+
+def write_jobs(project: Project, output: Path) -> None:
+    """A folder for each job: three small files, and no code."""
+    for kind, job in project.jobs:
+        if job is not None:
+            _write_job(kind, job, project, output / kind)
+
+
+def _write_job(kind: str, job: SingleShotJob | TrainJob, project: Project, folder: Path) -> None:
+    config = folder / "app" / "config"
+    config.mkdir(parents=True)
+    least = job.least_answers or len(project.sites)
+    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
+    write_json(folder / "meta.json", meta | {"min_clients": least})
+    arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
+    controller = {"id": "controller", "path": CLASSES["server"][0], "args": arguments}
+    executor = {"path": CLASSES["client"][0], "args": {}}
+    shared = {
+        "format_version": 2,
+        "components": [],
+        "task_data_filters": [],
+        "task_result_filters": [],
+    }
+    server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
+    client = {
+        "default_task_fetch_interval": FETCH,
+        "executors": [{"tasks": [kind], "executor": executor}],
+    }
+    write_json(config / "config_fed_server.json", shared | server)
+    write_json(config / "config_fed_client.json", shared | client)

@@ -1,0 +1,194 @@
+"""What the server asks a site, and what a site answers: bytes that any engine can carry.
+
+An answer names the job, the round, the asked settings, its sender and its recipient, and is signed
+with the site's key over
+
+    DOMAIN | sha256(answer as JSON) | sha256(what it carries).
+
+So it cannot be used again: not in another job or round, not for another server, nor under another
+name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
+
+from synthfair.config.rules import FROZEN
+from synthfair.privacy.statement import Line
+from synthfair.release.signature import require_cryptography
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+DOMAIN = b"synthfair-answer/1\0"
+"""Stands before what is signed: a signature made for something else never fits."""
+
+MAX_TEXT, MAX_CARRIED = 100_000, 200_000_000
+"""Bytes of a message's text, and of what it carries."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
+JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+TaskName = Literal["single_shot", "train"]
+
+SiteCode = Literal[
+    "ok",
+    "message",
+    "version",
+    "schema",
+    "settings",
+    "kind",
+    "k_min",
+    "epsilon",
+    "rounds",
+    "budget",
+    "answered",
+    "busy",
+    "table",
+    "stopped",
+    "failed",
+]
+"""How a site answers; nothing else of why is ever sent.
+
+ok: with what was asked for. message: the question is none. version: the site has another version of
+synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
+epsilon, rounds: against the site's limits. budget: the ledger's limit would be passed. answered:
+this was asked before. busy: it works for another job. table: the site could not, or would not, make
+it from its table. stopped: while it was made. failed: for another reason; the site's own log has
+it.
+"""
+
+ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]
+"""How the server books an answer; beyond the above, late: none in time. lost: the engine says that
+the site failed. signature: not signed by that site for this question. revoked: its key is. refused:
+what it carries is not what was asked for."""
+
+
+class Ask(BaseModel):
+    """A question to all sites.
+
+    Attributes:
+        task: what for.
+        job: the engine's name of the job.
+        round: from 0.
+        recipient: the server's name.
+        version: of synthfair at the server.
+        schema_hash: of the schema that the server has.
+        settings: of the method; the site reads them with its own rules.
+    """
+
+    model_config = FROZEN
+
+    format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
+    task: TaskName
+    job: JobId
+    round: int = Field(ge=0, lt=2**31)
+    recipient: Name
+    version: Line = Field(max_length=40)
+    schema_hash: Hex32
+    settings: dict[str, Any]
+
+
+class Answer(BaseModel):
+    """An answer, without what it carries.
+
+    Attributes:
+        job: of the question.
+        round: of the question.
+        asked: sha256 of the question's text.
+        recipient: of the question.
+        site: who answers.
+        code: how.
+        seconds: that it took at the site.
+        version: of synthfair at the site.
+    """
+
+    model_config = FROZEN
+
+    format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
+    job: JobId
+    round: int = Field(ge=0, lt=2**31)
+    asked: Hex32
+    recipient: Name
+    site: Name
+    code: SiteCode
+    seconds: float = Field(ge=0)
+    version: Line = Field(max_length=40)
+
+
+class Message(NamedTuple):
+    """What travels.
+
+    Attributes:
+        text: a question or an answer as JSON.
+        carried: bytes that go with it: a release, or the parameters of a round.
+        signature: 64 bytes of an answer; none of a question, which the engine's certificates cover.
+    """
+
+    text: bytes
+    carried: bytes = b""
+    signature: bytes = b""
+
+
+class BadAnswerError(ValueError):
+    """An answer that does not count.
+
+    Attributes:
+        code: how the server books it.
+    """
+
+    def __init__(self, code: ServerCode) -> None:
+        """With the code alone."""
+        super().__init__(code)
+        self.code: ServerCode = code
+
+
+def sha256(content: bytes) -> str:
+    """In hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def make_answer(answer: Answer, carried: bytes, key: Ed25519PrivateKey) -> Message:
+    """Signs an answer and what it carries."""
+    text = answer.model_dump_json().encode()
+    return Message(text, carried, key.sign(_signed(text, carried)))
+
+
+def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, str]) -> Answer:
+    """Verifies an answer; nothing in it is read before its signature is.
+
+    Args:
+        message: as it came.
+        ask: the question, as it was sent.
+        site: who the engine says has sent it.
+        keys: the sites' public keys in hexadecimal, by name.
+
+    Raises:
+        BadAnswerError: malformed; not signed by that site; or the answer to another question.
+    """
+    require_cryptography("answers of sites")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+        raise BadAnswerError("signature" if site not in keys else "refused")
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(keys[site]))
+    try:
+        public.verify(message.signature, _signed(message.text, message.carried))
+    except InvalidSignature as error:
+        raise BadAnswerError("signature") from error
+    try:
+        answer, asked = Answer.model_validate_json(message.text), Ask.model_validate_json(ask.text)
+    except ValidationError as error:
+        raise BadAnswerError("refused") from error
+    found = answer.job, answer.round, answer.recipient, answer.asked, answer.site
+    if found != (asked.job, asked.round, asked.recipient, sha256(ask.text), site):
+        raise BadAnswerError("signature")
+    return answer
+
+
+def _signed(text: bytes, carried: bytes) -> bytes:
+    return DOMAIN + hashlib.sha256(text).digest() + hashlib.sha256(carried).digest()

@@ -1,0 +1,147 @@
+"""Who takes part in a federation, and which jobs it may run: ``project.yml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from synthfair.config.rules import FROZEN
+from synthfair.deploy.settings import Limits
+from synthfair.deploy.single_shot import SingleShotJob
+from synthfair.deploy.training import TrainJob
+from synthfair.errors import InputError, reason, refusal
+
+VERSION = "2.9.0"
+"""Of the engine, the same at all sites: what a hardened kit is was found for this one."""
+
+MAX_BYTES = 1_000_000
+"""Of a project file."""
+
+SiteName = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Host = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")]
+Organisation = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+Mail = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)+$")]
+
+
+class Server(BaseModel):
+    """The server; the sites and the submitters connect to ``name`` at ``port``."""
+
+    model_config = FROZEN
+
+    name: Host
+    org: Organisation
+    port: int = Field(default=8002, ge=1024, le=65535)
+
+
+class SiteEntry(BaseModel):
+    """A site, and what is proposed for its own file, which it reviews before it joins."""
+
+    model_config = FROZEN
+
+    name: SiteName
+    org: Organisation
+    limits: Limits = Limits()
+
+
+class Submitter(BaseModel):
+    """Who may submit jobs, and download their results."""
+
+    model_config = FROZEN
+
+    name: Mail
+    org: Organisation
+
+
+class Jobs(BaseModel):
+    """The jobs whose folders are written, by kind."""
+
+    model_config = FROZEN
+
+    single_shot: SingleShotJob | None = None
+    train: TrainJob | None = None
+
+
+class Project(BaseModel):
+    """A federation.
+
+    Attributes:
+        name: of it.
+        schema_path: ``schema`` in the file; the public schema, relative to the file.
+        server: see there.
+        sites: at least one.
+        submitters: at least one.
+        jobs: see there.
+    """
+
+    model_config = FROZEN | {"populate_by_name": True}
+
+    name: SiteName
+    schema_path: Path = Field(alias="schema")
+    server: Server
+    sites: tuple[SiteEntry, ...] = Field(min_length=1, max_length=1000)
+    submitters: tuple[Submitter, ...] = Field(min_length=1, max_length=100)
+    jobs: Jobs = Jobs()
+
+    @field_validator("schema_path")
+    @classmethod
+    def _is_named(cls, found: Path) -> Path:
+        if not found.name:
+            raise ValueError("must name a file")
+        return found
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Project:
+        names = [self.server.name, *(p.name for p in (*self.sites, *self.submitters))]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"the name {name!r} is used twice")
+        return self
+
+    @property
+    def site_names(self) -> list[str]:
+        """In the order of the file."""
+        return [site.name for site in self.sites]
+
+
+def read_project(path: Path) -> Project:
+    """A project from a YAML file; the path of its schema is made absolute.
+
+    Raises:
+        InputError: unreadable, not YAML, an unknown key, or a value that is not allowed.
+    """
+    require_engine()
+    import yaml
+
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are allowed")
+        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path}: not YAML: {reason(error)}") from error
+    try:
+        found = Project.model_validate(content)
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
+    return found.model_copy(update={"schema_path": path.parent.resolve() / found.schema_path})
+
+
+def require_engine() -> None:
+    """Refuses to go on without the engine, or with another version of it.
+
+    Raises:
+        InputError: it is not installed; the message names the extra.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("nvflare")
+    except PackageNotFoundError as error:
+        raise InputError(
+            "deploy: needs the package nvflare: pip install 'synthfair[nvflare]'"
+        ) from error
+    if found != VERSION:
+        raise InputError(f"deploy: needs nvflare {VERSION} at all sites; found {found}")

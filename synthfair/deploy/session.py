@@ -1,0 +1,148 @@
+"""A submitter's side: submits a job, watches it, and fetches what it has made."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import ValidationError
+
+from synthfair.deploy.federation import FILE, Course
+from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
+from synthfair.deploy.project import require_engine
+from synthfair.errors import InputError, reason, refusal
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
+
+COMPLETED = "FINISHED:COMPLETED"
+"""How the engine calls a job that did all of its work."""
+
+RESULTS = frozenset({FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv"})
+"""Files that a job's result may have."""
+
+MAX_BYTES = 1_000_000_000
+"""Of such a file."""
+
+POLL = 0.5
+"""Seconds between questions of how the job goes."""
+
+OnProgress = Callable[[str, Course | None], None]
+"""Called with the engine's status of a job, and how it goes, once it runs."""
+
+
+class Run(NamedTuple):
+    """A job that has ended.
+
+    Attributes:
+        job: the engine's name of it.
+        status: as the engine says.
+        course: how the sites have answered; None where the job did not come so far.
+    """
+
+    job: str
+    status: str
+    course: Course | None
+
+    @property
+    def completed(self) -> bool:
+        """Whether it did all of its work."""
+        return self.status == COMPLETED
+
+
+@contextmanager
+def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
+    """A session with the server.
+
+    Args:
+        kit: of a submitter.
+        timeout: seconds to try for.
+
+    Raises:
+        InputError: it is no submitter's kit, or the server cannot be reached or does not know it.
+    """
+    require_engine()
+    from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+    kit = kit.resolve()
+    if role_of(kit) != "admin":
+        raise InputError(f"{kit}: not a submitter's kit")
+    name = read_document(startup_file(kit, "admin")).get("admin", {}).get("username")
+    try:
+        with redirect_stdout(sys.stderr):  # it says that it connects
+            session = new_secure_session(str(name), str(kit), timeout=timeout)
+    except Exception as error:
+        raise InputError(f"{kit}: cannot connect to the server: {reason(error)}") from error
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def run_job(
+    session: Session, job: Path, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
+) -> Run:
+    """Submits a job, waits for its end, and fetches its results.
+
+    Args:
+        session: of :func:`connected`.
+        job: its folder.
+        output: folder for the results, made if need be.
+        on_progress: see there.
+        most_seconds: after which the job is aborted; 0 for never.
+
+    Raises:
+        InputError: the engine refuses the job.
+    """
+    from nvflare.fuel.flare_api.api_spec import InvalidJobDefinition
+
+    if not (job / "meta.json").is_file():
+        raise InputError(f"{job}: not a job: has no meta.json")
+    with tempfile.TemporaryDirectory() as folder:  # the engine writes its signature into it
+        copied = shutil.copytree(job, Path(folder) / job.name)
+        try:
+            job_id = session.submit_job(str(copied))
+        except InvalidJobDefinition as error:
+            raise InputError(f"{job}: refused: {reason(error)}") from error
+    meta = session.monitor_job_and_return_job_meta(
+        job_id, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
+    )[1]
+    if meta is None:
+        session.abort_job(job_id)
+        return Run(job_id, f"aborted after {most_seconds:g} s", None)
+    return Run(job_id, str(meta.get("status")), _fetch(session, job_id, output))
+
+
+def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
+    status, course = str(meta.get("status")), None
+    if status == "RUNNING":
+        with suppress(Exception):  # it begins, or has just ended; there is nothing to show
+            course = Course.model_validate(session.do_app_command(job, PROGRESS, None))
+    on_progress(status, course)
+    return True
+
+
+def _fetch(session: Session, job: str, output: Path) -> Course | None:
+    """Downloads a job's results, of which only known files are copied.
+
+    Raises:
+        InputError: federation.json is none.
+    """
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        location = session.download_job_result(job, folder)
+        found = [path.parent for path in Path(location or folder).rglob(f"synthfair/{FILE}")]
+        if not found:
+            return None
+        for path in found[0].iterdir():
+            if path.name in RESULTS and path.is_file() and path.stat().st_size <= MAX_BYTES:
+                shutil.copyfile(path, output / path.name)
+    try:
+        return Course.model_validate_json((output / FILE).read_bytes())
+    except ValidationError as error:
+        raise refusal(str(output / FILE), error) from error

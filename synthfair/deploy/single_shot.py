@@ -1,0 +1,177 @@
+"""One upload: every site makes a release, the server a model. Both sides, whatever carries them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.config.loading import RELEASES
+from synthfair.config.rules import FROZEN
+from synthfair.deploy.federation import Federation
+from synthfair.deploy.site import Asked, Made, RefusedError
+from synthfair.errors import InputError
+from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.statement import make_guarantee
+
+RELEASES_FOLDER = "releases"
+
+
+class SingleShotJob(BaseModel):
+    """What a job asks for.
+
+    Attributes:
+        release: settings of the releases: ``release``, fair or surrogate, and those of its kind.
+        server: settings of the server.
+        least_answers: sites that must have answered well for the job to go on; all if not given.
+        timeout: seconds to wait for answers.
+    """
+
+    model_config = FROZEN
+
+    release: dict[str, Any]
+    server: dict[str, Any] = Field(default_factory=dict)
+    least_answers: int | None = Field(default=None, ge=1)
+    timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
+
+    @field_validator("release")
+    @classmethod
+    def _of_some_kind(cls, found: dict[str, Any]) -> dict[str, Any]:
+        release_config(found)
+        return found
+
+    @field_validator("server")
+    @classmethod
+    def _of_a_server(cls, found: dict[str, Any]) -> dict[str, Any]:
+        server_config(found)
+        return found
+
+
+def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
+    """Settings of a release as a job has them.
+
+    Raises:
+        ValueError: of no kind, an unknown key, or a value that is not allowed.
+    """
+    kind = settings.get("release")
+    if not isinstance(kind, str) or kind not in RELEASES:
+        raise ValueError(f"release: must be {' or '.join(RELEASES)}")
+    rest = {key: value for key, value in settings.items() if key != "release"}
+    return RELEASES[kind].model_validate_json(json.dumps(rest))
+
+
+def server_config(settings: dict[str, Any]) -> ServerConfig:
+    """Settings of the server as a job has them. Raises ValueError as pydantic does."""
+    return ServerConfig.model_validate_json(json.dumps(settings))
+
+
+def answer_single_shot(asked: Asked) -> Made:
+    """A site's side: the routine of ``python -m synthfair.client``, within the site's limits.
+
+    Raises:
+        RefusedError: a limit of the site, or of its ledger.
+        InputError: what the table, or the checks of the release, forbid.
+        KeyboardInterrupt: the job was stopped.
+    """
+    from synthfair.client.from_file import Options, distill_file
+    from synthfair.jax_setup import start_jax
+    from synthfair.release.keys import read_signing_key
+
+    config = _allowed(asked)
+    start_jax()
+    folder = asked.folder / RELEASES_FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    output = folder / f"{asked.ask.job}.parquet"
+    options = Options(key=read_signing_key(asked.settings.key), ledger=asked.settings.ledger)
+
+    def stop(*_: object) -> None:
+        if asked.stopped():
+            raise KeyboardInterrupt
+
+    paths = asked.settings.data, asked.settings.schema_path, output
+    distill_file(*paths, config, options, progress=stop, on_stage=stop)
+    return Made(output.read_bytes(), config.epsilon)
+
+
+def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
+    """The settings, if the site's limits and its ledger allow them."""
+    limits = asked.settings.limits
+    try:
+        config = release_config(asked.ask.settings)
+    except (ValidationError, ValueError) as error:
+        raise RefusedError("settings") from error
+    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
+    if kind not in limits.releases:
+        raise RefusedError("kind")
+    if isinstance(config, SurrogateConfig) and config.k_min < limits.k_min:
+        raise RefusedError("k_min")
+    if config.epsilon is None and not limits.without_epsilon:
+        raise RefusedError("epsilon")
+    if config.epsilon is not None and config.epsilon > (limits.most_epsilon or 0):
+        raise RefusedError("epsilon")
+    try:
+        guarantee = make_guarantee(config, asked.schema) if config.epsilon else None
+        booking = Booking(output=asked.ask.job, run="0" * 64, guarantee=guarantee)
+        ledger = Ledger(asked.settings.ledger_file)
+        ledger.require_affordable(booking, reserve=limits.least_epsilon_left)
+    except InputError as error:
+        raise RefusedError("budget") from error
+    return config
+
+
+def run_single_shot(
+    federation: Federation, job: SingleShotJob, private: Path, output: Path
+) -> None:
+    """The server's side: asks for releases, then the routine of ``python -m synthfair.server``.
+
+    Args:
+        federation: of the sites.
+        job: what is asked for.
+        private: folder for the releases, which stay at the server.
+        output: folder for model.json, metrics.json, fair_table.parquet and federation.json.
+
+    Raises:
+        TooFewError: fewer sites than the job says have answered well.
+        InputError: the server's routine refuses the releases.
+    """
+    from synthfair.jax_setup import start_jax
+    from synthfair.server.routine import serve
+
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    output.mkdir(parents=True, exist_ok=True)
+    answers = federation.ask("single_shot", 0, job.release, timeout=job.timeout)
+    releases = []
+    for site, content in answers.items():
+        path = private / f"{site}.parquet"
+        path.write_bytes(content)
+        try:
+            _require_asked_for(path, federation, site, release_config(job.release))
+        except InputError as error:
+            federation.refuse(site, str(error))
+        else:
+            releases.append(path)
+    federation.require(job.least_answers)
+    start_jax()
+    settings = federation.settings
+    serve(
+        releases,
+        settings.schema_path,
+        settings.tests,
+        output,
+        server_config(job.server),
+        keys=[settings.keys / f"{path.stem}.pub" for path in releases],
+    )
+
+
+def _require_asked_for(
+    path: Path, federation: Federation, site: str, config: DistillConfig | SurrogateConfig
+) -> None:
+    """Refuses a release that another has signed, or of other settings than were asked for."""
+    from synthfair.release.reading import read_release
+
+    release = read_release(path, federation.schema, keys={federation.keys[site]: site})
+    if release.header.config != config:
+        raise InputError(f"{path}: made with other settings than were asked for")

@@ -1,0 +1,216 @@
+"""A site's side: a question in, an answer out, whatever carries them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+import synthfair
+from synthfair.data.schema import Schema, read_schema
+from synthfair.deploy.messages import (
+    MAX_CARRIED,
+    MAX_TEXT,
+    Answer,
+    Ask,
+    Message,
+    SiteCode,
+    TaskName,
+    make_answer,
+    sha256,
+)
+from synthfair.deploy.settings import FILE, SiteSettings, read_settings
+from synthfair.deploy.trace import FILE as TRACE
+from synthfair.deploy.trace import Event, Trace
+from synthfair.errors import InputError
+from synthfair.files import OWNER_ONLY
+from synthfair.release.keys import read_signing_key
+
+
+class RefusedError(Exception):
+    """What a site will not answer.
+
+    Attributes:
+        code: all that is said of why.
+    """
+
+    def __init__(self, code: SiteCode) -> None:
+        """With the code alone."""
+        super().__init__(code)
+        self.code: SiteCode = code
+
+
+class Made(NamedTuple):
+    """What an answer carries.
+
+    Attributes:
+        content: bytes.
+        epsilon: that it claims; None where it claims none.
+    """
+
+    content: bytes
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question that may be answered, and what a routine needs for that.
+
+    Attributes:
+        ask: the question.
+        carried: what came with it.
+        settings: of the site.
+        schema: the public schema; the question has the same.
+        folder: the site's own, for releases and the like.
+        stopped: whether the job was stopped meanwhile.
+        rounds_answered: of this task so far, over all jobs.
+    """
+
+    ask: Ask
+    carried: bytes
+    settings: SiteSettings
+    schema: Schema
+    folder: Path
+    stopped: Callable[[], bool]
+    rounds_answered: int
+
+
+Routine = Callable[[Asked], Made]
+"""Answers a task's questions.
+
+It raises RefusedError for a limit, InputError for what its table forbids, and KeyboardInterrupt
+where it was stopped.
+"""
+
+
+class Site:
+    """Answers questions with its own table, ledger and limits, and writes down what left it.
+
+    Nothing but a code is ever said of why a question is refused: texts of errors may quote the
+    table, and go to the site's own log alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        workspace: Path,
+        routines: dict[TaskName, Routine],
+        log: Callable[[str], None],
+    ) -> None:
+        """Reads the site's own file.
+
+        Args:
+            name: of the site.
+            workspace: folder of its kit.
+            routines: by task.
+            log: takes text that must not leave the site.
+
+        Raises:
+            InputError: the file, the schema or the key is refused.
+        """
+        self.name, self._routines, self._log = name, routines, log
+        self.settings = read_settings(workspace / "local" / FILE, SiteSettings)
+        self.schema = read_schema(self.settings.schema_path)
+        self._key = read_signing_key(self.settings.key)
+        self.folder = workspace / "synthfair"
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.trace = Trace(self.folder / TRACE)
+
+    def answer(
+        self,
+        message: Message,
+        *,
+        job: str,
+        submitter: str,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Message:
+        """The signed answer to a question, traced before it leaves.
+
+        Args:
+            message: the question.
+            job: the engine's name of the job that asks.
+            submitter: of the job, as the engine says.
+            stopped: whether the job was stopped meanwhile.
+        """
+        begun, made, ask = time.monotonic(), Made(b""), None
+        code: SiteCode = "ok"
+        try:
+            ask = self._read(message, job)
+            made = self._make(ask, message.carried, stopped)
+        except RefusedError as error:
+            code = error.code
+        except KeyboardInterrupt:
+            code = "stopped"
+        except InputError as error:
+            self._log(f"job {job}: {error}")
+            code = "table"
+        except Exception as error:  # whatever it says may quote the table
+            self._log(f"job {job}: {error!r}")
+            code = "failed"
+        try:
+            self._write_down(code, made, ask, job=job, submitter=submitter)
+        except Exception as error:  # what is not traced does not leave
+            self._log(f"job {job}: {error!r}")
+            code, made = "failed", Made(b"")
+        answer = Answer(
+            job=job,
+            round=ask.round if ask else 0,
+            asked=sha256(message.text),
+            recipient=ask.recipient if ask else "unknown",
+            site=self.name,
+            code=code,
+            seconds=round(time.monotonic() - begun, 3),
+            version=synthfair.__version__,
+        )
+        return make_answer(answer, made.content, self._key)
+
+    def _read(self, message: Message, job: str) -> Ask:
+        if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+            raise RefusedError("message")
+        try:
+            ask = Ask.model_validate_json(message.text)
+        except ValidationError as error:
+            raise RefusedError("message") from error
+        if ask.job != job:
+            raise RefusedError("message")
+        return ask
+
+    def _make(self, ask: Ask, carried: bytes, stopped: Callable[[], bool]) -> Made:
+        from filelock import FileLock, Timeout
+
+        if ask.version != synthfair.__version__:
+            raise RefusedError("version")
+        if ask.schema_hash != self.schema.hash:
+            raise RefusedError("schema")
+        if self.trace.has_answered(ask.job, ask.round):
+            raise RefusedError("answered")
+        if ask.task not in self._routines:
+            raise RefusedError("message")
+        known = self.settings, self.schema, self.folder
+        answered = self.trace.rounds_answered(ask.task)
+        asked = Asked(ask, carried, *known, stopped, answered)
+        try:  # one at a time, so that two jobs cannot both spend what is left
+            with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
+                return self._routines[ask.task](asked)
+        except Timeout as error:
+            raise RefusedError("busy") from error
+
+    def _write_down(
+        self, code: SiteCode, made: Made, ask: Ask | None, *, job: str, submitter: str
+    ) -> None:
+        self.trace.write(
+            Event(
+                job=job,
+                submitter=submitter,
+                task=ask.task if ask else "unknown",
+                round=ask.round if ask else 0,
+                code=code,
+                carried_bytes=len(made.content),
+                sha256=sha256(made.content) if made.content else None,
+                epsilon=made.epsilon,
+            )
+        )

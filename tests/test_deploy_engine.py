@@ -1,0 +1,198 @@
+"""The engine's classes, and the whole of it with processes of its own."""
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair
+from synthfair.deploy.messages import sha256
+from synthfair.files import write_json
+from synthfair.release.keys import make_keys
+
+nvflare = pytest.importorskip("nvflare")
+
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContextManager
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from nvflare.apis.workspace import Workspace
+
+from synthfair.deploy.engine import SiteExecutor
+
+SECRET = "secret-of-a-person"
+
+
+class Engine:
+    """What an executor asks of the engine."""
+
+    def __init__(self, folder):
+        self.folder, self.fired = folder, []
+
+    def get_workspace(self):
+        return Workspace(str(self.folder), "north")
+
+    def fire_event(self, event, fl_ctx):
+        self.fired.append(event)
+
+
+@pytest.fixture
+def site(tmp_path):
+    for name in ("local", "startup"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "local" / "schema.json").write_text(make_schema().to_json())
+    make_keys(tmp_path / "local" / "north.key")
+    write_json(tmp_path / "local" / "synthfair.json", {
+        "data": "../rows.csv", "schema": "schema.json", "key": "north.key",
+        "limits": {"releases": ["surrogate"], "without_epsilon": True, "k_min": 5}})  # fmt: skip
+    return tmp_path
+
+
+def execute(folder, asked):
+    engine = Engine(folder)
+    manager = FLContextManager(engine=engine, identity_name="north", job_id="job-1")
+    fl_ctx = manager.new_context()
+    fl_ctx.set_prop(FLContextKey.JOB_META, {"submitter_name": "lead@hub.org\n"}, private=True)
+    found = SiteExecutor().execute("single_shot", asked, fl_ctx, Signal())
+    return found, engine
+
+
+def question(**changes):
+    ask = {"task": "single_shot", "job": "job-1", "round": 0, "recipient": "hub",
+           "version": synthfair.__version__, "schema_hash": make_schema().hash,
+           "settings": {"release": "surrogate", "k_min": 5, "moments_only": True}}  # fmt: skip
+    return Shareable({"text": json.dumps(ask | changes).encode(), "carried": b"", "signature": b""})
+
+
+def test_an_executor_answers_with_bytes(site):
+    make_table(300).to_csv(site / "rows.csv", index=False)
+    found, _ = execute(site, question())
+    answer = json.loads(found["text"])
+    assert (answer["code"], answer["site"]) == ("ok", "north")
+    assert found["carried"].startswith(b"PAR1")
+    assert Shareable.from_bytes(found.to_bytes())["carried"] == found["carried"]
+    (line,) = (site / "synthfair" / "trace.jsonl").read_text().splitlines()
+    event = json.loads(line)["what"]
+    assert (event["submitter"], event["sha256"]) == ("lead@hub.org", sha256(found["carried"]))
+
+
+def test_an_executors_errors_stay_at_the_site(site, caplog):
+    make_table(300).astype(object).replace("own", SECRET).to_csv(site / "rows.csv", index=False)
+    with caplog.at_level(logging.ERROR):
+        found, engine = execute(site, question())
+    assert json.loads(found["text"])["code"] == "table"
+    assert SECRET in caplog.text
+    assert SECRET.encode() not in found.to_bytes()
+    assert engine.fired == []  # an event of an error would carry its text to the server
+
+
+def test_a_site_that_cannot_start_says_no_more_than_that(site):
+    (site / "local" / "synthfair.json").write_text(SECRET)
+    found, engine = execute(site, question())
+    assert found.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert SECRET.encode() not in found.to_bytes()
+    assert engine.fired == []
+
+
+@pytest.mark.parametrize("part", ["text", "carried", "signature"])
+@pytest.mark.parametrize("value", [None, "text", 3, ["x"]])
+def test_what_is_no_message_is_refused(site, part, value):
+    asked = question()
+    asked[part] = value
+    found, _ = execute(site, asked)
+    assert found.get_return_code() == ReturnCode.BAD_TASK_DATA
+
+
+@pytest.mark.slow
+def test_the_demo_by_three_processes(tmp_path):
+    argv = [sys.executable, "-m", "synthfair", "deploy", "demo", "--output", str(tmp_path / "demo")]
+    demo = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        said, _ = demo.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        demo.send_signal(signal.SIGINT)  # it stops the others before it ends
+        said, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 0
+    results = tmp_path / "demo" / "results"
+    assert "accuracy" in said
+    assert "suburbs" in said
+    assert {path.name for path in results.iterdir()} == {
+        "model.json", "metrics.json", "fair_table.parquet", "federation.json"}  # fmt: skip
+    sites = json.loads((results / "federation.json").read_text())["sites"]
+    for name, booked in sites.items():
+        trace = tmp_path / "demo" / "federation" / "kits" / name / "synthfair" / "trace.jsonl"
+        event = json.loads(trace.read_text())["what"]
+        assert (event["code"], event["carried_bytes"]) == ("ok", booked["carried_bytes"])
+    commands = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
+    assert not [command for command in commands if str(tmp_path) in command]
+
+
+def with_code(job):
+    (job / "app" / "custom").mkdir()
+    (job / "app" / "custom" / "own.py").write_text("raise SystemExit\n")
+
+
+def with_a_class_that_is_not_listed(job):
+    path = job / "app" / "config" / "config_fed_client.json"
+    config = json.loads(path.read_text())
+    config["executors"][0]["executor"]["path"] = "nvflare.app_common.np.np_trainer.NPTrainer"
+    write_json(path, config)
+
+
+@pytest.mark.slow
+def test_real_sites_refuse_what_is_loosened_and_reveal_no_text(tmp_path):
+    """In a process of its own: the engine warns, and pytest turns warnings into errors."""
+    code = f"import test_deploy_engine as t; t.refusals({str(tmp_path / 'made')!r})"
+    argv = [sys.executable, "-c", code]
+    env = os.environ | {"PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"}
+    run = subprocess.Popen(argv, env=env)
+    try:
+        run.wait(400)
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)
+        run.wait(60)
+    assert run.returncode == 0
+
+
+def refusals(folder):
+    """Three processes, and jobs that must fail."""
+    from synthfair.deploy import demo
+    from synthfair.deploy.session import connected, run_job
+
+    folder, port = Path(folder), demo.free_port()
+    kits = demo.prepare(folder, port)
+    jobs, table = folder / "federation" / "jobs", kits[2] / "data" / "table.csv"
+    submitter = folder / "federation" / "kits" / demo.SUBMITTER
+    with demo.running(kits, port):
+        with connected(submitter, timeout=60) as session:
+            demo.wait_for_sites(session)
+            for edit in (with_code, with_a_class_that_is_not_listed):
+                job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)
+                edit(job)
+                out = folder / edit.__name__
+                run = run_job(session, job, out, lambda *_: None, most_seconds=120)
+                assert not run.completed
+                assert not (out / "model.json").exists()
+            with pytest.raises(Exception, match="not authorized"):
+                session.cat_target("city", file="local/synthfair.json")
+        lines = table.read_text().splitlines()
+        lines[3] = ",".join([*lines[3].split(",")[:-1], SECRET])
+        table.write_text("\n".join(lines) + "\n")
+        out = folder / "results"
+        argv = ["deploy", "run", str(submitter), "--job", str(jobs / "single_shot")]
+        argv = [sys.executable, "-m", "synthfair", *argv, "--output", str(out)]
+        assert subprocess.run(argv, check=False, timeout=150).returncode == 1
+    course = json.loads((out / "federation.json").read_text())
+    assert {name: site["code"] for name, site in course["sites"].items()} == {
+        "city": "table", "suburbs": "ok"}  # fmt: skip
+    holders = [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
+    assert holders
+    assert all(kits[2] in holder.parents for holder in holders), holders

