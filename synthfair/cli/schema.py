@@ -7,7 +7,7 @@ from pathlib import Path
 
 from synthfair.errors import InputError
 
-HELP = "draft the schema of your own table, to be completed by hand or by --interactive"
+HELP = "draft the schema of your own table, to be completed by hand or with you"
 
 DESCRIPTION = """\
 Draft the schema of a table, as JSON. The draft says which of its values were read off the

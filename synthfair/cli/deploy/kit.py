@@ -11,6 +11,10 @@ DESCRIPTION = """\
 Make keys, certificates and scripts for the server, each site and each submitter, take
 away what a site should not allow, and write the folders of the jobs.
 
+  python -m synthfair deploy kit project.yml --output DIR
+
+where project.yml has
+
   name: lenders
   schema: schema.json
   server: {name: hub.example.org, org: hub, port: 8002}
