@@ -24,6 +24,7 @@ from pydantic import (
 from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
+from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
@@ -147,6 +148,7 @@ _Share = Annotated[Metric, *_within(0, 1)]
 _Gap = Annotated[Metric, *_within(-1, 1)]
 _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
+_Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
@@ -201,6 +203,7 @@ class MetricsFile(Part):
 
     per_client: dict[_Line, Part] = Field(min_length=1, max_length=100_000)
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
+    small_groups: dict[_Line, _Size] = Field({}, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
     config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
@@ -231,6 +234,7 @@ class MetricsFile(Part):
     version: _Line
     packages: dict[_Line, _Line] = Field(max_length=100)
     resamples: _Count
+    min_group_rows: _Count = 0
     seed: _Count
 
     @model_validator(mode="after")

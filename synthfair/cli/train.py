@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, config_flags
-from synthfair.config import TrainConfig, load_train_config, require_read
+from synthfair.config import ServerConfig, TrainConfig, load_train_config, require_read
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> None:
             " everybody knows who takes part"
         )
     start_jax()
+    from synthfair.evaluation import small_group_warnings
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.files import claimed
     from synthfair.postprocess import read_weights
@@ -131,6 +132,8 @@ def run(args: argparse.Namespace) -> None:
             on_rounds=on_rounds,
         )
     _report(training, evaluation, files, config)
+    for warning in small_group_warnings(evaluation, schema, ServerConfig()):
+        warn(warning)
 
 
 def _tables(
