@@ -167,14 +167,22 @@ class Part(BaseModel):
     covariance: _Covariance
 
 
-class PublicTable(BaseModel):
-    """From which named table ``compare`` made its clients."""
+class SplitTable(BaseModel):
+    """From which table ``compare`` made its clients, and how.
+
+    The sha256 is that of a file; a named table has none.
+    """
 
     model_config = FROZEN
 
     name: _Line
     sensitive: _Line
-    clients: int = Field(ge=1, lt=2**31)
+    clients: int | None = Field(None, ge=1, lt=2**31)
+    skew: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    by: _Line | None = None
+    min_rows: _Count = 0
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
 class RoundSettings(TrainConfig):
@@ -219,7 +227,7 @@ class MetricsFile(Part):
     secure_sums: SumOfShares | None = None
     cost: _Cost | None = None
     method: _Line = "single_shot"
-    table: PublicTable | None = None
+    table: SplitTable | None = None
     signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
     influence: _Influences | None = None
     max_influence: _Number | None = None

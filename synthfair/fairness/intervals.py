@@ -1,28 +1,29 @@
 """Metrics with 95 % intervals that contain their values.
 
-A rate p, such as the share of a group's rows with the decision +1, has the limits l and u of Clopper
-and Pearson (1934). Those of the difference of two groups' rates follow (Zou and Donner 2008, who
-generalise method 10 of Newcombe 1998):
+A rate p, such as the share of a group's rows with the decision +1, has the limits l and u of
+Clopper and Pearson (1934). Those of the difference of two groups' rates follow (Zou and Donner
+2008, who generalise method 10 of Newcombe 1998):
 
     low  = p_b - p_a - sqrt((p_b - l_b)^2 + (u_a - p_a)^2)
     high = p_b - p_a + sqrt((u_b - p_b)^2 + (p_a - l_a)^2)
 
-The largest size of K differences d_k, of all pairs of groups, and for equalized odds of both labels,
-is above 0 by chance alone. Percentiles over resampled rows are larger once more: they miss it, and
-may leave out the estimate itself. Its interval is therefore made of those of the differences:
+The largest size of K differences d_k, of all pairs of groups, and for equalized odds of both
+labels, is above 0 by chance alone, and in resampled rows by chance twice: percentiles over
+resamples may leave out the estimate itself. Its interval is therefore made of theirs:
 
     low  = max_k  least |d| between low_k and high_k,    limits of tail 0.025 / 2K
     high = max_k  largest |d| between low_k and high_k,  limits of tail 0.025
 
-Guarantee: an interval contains its value. If no limit of a difference is missed more often than its
-tail says, an interval of the largest misses at most once in 20: ``high`` is too low only if the
-limit of the one pair is missed that is truly the furthest apart, and ``low`` is too high only if one
-of 2K limits is. The limits of differences are approximate; for groups of 20 to 2,000 rows, rates
-from 0 to 1, and gaps of 0 and more, all intervals covered at least 95 % in simulations (and more
-where rates are near 0 or 1). Rows count as drawn independently, groups as given.
+Guarantee: an interval contains its value. If no limit of a difference is missed more often than
+its tail says, an interval of the largest misses at most once in 20: ``high`` is too low only if the
+limit of the one pair is missed that is truly the furthest apart, and ``low`` is too high only if
+one of 2K limits is. The limits of differences are approximate; in simulations with groups of 20 to
+2,000 rows, rates from 0 to 1, and gaps from 0 on, every interval covered at least 95 %, and more
+where rates are near 0 or 1. Rows count as drawn independently, the groups' sizes as given.
 
-The covariance of group and score is no rate: its limits are percentiles over resampled rows, of each
-group's signed covariance, put together in the same way, and moved outwards to the value if need be.
+The covariance of group and score is no rate: its limits are percentiles over resampled rows, of
+each group's signed covariance, put together in the same way, and moved outwards to the value if
+need be.
 """
 
 from __future__ import annotations
@@ -59,9 +60,7 @@ class GroupSize(NamedTuple):
 
 def group_sizes(rows: Scored) -> list[GroupSize]:
     """Of each group, 0 to n_groups - 1."""
-    n, positive = (
-        np.bincount(s, minlength=rows.n_groups) for s in (rows.s, rows.s[rows.y > 0])
-    )
+    n, positive = (np.bincount(s, minlength=rows.n_groups) for s in (rows.s, rows.s[rows.y > 0]))
     return [GroupSize(*map(int, sizes)) for sizes in zip(n, positive, n - positive, strict=True)]
 
 

@@ -111,7 +111,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     differing = [key for key in _differing(results) if key not in _WEIGHT]
-    if len({len(result.metrics.per_client) for result in results}) > 1:
+    if len({_clients(result) for result in results}) > 1:
         differing.append("clients")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
@@ -124,10 +124,18 @@ def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
 def _all_but_the_seed(result: Result) -> tuple[object, ...]:
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key != "seed"]
-    data = (metrics.table, metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
+    data = (metrics.table,)
+    if metrics.table is None:  # what a table is split into may differ between seeds
+        data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
     train = metrics.train.model_dump_json(exclude={"seed"}) if metrics.train else None
     weights = metrics.weights.model_dump_json() if metrics.weights else None
     return (metrics.method, *data, train, weights, *settings)
+
+
+def _clients(result: Result) -> int:
+    """How many there are; where small ones are left out, how many there were to be."""
+    table = result.metrics.table
+    return (table and table.clients) or len(result.metrics.per_client)
 
 
 def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:

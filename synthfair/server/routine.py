@@ -137,9 +137,7 @@ def serve(
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
     warnings += refused
     least = config.min_group_rows
-    lines = (
-        frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
-    )
+    lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
     _remove(files)
     if evaluation:
         named = dict(zip(names, read.values(), strict=True))
