@@ -18,13 +18,13 @@ from synthfair.data.encode import encode, encode_inputs
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
-from synthfair.fairness.metrics import (
-    Metric,
-    Rates,
-    Scored,
-    group_rates,
+from synthfair.fairness.intervals import (
+    FEW_ROWS,
+    GroupSize,
+    group_sizes,
     metrics_with_intervals,
 )
+from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
 from synthfair.postprocess.score_counts import (
     LabelCounts,
     ScoreCounts,
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 PACKAGES = ("jax", "jaxlib", "numpy", "optax", "pandas")
 """Whose versions numbers may depend on."""
 
+MOST_NAMED = 5
+"""Small groups that a warning names; metrics.json names all."""
+
 
 class Evaluation(NamedTuple):
     """A model's metrics, with intervals.
@@ -48,6 +51,7 @@ class Evaluation(NamedTuple):
         overall: over all test rows.
         per_client: the same, for the rows of each table by itself.
         by_group: rates of each group, over all test rows.
+        group_sizes: numbers of each group's test rows.
         n_test: number of test rows.
         constant_accuracy: of the more frequent label for everybody, over all test rows.
         rows: number of rows by label, of each table and group.
@@ -57,6 +61,7 @@ class Evaluation(NamedTuple):
     overall: dict[str, Metric]
     per_client: dict[str, dict[str, Metric]]
     by_group: list[Rates]
+    group_sizes: list[GroupSize]
     n_test: int
     constant_accuracy: float
     rows: dict[str, list[LabelCounts]]
@@ -95,16 +100,18 @@ def evaluate(
     """Accuracy and group gaps of a model on test tables, overall and for each table.
 
     Where the model's decisions are drawn by coins, metrics are means over the coins: none is
-    tossed, and the intervals speak of the rows alone.
+    tossed, and the intervals speak of the rows alone. :mod:`synthfair.fairness.intervals` says what
+    an interval guarantees.
 
     Args:
         model: its schema encodes the tables.
         tables: by name; the name stands in ``per_client``.
-        config: of the bootstrap.
+        config: of intervals, and of the groups that count.
         sources: files of the tables, for errors; their names if not given.
 
     Returns:
-        Each metric with its 95 % interval; not-a-number where a group has no row that counts.
+        Each metric with its 95 % interval; not-a-number where a group has no row that counts, or
+        fewer than two have ``config.min_group_rows``.
 
     Raises:
         InputError: no table, or one that does not fit the schema.
@@ -170,12 +177,18 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
     positive = float(np.mean(everything.y > 0))
 
     def measured(rows: Scored) -> dict[str, Metric]:
-        return metrics_with_intervals(rows, resamples=config.resamples, seed=config.seed)
+        return metrics_with_intervals(
+            rows,
+            resamples=config.resamples,
+            seed=config.seed,
+            min_group_rows=config.min_group_rows,
+        )
 
     return Evaluation(
         overall=measured(everything),
         per_client={name: measured(rows) for name, rows in scored.items()},
         by_group=group_rates(everything),
+        group_sizes=group_sizes(everything),
         n_test=len(everything.y),
         constant_accuracy=max(positive, 1 - positive),
         rows={name: label_counts(rows) for name, rows in scored.items()},
@@ -245,6 +258,10 @@ def evaluation_document(
         **as_numbers(evaluation.overall),
         "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
         "by_group": of_groups(evaluation.by_group),
+        "small_groups": {
+            name: size._asdict()
+            for name, size in small_groups(evaluation, schema, config.min_group_rows).items()
+        },
         "rows": {name: of_groups(counts) for name, counts in evaluation.rows.items()},
         "scores": of_groups(evaluation.scores),
         "constant_classifier": {"accuracy": evaluation.constant_accuracy},
@@ -253,8 +270,49 @@ def evaluation_document(
         "version": synthfair.__version__,
         "packages": {"python": python_version(), **{name: version(name) for name in PACKAGES}},
         "resamples": config.resamples,
+        "min_group_rows": config.min_group_rows,
         "seed": config.seed,
     }
+
+
+def small_groups(
+    evaluation: Evaluation, schema: Schema, min_group_rows: int = 0
+) -> dict[str, GroupSize]:
+    """The groups with too few test rows to measure, overall or of one label, by name.
+
+    Too few are fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
+    ``min_group_rows`` if that is more.
+    """
+    enough = max(FEW_ROWS, min_group_rows)
+    return {
+        f"{schema.sensitive}={group}": size
+        for group, size in zip(schema.groups, evaluation.group_sizes, strict=True)
+        if min(size) < enough
+    }
+
+
+def small_group_warnings(
+    evaluation: Evaluation, schema: Schema, config: ServerConfig
+) -> tuple[str, ...]:
+    """What to say of groups with too few test rows to measure; nothing if there are none."""
+    small = small_groups(evaluation, schema, config.min_group_rows)
+    if not small:
+        return ()
+    named = [
+        f"{name} ({size.n}: {size.positive} {schema.positive}, {size.negative} {schema.negative})"
+        for name, size in list(small.items())[:MOST_NAMED]
+    ]
+    named += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
+    enough = max(FEW_ROWS, config.min_group_rows)
+    remedy = (
+        f"gaps leave out groups with fewer than {config.min_group_rows} rows"
+        if config.min_group_rows
+        else f"see the intervals, or leave such groups out with --min-group-rows {FEW_ROWS}"
+    )
+    return (
+        f"fewer than {enough} test rows, overall or of one label, so that rates are hardly known:"
+        f" {', '.join(named)}; {remedy}",
+    )
 
 
 def decision_document(model: TrainedModel) -> dict[str, Any]:

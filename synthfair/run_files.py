@@ -26,6 +26,7 @@ from pydantic import (
 from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
+from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
@@ -176,6 +177,7 @@ _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
 _LabelCounts = Annotated[LabelCounts, *_within(*_COUNTS)]
 _ScoreCounts = Annotated[ScoreCounts, *_within(*_COUNTS, probability=(0, 1))]
+_Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
     Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
@@ -194,14 +196,22 @@ class Part(BaseModel):
     covariance: _Covariance
 
 
-class PublicTable(BaseModel):
-    """From which named table ``compare`` made its clients."""
+class SplitTable(BaseModel):
+    """From which table ``compare`` made its clients, and how.
+
+    The sha256 is that of a file; a named table has none.
+    """
 
     model_config = FROZEN
 
     name: _Line
     sensitive: _Line
-    clients: int = Field(ge=1, lt=2**31)
+    clients: int | None = Field(None, ge=1, lt=2**31)
+    skew: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    by: _Line | None = None
+    min_rows: _Count = 0
+    test_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
 class RoundSettings(TrainConfig):
@@ -232,6 +242,7 @@ class MetricsFile(Part):
     by_group: dict[_Line, _Rates] = Field(min_length=1, max_length=1000)
     rows: dict[_Line, dict[_Line, _LabelCounts]] | None = Field(None, max_length=100_000)
     scores: dict[_Line, _ScoreCounts] | None = Field(None, max_length=1000)
+    small_groups: dict[_Line, _Size] = Field({}, max_length=1000)
     n_test: Annotated[_Count, Field(ge=1)]
     n_synthetic: _Count | None = None
     config: dict[_Line, ReleaseConfig] = Field(max_length=100_000)
@@ -247,7 +258,7 @@ class MetricsFile(Part):
     secure_sums: SumOfShares | None = None
     cost: _Cost | None = None
     method: _Line = "single_shot"
-    table: PublicTable | None = None
+    table: SplitTable | None = None
     signed_by: dict[_Line, _Line] = Field({}, max_length=100_000)
     influence: _Influences | None = None
     max_influence: _Number | None = None
@@ -262,6 +273,7 @@ class MetricsFile(Part):
     version: _Line
     packages: dict[_Line, _Line] = Field(max_length=100)
     resamples: _Count
+    min_group_rows: _Count = 0
     seed: _Count
 
     @model_validator(mode="after")

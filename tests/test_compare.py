@@ -9,6 +9,7 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.compare import (
     METHODS,
+    ComparedTable,
     RoundOptions,
     compared_methods,
     demonstrate,
@@ -232,13 +233,14 @@ class TestMethodsInRounds:
         options = RoundOptions(private, UserAssignment(rows_per_user=2.0))
         point = make_grid(["fpfl"], [10.0], 1, tmp_path)[0]
         table, schema, config = make_table(300), make_schema(), sf.DistillConfig()
-        run_point(point, table, schema, config, name="s", clients=2, rounds=options)
+        compared = ComparedTable(table, schema, "s")
+        run_point(point, compared, config, rounds=options)
         result = read_results([point.folder])[0]
         assert result.epsilon == 8.0
         assert result.metrics.guarantee.unit == "one user, with all its rows"
         write_report([result], tmp_path / "report.html")
         assert "differential privacy of one user" in (tmp_path / "report.html").read_text()
-        assert is_done(point, schema, config, clients=2, rounds=options)
+        assert is_done(point, compared, config, rounds=options)
         for other in (RoundOptions(private), options._replace(config=TrainConfig(rounds=6))):
             with pytest.raises(sf.InputError, match="other settings"):
-                is_done(point, schema, config, clients=2, rounds=other)
+                is_done(point, compared, config, rounds=other)

@@ -12,8 +12,8 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.cli import main
+from synthfair.compare.grid import ComparedTable, run_point
 from synthfair.compare.grid import make_grid as cells_of
-from synthfair.compare.grid import run_point
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores, read_tests
@@ -142,7 +142,7 @@ def test_no_rows_and_several_groups_together_are_refused():
 def finished_run(tmp_path_factory):
     (cell,) = cells_of(["central"], [0.0], 1, tmp_path_factory.mktemp("runs"))
     config = DistillConfig(n_synthetic=24, steps=5)
-    run_point(cell, make_table(n=120), make_schema(), config, name="small", clients=2)
+    run_point(cell, ComparedTable(make_table(n=120), make_schema(), "small"), config)
     return cell.folder
 
 

@@ -12,6 +12,7 @@ from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
+    from synthfair.data.encode import Clipping
 
 HELP = "distil a private table into one release file"
 
@@ -148,6 +149,7 @@ def run(args: argparse.Namespace) -> None:
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
+            _tell_real_rows(refused.clipping, config)
         raise
     if args.history and isinstance(made, Distillation):
         write_history(made.history, args.history)
@@ -179,5 +181,16 @@ def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Pa
     say(preview_table(receipt.preview))
     if signed:
         say(f"Signed with {signed}.")
+    _tell_real_rows(receipt.clipping, made.release.header.config)
     for warning in fit_warnings(made):
+        warn(warning)
+
+
+def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
+    from synthfair.cli.show import say, warn
+    from synthfair.report import clipping_table, real_rows_warnings
+
+    if table := clipping_table(clipping):
+        say(table)
+    for warning in real_rows_warnings(clipping, config):
         warn(warning)

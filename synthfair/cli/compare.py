@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, advanced, config_flags
+from synthfair.cli.tables import SPLITS, TABLES, add_table_arguments, given_split, given_table
 from synthfair.errors import InputError
 
-HELP = "compare several methods on one public table, over seeds"
+if TYPE_CHECKING:
+    from synthfair.compare import GridPoint, RoundOptions
+    from synthfair.config import TrainConfig
 
-DESCRIPTION = """\
+HELP = "compare several methods on one table, over seeds"
+
+DESCRIPTION = f"""\
 Run several methods on the same clients, splits and seeds, and write the results and a
-report. What is done already is not done again: after Ctrl-C, the same command goes on. The report
-is written anew each time.
+report with a table and a plot. Central training, on all rows in one place, shows what
+can be had; each client alone, and the same label for all, what must be beaten. What is
+done already is not done again: after Ctrl-C, the same command goes on. The report is
+written anew each time. Nothing here is a release: it needs all rows in one place.
 
+  python -m synthfair compare loans.csv --schema schema.json --by region --output comparison
   python -m synthfair compare loanapp --methods single_shot central fedavg \\
       --weights 0 10 100 --seeds 3 --output comparison
-"""
+
+{SPLITS}
+{TABLES}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     from synthfair.config import DistillConfig
 
-    parser.add_argument("table", help="loanapp, law_school, dutch, adult or bank.")
-    parser.add_argument("--sensitive", help="The sensitive attribute, if not the table's first.")
-    parser.add_argument("--clients", type=int, default=2, help="Number of clients. Default: 2.")
+    add_table_arguments(parser)
     parser.add_argument(
         "--methods",
         nargs="+",
@@ -51,6 +61,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " and --seeds.",
     )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
+    parser.add_argument(
+        "--min-group-rows",
+        type=int,
+        default=0,
+        metavar="INT",
+        help="Gaps leave out groups with fewer test rows. Default: 0.",
+    )
     rounds = advanced(parser, "options of methods in rounds (fpfl, fedsgd, mmdm, ...)")
     rounds.add_argument(
         "--train-config",
@@ -71,34 +88,76 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.config import (
-        DistillConfig,
-        load_distill_config,
-        load_train_config,
-        require_read,
-    )
+    from synthfair.config import DistillConfig, load_distill_config, load_server_config
 
     config = load_distill_config(args.config, **config_flags(args, DistillConfig))
+    split = given_split(args)
+    least = load_server_config(min_group_rows=args.min_group_rows).min_group_rows
     if config.max_gap is not None:
         raise InputError(f"{args.config}: max_gap: compare runs the weights that --weights gives")
 
     from synthfair.cli.show import say, terminal, warn
-    from synthfair.data.datasets import load_dataset
     from synthfair.jax_setup import start_jax
 
-    table, schema = load_dataset(args.table, args.sensitive)
-    train_config = load_train_config(args.train_config) if args.train_config else None
-    if train_config is not None:
-        require_read(train_config, args.methods)
+    table, schema = given_table(args)
+    train_config = _train_config(args)
     start_jax()
     from rich.progress import track
 
-    from synthfair.compare import RoundOptions, is_done, make_grid, run_point
-    from synthfair.data.partition import partition
-    from synthfair.federated import UserAssignment
+    from synthfair.compare import ComparedTable, is_done, make_grid, run_point
+    from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report import overview_tables, overviews, read_results, write_report
 
-    partition(table, clients=args.clients, seed=0)  # refuses what cannot be, before any work
+    sha256 = _sha256(Path(args.table)) if args.schema else None
+    compared = ComparedTable(table, schema, args.table, split, sha256, least)
+    clients = split.apply(table, schema, seed=0)  # refuses what cannot be, before any work
+    if warning := split.left_out_warning(table, clients):
+        warn(f"{warning} (of seed 0)")
+    rounds = _rounds(args, train_config)
+    points = make_grid(args.methods, args.weights, args.seeds, args.output)
+    todo = [point for point in points if not is_done(point, compared, config, rounds=rounds)]
+    refused: dict[GridPoint, str] = {}
+    for point in track(todo, description="comparing", console=terminal()):
+        try:
+            run_point(point, compared, config, rounds=rounds)
+        except InputError as error:  # the others can be compared without it
+            refused[point] = str(error)
+    if len(refused) == len(points):
+        raise InputError(f"no run can be compared: {refused[points[0]]}")
+    for why in dict.fromkeys(refused.values()):
+        names = [point.folder.name for point, other in refused.items() if other == why]
+        warn(f"left out: {', '.join(names)}: {why}")
+    results = read_results([point.folder for point in points if point not in refused])
+    write_report(results, args.output / "report.html", force=True)
+    for overview in overviews(results):
+        say(overview_tables(overview))
+    if failed := [result.name for result in results if result.metrics.converged is False]:
+        warn(f"{len(failed)} of {len(results)} runs did not converge: {', '.join(failed)}")
+    small = dict.fromkeys(name for result in results for name in result.metrics.small_groups)
+    if small:
+        warn(
+            f"in some runs {', '.join(small)}: fewer than {FEW_ROWS} test rows, overall or of one"
+            " label, so that rates are hardly known; raise --test-fraction, or read the intervals"
+        )
+    say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")
+
+
+def _train_config(args: argparse.Namespace) -> TrainConfig | None:
+    from synthfair.config import load_train_config, require_read
+
+    if args.train_config is None:
+        return None
+    config = load_train_config(args.train_config)
+    require_read(config, args.methods)
+    return config
+
+
+def _rounds(args: argparse.Namespace, train_config: TrainConfig | None) -> RoundOptions:
+    """How methods in rounds train."""
+    from synthfair.cli.show import warn
+    from synthfair.compare import RoundOptions
+    from synthfair.federated import UserAssignment
+
     users = {"rows_per_user": args.rows_per_user, "each_row": args.each_row or None}
     assigned = any(value is not None for value in users.values())
     if "fedavg" in args.methods and (train_config or assigned):
@@ -106,16 +165,9 @@ def run(args: argparse.Namespace) -> None:
             "fedavg does not read --train-config, --rows-per-user or --each-row here: the clients"
             " are its users, and nothing is private"
         )
-    rounds = RoundOptions(train_config, UserAssignment(**users) if assigned else None)
-    how = {"clients": args.clients, "rounds": rounds}
-    points = make_grid(args.methods, args.weights, args.seeds, args.output)
-    todo = [point for point in points if not is_done(point, schema, config, **how)]
-    for point in track(todo, description="comparing", console=terminal()):
-        run_point(point, table, schema, config, name=args.table, **how)
-    results = read_results([point.folder for point in points])
-    write_report(results, args.output / "report.html", force=True)
-    for overview in overviews(results):
-        say(overview_tables(overview))
-    if failed := [result.name for result in results if result.metrics.converged is False]:
-        warn(f"{len(failed)} of {len(results)} runs did not converge: {', '.join(failed)}")
-    say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")
+    return RoundOptions(train_config, UserAssignment(**users) if assigned else None)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

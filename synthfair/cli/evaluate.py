@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> None:
         evaluate,
         evaluation_document,
         read_tests,
+        small_group_warnings,
     )
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report import evaluation_tables, untrained_warning
@@ -60,5 +61,7 @@ def run(args: argparse.Namespace) -> None:
         document = evaluation_document(evaluation, model.schema_, config)
         write_json(args.output, document | decision_document(model))
     say(evaluation_tables(evaluation))
+    for warning in small_group_warnings(evaluation, model.schema_, config):
+        warn(warning)
     if warning := untrained_warning(model):
         warn(warning)

@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.config import TrainConfig, load_train_config, require_read
+    from synthfair.config import ServerConfig, TrainConfig, load_train_config, require_read
 
     config = load_train_config(args.config, **config_flags(args, TrainConfig))
     require_read(config, [config.method])
@@ -117,6 +117,7 @@ def run(args: argparse.Namespace) -> None:
         )
     table, schema, tests = _tables(args)
     start_jax()
+    from synthfair.evaluation import small_group_warnings
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.files import claimed
     from synthfair.postprocess import read_weights
@@ -139,6 +140,8 @@ def run(args: argparse.Namespace) -> None:
             on_rounds=on_rounds,
         )
     _report(training, evaluation, files, config)
+    for warning in small_group_warnings(evaluation, schema, ServerConfig()):
+        warn(warning)
 
 
 def _tables(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from synthfair.client.held_out import HeldOut
 from synthfair.data.batches import BatchesInOrder, Sum, from_files
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Clipping, Encoded
 from synthfair.data.schema import Schema
 
 
@@ -19,6 +19,9 @@ class FileBatches:
         schema: of its rows.
         hold_out: share of the rows that no sum sees, 0 to 0.5; see :class:`HeldOut`.
         seed: says which.
+
+    Attributes:
+        clipping: values that the last sum met beyond the schema's bounds, held-out rows included.
     """
 
     def __init__(self, path: Path, schema: Schema, hold_out: float = 0.0, seed: int = 0) -> None:
@@ -26,6 +29,7 @@ class FileBatches:
         self._path, self._schema = path, schema
         self._share, self._seed = hold_out, seed
         self._apart = HeldOut(hold_out, seed)
+        self.clipping = Clipping()
 
     def sum(self, terms: Callable[[Encoded], Sum]) -> Sum:
         """See :class:`synthfair.data.batches.Batches`.
@@ -34,10 +38,11 @@ class FileBatches:
             InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
         self._apart = HeldOut(self._share, self._seed)
+        self.clipping = Clipping()
         return BatchesInOrder(self._read).sum(terms)
 
     def _read(self) -> Iterator[Encoded]:
-        parts = from_files(self._path, self._schema).read()
+        parts = from_files(self._path, self._schema, clipping=self.clipping).read()
         for part in parts:
             if self._share == 0:
                 yield part

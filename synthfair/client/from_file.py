@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.baseline import baseline
@@ -23,13 +21,13 @@ from synthfair.client.prepare import (
     require_feasible,
     sha256_of,
 )
+from synthfair.client.previews import preview_fair, preview_surrogate
 from synthfair.client.private import guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
-from synthfair.data.encode import Encoded, encode_chunks
+from synthfair.data.encode import Clipping, Encoded, encode_chunks
 from synthfair.data.real_rows import RealRows, gather
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
-from synthfair.distill.inner import train
 from synthfair.errors import InputError, refusal
 from synthfair.files import claimed, require_distinct
 from synthfair.model import LinearModel
@@ -40,7 +38,6 @@ from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.privacy.private_sums import PrivateSums, private_sums
 from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header, write_release
-from synthfair.surrogate.table import WeightedTable
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -54,12 +51,13 @@ class RefusedReleaseError(InputError):
 
     Attributes:
         preview: what was found.
+        clipping: of the real rows, whose bounds may be why.
     """
 
-    def __init__(self, message: str, preview: Preview) -> None:
+    def __init__(self, message: str, preview: Preview, clipping: Clipping) -> None:
         """With what was found, to be shown."""
         super().__init__(message)
-        self.preview = preview
+        self.preview, self.clipping = preview, clipping
 
 
 class Receipt(NamedTuple):
@@ -70,12 +68,14 @@ class Receipt(NamedTuple):
         size: in bytes.
         sha256: of the file.
         preview: what the checks of it against the real rows found. Private.
+        clipping: how many of the real values were clipped to the schema's bounds. Private.
     """
 
     path: Path
     size: int
     sha256: str
     preview: Preview
+    clipping: Clipping
 
 
 class Options(NamedTuple):
@@ -138,15 +138,13 @@ def distill_file(
             made = _make_surrogate(files, schema, config, options, on_stage=show)
         else:
             made = _make_fair(files, schema, config, options, progress=progress)
-        release = _require_safe(
-            made.result.release, made.preview, output, accepted=options.accept_risk
-        )
+        release = _require_safe(made, output, accepted=options.accept_risk)
         if made.booking:
             ledger.book(made.booking)
         sha256 = write_release(release, output, key=options.key)
         for file in made.leftovers:
             file.unlink(missing_ok=True)
-        receipt = Receipt(output, output.stat().st_size, sha256, made.preview)
+        receipt = Receipt(output, output.stat().st_size, sha256, made.preview, made.clipping)
         return made.result._replace(release=release), receipt
 
 
@@ -164,6 +162,7 @@ class _Made(NamedTuple):
     Attributes:
         result: the release and how it was made.
         preview: what the checks of it found.
+        clipping: of the real rows.
         booking: to be booked before it is written; None where it was booked before the budget was
             spent.
         leftovers: files of no more use once it is written.
@@ -171,6 +170,7 @@ class _Made(NamedTuple):
 
     result: Distillation | SurrogateRelease
     preview: Preview
+    clipping: Clipping
     booking: Booking | None
     leftovers: tuple[Path, ...] = ()
 
@@ -184,7 +184,8 @@ def _make_fair(
     progress: Progress | None,
 ) -> _Made:
     """Reads the rows, prepares the problem, solves it, compares the release with the rows."""
-    real, held_out = read_rows(files.data, schema, config, hold_out=options.hold_out)
+    clipping, share = Clipping(), options.hold_out
+    real, held_out = read_rows(files.data, schema, config, hold_out=share, clipping=clipping)
     source = str(files.data)
     ready = _prepare(real, schema, config, files, noise_seed=options.noise_seed)
     distillation = distill_prepared(
@@ -192,9 +193,9 @@ def _make_fair(
     )
     compared = baseline(ready.prepared.problem, distillation.theta)
     distillation = distillation._replace(baseline=compared)
-    found = _preview(distillation, real, held_out, schema)
+    found = preview_fair(distillation, real, held_out, schema)
     leftovers = tuple(file for file in (distillation.checkpoint, ready.saved_fit) if file)
-    return _Made(distillation, found, ready.booking, leftovers)
+    return _Made(distillation, found, clipping, ready.booking, leftovers)
 
 
 def _make_surrogate(
@@ -227,7 +228,8 @@ def _make_surrogate(
             rows, schema, config, known=known, source=str(files.data), on_stage=on_stage
         )
         on_stage("comparing the release with the rows")
-        return _Made(made, _preview_surrogate(made.release, rows, schema), booking)
+        found = preview_surrogate(made.release, rows, schema)
+        return _Made(made, found, rows.clipping, booking)
     secure = options.noise_seed is None
     noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
     guarantee = make_guarantee(config, schema)
@@ -242,12 +244,17 @@ def _make_surrogate(
         file.save(sums)
     made = surrogate_release(rows, schema, config, known=sums, noise=noise, source=str(files.data))
     on_stage("comparing the release with the rows")
-    found = _preview_surrogate(made.release, rows, schema)
-    return _Made(made, found, None if secure else booking, (file.path,))
+    found = preview_surrogate(made.release, rows, schema)
+    return _Made(made, found, rows.clipping, None if secure else booking, (file.path,))
 
 
 def read_rows(
-    path: Path, schema: Schema, config: DistillConfig, *, hold_out: float = 0.0
+    path: Path,
+    schema: Schema,
+    config: DistillConfig,
+    *,
+    hold_out: float = 0.0,
+    clipping: Clipping | None = None,
 ) -> tuple[RealRows, Encoded]:
     """The rows of a table, encoded some at a time for a model with these settings.
 
@@ -256,6 +263,7 @@ def read_rows(
         schema: theirs.
         config: settings.
         hold_out: share of the rows held out; the configuration's seed says which.
+        clipping: counts the values that are clipped.
 
     Returns:
         The rows to distil, and some of those held out.
@@ -267,7 +275,7 @@ def read_rows(
     if n_rows == 0:
         raise InputError(f"{path}: has no rows")
     real = gather(
-        encode_chunks(read_chunks(path, schema), schema, source=str(path)),
+        encode_chunks(read_chunks(path, schema), schema, source=str(path), clipping=clipping),
         n_rows,
         n_groups=len(schema.groups),
         intercept=config.intercept,
@@ -335,58 +343,19 @@ def _booking(output: Path, run: str, guarantee: Guarantee | None) -> Booking:
         raise refusal(str(output), error) from error
 
 
-def _preview(
-    distillation: Distillation, real: RealRows, held_out: Encoded, schema: Schema
-) -> Preview:
-    from synthfair.privacy.gate import preview  # SciPy takes a while, and others come first
-
-    release, theta = distillation.release, np.asarray(distillation.theta)
-    config, n_groups = distillation.config, len(schema.groups)
-
-    def scores(rows: Encoded) -> np.ndarray:
-        gathered = gather([rows], len(rows.y), n_groups=n_groups, intercept=config.intercept)
-        return theta @ gathered.columns
-
-    synthetic = Encoded(release.x, release.s, release.y)
-    return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)
-
-
-def _preview_surrogate(release: Release, rows: FileBatches, schema: Schema) -> Preview:
-    """The checks, with copies looked for among all rows, and the rest among rows drawn."""
-    from synthfair.privacy.gate import MOST_REAL, Copies, preview
-
-    table = WeightedTable(release.x, release.s, release.y, cast(np.ndarray, release.weight))
-    n_groups = len(schema.groups)
-    found = rows.sum(lambda part: Copies.among(part, release.x, most=MOST_REAL))
-    with jax.enable_x64(True):
-        plain = train(table.rows(n_groups=n_groups), 1e-3, model=LinearModel())  # as anybody can
-    theta = np.asarray(plain.params)
-
-    def scores(some: Encoded) -> np.ndarray:
-        weighted = WeightedTable(*some, weight=np.ones(len(some.y)))
-        return np.asarray(weighted.rows(n_groups=n_groups).a) @ theta
-
-    return preview(
-        Encoded(*table[:3]),
-        found.sample,
-        rows.held_out,
-        scores,
-        seed=release.header.config.seed,
-        copies=found.count,
-    )
-
-
-def _require_safe(release: Release, found: Preview, output: Path, *, accepted: bool) -> Release:
+def _require_safe(made: _Made, output: Path, *, accepted: bool) -> Release:
     """The release, with the risks that its sender accepts written into it.
 
     Where it guarantees an epsilon, it must not say what was found: then it says that they were
     accepted whether or not there are any.
     """
+    release, found = made.result.release, made.preview
     if found.risks and not accepted:
         raise RefusedReleaseError(
             f"{output}: not written: {' '.join(found.risks)} --accept-risk writes it nevertheless,"
             " and the file says so",
             found,
+            made.clipping,
         )
     if not accepted:
         return release

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -48,7 +48,7 @@ OnClients = Callable[[int, int], None]
 
 
 def distill_clients(
-    clients: Sequence[pd.DataFrame | Encoded],
+    clients: Sequence[pd.DataFrame | Encoded] | Mapping[str, pd.DataFrame | Encoded],
     schema: Schema,
     config: DistillConfig | None = None,
     *,
@@ -64,7 +64,7 @@ def distill_clients(
     whose search differs between clients, they go one by one.
 
     Args:
-        clients: the table of each, or its rows encoded.
+        clients: the table of each, or its rows encoded; by name or in order.
         schema: theirs.
         config: settings of all, the seed included; the defaults if not given.
         model: see :func:`synthfair.client.distillation.distill_table`.
@@ -77,7 +77,12 @@ def distill_clients(
         KeyboardInterrupt: once the steps that are computed at the moment are done.
     """
     config = config or DistillConfig()
-    named = {f"client {i}": _encoded(one, schema, f"client {i}") for i, one in enumerate(clients)}
+    given = (
+        clients
+        if isinstance(clients, Mapping)
+        else {f"client {i}": one for i, one in enumerate(clients)}
+    )
+    named = {name: _encoded(one, schema, name) for name, one in given.items()}
     if config.epsilon is None:  # a refusal that depends on the rows would tell of them
         for name, real in named.items():
             check_rows(real, schema, config, source=name)

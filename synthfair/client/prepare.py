@@ -166,11 +166,16 @@ def check_rows(
     """Refuses tables in which groups cannot be compared.
 
     Raises:
-        InputError: fewer rows than groups; only one label; or, among the rows that the fairness
-            notion compares, fewer groups than the penalty needs: two for the covariance, all for
-            the selection rate.
+        InputError: fewer rows than ``config.n_min`` or than groups; only one label; or, among the
+            rows that the fairness notion compares, fewer groups than the penalty needs: two for the
+            covariance, all for the selection rate.
     """
     groups = schema.groups
+    if len(real.y) < config.n_min:
+        raise InputError(
+            f"{source}: {len(real.y)} rows, without those held out; a release needs at least"
+            f" {config.n_min} (n_min)"
+        )
     if len(real.y) < len(groups):
         raise InputError(f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups")
     if len(np.unique(real.y)) < 2:

@@ -1,11 +1,12 @@
 from .compared_methods import ALL_METHODS, METHODS, Outcome, RoundOptions, run_method
 from .demonstration import Demonstration, demonstrate
 from .federation import Federation, Fitted, federate
-from .grid import GridPoint, is_done, make_grid, run_point
+from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
 
 __all__ = [
     "ALL_METHODS",
     "METHODS",
+    "ComparedTable",
     "Demonstration",
     "Federation",
     "Fitted",

@@ -103,8 +103,12 @@ DEFAULT_ROUNDS = RoundOptions()
 
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
-    done = distill_clients(federation.train, federation.schema, config)
-    releases = {str(i): distillation.release for i, distillation in enumerate(done)}
+    named = dict(zip(federation.names, federation.train, strict=True))
+    done = distill_clients(named, federation.schema, config)
+    releases = {
+        name: distillation.release
+        for name, distillation in zip(federation.names, done, strict=True)
+    }
     model = pool_and_train(releases, federation.schema)
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     converged = model.converged and all(distillation.converged for distillation in done)
@@ -123,8 +127,8 @@ def make_surrogates(federation: Federation, config: DistillConfig) -> dict[str, 
         config.model_dump(include={"epsilon", "delta", "relation", "seed"})
     )
     return {
-        str(i): surrogate_release(in_memory(real), federation.schema, settings).release
-        for i, real in enumerate(federation.train)
+        name: surrogate_release(in_memory(real), federation.schema, settings, source=name).release
+        for name, real in zip(federation.names, federation.train, strict=True)
     }
 
 
@@ -365,9 +369,9 @@ def evaluate_fitted(
     """On the clients' test rows."""
     chances = fitted.probabilities or (None,) * len(fitted.scores)
     scored = {
-        f"client_{i}": Scored(part.y, scores, part.s, federation.n_groups, chance)
-        for i, (part, scores, chance) in enumerate(
-            zip(federation.test, fitted.scores, chances, strict=True)
+        name: Scored(part.y, scores, part.s, federation.n_groups, chance)
+        for name, part, scores, chance in zip(
+            federation.names, federation.test, fitted.scores, chances, strict=True
         )
     }
     return evaluate_scores(scored, report)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from synthfair.client.distillation import Distillation
 from synthfair.data.encode import Encoded, encode
-from synthfair.data.partition import ClientTable
+from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.federated import Communication
 from synthfair.privacy.rounds import TrainingGuarantee
@@ -22,11 +22,13 @@ class Federation(NamedTuple):
         schema: the same for all.
         train: of each client.
         test: of each client.
+        names: of the clients, fit for files: client_0, client_1, ..., or by what they were named.
     """
 
     schema: Schema
     train: tuple[Encoded, ...]
     test: tuple[Encoded, ...]
+    names: tuple[str, ...]
 
     @property
     def n_groups(self) -> int:
@@ -39,8 +41,10 @@ class Federation(NamedTuple):
         return np.repeat(np.arange(len(self.train)), [len(part.y) for part in self.train])
 
 
-def federate(clients: Sequence[ClientTable], schema: Schema) -> Federation:
-    """Encodes the clients' tables.
+def federate(
+    clients: Sequence[ClientTable] | Mapping[str, ClientTable], schema: Schema
+) -> Federation:
+    """Encodes the clients' tables, which are named by their number or as given.
 
     Raises:
         InputError: a table does not fit the schema.
@@ -53,9 +57,10 @@ def federate(clients: Sequence[ClientTable], schema: Schema) -> Federation:
         >>> [len(part.y) for part in federation.train], federation.n_groups
         ([795, 795], 2)
     """
-    train = [encode(c.train, schema, source=f"client {i}, train") for i, c in enumerate(clients)]
-    test = [encode(c.test, schema, source=f"client {i}, test") for i, c in enumerate(clients)]
-    return Federation(schema, tuple(train), tuple(test))
+    named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
+    train = [encode(c.train, schema, source=f"client {i}, train") for i, c in named.items()]
+    test = [encode(c.test, schema, source=f"client {i}, test") for i, c in named.items()]
+    return Federation(schema, tuple(train), tuple(test), tuple(file_stems(named)))
 
 
 def pooled(parts: Sequence[Encoded]) -> Encoded:

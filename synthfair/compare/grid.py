@@ -17,7 +17,7 @@ from synthfair.compare.compared_methods import (
 )
 from synthfair.compare.federation import federate
 from synthfair.config import DistillConfig, ServerConfig
-from synthfair.data.partition import partition
+from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason
 from synthfair.evaluation import evaluation_document
@@ -26,9 +26,34 @@ from synthfair.files import write_json
 if TYPE_CHECKING:
     import pandas as pd
 
-
 MOST_SEEDS = 10_000
 """Of one grid."""
+
+
+class ComparedTable(NamedTuple):
+    """The rows on which methods are compared.
+
+    Attributes:
+        table: all rows.
+        schema: of the table.
+        name: a named table's, or the path of a file.
+        split: how the rows become clients.
+        sha256: of the file; None for a named table, which is what its name says.
+        min_group_rows: gaps leave out groups with fewer test rows.
+    """
+
+    table: pd.DataFrame
+    schema: Schema
+    name: str
+    split: Split = Split()
+    sha256: str | None = None
+    min_group_rows: int = 0
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """What metrics.json says of it."""
+        found = {"name": self.name, "sensitive": self.schema.sensitive, **self.split.given}
+        return found if self.sha256 is None else found | {"sha256": self.sha256}
 
 
 class GridPoint(NamedTuple):
@@ -89,26 +114,27 @@ def _shortest(weight: float) -> str:
 
 def is_done(
     point: GridPoint,
-    schema: Schema,
+    compared: ComparedTable,
     config: DistillConfig,
     *,
-    clients: int,
     rounds: RoundOptions = DEFAULT_ROUNDS,
 ) -> bool:
     """Whether the results are there.
 
     Raises:
-        InputError: there are results, but of other settings, clients, or another schema.
+        InputError: there are results, but of other settings, clients, or another table.
     """
     if not point.results.exists():
         return False
-    wanted = _identity(point, schema, config, clients, rounds)
+    wanted = _identity(point, compared, config, rounds)
     try:
-        found = json.loads(point.results.read_bytes())
+        found = {"min_group_rows": 0} | json.loads(point.results.read_bytes())
         same = {name: found.get(name) for name in wanted} == wanted and (
             "train" in wanted or found.get("train") is None
         )
-    except (OSError, ValueError, AttributeError) as error:
+        own = point.settings(config).model_dump(mode="json")
+        same = same and all(settings == own for settings in found["config"].values())
+    except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise InputError(f"{point.results}: not a result: {reason(error)}") from error
     if not same:
         raise InputError(
@@ -119,58 +145,55 @@ def is_done(
 
 
 def _identity(
-    point: GridPoint, schema: Schema, config: DistillConfig, clients: int, rounds: RoundOptions
+    point: GridPoint, compared: ComparedTable, config: DistillConfig, rounds: RoundOptions
 ) -> dict[str, Any]:
-    """What metrics.json says of settings and schema, by which a run is known again."""
-    own = point.settings(config)
+    """What metrics.json says of table and rounds, by which a run is known again."""
     found: dict[str, Any] = {
-        "config": {f"client_{i}": own.model_dump(mode="json") for i in range(clients)},
-        "schema_hash": schema.hash,
+        "table": compared.document,
+        "schema_hash": compared.schema.hash,
+        "min_group_rows": compared.min_group_rows,
     }
     if point.method not in METHODS:
         assigned = rounds.assignment.given if rounds.assignment else {}
-        settings = rounds.settings(point.method, own)
+        settings = rounds.settings(point.method, point.settings(config))
         found["train"] = settings.model_dump(mode="json") | assigned
     return found
 
 
 def run_point(
     point: GridPoint,
-    table: pd.DataFrame,
-    schema: Schema,
+    compared: ComparedTable,
     config: DistillConfig,
     *,
-    name: str,
-    clients: int,
     rounds: RoundOptions = DEFAULT_ROUNDS,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
 
     Args:
         point: what to run.
-        table: all rows.
-        schema: of the table.
+        compared: the rows, and how they become clients.
         config: settings, but for the point's own.
-        name: of the table, for the report.
-        clients: number of clients.
         rounds: how methods in rounds train.
     """
-    federation = federate(partition(table, clients=clients, seed=point.seed), schema)
+    schema = compared.schema
+    clients = compared.split.apply(compared.table, schema, seed=point.seed)
+    federation = federate(clients, schema)
     settings = point.settings(config)
-    report = ServerConfig(seed=point.seed)
+    report = ServerConfig(seed=point.seed, min_group_rows=compared.min_group_rows)
     outcome, fitted = run_method(point.method, federation, settings, report, rounds=rounds)
     point.folder.mkdir(parents=True, exist_ok=True)
-    for i, distillation in enumerate(fitted.distillations):
-        write_history(distillation.history, point.folder / f"client_{i}.history.csv")
+    distilled = dict(zip(federation.names, fitted.distillations, strict=False))  # or there are none
+    for name, distillation in distilled.items():
+        write_history(distillation.history, point.folder / f"{name}.history.csv")
     statements = {
-        f"client_{i}": distillation.release.header.privacy.model_dump(mode="json")
-        for i, distillation in enumerate(fitted.distillations)
+        name: distillation.release.header.privacy.model_dump(mode="json")
+        for name, distillation in distilled.items()
     }
     document = {
         **evaluation_document(outcome.evaluation, schema, report),
         "method": point.method,
-        "table": {"name": name, "sensitive": schema.sensitive, "clients": clients},
-        **_identity(point, schema, config, clients, rounds),
+        "config": dict.fromkeys(federation.names, settings.model_dump(mode="json")),
+        **_identity(point, compared, config, rounds),
         "cost": fitted.cost._asdict(),
         **({"privacy": statements} if statements else {}),
         **({"guarantee": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),

@@ -67,6 +67,14 @@ class DistillConfig(BaseModel):
         description="Number of synthetic rows; if not given, 200 for each pair of group and label,"
         " or, with --labels copy, as many as there are real rows.",
     )
+    n_min: int = Field(
+        default=50,
+        ge=5,
+        lt=2**31,
+        description="A table with fewer real rows, without those held out, makes no release: rows"
+        " distilled from a few give them away. With epsilon there is no such minimum, as it would"
+        " tell how many rows there are; the noise hides few rows as it hides many.",
+    )
     labels: Literal["balanced", "proportional", "copy"] = Field(
         default="balanced",
         description="Groups and labels of the synthetic rows: equally many of each pair; in the"

@@ -30,7 +30,17 @@ class ServerConfig(BaseModel):
     model_config = STRICT
 
     resamples: int = Field(
-        default=1000, ge=1, description="Bootstrap resamples behind each 95 % interval."
+        default=1000,
+        ge=1,
+        description="Bootstrap resamples behind the 95 % interval of the covariance; those of rates"
+        " need none.",
+    )
+    min_group_rows: int = Field(
+        default=0,
+        ge=0,
+        lt=2**53,
+        description="Gaps leave out groups with fewer test rows, of those that the gap compares;"
+        " with 0 all groups count, and a gap is undefined where one has no row.",
     )
     max_influence: float = Field(
         default=1.0,

@@ -9,7 +9,7 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from synthfair.data.encode import Encoded, encode, encode_chunks
+from synthfair.data.encode import Clipping, Encoded, encode, encode_chunks
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_chunks
 from synthfair.errors import InputError
@@ -66,12 +66,13 @@ def in_memory(rows: Encoded) -> BatchesInOrder:
     return BatchesInOrder(read)
 
 
-def from_files(path: Path, schema: Schema) -> BatchesInOrder:
+def from_files(path: Path, schema: Schema, *, clipping: Clipping | None = None) -> BatchesInOrder:
     """Batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
 
     Args:
         path: of the file or folder.
         schema: of its rows.
+        clipping: counts the values that are clipped, in every reading.
 
     Raises:
         InputError: when the rows are read: a file cannot be read or does not fit the schema, or
@@ -80,7 +81,8 @@ def from_files(path: Path, schema: Schema) -> BatchesInOrder:
 
     def read() -> Iterator[Encoded]:
         empty = True
-        for part in encode_chunks(read_chunks(path, schema), schema, source=str(path)):
+        chunks = read_chunks(path, schema)
+        for part in encode_chunks(chunks, schema, source=str(path), clipping=clipping):
             empty = False
             yield part
         if empty:

@@ -35,18 +35,83 @@ class Encoded(NamedTuple):
     y: np.ndarray
 
 
+class ClippedColumn(NamedTuple):
+    """A column that is clipped to its bounds.
+
+    Attributes:
+        lower: its lower bound.
+        upper: its upper bound.
+        below: share of the rows whose value lies below.
+        above: share of the rows whose value lies above.
+    """
+
+    lower: float
+    upper: float
+    below: float
+    above: float
+
+    @property
+    def share(self) -> float:
+        """Of the rows whose value is clipped."""
+        return self.below + self.above
+
+
+class Clipping:
+    """Counts the values that encoding clips to the schema's bounds, over the parts of a table.
+
+    Private: computed from the real rows without noise.
+
+    Attributes:
+        rows: number of rows so far.
+
+    Example:
+        >>> import pandas as pd
+        >>> import synthfair as sf
+        >>> from synthfair.data.encode import Clipping
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> seen = Clipping()
+        >>> encoded = sf.encode(table.assign(loanamt=1e9), schema, clipping=seen)
+        >>> seen.columns["loanamt"]
+        ClippedColumn(lower=0.0, upper=500.0, below=0.0, above=1.0)
+    """
+
+    def __init__(self) -> None:
+        """Nothing is counted yet."""
+        self.rows = 0
+        self._counts: dict[str, tuple[Numeric, np.ndarray]] = {}
+
+    def add(self, name: str, column: Numeric, numbers: np.ndarray) -> None:
+        """Counts a column of a part of the table; not-a-number where a value is missing."""
+        beyond = np.array([np.sum(numbers < column.lower), np.sum(numbers > column.upper)])
+        self._counts[name] = column, beyond + (self._counts[name][1] if name in self._counts else 0)
+
+    @property
+    def columns(self) -> dict[str, ClippedColumn]:
+        """What is clipped of each column that the schema has clipped."""
+        return {
+            name: ClippedColumn(column.lower, column.upper, *map(float, counts / self.rows))
+            for name, (column, counts) in self._counts.items()
+        }
+
+
 class _Source(NamedTuple):
     """What to call a table in errors, and, of a part of one, how many of its rows came before."""
 
     name: str
     rows_before: int | None = None
+    clipping: Clipping | None = None
 
     def __str__(self) -> str:
         return self.name
 
 
 def encode(
-    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
+    table: pd.DataFrame,
+    schema: Schema,
+    *,
+    source: str = "table",
+    rows_before: int | None = None,
+    clipping: Clipping | None = None,
 ) -> Encoded:
     """Encodes a table by its public schema; no statistic of the rows enters.
 
@@ -60,6 +125,7 @@ def encode(
         schema: public; reviewed.
         source: what to call the table in errors.
         rows_before: if the table is a part of one, the number of rows before it, for errors.
+        clipping: counts the values that are clipped.
 
     Raises:
         InputError: a column is missing or unknown, the table is empty, or a value is not one that
@@ -76,21 +142,27 @@ def encode(
         (0.0, 1.0)
     """
     _check_columns(table, schema, source=source, need_label=True)
-    where = _Source(source, rows_before)
+    where = _Source(source, rows_before, clipping)
     x, s = _inputs(table, schema, where)
     position = _positions(table[schema.label], schema.categorical(schema.label), where)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
+    if clipping is not None:
+        clipping.rows += len(table)
     return Encoded(x, s, y)
 
 
 def encode_chunks(
-    tables: Iterable[pd.DataFrame], schema: Schema, *, source: str
+    tables: Iterable[pd.DataFrame],
+    schema: Schema,
+    *,
+    source: str,
+    clipping: Clipping | None = None,
 ) -> Iterator[Encoded]:
     """Encodes the parts of a table one after the other. Raises as :func:`encode`."""
     rows_before = 0
     for table in tables:
         if len(table):
-            yield encode(table, schema, source=source, rows_before=rows_before)
+            yield encode(table, schema, source=source, rows_before=rows_before, clipping=clipping)
             rows_before += len(table)
 
 
@@ -175,6 +247,8 @@ def _fill_numeric(block: np.ndarray, values: pd.Series, column: Numeric, source:
     outside = (numbers < column.lower) | (numbers > column.upper)
     if column.out_of_range == "refuse":
         _refuse(values, outside, f"from {column.lower:g} to {column.upper:g}", source)
+    elif source.clipping is not None:
+        source.clipping.add(str(values.name), column, numbers)
     scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / (
         column.upper - column.lower
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -148,6 +149,72 @@ def partition_by(
     return {name: _cut(table.iloc[rows], n_train[name]) for name, rows in large.items()}
 
 
+@dataclass(frozen=True)
+class Split:
+    """How a table is split into clients: at random, alike or unlike, or by a column.
+
+    Attributes:
+        clients: their number; 2 if not given. Not with ``by``.
+        skew: makes them unlike, see :func:`partition`. Not with ``by``.
+        by: the column whose values are the clients, see :func:`partition_by`.
+        min_rows: clients with fewer rows are left out.
+        test_fraction: share of each client's rows that are test rows.
+
+    Raises:
+        InputError: ``by`` is given with ``clients`` or ``skew``.
+
+    Example:
+        >>> import synthfair as sf
+        >>> from synthfair.data.partition import Split
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> clients = Split(by="suffolk").apply(table, schema, seed=0)
+        >>> {name: len(client.train) for name, client in clients.items()}
+        {'0': 1346, '1': 244}
+    """
+
+    clients: int | None = None
+    skew: float | None = None
+    by: str | None = None
+    min_rows: int = 0
+    test_fraction: float = 0.2
+
+    def __post_init__(self) -> None:
+        """Refuses what excludes each other."""
+        if self.by is not None and (self.clients is not None or self.skew is not None):
+            raise InputError("--by makes one client per value: give no --clients and no --skew")
+
+    @property
+    def given(self) -> dict[str, int | float | str]:
+        """What differs from the defaults, and the number of clients where no column says it."""
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found = {k: v for k, v in found.items() if v != asdict(_PLAIN)[k]}
+        return found if self.by is not None else {"clients": 2} | found
+
+    def apply(self, table: pd.DataFrame, schema: Schema, *, seed: int) -> dict[str, ClientTable]:
+        """The rows of each client by its name. Raises as the functions named above."""
+        how = {"seed": seed, "test_fraction": self.test_fraction, "min_rows": self.min_rows}
+        if self.by is not None:
+            return partition_by(table, self.by, **how)
+        n_clients = 2 if self.clients is None else self.clients
+        parts = partition(table, clients=n_clients, skew=self.skew, schema=schema, **how)
+        return {str(i): client for i, client in enumerate(parts)}
+
+    def left_out_warning(
+        self, table: pd.DataFrame, clients: Mapping[str, ClientTable]
+    ) -> str | None:
+        """What to say of the rows of clients that ``min_rows`` may have left out."""
+        if not self.min_rows:
+            return None
+        n_rows = sum(len(client.train) + len(client.test) for client in clients.values())
+        return (
+            f"{len(clients)} clients have at least {self.min_rows} rows;"
+            f" {len(table) - n_rows} rows, of smaller ones, are left out"
+        )
+
+
+_PLAIN = Split()
+
+
 def _generator(seed: int) -> np.random.Generator:
     if seed < 0:
         raise InputError(f"seed = {seed}: must be at least 0")
@@ -249,7 +316,7 @@ def write_clients(
             cannot be written to.
     """
     named = clients if isinstance(clients, Mapping) else dict(enumerate(clients))
-    stems = _stems(named)
+    stems = file_stems(named)
     tables = {
         folder / f"{stem}_{part}.csv": table
         for stem, client in zip(stems, named.values(), strict=True)
@@ -263,8 +330,8 @@ def write_clients(
     return [*tables, schema_path]
 
 
-def _stems(names: Collection[int | str]) -> list[str]:
-    """What the names of each client's files begin with."""
+def file_stems(names: Collection[int | str]) -> list[str]:
+    """What the names of each client's files begin with. Raises InputError where two agree."""
     stems = ["client_" + re.sub(r"[^\w.-]+", "_", str(name))[:MAX_NAME] for name in names]
     first: dict[str, int | str] = {}
     for name, stem in zip(names, stems, strict=True):

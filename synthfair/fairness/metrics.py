@@ -1,4 +1,4 @@
-"""What is reported, in NumPy: accuracy, gaps between groups, and bootstrap intervals.
+"""What is reported, in NumPy: accuracy and gaps between groups.
 
 With two groups, 0 and 1, a difference is signed: that of group 1 minus that of group 0, as in Wu
 et al. (2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest
@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 
 
 class Metric(NamedTuple):
-    """A value with a bootstrap interval; not-a-number where undefined."""
+    """A value with a 95 % interval that contains it; not-a-number where undefined."""
 
     value: float
     low: float
@@ -202,24 +202,3 @@ def group_rates(rows: Scored) -> list[Rates]:
         parts = (mine, mine[y > 0], mine[y < 0], np.abs(mine - (y > 0)))
         found.append(Rates(len(y), *(float(p.mean()) if len(p) else np.nan for p in parts)))
     return found
-
-
-def metrics_with_intervals(rows: Scored, *, resamples: int, seed: int) -> dict[str, Metric]:
-    """All metrics with 95 % percentile bootstrap intervals, rows being resampled.
-
-    Resamples in which a metric is undefined (no row of a group) do not count for it.
-    """
-    rng, n = np.random.default_rng(seed), len(rows.y)
-    drawn = [metrics(rows.take(rng.integers(n, size=n))) for _ in range(resamples)]
-    return {
-        name: Metric(value, *_interval(np.array([draw[name] for draw in drawn])))
-        for name, value in metrics(rows).items()
-    }
-
-
-def _interval(values: np.ndarray) -> tuple[float, float]:
-    defined = values[~np.isnan(values)]
-    if len(defined) == 0:
-        return np.nan, np.nan
-    low, high = np.quantile(defined, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return float(low), float(high)

@@ -1,6 +1,7 @@
 from .overview import overviews
 from .page import files_of_one, write_report
 from .pictures import frontier_plot
+from .real_rows import clipping_table, real_rows_warnings
 from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (
@@ -19,6 +20,7 @@ from .terminal import (
 
 __all__ = [
     "Result",
+    "clipping_table",
     "evaluation_tables",
     "files_of_one",
     "fit_warnings",
@@ -35,6 +37,7 @@ __all__ = [
     "preview_table",
     "read_histories",
     "read_results",
+    "real_rows_warnings",
     "release_table",
     "run_names",
     "statement_lines",

@@ -15,7 +15,7 @@ from synthfair.config import (
 )
 from synthfair.postprocess.decision import RANDOMIZED
 from synthfair.release.keys import PRIVATE, PUBLIC
-from synthfair.run_files import DecisionSettings, MetricsFile, PublicTable, RoundSettings
+from synthfair.run_files import DecisionSettings, MetricsFile, RoundSettings, SplitTable
 
 
 def commands(metrics: MetricsFile) -> list[str]:
@@ -43,7 +43,7 @@ def commands(metrics: MetricsFile) -> list[str]:
     words += ["--output", "server"]
     if metrics.server:
         return [*clients, shlex.join([*words, *_flags(metrics.server), "--report"])]
-    words += ["--resamples", str(metrics.resamples)]
+    words += ["--resamples", str(metrics.resamples), *_least(metrics)]
     if metrics.max_influence is not None:
         words += ["--max-influence", repr(metrics.max_influence)]
     return [*clients, shlex.join([*words, "--seed", str(metrics.seed), "--report"])]
@@ -54,16 +54,27 @@ def _stem(name: str) -> str:
     return name.removesuffix(".parquet").removesuffix(".csv")
 
 
-def _compare_command(metrics: MetricsFile, table: PublicTable) -> str:
+def _compare_command(metrics: MetricsFile, table: SplitTable) -> str:
     config = cast(DistillConfig, next(iter(metrics.config.values())))
     words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
-    words += ["--clients", str(table.clients), "--methods", metrics.method]
+    words += ["--schema", "schema.json"] if table.sha256 else []
+    split = table.model_dump(exclude={"name", "sensitive", "sha256"}, exclude_defaults=True)
+    for key, value in split.items():
+        words += ["--" + key.replace("_", "-"), str(value)]
+    words += _least(metrics)
+    words += ["--methods", metrics.method]
     words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
     if metrics.train:  # its settings stand in metrics.json
         words += ["--train-config", "train.toml"]
         words += _user_flags(metrics.train)
     words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
     return shlex.join(words)
+
+
+def _least(metrics: MetricsFile) -> list[str]:
+    """Which groups count, as flags."""
+    least = metrics.min_group_rows
+    return ["--min-group-rows", str(least)] if least else []
 
 
 def _thresholds_command(decision: DecisionSettings, method: str) -> str:

@@ -134,7 +134,7 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
     differing = [key for key in _differing(results) if key not in WEIGHT]
-    if len({len(result.metrics.per_client) for result in results}) > 1:
+    if len({_clients(result) for result in results}) > 1:
         differing.append("clients")
     groups: dict[tuple[object, ...], list[Result]] = {}
     for result in results:
@@ -148,10 +148,18 @@ def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
     """What a run is, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]
-    data = (metrics.table, metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
+    data = (metrics.table,)
+    if metrics.table is None:  # what a table is split into may differ between seeds
+        data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
     train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
     weights = metrics.weights.model_dump_json() if metrics.weights else None
     return (metrics.method, *data, train, weights, *settings)
+
+
+def _clients(result: Result) -> int:
+    """How many there are; where small ones are left out, how many there were to be."""
+    table = result.metrics.table
+    return (table and table.clients) or len(result.metrics.per_client)
 
 
 def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:

@@ -46,7 +46,7 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
     overall = _table("all test rows", "value", "95 % interval")
     for name, metric in evaluation.overall.items():
         overall.add_row(_SHORT_TITLES[name], _value(metric), _bounds(metric))
-    overall.caption = f"{evaluation.n_test} rows; bootstrap intervals"
+    overall.caption = f"{evaluation.n_test} rows"
     clients = _table("test rows of", *(_SHORT_TITLES[name] for name in evaluation.overall))
     for client, part in evaluation.per_client.items():
         clients.add_row(Text(client), *map(_value, part.values()))
@@ -104,7 +104,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
         table.add_section()
     evaluation = outcomes[0].evaluation
     table.add_row("majority label for all", "", f"{evaluation.constant_accuracy:.2f}", "0.00")
-    table.caption = f"{evaluation.n_test} test rows; 95 % bootstrap intervals."
+    table.caption = f"{evaluation.n_test} test rows; 95 % intervals."
     return table
 
 

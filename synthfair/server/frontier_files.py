@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def frontier_lines(
-    problem: GlobalProblem, model: TrainedModel, tables: Mapping[str, pd.DataFrame]
+    problem: GlobalProblem,
+    model: TrainedModel,
+    tables: Mapping[str, pd.DataFrame],
+    *,
+    min_group_rows: int = 0,
 ) -> tuple[FrontierLine, ...]:
     """The frontier of a pool.
 
@@ -31,6 +35,7 @@ def frontier_lines(
         problem: of the pool.
         model: any that was trained on it; only its schema and inputs count.
         tables: test tables, by name; perhaps none.
+        min_group_rows: groups with fewer test rows do not count for their gap.
     """
     encoded = [encode(table, model.schema_, source=name) for name, table in tables.items()]
     lines, rows = [], None
@@ -43,7 +48,7 @@ def frontier_lines(
             a, s, y = rows
             scored = Scored(y, a @ point.theta, s, problem.n_groups)
             accuracy = float(np.mean((scored.score > 0) == (y > 0)))
-            gap = largest_gap(scored, problem.notion)
+            gap = largest_gap(scored, problem.notion, min_group_rows)
         numbers = point.rho, point.accuracy, point.gap, accuracy, gap, float(point.converged)
         lines.append(FrontierLine(*numbers))
     return tuple(lines)

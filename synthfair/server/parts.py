@@ -9,6 +9,7 @@ import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.evaluation import Evaluation, pooled_scores
+from synthfair.fairness.intervals import group_sizes
 from synthfair.fairness.metrics import group_rates
 from synthfair.release.format import Release
 from synthfair.server.pooling import make_pool, train_pool
@@ -92,9 +93,9 @@ def check_surrogates(
         trained: on the surrogates.
         tables: test tables, by name.
         evaluation: of ``trained`` on these.
-        config: with the gap that is wanted, if one is, and its notion.
+        config: with the gap that is wanted, if one is, its notion, and the groups that count.
     """
-    gap = largest_gap(pooled_scores(trained, tables), config.notion)
+    gap = largest_gap(pooled_scores(trained, tables), config.notion, config.min_group_rows)
     accuracy = evaluation.overall["accuracy"].value
     return PoolCheck(gap, {}, config.max_gap, accuracy, evaluation.constant_accuracy, STRICTER)
 
@@ -104,6 +105,7 @@ def check_pool(
     trained: TrainedModel,
     tables: Mapping[str, pd.DataFrame],
     evaluation: Evaluation,
+    config: ServerConfig,
 ) -> PoolCheck:
     """Compares a model of fair releases with those of each release alone, on all test rows.
 
@@ -112,7 +114,9 @@ def check_pool(
         trained: on all of them.
         tables: test tables, by name.
         evaluation: of ``trained`` on these.
+        config: which groups count.
     """
+    least = config.min_group_rows
     settings = [cast(DistillConfig, release.header.config) for release in releases.values()]
     # The strictest wish says which rows are compared; without one, the first client does.
     strictest = min(settings, key=lambda one: one.max_gap or np.inf)
@@ -120,9 +124,9 @@ def check_pool(
     for name in list(releases)[:MOST_PARTS]:
         alone = make_pool({name: releases[name]}, schema, ServerConfig())
         model, _ = train_pool(alone, schema)
-        parts[name] = largest_gap(pooled_scores(model, tables), notion)
+        parts[name] = largest_gap(pooled_scores(model, tables), notion, least)
     return PoolCheck(
-        largest_gap(pooled_scores(trained, tables), notion),
+        largest_gap(pooled_scores(trained, tables), notion, least),
         parts,
         strictest.max_gap,
         evaluation.overall["accuracy"].value,
@@ -130,20 +134,28 @@ def check_pool(
     )
 
 
-def largest_gap(scored: Scored, notion: Notion) -> float:
+_SIZES = {
+    "selection_rate": "n",
+    "true_positive_rate": "positive",
+    "false_positive_rate": "negative",
+}
+"""The number of rows that each rate is of."""
+
+
+def largest_gap(scored: Scored, notion: Notion, min_group_rows: int = 0) -> float:
     """Largest difference between the groups' decision rates, among the rows that count.
 
-    Not-a-number where fewer than two groups have such rows.
+    Not-a-number where fewer than two groups have such rows, or as many as they must have.
     """
     compared: dict[str, Sequence[str]] = {
         "statistical_parity": ("selection_rate",),
         "equal_opportunity": ("true_positive_rate",),
         "equalized_odds": ("true_positive_rate", "false_positive_rate"),
     }
-    largest = np.nan
+    groups = list(zip(group_rates(scored), group_sizes(scored), strict=True))
+    largest, least = np.nan, max(1, min_group_rows)
     for rate in compared[notion]:
-        found = [getattr(rates, rate) for rates in group_rates(scored)]
-        known = [value for value in found if not np.isnan(value)]
+        known = [getattr(r, rate) for r, size in groups if getattr(size, _SIZES[rate]) >= least]
         if len(known) > 1:
             largest = np.fmax(largest, max(known) - min(known))
     return float(largest)

@@ -20,6 +20,7 @@ from synthfair.evaluation import (
     file_names,
     number,
     read_tests,
+    small_group_warnings,
 )
 from synthfair.files import require_distinct, require_free, whole_file, write_json
 from synthfair.release.format import Release
@@ -129,13 +130,14 @@ def serve(
         check = (
             check_surrogates(model, tables, evaluation, config)
             if point
-            else check_pool(read, model, tables, evaluation)
+            else check_pool(read, model, tables, evaluation, config)
         )
-        warnings += check.warnings
+        warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
     # All is computed before anything is written, and what no longer holds is removed.
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
     warnings += refused
-    lines = frontier_lines(pooled.problem, model, tables) if frontier else ()
+    least = config.min_group_rows
+    lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
     _remove(files)
     if evaluation:
         named = dict(zip(names, read.values(), strict=True))

@@ -129,8 +129,9 @@ def make_surrogate(
     )
     if not cells:
         raise InputError(
-            f"no pair of group and label has the {config.k_min} rows that k_min asks for, or all"
-            f" such pairs together hardly more rows than the {d} features"
+            f"no pair of group and label has the {config.k_min} rows that k_min asks for (the"
+            f" largest has {sums.count.max():.0f}), or all such pairs together hardly more rows"
+            f" than the {d} features"
         )
     seed = own_seed(config.seed, sums.count)
     if config.moments_only:

@@ -1,0 +1,63 @@
+"""The checks of a release against its real rows, before it is written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import jax
+import numpy as np
+
+from synthfair.client.distillation import Distillation
+from synthfair.client.file_batches import FileBatches
+from synthfair.data.encode import Encoded
+from synthfair.data.real_rows import RealRows, gather
+from synthfair.data.schema import Schema
+from synthfair.distill.inner import train
+from synthfair.model import LinearModel
+from synthfair.release.format import Release
+from synthfair.surrogate.table import WeightedTable
+
+if TYPE_CHECKING:
+    from synthfair.privacy.gate import Preview
+
+
+def preview_fair(
+    distillation: Distillation, real: RealRows, held_out: Encoded, schema: Schema
+) -> Preview:
+    """The checks of a fair release, by the scores of the model that is trained on it."""
+    from synthfair.privacy.gate import preview  # SciPy takes a while, and others come first
+
+    release, theta = distillation.release, np.asarray(distillation.theta)
+    config, n_groups = distillation.config, len(schema.groups)
+
+    def scores(rows: Encoded) -> np.ndarray:
+        gathered = gather([rows], len(rows.y), n_groups=n_groups, intercept=config.intercept)
+        return theta @ gathered.columns
+
+    synthetic = Encoded(release.x, release.s, release.y)
+    return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)
+
+
+def preview_surrogate(release: Release, rows: FileBatches, schema: Schema) -> Preview:
+    """The checks, with copies looked for among all rows, and the rest among rows drawn."""
+    from synthfair.privacy.gate import MOST_REAL, Copies, preview
+
+    table = WeightedTable(release.x, release.s, release.y, cast(np.ndarray, release.weight))
+    n_groups = len(schema.groups)
+    found = rows.sum(lambda part: Copies.among(part, release.x, most=MOST_REAL))
+    with jax.enable_x64(True):
+        plain = train(table.rows(n_groups=n_groups), 1e-3, model=LinearModel())  # as anybody can
+    theta = np.asarray(plain.params)
+
+    def scores(some: Encoded) -> np.ndarray:
+        weighted = WeightedTable(*some, weight=np.ones(len(some.y)))
+        return np.asarray(weighted.rows(n_groups=n_groups).a) @ theta
+
+    return preview(
+        Encoded(*table[:3]),
+        found.sample,
+        rows.held_out,
+        scores,
+        seed=release.header.config.seed,
+        copies=found.count,
+    )

@@ -1,0 +1,55 @@
+"""What a client is shown of its real rows: too few, or values that were clipped. Private."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from synthfair.config import DistillConfig
+
+if TYPE_CHECKING:
+    from synthfair.config import SurrogateConfig
+    from synthfair.data.encode import ClippedColumn, Clipping
+
+MUCH = 0.05
+"""Share of a column's values that may be clipped without a warning."""
+
+MOST_SHOWN = 20
+"""Columns of a table or a warning; those that are clipped the most."""
+
+
+def clipping_table(clipping: Clipping) -> Table | None:
+    """The columns of which values were clipped; None where there is none."""
+    clipped = _clipped(clipping, above=0.0)
+    if not clipped:
+        return None
+    table = Table(title="values clipped to the schema's bounds (private)")
+    for title in ("column", "bounds", "below", "above"):
+        table.add_column(title, justify="left" if title == "column" else "right")
+    for name, column in clipped[:MOST_SHOWN]:
+        shares = (f"{share:.1%}" for share in (column.below, column.above))
+        table.add_row(Text(repr(name)), f"{column.lower:g} to {column.upper:g}", *shares)
+    if len(clipped) > MOST_SHOWN:
+        table.caption = f"The {MOST_SHOWN} most clipped of {len(clipped)}."
+    return table
+
+
+def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
+    """What to say of columns of which too many values were clipped, and of too few rows."""
+    few = isinstance(config, DistillConfig) and clipping.rows < config.n_min  # only with epsilon
+    found = [f"{clipping.rows} rows: the release is hardly more than its noise"] if few else []
+    return found + [
+        f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
+        f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
+        " above), and were clipped to them. Are unit and bounds right? Correct the schema for all"
+        " clients, from public knowledge, not from these rows"
+        for name, column in _clipped(clipping, above=MUCH)[:MOST_SHOWN]
+    ]
+
+
+def _clipped(clipping: Clipping, *, above: float) -> list[tuple[str, ClippedColumn]]:
+    """Columns of which a larger share was clipped, the most clipped first."""
+    found = [item for item in clipping.columns.items() if item[1].share > above]
+    return sorted(found, key=lambda item: -item[1].share)

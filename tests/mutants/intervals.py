@@ -1,0 +1,111 @@
+"""Bugs in intervals, in which groups count, in what is clipped, and in comparing one's own table."""
+
+from tests.mutants import Mutant
+
+MUTANTS = [
+    Mutant(
+        "the ends of an interval are swapped",
+        "fairness/intervals.py",
+        "found, found - np.hypot(below[b], above[a]), found + np.hypot(above[b], below[a])",
+        "found, found + np.hypot(above[b], below[a]), found - np.hypot(below[b], above[a])",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "the limits of the wrong side are put together",
+        "fairness/intervals.py",
+        "np.hypot(below[b], above[a])",
+        "np.hypot(above[b], below[a])",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "limits of twice the tail",
+        "fairness/intervals.py",
+        "TAIL = (1 - CONFIDENCE) / 2",
+        "TAIL = 1 - CONFIDENCE",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "the largest difference is never nearly none",
+        "fairness/intervals.py",
+        "least = [np.maximum(part.low, -part.high).max() for part in far]",
+        "least = [np.minimum(np.abs(part.low), np.abs(part.high)).max() for part in far]",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "groups with too few rows count",
+        "fairness/intervals.py",
+        "counts = size >= least",
+        "counts = size >= 0",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "a group is as large as all its rows, of whatever label",
+        "fairness/intervals.py",
+        "    s = rows.s[among]\n    size = np.bincount(s, minlength=rows.n_groups)\n",
+        "    s = rows.s[among]\n    size = np.bincount(rows.s, minlength=rows.n_groups)\n",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "small groups are not named",
+        "evaluation.py",
+        "if min(size) < enough",
+        "if size.n == 0",
+        "test_small_groups.py",
+    ),
+    Mutant(
+        "the frontier and the checks of a pool measure groups that do not count",
+        "server/parts.py",
+        "largest, least = np.nan, max(1, min_group_rows)",
+        "largest, least = np.nan, 1",
+        "test_small_groups.py",
+    ),
+    Mutant(
+        "values above a bound are not counted",
+        "data/encode.py",
+        "np.sum(numbers > column.upper)",
+        "np.sum(numbers > np.inf)",
+        "test_clipping.py",
+    ),
+    Mutant(
+        "only the last part of a table is counted",
+        "data/encode.py",
+        "beyond + (self._counts[name][1] if name in self._counts else 0)",
+        "beyond",
+        "test_clipping.py",
+    ),
+    Mutant(
+        "a row is counted as often as it is read",
+        "client/file_batches.py",
+        "        self.clipping = Clipping()\n        return",
+        "        return",
+        "test_clipping.py",
+    ),
+    Mutant(
+        "a few rows make a release",
+        "client/prepare.py",
+        "if len(real.y) < config.n_min:",
+        "if len(real.y) < 1:",
+        "test_clipping.py",
+    ),
+    Mutant(
+        "a comparison of another file goes on with the results of this one",
+        "compare/grid.py",
+        'return found if self.sha256 is None else found | {"sha256": self.sha256}',
+        "return found",
+        "test_own_table.py",
+    ),
+    Mutant(
+        "seeds whose clients differ in number are not averaged",
+        "report/overview.py",
+        "if metrics.table is None:",
+        "if True:",
+        "test_own_table.py",
+    ),
+    Mutant(
+        "one method that cannot be run ends a comparison",
+        "cli/compare.py",
+        "if len(refused) == len(points):",
+        "if refused:",
+        "test_own_table.py",
+    ),
+]

@@ -1,0 +1,139 @@
+"""Values beyond the schema's bounds: counted as they are clipped, and shown at home alone."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.client import Options, distill_file
+from synthfair.data.encode import Clipping, encode, encode_chunks
+from synthfair.release.reading import read_release
+from synthfair.report import clipping_table, plain_text, real_rows_warnings
+
+SCHEMA, TABLE = make_schema(), make_table(n=200)
+QUICK = sf.DistillConfig(n_synthetic=24, steps=2)
+SURROGATE = sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
+
+
+def counted(table, parts=1):
+    seen = Clipping()
+    chunks = [table.iloc[rows] for rows in np.array_split(np.arange(len(table)), parts)]
+    for _ in encode_chunks(chunks, SCHEMA, source="table", clipping=seen):
+        pass
+    return seen
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_what_is_clipped_is_counted_over_all_parts(parts):
+    table = TABLE.assign(income=[-1.0] * 30 + [50.0] * 100 + [101.0] * 70)
+    seen = counted(table, parts)
+    assert seen.rows == 200
+    assert seen.columns == {"income": (0.0, 100.0, 0.15, 0.35)}  # age is refused, not clipped
+
+
+def test_bounds_themselves_and_missing_values_are_not_clipped():
+    column = SCHEMA.columns["income"].model_copy(update={"missing": "category"})
+    schema = SCHEMA.model_copy(update={"columns": SCHEMA.columns | {"income": column}})
+    seen, table = Clipping(), TABLE.assign(income=[0.0, 100.0, np.nan, 100.5] * 50)
+    encode(table, schema, clipping=seen)
+    assert seen.columns["income"].share == 0.25
+
+
+def test_counting_changes_no_number():
+    plain, watched = encode(TABLE, SCHEMA), encode(TABLE, SCHEMA, clipping=Clipping())
+    assert all(np.array_equal(a, b) for a, b in zip(plain, watched, strict=True))
+
+
+@pytest.mark.parametrize(("share", "warns"), [(0.0, False), (0.05, False), (0.06, True)])
+def test_above_a_twentieth_there_is_a_warning_by_name_and_bounds(share, warns):
+    beyond = round(share * 200)
+    seen = counted(TABLE.assign(income=[200.0] * beyond + [50.0] * (200 - beyond)))
+    assert (clipping_table(seen) is None) == (share == 0)
+    found = real_rows_warnings(seen, SURROGATE)
+    assert bool(found) == warns
+    if warns:
+        assert "column 'income': 6.0%" in found[0]
+        assert "0 to 100 (0.0% below, 6.0% above)" in found[0]
+
+
+def test_the_most_clipped_come_first_and_names_are_no_markup():
+    names = [f"[red]{i}" for i in range(25)]
+    columns = {name: {"kind": "numeric", "lower": 0, "upper": i + 1, "out_of_range": "clip"}
+               for i, name in enumerate(names)}  # fmt: skip
+    others = {name: SCHEMA.columns[name] for name in ("town", "paid")}
+    schema = sf.Schema(name="many", label="paid", positive="yes", sensitive="town",
+                       columns={**columns, **others})  # fmt: skip
+    seen = Clipping()
+    encode(
+        TABLE[["town", "paid"]].assign(**{n: np.arange(200.0) for n in names}),
+        schema,
+        clipping=seen,
+    )
+    text = plain_text(clipping_table(seen))
+    assert "[red]0'" in text
+    assert "The 20 most clipped of 25." in text
+    assert len(real_rows_warnings(seen, SURROGATE)) == 20
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    (tmp_path / "rows").mkdir()
+    beyond = TABLE.assign(income=TABLE["income"] + 1000)
+    for i in range(2):
+        beyond.iloc[100 * i : 100 * (i + 1)].to_csv(tmp_path / f"rows/{i}.csv", index=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        QUICK,
+        SURROGATE,
+        SURROGATE.model_copy(update={"epsilon": 8.0, "delta": 1e-3, "k_min": 5}),
+    ],
+    ids=["fair", "surrogate", "private"],
+)
+def test_every_release_counts_each_row_once_and_sends_nothing_of_it(config, folder):
+    output, options = folder / "out.parquet", Options(accept_risk=True, hold_out=0.2)
+    _, receipt = distill_file(folder / "rows", folder / "schema.json", output, config, options)
+    assert receipt.clipping.rows == 200  # held-out rows, too, and once however often they are read
+    assert receipt.clipping.columns["income"].above == 1
+    assert "clip" not in read_release(output, SCHEMA).header.privacy.model_dump_json()
+
+
+def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys):
+    twins = pd.concat([TABLE.assign(income=1e4, age=50, home="own")] * 2)  # equal rows are copies
+    twins.to_csv(folder / "twins.csv", index=False)
+    argv = ["client", "--data", str(folder / "twins.csv"), "--schema", str(folder / "schema.json")]
+    argv += ["--output", str(folder / "out.parquet"), "--start", "real", "--labels", "copy"]
+    code = main([*argv, "--steps", "1", "--learning-rate", "1e-9", "--hold-out", "0"])
+    shown = capsys.readouterr()
+    assert code == 2
+    assert not (folder / "out.parquet").exists()
+    assert "values clipped to the schema's bounds" in shown.out
+    assert "column 'income': 100.0%" in shown.err.replace("\n", "")
+
+
+def test_a_table_below_the_minimum_makes_no_release(folder):
+    paths = folder / "few.csv", folder / "schema.json", folder / "out.parquet"
+    TABLE.head(40).to_csv(paths[0], index=False)
+    with pytest.raises(sf.InputError, match=r"few.csv: 40 rows, .* at least 50 \(n_min\)"):
+        distill_file(*paths, QUICK, Options(hold_out=0.0))
+    with pytest.raises(sf.InputError, match=r"k_min asks for \(the largest has 1\d\)"):
+        distill_file(*paths, sf.SurrogateConfig())
+    assert not paths[2].exists()
+    fewer = QUICK.model_copy(update={"n_min": 40})
+    made, _ = distill_file(*paths, fewer, Options(hold_out=0.0, accept_risk=True))
+    assert made.release.header.config.n_min == 40  # who reads the release knows
+
+
+def test_with_epsilon_few_rows_are_said_at_home_alone():
+    seen = counted(TABLE.head(3))
+    private = sf.DistillConfig(epsilon=1.0, delta=1e-6)
+    assert real_rows_warnings(seen, private) == [
+        "3 rows: the release is hardly more than its noise"
+    ]
+    assert real_rows_warnings(counted(TABLE), private) == []

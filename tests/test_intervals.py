@@ -1,0 +1,185 @@
+"""Intervals of metrics: what they are of, that they contain their value, and how often the truth.
+
+Statistical tests give a false alarm once in a million: a limit that is missed in 5 % of the runs, at
+most, is missed more often than in the binomial's quantile for one in a million runs.
+"""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.stats import binom, binomtest
+
+from synthfair.fairness.intervals import (
+    Differences,
+    Shares,
+    group_sizes,
+    largest,
+    metrics_with_intervals,
+)
+from synthfair.fairness.metrics import Scored, metrics
+
+FALSE_ALARM = 1e-6
+GAPS = ("spd", "equal_opportunity_difference", "equalized_odds_difference")
+
+
+def sample(seed, n_groups=2, n=200):
+    rng = np.random.default_rng(seed)
+    s = rng.integers(n_groups, size=n)
+    y = np.where(rng.random(n) < 0.3 + 0.1 * s, 1, -1)
+    return Scored(y, rng.normal(size=n) + 0.5 * y - 0.2 * s, s, n_groups)
+
+
+def found(rows, **settings):
+    return metrics_with_intervals(rows, **({"resamples": 20, "seed": 0} | settings))
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.integers(2, 4), st.integers(1, 60), st.booleans())
+def test_an_interval_contains_the_value_that_metrics_give(seed, n_groups, n, coins):
+    rows = sample(seed, n_groups, n)
+    if coins:
+        rows = rows._replace(probability=np.random.default_rng(seed).random(n))
+    values = metrics(rows)
+    for name, (value, low, high) in found(rows, resamples=1).items():
+        assert value == pytest.approx(values[name], nan_ok=True, abs=1e-12)
+        assert np.isnan([value, low, high]).all() or low <= value <= high
+        assert name == "covariance" or not (high > 1 or low < -1)
+
+
+@pytest.mark.parametrize(("hits", "size"), [(0, 12), (12, 12), (1, 40), (17, 30), (399, 1000)])
+def test_limits_of_a_rate_are_scipys_exact_ones(hits, size):
+    low, high = Shares(np.array([float(hits)]), np.array([size])).limits(0.025)
+    assert (low[0], high[0]) == pytest.approx(tuple(binomtest(hits, size).proportion_ci(0.95)))
+
+
+def test_limits_of_a_difference_follow_from_those_of_both_rates():
+    """The formula of Zou and Donner (2008), written out for two groups."""
+    shares = Shares(np.array([4.0, 9.0]), np.array([20, 15]))
+    (l0, l1), (u0, u1) = shares.limits(0.025)
+    p0, p1 = 4 / 20, 9 / 15
+    d, low, high = (part[0] for part in shares.differences(0.025))
+    assert d == pytest.approx(p1 - p0)
+    assert low == pytest.approx(d - ((p1 - l1) ** 2 + (u0 - p0) ** 2) ** 0.5)
+    assert high == pytest.approx(d + ((u1 - p1) ** 2 + (p0 - l0) ** 2) ** 0.5)
+
+
+def test_the_largest_is_at_least_what_all_say_and_at_most_what_one_may():
+    near = Differences(*np.array([[0.1, -0.2, 0.0], [0.05, -0.3, -0.02], [0.15, -0.1, 0.02]]))
+    assert largest([near], [near]) == pytest.approx((0.2, 0.1, 0.3))
+    across = Differences(*np.array([[0.1], [-0.4], [0.2]]))
+    assert largest([across], [across]) == pytest.approx((0.1, 0.0, 0.4))
+
+
+def test_the_same_seed_gives_the_same_interval():
+    rows = sample(1)
+    assert found(rows) == found(rows)
+    assert found(rows)["covariance"] != found(rows, seed=1)["covariance"]
+    assert all(found(rows)[name] == found(rows, seed=1)[name] for name in GAPS)
+
+
+def test_two_labels_whose_gaps_are_nothing_have_an_interval_from_zero():
+    """The one of .002 with the interval [.004, .043]: percentiles of resamples left it out."""
+    y, s = np.tile([1.0, -1.0], 2000), np.repeat([0, 1], 2000)
+    decided = np.random.default_rng(0).permuted(np.tile([1.0, -1.0], 2000))
+    rows = Scored(y, decided, s)
+    value, low, high = found(rows)["equalized_odds_difference"]
+    assert low == 0 < value < high
+    rng = np.random.default_rng(1)
+    drawn = [metrics(rows.take(rng.integers(4000, size=4000))) for _ in range(200)]
+    percentiles = np.quantile([d["equalized_odds_difference"] for d in drawn], [0.025, 0.975])
+    assert percentiles[0] > 0  # the planted bug: it excludes the truth, which is 0
+
+
+def missed(size, true_positive, false_positive, runs, *, percentiles=False):
+    """Of runs with so many rows of each label in each group, how often the truth is not within.
+
+    True rates are by group; signed for two groups, as SPD among rows of the positive label.
+    """
+    rng, wrong = np.random.default_rng(0), np.zeros(2, int)
+    g = np.arange(len(size))
+    s, y = np.repeat(np.tile(g, 2), np.tile(size, 2)), np.repeat([1.0, -1.0], sum(size))
+    chance = np.where(y > 0, np.array(true_positive)[s], np.array(false_positive)[s])
+    gaps = [np.ptp(rates) for rates in (true_positive, false_positive)]
+    truth = [true_positive[1] - true_positive[0] if len(size) == 2 else gaps[0], max(gaps)]
+    for _ in range(runs):
+        rows = Scored(y, np.where(rng.random(len(y)) < chance, 1.0, -1.0), s, len(size))
+        if percentiles:
+            drawn = [metrics(rows.take(rng.integers(len(y), size=len(y)))) for _ in range(80)]
+            limits = [np.nanquantile([d[name] for d in drawn], [0.025, 0.975]) for name in GAPS[1:]]
+        else:
+            intervals = found(rows, resamples=1)
+            limits = [intervals[name][1:] for name in GAPS[1:]]
+        wrong += [not low <= t <= high for t, (low, high) in zip(truth, limits, strict=True)]
+    return wrong
+
+
+@pytest.mark.parametrize(
+    ("size", "true_positive", "false_positive"),
+    [
+        ((20, 20), (0.9, 0.9), (0.3, 0.3)),
+        ((100, 1000), (0.9, 0.92), (0.3, 0.3)),
+        ((2000, 300), (0.5, 0.5), (0.5, 0.5)),
+        ((60, 60), (0.98, 0.98), (0.02, 0.02)),
+        ((200, 200), (0.8, 0.5), (0.2, 0.2)),
+        ((50, 100, 500, 30), (0.9, 0.9, 0.9, 0.9), (0.1, 0.1, 0.1, 0.1)),
+        ((50, 100, 500, 30), (0.9, 0.8, 0.9, 0.9), (0.1, 0.1, 0.4, 0.1)),
+    ],
+)
+def test_intervals_cover_also_near_zero(size, true_positive, false_positive):
+    """At most one in 20 is missed: 400 runs; false alarm once in a million."""
+    most = binom.isf(FALSE_ALARM, 400, 0.05)
+    assert (missed(size, true_positive, false_positive, 400) <= most).all()
+
+
+def test_percentiles_of_resamples_would_not_cover_near_zero():
+    """The planted bug: of 60 intervals for no difference at all, all but chance exclude it."""
+    most = binom.isf(FALSE_ALARM, 60, 0.05)
+    assert missed((300, 300), (0.5, 0.5), (0.5, 0.5), 60, percentiles=True)[1] > most
+
+
+def test_half_as_wide_intervals_would_be_missed_more_often():
+    """Another planted bug: limits of a tail of 0.16 in place of 0.025."""
+    rng, shares = np.random.default_rng(0), np.array([200, 200])
+    most, wrong = binom.isf(FALSE_ALARM, 400, 0.05), np.zeros(2, int)
+    for _ in range(400):
+        drawn = Shares(rng.binomial(shares, 0.4).astype(float), shares)
+        for i, tail in enumerate((0.025, 0.16)):
+            _, low, high = drawn.differences(tail)
+            wrong[i] += not low[0] <= 0 <= high[0]
+    assert wrong[0] <= most < wrong[1]
+
+
+class TestSmallGroups:
+    rows = Scored(
+        np.array([1.0, -1.0] * 40 + [1.0, -1.0, -1.0]),
+        np.array([1.0] * 40 + [-1.0] * 40 + [1.0, 1.0, 1.0]),
+        np.array([0] * 40 + [1] * 40 + [2] * 3),
+        3,
+    )
+
+    def test_sizes_are_by_label(self):
+        assert group_sizes(self.rows) == [(40, 20, 20), (40, 20, 20), (3, 1, 2)]
+
+    def test_gaps_are_those_of_the_others(self):
+        others = self.rows.take(np.arange(80))._replace(n_groups=2)
+        limited, alone = found(self.rows, min_group_rows=10), found(others)
+        assert limited["spd"].value == 1 == -alone["spd"].value  # of three groups no sign
+        assert limited["equalized_odds_difference"] == alone["equalized_odds_difference"]
+        assert limited["accuracy"] == found(self.rows)["accuracy"]
+
+    def test_a_label_may_be_too_rare_in_a_group(self):
+        limited = found(self.rows, min_group_rows=2)["equal_opportunity_difference"]
+        assert limited == found(self.rows, min_group_rows=10)["equal_opportunity_difference"]
+        assert limited != found(self.rows)["equal_opportunity_difference"]
+
+    @pytest.mark.parametrize("least", [41, 1000])
+    def test_fewer_than_two_groups_leave_gaps_undefined(self, least):
+        limited = found(self.rows, min_group_rows=least)
+        assert all(np.isnan(limited[name]).all() for name in (*GAPS, "covariance"))
+        assert np.isfinite(limited["accuracy"]).all()
+
+    def test_two_groups_of_many_have_no_sign_and_an_absent_one_does_not_count(self):
+        rows = self.rows.take(np.arange(80))
+        assert np.isnan(found(rows)["spd"].value)
+        assert found(rows, min_group_rows=1)["spd"].value == 1

@@ -1,0 +1,87 @@
+"""Groups with too few test rows: named, and left out of gaps where that is asked for."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.evaluation import evaluation_document, small_group_warnings, small_groups
+from synthfair.fairness.metrics import Scored
+from synthfair.server.parts import largest_gap
+from synthfair.trained import input_names, write_model
+
+SCHEMA = make_schema(3)
+INPUTS = input_names(SCHEMA, intercept=True)
+MODEL = sf.TrainedModel(
+    schema=SCHEMA, version="0", loss="logistic", intercept=True, inputs=INPUTS,
+    theta=tuple(np.linspace(-1, 1, len(INPUTS))), gradient_norm=None, converged=None,
+)  # fmt: skip
+
+
+def table():
+    """Groups a and b with hundreds of rows, c with seven."""
+    rows = make_table(600, n_groups=3)
+    c = np.flatnonzero(rows["town"] == "c")
+    return rows.drop(index=c[7:]).reset_index(drop=True)
+
+
+def test_a_small_group_is_named_with_its_numbers():
+    evaluation = sf.evaluate(MODEL, {"all": table()})
+    assert list(small_groups(evaluation, SCHEMA)) == ["town=c"]
+    said = small_group_warnings(evaluation, SCHEMA, sf.ServerConfig())[0]
+    c = table()[lambda rows: rows["town"] == "c"]["paid"].value_counts()
+    assert f"town=c (7: {c['yes']} yes, {c['no']} no)" in said
+    assert "--min-group-rows 30" in said
+    written = evaluation_document(evaluation, SCHEMA, sf.ServerConfig())["small_groups"]
+    assert written == {"town=c": {"n": 7, "positive": c["yes"], "negative": c["no"]}}
+
+
+def test_large_groups_are_not_named_unless_more_is_asked_for():
+    evaluation = sf.evaluate(MODEL, {"all": make_table(600, n_groups=3)})
+    assert small_group_warnings(evaluation, SCHEMA, sf.ServerConfig()) == ()
+    assert len(small_groups(evaluation, SCHEMA, 500)) == 3
+
+
+def test_evaluate_leaves_them_out_and_says_so(tmp_path, capsys):
+    write_model(MODEL, tmp_path / "model.json")
+    table().to_csv(tmp_path / "test.csv", index=False)
+    argv = [
+        "evaluate",
+        "--model",
+        str(tmp_path / "model.json"),
+        "--data",
+        str(tmp_path / "test.csv"),
+    ]
+    found = {}
+    for least in ("0", "10"):
+        output = ["--output", str(tmp_path / f"{least}.json"), "--min-group-rows", least]
+        assert main([*argv, *output]) == 0
+        found[least] = json.loads((tmp_path / f"{least}.json").read_text())
+    assert found["10"]["min_group_rows"] == 10
+    assert found["0"]["spd"]["value"] != found["10"]["spd"]["value"]
+    rates = found["10"]["by_group"]
+    gap = rates["town=a"]["selection_rate"] - rates["town=b"]["selection_rate"]
+    assert found["10"]["spd"]["value"] == pytest.approx(abs(gap))
+    assert found["10"]["spd"]["low"] <= abs(gap) <= found["10"]["spd"]["high"]
+    said = " ".join(capsys.readouterr().err.split())
+    assert "town=c (7:" in said
+    assert "gaps leave out groups with fewer than 10 rows" in said
+
+
+@pytest.mark.parametrize(
+    ("notion", "least", "gap"),
+    [
+        ("statistical_parity", 0, 1.0),
+        ("statistical_parity", 3, 0.5),
+        ("equal_opportunity", 2, 0.0),
+        ("equalized_odds", 2, 1.0),
+    ],
+)
+def test_the_checks_of_a_pool_leave_them_out_too(notion, least, gap):
+    s = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2])
+    y = np.array([1.0, 1, -1, -1, 1, 1, -1, -1, 1, -1])
+    score = np.array([1.0, 1, 1, 1, 1, 1, -1, -1, -1, -1])
+    assert largest_gap(Scored(y, score, s, 3), notion, least) == gap
