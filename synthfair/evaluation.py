@@ -298,8 +298,9 @@ def small_group_warnings(
     small = small_groups(evaluation, schema, config.min_group_rows)
     if not small:
         return ()
+    negative, positive = schema.decisions
     named = [
-        f"{name} ({size.n}: {size.positive} {schema.positive}, {size.negative} {schema.negative})"
+        f"{name} ({size.n}: {size.positive} {positive}, {size.negative} {negative})"
         for name, size in list(small.items())[:MOST_NAMED]
     ]
     named += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []

@@ -12,6 +12,7 @@ from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
+    from synthfair.config import DistillConfig, SurrogateConfig
     from synthfair.data.encode import Clipping
 
 HELP = "distil a private table into one release file"
