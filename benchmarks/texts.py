@@ -101,7 +101,8 @@ def table2(read: Read) -> str:
                 f"{means(constant, 'accuracy').mean:.4f}" if constant else "",
             )
         )  # fmt: skip
-    known = {how: n for how, n in beaten(runs).items() if constant or "constant" not in how}
+    has_constant = bool(select(runs, method="constant"))
+    known = {how: n for how, n in beaten(runs).items() if has_constant or "constant" not in how}
     counts = [f"- {count} of 30 {how}" for how, count in known.items()]
     return page(
         table(
