@@ -64,10 +64,14 @@ class Influence(NamedTuple):
         spd: the same; not-a-number where a group has no row.
         converged: whether theta_without is the optimum without the release; else it is Newton's
             first step towards it.
-        outlier: whether ``scores``, or the size of ``spd``, lies far above the other releases', see
-            :func:`synthfair.server.influence.outlier_bound`.
+        outlier: whether it stands out from the other releases, ``by`` anything.
         alone: whether no other release has rows of some pair of group and label of its own: how far
             it moves the model is then no sign of harm.
+        rates: of each group, in the schema's order: its selection rate with the release minus
+            without it; not-a-number where it has no row.
+        by: what it stands out by: "scores", see :func:`synthfair.server.outlier_bound`; or
+            "accuracy", "SPD" or "selection rate of" a group, see
+            :func:`synthfair.server.outliers.extreme`.
     """
 
     theta: float
@@ -78,6 +82,8 @@ class Influence(NamedTuple):
     converged: bool
     outlier: bool
     alone: bool = False
+    rates: tuple[float, ...] = ()
+    by: tuple[str, ...] = ()
 
 
 class Influences(NamedTuple):
@@ -115,6 +121,8 @@ _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 def _nulls_as_nan(found: Any) -> Any:
     if isinstance(found, dict):
         return {key: _nulls_as_nan(value) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_nulls_as_nan(value) for value in found]
     return math.nan if found is None else found
 
 
@@ -125,6 +133,12 @@ def _numbers(found: Any) -> Iterator[tuple[str, float]]:
             for key, inner in value.items():
                 _printable(key)
                 yield from _numbers(inner)
+        elif isinstance(value, tuple):
+            for one in value:
+                if isinstance(one, str):
+                    _printable(one)
+                else:
+                    yield name, one
         else:
             yield name, value
 
@@ -149,7 +163,8 @@ _Covariance = Annotated[Metric, *_within(-1e12, 1e12)]
 _Rates = Annotated[Rates, *_within(0, 1, n=_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
-    Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
+    Influences,
+    *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1), rates=(-1, 1)),
 ]
 
 
