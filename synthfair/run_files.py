@@ -68,10 +68,14 @@ class Influence(NamedTuple):
         spd: the same; not-a-number where a group has no row.
         converged: whether theta_without is the optimum without the release; else it is Newton's
             first step towards it.
-        outlier: whether ``scores``, or the size of ``spd``, lies far above the other releases', see
-            :func:`synthfair.server.influence.outlier_bound`.
+        outlier: whether it stands out from the other releases, ``by`` anything.
         alone: whether no other release has rows of some pair of group and label of its own: how far
             it moves the model is then no sign of harm.
+        rates: of each group, in the schema's order: its selection rate with the release minus
+            without it; not-a-number where it has no row.
+        by: what it stands out by: "scores", see :func:`synthfair.server.outlier_bound`; or
+            "accuracy", "SPD" or "selection rate of" a group, see
+            :func:`synthfair.server.outliers.extreme`.
     """
 
     theta: float
@@ -82,6 +86,8 @@ class Influence(NamedTuple):
     converged: bool
     outlier: bool
     alone: bool = False
+    rates: tuple[float, ...] = ()
+    by: tuple[str, ...] = ()
 
 
 class Influences(NamedTuple):
@@ -152,7 +158,11 @@ def _numbers(found: Any) -> Iterator[tuple[str, float]]:
                 _printable(key)
                 yield from _numbers(inner)
         elif isinstance(value, tuple):
-            yield from ((name, one) for one in value)
+            for one in value:
+                if isinstance(one, str):
+                    _printable(one)
+                else:
+                    yield name, one
         else:
             yield name, value
 
@@ -180,7 +190,8 @@ _ScoreCounts = Annotated[ScoreCounts, *_within(*_COUNTS, probability=(0, 1))]
 _Size = Annotated[GroupSize, *_within(*_COUNTS)]
 _Cost = Annotated[Communication, *_within(*_COUNTS)]
 _Influences = Annotated[
-    Influences, *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1))
+    Influences,
+    *_within(-1e12, 1e12, relative=(0, 1e300), accuracy=(-1, 1), spd=(-1, 1), rates=(-1, 1)),
 ]
 
 

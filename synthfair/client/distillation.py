@@ -27,6 +27,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
 from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.statement import GRID
 from synthfair.release.format import MAX_ABSOLUTE, Release
 
 if TYPE_CHECKING:
@@ -299,7 +300,8 @@ def finished(
         rho_o = float(state.best_rho_o)
         problem = gap_search.with_weight(problem, rho_o)
     s, y = np.asarray(problem.s), np.asarray(problem.y)
-    release = Release(prepared.header, schema.encoded_names, np.asarray(best.x).T, s, y)
+    x = np.rint(np.asarray(best.x).T / GRID) * GRID  # of the file, and of what is checked before
+    release = Release(prepared.header, schema.encoded_names, x, s, y)
     result = Distillation(
         release,
         history,

@@ -15,10 +15,13 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from synthfair.data.encode import Encoded
-from synthfair.privacy.statement import RISKS
+from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, rare
+from synthfair.privacy.matching import match_columns
+from synthfair.privacy.statement import GRID, RISKS
 
 COPY = 1e-6
-"""Euclidean distance in encoded features below which a synthetic row is a copy of a real one."""
+"""Difference in each encoded feature below which a synthetic row is a copy of a real one; of rows
+that are on the grid of a release, half a step more."""
 
 CLOSE = 1e-3
 """Distance below which a row is nearly a copy: decoding and rounding would undo the difference."""
@@ -27,11 +30,11 @@ QUANTILE = 0.05
 """A synthetic row is near where it is as near to a real row as this share of held-out rows are; a
 release that copies nobody has about that share of near rows, or less."""
 
-ALARM = 3.1
-"""Standard errors beyond which a rate is not put down to chance; one-sided, 1 in 1,000 a check."""
-
 LEAST_HELD_OUT = 20
-"""With fewer held-out rows there are no distances and no attacks."""
+"""With fewer distinct held-out rows the release is compared with public noise alone."""
+
+NOISE_ROWS = 2_000
+"""Rows of public noise that a release is compared with."""
 
 MOST_REAL, MOST_OTHER = 20_000, 2_000
 """Rows that distances are measured to, and from; of more, so many are drawn. Copies are looked for
@@ -44,28 +47,8 @@ THREADS = 2
 """That look for the nearest rows, which is most of what the checks do."""
 
 
-class Comparison(NamedTuple):
-    """A rate that should be no higher than another, of rows that were not distilled.
-
-    Attributes:
-        found: share of synthetic rows that are near; or an attack's success on distilled rows, for
-            membership the area under its ROC curve.
-        expected: the same of held-out rows; for membership one half, which is chance.
-        error: standard error of their difference, if there were none.
-    """
-
-    found: float
-    expected: float
-    error: float
-
-    @property
-    def alarming(self) -> bool:
-        """Whether the difference is more than chance."""
-        return self.found - self.expected > ALARM * self.error
-
-
 class Distances(NamedTuple):
-    """To the closest real rows, of synthetic rows and of held-out ones.
+    """To the closest real rows, of synthetic rows and of held-out ones; equal rows count once.
 
     Attributes:
         median: of the synthetic rows.
@@ -74,6 +57,9 @@ class Distances(NamedTuple):
         near: rows that are near, see :data:`QUANTILE`.
         single: rows near to one real row alone: the closest is so much nearer than the second
             closest as for that share of held-out rows.
+        linked: rows whose closest of all real rows was distilled, not held out. Which rows are held
+            out is chance, so that this is a randomisation test: whatever the release, if it does
+            not depend on who was held out, the alarm is false.
     """
 
     median: float
@@ -81,6 +67,7 @@ class Distances(NamedTuple):
     close: Comparison
     near: Comparison
     single: Comparison
+    linked: Comparison
 
 
 class Preview(NamedTuple):
@@ -88,32 +75,48 @@ class Preview(NamedTuple):
 
     Attributes:
         n_synthetic: number of synthetic rows.
-        n_held_out: number of held-out rows.
+        n_held_out: number of distinct held-out rows.
         copies: how many synthetic rows equal a real row in all features.
-        labels_copied: whether groups and labels are those of the real rows, in order.
+        copies_by_chance: how many of as many rows of public noise may: more stop a release. None,
+            unless there are few features.
+        labels_copied: whether groups, or labels, are those of the real rows in order, or in reverse
+            order, up to other names.
         largest: size of the largest synthetic feature; real ones lie in [0, 1].
-        distances: None where too few rows are held out.
-        attacks: by what the attacker wants to know; none where too few rows are held out.
+        transformed: rows that are nearly copies after the map of columns that
+            :func:`synthfair.privacy.matching.match_columns` finds, against public noise after its
+            own map, or held-out rows; None of fewer than two rows.
+        linked: as in :class:`Distances`, after such a map, found without knowing who was held out.
+        distances: None where too few distinct rows are held out, as ``linked``.
+        attacks: by what the attacker wants to know; none where too few distinct rows are held out.
     """
 
     n_synthetic: int
     n_held_out: int
     copies: int
+    copies_by_chance: int
     labels_copied: bool
     largest: float
+    transformed: Comparison | None
+    linked: Comparison | None
     distances: Distances | None
     attacks: Mapping[str, Comparison]
 
     @property
     def risks(self) -> tuple[str, ...]:
         """What stops a release, of :data:`synthfair.privacy.statement.RISKS`."""
-        distances = self.distances
-        found = {
-            "copies": self.copies > 0,
-            "near": bool(distances) and (distances.close.alarming or distances.near.alarming),
-            "labels": self.labels_copied,
+        near = single = ()
+        if self.distances:
+            near = self.distances.close, self.distances.near
+            single = self.distances.single, self.distances.linked
+        checks = {
+            "near": near,
+            "single": single,
+            "transformed": (self.transformed, self.linked),
         }
-        return tuple(RISKS[risk] for risk, is_there in found.items() if is_there)
+        found = {name for name, rates in checks.items() if any(r and r.alarming for r in rates)}
+        found |= {"labels"} if self.labels_copied else set()
+        found |= {"copies"} if self.copies > self.copies_by_chance else set()
+        return tuple(line for risk, line in RISKS.items() if risk in found)
 
 
 def preview(
@@ -126,6 +129,10 @@ def preview(
     copies: int | None = None,
 ) -> Preview:
     """Compares synthetic rows with the real rows they were distilled from, and with others.
+
+    Equal rows are held out together, and count once: a row is a group, a label and features. Each
+    check that stops a release raises a false alarm once in 1,000 releases of public noise; all
+    together less than once in 100.
 
     Args:
         release: the synthetic rows.
@@ -153,31 +160,70 @@ def preview(
         (1, 'Holds copies of real rows.')
     """
     rng = np.random.default_rng(seed)
+    within = _within(release.x)
+    if copies is None:
+        copies = int(_copied(release.x, real.x, within).sum())
+    few, known, others = (
+        _drawn(release, MOST_OTHER, rng),
+        _distinct(real, rng),
+        _distinct(held_out, rng),
+    )
+    enough = len(others.y) >= LEAST_HELD_OUT and len(known.y) > 1
+    pool = _joined(known, others) if enough else known
+    mapped = transformed = None
+    if len(release.y) > 1 and len(pool.y) > 1:
+        mapped = match_columns(few.x, pool.x)(few.x)
+        transformed = _transformed(mapped, known.x, others.x if enough else pool.x[:0], rng)
     found = Preview(
         n_synthetic=len(release.y),
-        n_held_out=len(held_out.y),
-        copies=int(_copied(release.x, real.x).sum()) if copies is None else copies,
-        labels_copied=np.array_equal(release.s, real.s) and np.array_equal(release.y, real.y),
+        n_held_out=len(others.y),
+        copies=copies,
+        copies_by_chance=most_by_chance(len(release.y), _chance_of_a_copy(real, within)),
+        labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
         largest=float(np.abs(release.x).max()),
+        transformed=transformed,
+        linked=None,
         distances=None,
         attacks={},
     )
-    if len(held_out.y) < LEAST_HELD_OUT or len(real.y) < 2:
+    if not enough or mapped is None:
         return found
-    members = _drawn(real, len(held_out.y), rng)
+    apart = np.arange(len(pool.y)) >= len(known.y)
+    members = _drawn(known, len(others.y), rng)
     return found._replace(
-        distances=_distances(
-            _drawn(release, MOST_OTHER, rng), _drawn(real, MOST_REAL, rng), held_out
-        ),
+        linked=_linked(mapped, pool, apart),
+        distances=_distances(few.x, known.x, others.x, _linked(few.x, pool, apart)),
         attacks={
             # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
-            "membership, by distance": _area(
-                *(-_nearest(release.x, rows.x)[0] for rows in (members, held_out))
+            "membership, by distance": area(
+                *(-_nearest(release.x, rows.x)[0] for rows in (members, others))
             ),
-            "membership, by loss": _area(*(rows.y * scores(rows) for rows in (members, held_out))),
-            "group of a row": _attribute(release, members, held_out),
+            "membership, by loss": area(*(rows.y * scores(rows) for rows in (members, others))),
+            "group of a row": _attribute(release, members, others),
         },
     )
+
+
+def _joined(*parts: Encoded) -> Encoded:
+    return Encoded(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _distinct(rows: Encoded, rng: np.random.Generator) -> Encoded:
+    """Each row once, by its content, of as many as are looked at; in an order that says nothing."""
+    rows = _drawn(rows, MOST_REAL, rng)
+    if not len(rows.y):
+        return rows
+    _, first = np.unique(np.column_stack(rows), axis=0, return_index=True)
+    return Encoded(*(field[first] for field in rows))
+
+
+def _recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
+    """Whether two sequences of two values or more are the same up to their names, or reversed."""
+    values = len(np.unique(mine))
+    if len(mine) != len(theirs) or values < 2 or len(np.unique(theirs)) != values:
+        return False
+    pairs = (np.column_stack([mine, order]) for order in (theirs, theirs[::-1]))
+    return any(len(np.unique(pair, axis=0)) == values for pair in pairs)
 
 
 def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
@@ -187,13 +233,26 @@ def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
     return Encoded(*(field[chosen] for field in rows))
 
 
-def _copied(synthetic: np.ndarray, real: np.ndarray) -> np.ndarray:
+def _within(synthetic: np.ndarray) -> float:
+    """Difference in each feature up to which a row is a copy: what rounding to the grid hides."""
+    steps = synthetic / GRID
+    return COPY + GRID / 2 * bool(np.array_equal(steps, np.rint(steps)))
+
+
+def _chance_of_a_copy(real: Encoded, within: float) -> float:
+    """The chance of a uniform row to be a copy, at most: the volume around all real rows."""
+    n, d = real.x.shape
+    return min(1.0, n * (2 * within) ** d)
+
+
+def _copied(synthetic: np.ndarray, real: np.ndarray, within: float) -> np.ndarray:
     """[N_s] whether each synthetic row lies at a real row."""
     tree, found = KDTree(synthetic), np.zeros(len(synthetic), bool)
     for begin in range(0, len(real), CHUNK):
         part = real[begin : begin + CHUNK]
-        near = tree.query(part, distance_upper_bound=COPY)[0] < COPY  # quick: most have none
-        for rows in tree.query_ball_point(part[near], COPY):
+        distance, _ = tree.query(part, p=np.inf, distance_upper_bound=2 * within)
+        near = distance <= within  # quick: most have none
+        for rows in tree.query_ball_point(part[near], within, p=np.inf):
             found[rows] = True
     return found
 
@@ -219,11 +278,11 @@ class Copies:
         """Of some real rows."""
         rng = np.random.default_rng(crc32(np.ascontiguousarray(real.x).tobytes()))
         key = rng.random(len(real.y))
-        return cls(_copied(synthetic, real.x), real, key, most)._fewer()
+        return cls(_copied(synthetic, real.x, _within(synthetic)), real, key, most)._fewer()
 
     def __add__(self, other: Copies) -> Copies:
         """Of the rows of both."""
-        sample = Encoded(*map(np.concatenate, zip(self.sample, other.sample, strict=True)))
+        sample = _joined(self.sample, other.sample)
         key = np.concatenate([self.key, other.key])
         return Copies(self.copied | other.copied, sample, key, self.most)._fewer()
 
@@ -238,40 +297,57 @@ class Copies:
         return replace(self, sample=sample, key=self.key[first])
 
 
-def _distances(release: Encoded, real: Encoded, held_out: Encoded) -> Distances:
+def _distances(
+    synthetic: np.ndarray, real: np.ndarray, held_out: np.ndarray, linked: Comparison
+) -> Distances:
+    real = np.unique(real, axis=0)  # the second closest is another one
     (first, second), (usual, usual_second) = (
-        _nearest(real.x, rows.x, k=2)[0].T for rows in (release, held_out)
+        _nearest(real, rows, k=2)[0].T for rows in (synthetic, held_out)
     )
     ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
     return Distances(
         median=float(np.median(first)),
         held_out_median=float(np.median(usual)),
-        close=_excess(first, usual, CLOSE),
-        near=_excess(first, usual, max(CLOSE, float(np.quantile(usual, QUANTILE)))),
-        single=_excess(ratios, usual_ratios, float(np.quantile(usual_ratios, QUANTILE))),
+        close=excess(first, usual, CLOSE),
+        near=excess(first, usual, max(CLOSE, float(np.quantile(usual, QUANTILE)))),
+        single=excess(ratios, usual_ratios, float(np.quantile(usual_ratios, QUANTILE))),
+        linked=linked,
     )
 
 
-def _excess(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Comparison:
-    """Shares within a radius; where no held-out row is, the error is 0 and one row is alarming."""
-    share = float(np.mean(held_out <= radius))
-    error = (share * (1 - share) * (1 / len(synthetic) + 1 / len(held_out))) ** 0.5
-    return Comparison(float(np.mean(synthetic <= radius)), share, error)
+def _transformed(
+    mapped: np.ndarray, real: np.ndarray, held_out: np.ndarray, rng: np.random.Generator
+) -> Comparison:
+    """Rows nearly equal to real ones after a map, against public noise that is mapped, too.
+
+    Or against held-out rows, where these are nearer.
+    """
+    noise = rng.random((NOISE_ROWS, real.shape[1]))
+    of_noise = np.sum(_nearest(real, match_columns(noise, real)(noise))[0] <= CLOSE)
+    of_held_out = np.mean(_nearest(real, held_out)[0] <= CLOSE) if len(held_out) else 0.0
+    chance = max((1 + of_noise) / (1 + NOISE_ROWS), float(of_held_out))
+    return rare(int(np.sum(_nearest(real, mapped)[0] <= CLOSE)), len(mapped), chance)
+
+
+def _linked(synthetic: np.ndarray, pool: Encoded, apart: np.ndarray) -> Comparison:
+    """Share of rows whose closest row of all was distilled; its error if who was is chance.
+
+    Distinct rows with the same features share what is nearest to them. With c_i synthetic rows
+    nearest to the distinct row i, and h of n rows held out at random, the number nearest to
+    held-out rows has the mean h/n sum c_i and the variance h (n - h) / (n (n - 1)) sum (c_i - c)^2.
+    """
+    features, at = np.unique(pool.x, axis=0, return_inverse=True)
+    at = at.reshape(-1)
+    nearest = np.bincount(_nearest(features, synthetic)[1], minlength=len(features))
+    each = (nearest / np.bincount(at))[at]
+    n, h, n_s = len(apart), int(apart.sum()), len(synthetic)
+    variance = h * (n - h) / (n * (n - 1)) * np.sum((each - each.mean()) ** 2)
+    return Comparison(float(each[~apart].sum()) / n_s, (n - h) / n, float(variance**0.5) / n_s)
 
 
 def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Closest over second closest; 1 where both are 0, as among rows that repeat."""
     return np.divide(first, second, out=np.ones_like(first), where=second > 0)
-
-
-def _area(members: np.ndarray, others: np.ndarray) -> Comparison:
-    """Area under the ROC curve, by ranks; its error as without a difference (Mann-Whitney)."""
-    import pandas as pd
-
-    n, m = len(members), len(others)
-    ranks = pd.Series(np.concatenate([members, others])).rank()[:n].sum()
-    area = (ranks - n * (n + 1) / 2) / (n * m)
-    return Comparison(float(area), 0.5, float(np.sqrt((n + m + 1) / (12 * n * m))))
 
 
 def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Comparison:

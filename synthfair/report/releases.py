@@ -13,6 +13,7 @@ from synthfair.config import changed_settings
 from synthfair.report.results import shown
 
 if TYPE_CHECKING:
+    from synthfair.privacy.chance import Comparison
     from synthfair.privacy.gate import Preview
     from synthfair.privacy.ledger import Ledger, Spent
     from synthfair.privacy.rounds import TrainingGuarantee
@@ -58,7 +59,7 @@ def _release_guarantee(guarantee: Guarantee) -> list[tuple[str, str]]:
 def training_guarantee_lines(guarantee: TrainingGuarantee) -> tuple[str, ...]:
     """The guarantee of a training in rounds, in full."""
     neighbours = {
-        "add_or_remove": "populations with one more or less",
+        "add_or_remove": "one is there or zeroed out; how many there are is public",
         "replace": "populations with another in place of one",
     }[guarantee.relation]
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
@@ -87,8 +88,12 @@ def preview_table(preview: Preview) -> Table:
 
 
 def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
-    yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", "none"
-    yield "real groups and labels, in order", "yes" if preview.labels_copied else "no", "no"
+    chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
+    yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance
+    yield "real groups or labels, in order", "yes" if preview.labels_copied else "no", "no"
+    if found := preview.transformed:
+        usual = f"{found.expected:.1%} of public noise, or of held-out rows"
+        yield "rows nearly equal to a real one, columns matched", _rate(found), usual
     if found := preview.distances:
         usual = f"{found.held_out_median:.3g} of held-out rows"
         yield "distance to the closest real row, median", f"{found.median:.3g}", usual
@@ -98,14 +103,23 @@ def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
             "rows near one real one alone": found.single,
         }
         for name, share in shares.items():
-            yield name, f"{share.found:.1%}", f"{share.expected:.1%} of held-out rows, or less"
+            yield name, _rate(share), f"{share.expected:.1%} of held-out rows, or less"
+        linked = {"": found.linked, ", columns matched": preview.linked}
+        for how, share in linked.items():
+            if share:
+                yield f"closest row was distilled{how}", _rate(share), f"{share.expected:.1%}"
     else:
-        yield "distances and attacks", f"not checked: {preview.n_held_out} rows held out", ""
+        few = f"not checked: {preview.n_held_out} distinct rows held out"
+        yield "distances and attacks", few, ""
     for name, attack in preview.attacks.items():
         mark = "  MORE THAN CHANCE" if attack.alarming else ""
         success = f"{attack.found:.3f} ± {attack.error:.3f}{mark}"
         yield f"attack: {name}", success, f"{attack.expected:.3f}"
     yield "largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"
+
+
+def _rate(share: Comparison) -> str:
+    return f"{share.found:.1%}" + ("  MORE THAN CHANCE" if share.alarming else "")
 
 
 def ledger_table(ledger: Ledger) -> Table:

@@ -31,6 +31,9 @@ SLACK = 0.005
 MOST_RELEASES = 20
 """Releases whose influence is shown; metrics.json has all."""
 
+MOST_GROUPS = 6
+"""Whose rates are shown there."""
+
 _SHORT_TITLES = {
     "accuracy": "accuracy",
     "spd": "SPD",
@@ -56,17 +59,21 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
 def influence_table(influences: Influences) -> Table:
     """How far each release moves the model; of many, the furthest."""
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
-    table = _table("release", "scores by", "relatively", "theta by", "accuracy by", "SPD by", "")
+    table = _table(
+        "release", "scores by", "relatively", "theta by", "accuracy by", "SPD by", "rates by", ""
+    )
     for name, moved in ranked[:MOST_RELEASES]:
         numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}", f"{moved.theta:.3g}"
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
         marks = [] if moved.converged else ["first step only"]
-        marks += ["OUTLIER"] if moved.outlier else []
+        marks += [f"OUTLIER: {', '.join(moved.by)}" if moved.by else "OUTLIER"] * moved.outlier
         marks += ["alone with a group and label"] if moved.alone else []
-        table.add_row(Text(name), *numbers, f"{moved.accuracy:+.4f}", spd, ", ".join(marks))
+        rates = " ".join(f"{rate:+.3f}" for rate in moved.rates[:MOST_GROUPS])
+        accuracy = f"{moved.accuracy:+.4f}"
+        table.add_row(Text(name), *numbers, accuracy, spd, rates, Text(", ".join(marks)))
     table.caption = (
         "How far each release moves the model; scores in logits, root mean square, and relative to"
-        " those without it."
+        " those without it. Rates: each group's selection rate, in the schema's order."
     )
     if len(ranked) > MOST_RELEASES:
         table.caption += f" The {MOST_RELEASES} furthest of {len(ranked)}."
@@ -75,9 +82,8 @@ def influence_table(influences: Influences) -> Table:
 
 def outlier_warning(influences: Influences) -> str | None:
     """What to say of releases that move the model much further than the others."""
-    bound = influences.outliers_above
     outliers = [
-        f"{name} ({'scores' if moved.scores > bound else f'SPD {moved.spd:+.3f}'})"
+        f"{name} ({', '.join(moved.by[:3])})"
         for name, moved in influences.releases.items()
         if moved.outlier
     ]
@@ -85,9 +91,9 @@ def outlier_warning(influences: Influences) -> str | None:
         return None
     more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
     return (
-        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do."
-        " Is the client unlike the others, or are its groups the wrong way round? See what it"
-        " holds with python -m synthfair inspect"
+        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do,"
+        " or its rows are scored as no others. Is the client unlike the others, or are its groups,"
+        " labels or units wrong? See what it holds with python -m synthfair inspect"
     )
 
 

@@ -1,4 +1,5 @@
-from .influence import Influence, Influences, measure_influence, outlier_bound
+from .influence import Influence, Influences, measure_influence
+from .outliers import outlier_bound
 from .pooling import Pool, make_pool, pool, pool_and_train, read_releases, train_pool
 from .routine import Served, serve
 

@@ -27,11 +27,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import ServerConfig
-from synthfair.data.encode import encode
 from synthfair.distill.inner import InnerSolution, default_tolerance, newton
 from synthfair.distill.linear import Cholesky
 from synthfair.errors import InputError
-from synthfair.fairness.metrics import difference_of_rates
 from synthfair.fairness.penalties import CovariancePenalty, Penalty
 from synthfair.model import (
     LinearModel,
@@ -42,6 +40,8 @@ from synthfair.model import (
 )
 from synthfair.release.format import Release
 from synthfair.run_files import Influence, Influences
+from synthfair.server.changes import change_on_others, change_on_tables, measured_on_own
+from synthfair.server.outliers import outlier_bound, stand_out
 from synthfair.server.pooling import Pool, make_pool
 from synthfair.trained import TrainedModel
 
@@ -57,19 +57,6 @@ error of a Newton step is of the order of its square."""
 
 MAX_STEPS = 100
 """Of Newton's method; from the pooled optimum a handful is usual."""
-
-SPREADS, TIMES = 5.0, 5.0
-"""An outlier lies more than so many robust standard deviations above the median, and is more than
-so many medians."""
-
-MUCH_SPD = 0.05
-"""Change of SPD below which no release is an outlier for it."""
-
-FEWEST = 3
-"""Releases among which one may be an outlier."""
-
-BLOCK = 4_000_000
-"""Scores of test rows that are held at a time."""
 
 
 def measure_influence(
@@ -111,23 +98,30 @@ def measure_influence(
         without[k], converged[k] = _retrained(at, k)
     if converged.any():
         moved, scores = _change_of_scores(at, without)
-    bound = outlier_bound(moved)
+    bound, alone = outlier_bound(moved), _alone(at)
     if tables or pooled.penalty is None:
-        accuracy, spd = _change_of_metrics(without, tables, trained)
+        changed = change_on_tables(without, tables, trained)
     else:
-        accuracy, spd = _change_on_others(at, without)
+        changed = change_on_others(without, at.theta, pooled.rows, pooled.parts, pooled.n_groups)
+    own = measured_on_own(without, pooled.rows, pooled.parts, pooled.n_groups)
+    by = stand_out(moved, bound, changed, own, compared=~alone, groups=trained.schema_.groups)
+    change = changed.of
     columns = (
         np.linalg.norm(without - at.theta, axis=1),
         moved,
         moved / np.maximum(scores, np.finfo(float).tiny),
-        accuracy,
-        spd,
+        change.accuracy,
+        change.spd,
         converged,
-        _outliers(moved, bound, spd),
-        _alone(at),
+        [bool(names) for names in by],
+        alone,
     )
-    found = zip(*(column.tolist() for column in columns), strict=True)
-    return Influences(dict(zip(names, map(Influence._make, found), strict=True)), bound)
+    numbers = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
+    found = (
+        Influence(*number, rates=tuple(rates), by=names)
+        for number, rates, names in zip(numbers, change.rates.T.tolist(), by, strict=True)
+    )
+    return Influences(dict(zip(names, found, strict=True)), bound)
 
 
 def _alone(at: _Trained) -> np.ndarray:
@@ -137,43 +131,6 @@ def _alone(at: _Trained) -> np.ndarray:
     has = [np.unique(pair[part][there[part]]) for part in at.pooled.parts.values()]
     owners = np.bincount(np.concatenate(has), minlength=2 * at.pooled.n_groups)
     return np.array([(owners[pairs] == 1).any() for pairs in has])
-
-
-def _outliers(moved: np.ndarray, bound: float, spd: np.ndarray) -> np.ndarray:
-    """[K] whether a release moves the scores, or SPD by much, far more than the others do.
-
-    By SPD only where none does by the scores: such a model's SPD is chance.
-    """
-    if (moved > bound).any():
-        return moved > bound
-    change = np.abs(spd)
-    return change > np.maximum(MUCH_SPD, outlier_bound(change[~np.isnan(change)]))
-
-
-def outlier_bound(change: np.ndarray) -> float:
-    """The change of scores above which a release is an outlier.
-
-    The larger of the median plus five robust standard deviations (1.4826 times the median absolute
-    deviation from the median) and five medians. The first alone would flag honest releases where
-    most are nearly alike. Half of the releases can hide behind each other: it finds a few.
-
-    Args:
-        change: [K] of each release.
-
-    Returns:
-        The bound; not-a-number, which nothing is above, for fewer than three releases.
-
-    Example:
-        >>> import numpy as np
-        >>> import synthfair as sf
-        >>> sf.server.outlier_bound(np.array([1.0, 1.1, 0.9, 7.0]))
-        5.25
-    """
-    if len(change) < FEWEST:
-        return np.nan
-    median = np.median(change)
-    spread = 1.4826 * np.median(np.abs(change - median))
-    return float(max(median + SPREADS * spread, TIMES * median))
 
 
 def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0) -> None:
@@ -343,51 +300,3 @@ def _change_of_scores(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np
     moved += list(map(excess, changes, parts))
     scores = np.sum(without @ metric * without, axis=1)
     return tuple(np.sqrt(np.maximum(squares, 0.0) / len(without)) for squares in (moved, scores))
-
-
-def _change_on_others(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same as :func:`_change_of_metrics` on the pooled rows but for each release's own."""
-    a, s = np.asarray(at.pooled.rows.a, float), np.asarray(at.pooled.rows.s)
-    positive, groups = np.asarray(at.pooled.rows.y) > 0, np.arange(at.pooled.n_groups)[:, None]
-    changes = []
-    for part, theta in zip(at.pooled.parts.values(), without, strict=True):
-        weight = at.weight.copy()
-        weight[part] = 0.0
-        member = (s == groups) * weight
-
-        def measured(theta: np.ndarray, weight: np.ndarray, member: np.ndarray) -> np.ndarray:
-            selected = a @ theta > 0
-            right = np.average(selected == positive, weights=weight)
-            with np.errstate(invalid="ignore"):  # a group without rows
-                rates = member @ selected / member.sum(axis=1)
-            return np.array([right, difference_of_rates(rates[:, None])[0]])
-
-        changes.append(measured(at.theta, weight, member) - measured(theta, weight, member))
-    accuracy, spd = np.transpose(changes)
-    return accuracy, spd
-
-
-def _change_of_metrics(
-    thetas: np.ndarray, tables: Mapping[str, pd.DataFrame], trained: TrainedModel
-) -> tuple[np.ndarray, np.ndarray]:
-    """Accuracy and SPD [K] of the trained model, minus those of each of theta [K, n]."""
-    if not tables:
-        unknown = np.full(len(thetas), np.nan)
-        return unknown, unknown
-    schema = trained.schema_
-    encoded = [encode(table, schema, source=name) for name, table in tables.items()]
-    x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
-    a, groups = trained.rows(x, s), s == np.arange(len(schema.groups))[:, None]
-
-    def measured(thetas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        selected = a @ thetas.T > 0
-        right = np.mean(selected == (y > 0)[:, None], axis=0)
-        with np.errstate(invalid="ignore"):  # a group without rows
-            rates = groups.astype(float) @ selected / groups.sum(axis=1)[:, None]
-        return right, difference_of_rates(rates)
-
-    n_blocks = 1 + len(thetas) * len(a) // BLOCK
-    blocks = [measured(block) for block in np.array_split(thetas, n_blocks)]
-    now = measured(np.array(trained.theta)[None])
-    accuracy, spd = (np.concatenate(part) for part in zip(*blocks, strict=True))
-    return now[0] - accuracy, now[1] - spd

@@ -14,7 +14,6 @@ from synthfair.data.schema import read_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
-    as_numbers,
     evaluate,
     evaluation_document,
     file_names,
@@ -26,7 +25,7 @@ from synthfair.files import require_distinct, require_free, whole_file, write_js
 from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
-from synthfair.server.influence import Influences, measure_influence, refuse_influence
+from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
 from synthfair.server.parts import check_pool, check_surrogates
 from synthfair.server.pooling import Pool, make_pool, read_releases, signer, train_pool
 from synthfair.surrogate.fair_table import make_fair_table
@@ -147,7 +146,7 @@ def serve(
             **_releases_document(named, signed),
             "influence": {
                 "outliers_above": number(influences.outliers_above),
-                "releases": as_numbers(influences.releases),
+                "releases": {n: _plain(moved) for n, moved in influences.releases.items()},
             },
             "max_influence": config.max_influence,
             "max_spd_influence": config.max_spd_influence,
@@ -164,6 +163,13 @@ def serve(
     if lines:
         write_frontier(lines, files.frontier)
     return Served(model, evaluation, influences, point, lines, warnings)
+
+
+def _plain(moved: Influence) -> dict[str, Any]:
+    """As it stands in JSON, which has no not-a-number."""
+    found = moved._asdict()
+    listed = {"rates": [number(rate) for rate in moved.rates], "by": list(moved.by)}
+    return {key: listed[key] if key in listed else number(found[key]) for key in found}
 
 
 def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> dict[str, Any]:
