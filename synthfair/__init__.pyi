@@ -22,6 +22,7 @@ from .evaluation import Evaluation, evaluate
 from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .scoring import predict
 from .server import pool_and_train, read_releases
 from .trained import TrainedModel, read_model, write_model
 
@@ -55,6 +56,7 @@ __all__ = [
     "partition",
     "pool_and_train",
     "postprocess",
+    "predict",
     "privacy",
     "read_model",
     "read_releases",

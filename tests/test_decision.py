@@ -14,10 +14,11 @@ from test_trained import checksum, some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.evaluation import pooled_scores, predict
+from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import Scored, group_rates, metrics
 from synthfair.measure.reports import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins
+from synthfair.scoring import predict
 from synthfair.trained import read_model, write_model
 
 KEY = "ab" * 32

@@ -14,8 +14,8 @@ from sklearn.metrics import roc_auc_score
 from synthfair.data.encode import encode
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.evaluation import predict
 from synthfair.postprocess import GroupDecision
+from synthfair.scoring import predict
 from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
 
 TABLE = make_table(n=200, n_groups=3)
