@@ -1,5 +1,6 @@
 from . import (
     data,
+    fairness,
     federated,
     measure,
     postprocess,
@@ -50,6 +51,7 @@ __all__ = [
     "distill_table",
     "encode",
     "evaluate",
+    "fairness",
     "federated",
     "load_dataset",
     "measure",

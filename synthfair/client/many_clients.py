@@ -55,6 +55,7 @@ def distill_clients(
     model: Model | None = None,
     penalty: Penalty | None = None,
     progress: OnClients | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Distillation]:
     """:func:`distill_table` of each client, batched through vmap.
 
@@ -70,6 +71,7 @@ def distill_clients(
         model: see :func:`synthfair.client.distillation.distill_table`.
         penalty: see there.
         progress: called after each batch.
+        names: what to call the clients in errors; "client 0" and so on if None.
 
     Raises:
         InputError: a client's rows do not fit the schema, cannot be distilled with these settings,
@@ -77,7 +79,8 @@ def distill_clients(
         KeyboardInterrupt: once the steps that are computed at the moment are done.
     """
     config = config or DistillConfig()
-    named = {f"client {i}": _encoded(one, schema, f"client {i}") for i, one in enumerate(clients)}
+    names = names or [f"client {i}" for i in range(len(clients))]
+    named = {name: _encoded(one, schema, name) for name, one in zip(names, clients, strict=True)}
     if config.epsilon is None:  # a refusal that depends on the rows would tell of them
         for name, real in named.items():
             check_rows(real, schema, config, source=name)
