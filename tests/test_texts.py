@@ -73,7 +73,10 @@ def test_python_of_the_readme_prints_what_it_says():
 
 def test_python_of_the_library_page_runs(capsys):
     run_blocks(ROOT / "docs" / "python.md")
-    assert numbers(capsys.readouterr().out)[0] == pytest.approx(0.92, abs=0.03)
+    said = capsys.readouterr().out
+    assert numbers(said)[0] == pytest.approx(0.92, abs=0.03)
+    for claim in ("same decisions", "same scores", "sums to the score"):
+        assert f"{claim}: True" in said
 
 
 def test_python_of_surrogates_runs(capsys):
@@ -97,9 +100,15 @@ def test_python_of_measured_gaps_runs(tmp_path, monkeypatch, capsys):
 def test_python_of_scikit_learn_runs(capsys):
     """Each way narrows the gap of ordinary training, at some accuracy."""
     run_blocks(ROOT / "docs" / "scikit-learn.md")
-    plain, *fair = (numbers(line) for line in capsys.readouterr().out.splitlines())
-    assert len(fair) == 3
+    said = capsys.readouterr().out.splitlines()
+    plain, *fair = (numbers(line) for line in said[:4])
     assert all(gap < plain[0] - 0.1 and accuracy > 0.7 for gap, accuracy in fair)
+    (claimed,) = re.findall(r"It prints `(.*?)`", TEXT[ROOT / "docs" / "scikit-learn.md"])
+    assert said[4] == claimed
+    assert said[-3].endswith("True")  # fairlearn's MetricFrame has the same difference
+    accuracy, gap = (numbers(line) for line in said[-2:])
+    assert accuracy[0] > accuracy[-1]  # more weight for the penalty, less accuracy
+    assert gap[0] < gap[-1]  # ... and less of a gap, which counts as negative
 
 
 def test_all_python_that_is_to_run_is_run():
