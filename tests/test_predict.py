@@ -134,6 +134,9 @@ def test_rows_are_counted_over_parts(folder, monkeypatch, capsys):
     said = capsys.readouterr()
     assert "standard input: column 'town', row 31: 'z'" in said.err
     assert 20 <= len(said.out.splitlines()) - 1 <= 30  # what came before is written
+    pieces = InPieces(TABLE.to_csv(index=False).encode() + b"1,2\n", 100)
+    with pytest.raises(sf.InputError, match=f"row {len(TABLE) + 1}: Expected 6 columns, got 2"):
+        list(read_stream(pieces, MODEL.schema_))
 
 
 @pytest.mark.parametrize(

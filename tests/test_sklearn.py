@@ -363,6 +363,13 @@ class OfTwoGroups(FairLogisticRegression):
         return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
 
 
+class OfTwoGroupsByReleases(SingleShotClassifier):
+    """The same."""
+
+    def fit(self, X, y):  # noqa: N803
+        return super().fit(X, y, sensitive_features=np.arange(_num_samples(X)) % 2)
+
+
 ROUNDING = "training ends at a tolerance above that of this check"
 EXPECTED = {"check_sample_weight_equivalence_on_dense_data": ROUNDING}
 
@@ -377,9 +384,13 @@ EXPECTED = {"check_sample_weight_equivalence_on_dense_data": ROUNDING}
             OfTwoGroups(rho=1.0),
             {"check_sample_weight_equivalence_on_dense_data": "groups go by position here"},
         ),
+        (
+            OfTwoGroupsByReleases(rho=1.0, n_synthetic=8, steps=2),
+            {"check_classifiers_train": "two steps, for speed, are too few to be accurate"},
+        ),
     ],
-    ids=["free", "fair"],
+    ids=["free", "fair", "releases"],
 )
 def test_scikit_learns_own_checks(estimator, expected):
-    """A minute each: every check compiles for its own shapes."""
+    """Minutes: every check compiles for its own shapes."""
     check_estimator(estimator, expected_failed_checks=expected, on_skip=None)

@@ -141,7 +141,8 @@ class FairLogisticRegression(_LinearClassifier):
         encoded_names_: [d].
         classes_: the two labels; the second is the positive one.
         groups_: values of the sensitive features.
-        gap_: largest difference between the groups' decision rates on the rows of fit.
+        gap_: largest difference between the groups' decision rates on the rows of fit, clipped to
+            their bounds.
         rho_: weight of the penalty; None of fair releases with ``max_gap``: each client finds one.
         model_: the :class:`synthfair.TrainedModel`, for :func:`synthfair.write_model`.
         schema_: made from the rows and arguments.
