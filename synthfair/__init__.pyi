@@ -1,5 +1,6 @@
 from . import (
     data,
+    fairness,
     federated,
     measure,
     postprocess,
@@ -22,6 +23,7 @@ from .evaluation import Evaluation, evaluate
 from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .model import LinearModel, Rows
 from .release import Release, write_release
+from .scoring import predict
 from .server import pool_and_train, read_releases
 from .trained import TrainedModel, read_model, write_model
 
@@ -49,12 +51,14 @@ __all__ = [
     "distill_table",
     "encode",
     "evaluate",
+    "fairness",
     "federated",
     "load_dataset",
     "measure",
     "partition",
     "pool_and_train",
     "postprocess",
+    "predict",
     "privacy",
     "read_model",
     "read_releases",

@@ -14,7 +14,7 @@ import numpy as np
 
 import synthfair
 from synthfair.config import ServerConfig
-from synthfair.data.encode import encode, encode_inputs
+from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -194,55 +194,6 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         rows={name: label_counts(rows) for name, rows in scored.items()},
         scores=group_score_counts(everything),
     )
-
-
-def predict(
-    model: TrainedModel,
-    table: pd.DataFrame,
-    *,
-    source: str = "table",
-    id_column: str | None = None,
-) -> pd.DataFrame:
-    """Score and decision for each row; labels may be absent from the table.
-
-    Args:
-        model: its schema encodes the table.
-        table: N rows.
-        source: its file, for errors.
-        id_column: by which rows are known, as text; needed where the model's decisions are drawn by
-            coins, so that the same id gets the same coin. No column of the schema.
-
-    Returns:
-        Columns ``score``, and ``decision``: the label's positive value where the decision is +1.
-
-    Raises:
-        InputError: the table does not fit the model's schema; or ids are needed, and are missing.
-    """
-    import pandas as pd
-
-    schema, ids = model.schema_, None
-    if id_column is not None:
-        ids = _row_ids(table, id_column, schema, source)
-        table = table.drop(columns=id_column)
-    x, s = encode_inputs(table, schema, source=source)
-    score = model.scores(x, s)
-    selected = model.decide(score, s, ids)
-    negative, positive = schema.decisions
-    return pd.DataFrame({"score": score, "decision": np.where(selected, positive, negative)})
-
-
-def _row_ids(table: pd.DataFrame, column: str, schema: Schema, source: str) -> list[str]:
-    if column in schema.columns:
-        raise InputError(
-            f"id column {column!r}: is a column of the schema; ids must say whose a row is"
-        )
-    if column not in table.columns:
-        raise InputError(f"{source}: id column {column!r}: the table has no such column")
-    names = table[column].astype("string")
-    if names.isna().any():
-        row = int(np.argmax(names.isna())) + 1
-        raise InputError(f"{source}: id column {column!r}, row {row}: missing; each needs one")
-    return names.tolist()
 
 
 def evaluation_document(

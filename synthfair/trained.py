@@ -5,19 +5,29 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import write_json
 from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
 
+if TYPE_CHECKING:
+    from onnx import ModelProto
+    from sklearn.pipeline import Pipeline
+
+INTERCEPT = "(intercept)"
+
+COEFFICIENTS = "coefficients"
+"""Key of a model file, not of the model: they follow from it, and are in no checksum."""
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
 
@@ -138,15 +148,140 @@ class TrainedModel(BaseModel):
             h = np.maximum(h @ np.asarray(layer.weight).T + np.asarray(layer.bias), 0.0)
         return np.hstack([h, *([np.ones((len(x), 1))] if self.intercept else [])])
 
+    @property
+    def logistic(self) -> bool:
+        """Whether it was trained with the logistic loss: sigmoid(score) is P(y = +1)."""
+        return self.loss.startswith(("linear, logistic loss", "logistic"))
+
+    @property
+    def coefficients(self) -> dict[str, float]:
+        """Of a linear model, by input in the units of the table.
+
+            score = (intercept) + sum of coefficient * value
+
+        over numbers, at the bound where they are clipped and 0 where they are missing, and over
+        indicators, such as ``home=rent`` and ``age is missing``, that are 0 or 1.
+
+        Raises:
+            InputError: there are hidden layers.
+        """
+        theta = iter(self._linear("coefficients"))
+        constant, found = 0.0, {}
+        for name, column in self.schema_.features.items():
+            names = encoded_as(name, column)
+            mine = dict(zip(names, islice(theta, len(names)), strict=True))
+            if isinstance(column, Numeric):  # theta (value - lower) / (upper - lower)
+                mine[name] /= column.upper - column.lower
+                constant -= mine[name] * column.lower
+                if column.missing == "category":
+                    mine[names[1]] += mine[name] * column.lower
+            found |= mine
+        found |= dict(zip(self.inputs[len(found) :], theta, strict=True))
+        return found | {INTERCEPT: found.get(INTERCEPT, 0.0) + constant}
+
+    @property
+    def middle(self) -> np.ndarray:
+        """[n] the inputs that scores are explained against, unless others are named.
+
+        Numbers are in the middle of their bounds; of the categories of a column, and of the groups,
+        each counts equally; nothing is missing.
+        """
+        blocks = []
+        for column in self.schema_.features.values():
+            n = len(column.categories) if isinstance(column, Categorical) else 2
+            blocks += [1 / n] * (n if n > 2 else 1)
+            blocks += [0.0] * (column.missing == "category")
+        if self.group_input:
+            blocks += [1 / len(self.schema_.groups)] * (len(self.schema_.groups) - 1)
+        return np.array(blocks + [1.0] * self.intercept)
+
+    def contributions(
+        self, x: np.ndarray, s: np.ndarray, reference: np.ndarray | None = None
+    ) -> tuple[float, dict[str, np.ndarray]]:
+        """How far each column of the table moves each score of a linear model.
+
+            score(a) = score(r) + sum over columns of sum over its inputs j of theta_j (a_j - r_j)
+
+        for a reference r: exact, and of a linear model and independent columns the Shapley values,
+        Lundberg and Lee (2017), corollary 1, where r is the mean of rows.
+
+        Args:
+            x: [N, d] encoded rows.
+            s: [N] their groups.
+            reference: [n] inputs; :attr:`middle` if None. For the mean of other rows:
+                ``model.rows(x, s).mean(axis=0)``.
+
+        Returns:
+            The reference's score, and by column [N] what it adds; the group only where it is read.
+
+        Raises:
+            InputError: there are hidden layers.
+        """
+        theta = self._linear("contributions")
+        reference = self.middle if reference is None else reference
+        widths = {name: len(encoded_as(name, c)) for name, c in self.schema_.features.items()}
+        if self.group_input:
+            widths[self.schema_.sensitive] = len(self.schema_.groups) - 1
+        moved = (self.rows(x, s) - reference) * theta
+        blocks = np.split(moved, np.cumsum(list(widths.values())), axis=1)  # and the intercept
+        found = {name: block.sum(axis=1) for name, block in zip(widths, blocks, strict=False)}
+        return float(reference @ theta), found
+
+    def _linear(self, what: str) -> np.ndarray:
+        if self.hidden:
+            raise InputError(f"{what}: the model has hidden layers; only linear models have them")
+        return np.asarray(self.theta)
+
+    def to_sklearn(self) -> Pipeline:
+        """A fitted pipeline that predicts from a DataFrame of raw columns as ``predict`` does.
+
+        Its steps are ``encode``, a FunctionTransformer by the schema, and ``model``, a
+        LogisticRegression, whose classes are in order: where the positive label is the first, its
+        decision function is -score. Needs the extra ``sklearn``.
+
+        Raises:
+            InputError: it is no logistic regression, or decides by group, or scikit-learn is not
+                there; later, rows that do not fit the schema.
+        """
+        _require("sklearn", "to_sklearn", "sklearn")
+        from synthfair.export.pipeline import to_pipeline
+
+        return to_pipeline(self)
+
+    def to_onnx(self) -> ModelProto:
+        """A graph in double precision with an input [N, 1] for each column that the model reads.
+
+        Numbers are doubles, not-a-number where missing; categories are text, or doubles where they
+        are numbers; a missing text is one of the schema's ``missing_values``. Outputs are ``score``
+        [N, 1] and ``decision`` [N, 1], a value of the label as text. Rows that ``predict`` would
+        refuse have the score not-a-number and the decision "". Needs the extra ``onnx``;
+        ``onnx.save`` writes it.
+
+        Raises:
+            InputError: the model decides by group, or a column is called as an output is, or onnx
+                is not there.
+        """
+        _require("onnx", "to_onnx", "onnx")
+        from synthfair.export.onnx_graph import to_graph
+
+        return to_graph(self)
+
+
+def _require(package: str, what: str, extra: str) -> None:
+    if not find_spec(package):
+        raise InputError(f"{what}: needs {package}; pip install 'synthfair[{extra}]'")
+
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:
     """Names of the model inputs, in the order of :func:`synthfair.data.real_rows.gather`."""
     groups = [f"{schema.sensitive}={value}" for value in schema.groups[1:]] if group_input else []
-    return (*schema.encoded_names, *groups, *(["(intercept)"] if intercept else []))
+    return (*schema.encoded_names, *groups, *([INTERCEPT] if intercept else []))
 
 
 def write_model(model: TrainedModel, path: Path) -> None:
     """Writes a model as JSON with a checksum, whole or not at all.
+
+    Of a linear model, its :attr:`TrainedModel.coefficients` stand there for readers.
 
     Args:
         model: what is written.
@@ -155,7 +290,8 @@ def write_model(model: TrainedModel, path: Path) -> None:
     Raises:
         InputError: it cannot be written.
     """
-    write_json(path, {"sha256": model.sha256, **model.body()})
+    shown = {} if model.hidden else {COEFFICIENTS: model.coefficients}
+    write_json(path, {"sha256": model.sha256, **model.body(), **shown})
 
 
 def read_model(path: Path) -> TrainedModel:
@@ -179,6 +315,7 @@ def read_model(path: Path) -> TrainedModel:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a model file: {error}") from error
+    shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
         raise InputError(
             f"{path}: not a model file, or altered since it was written (sha256 differs)"
@@ -188,7 +325,19 @@ def read_model(path: Path) -> TrainedModel:
     except ValidationError as error:
         raise refusal(str(path), error) from error
     _check_shapes(model, path)
+    if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
+        raise InputError(f"{path}: coefficients: are not those of theta; leave them out")
     return model
+
+
+def _close(shown: object, coefficients: dict[str, float]) -> bool:
+    """Whether a file shows these coefficients, up to rounding of other machines."""
+    if not isinstance(shown, dict) or shown.keys() != coefficients.keys():
+        return False
+    if not all(isinstance(value, float) for value in shown.values()):
+        return False
+    there, here = ([values[name] for name in coefficients] for values in (shown, coefficients))
+    return np.allclose(there, here, rtol=1e-9, atol=1e-12)
 
 
 def _check_shapes(model: TrainedModel, path: Path) -> None:

@@ -5,7 +5,8 @@ from test_trained import some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.evaluation import evaluation_document, predict, read_tests
+from synthfair.evaluation import evaluation_document, read_tests
+from synthfair.scoring import predict
 
 
 def test_decisions_are_label_values():

@@ -3,13 +3,12 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
 
+import synthfair as sf
 from synthfair.fairness.intervals import metrics_with_intervals
 from synthfair.fairness.metrics import (
     Scored,
     accuracy,
     boundary_covariance,
-    equal_opportunity_difference,
-    equalized_odds_difference,
     group_rates,
     metrics,
     statistical_parity_difference,
@@ -23,19 +22,52 @@ def sample(seed, n_groups=2, n=200):
     return y, rng.normal(size=n) + 0.5 * y - 0.2 * s, s
 
 
+GAPS = ("demographic_parity", "equal_opportunity", "equalized_odds")
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.parametrize("negative", [0, -1])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_functions_of_fairlearns_names_are_fairlearns(gap, n_groups, negative, weighted):
+    y, score, s = sample(0, n_groups)
+    labels = np.where(y > 0, 1, negative), np.where(score > 0, 1, negative)
+    given = {"sensitive_features": np.array(["x", "b", "a"])[s]}
+    if weighted:
+        given["sample_weight"] = np.random.default_rng(1).uniform(0, 3, len(y))
+    ours, theirs = (getattr(of, f"{gap}_difference") for of in (sf.fairness, fl))
+    assert ours(*labels, **given) == pytest.approx(theirs(*labels, **given))
+    assert ours(*labels, **given) > 0.01
+
+
 @pytest.mark.parametrize("n_groups", [2, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_sizes_are_fairlearns(seed, n_groups):
+def test_what_is_reported_has_fairlearns_size(seed, n_groups):
     y, score, s = sample(seed, n_groups)
-    d, g = np.where(score > 0, 1, -1), {"sensitive_features": s}
-    k = {"n_groups": n_groups}
-    assert accuracy(y, d) == accuracy_score(y, d)
-    for ours, theirs in (
-        (statistical_parity_difference(d, **g, **k), fl.demographic_parity_difference(y, d, **g)),
-        (equal_opportunity_difference(y, d, **g, **k), fl.equal_opportunity_difference(y, d, **g)),
-        (equalized_odds_difference(y, d, **g, **k), fl.equalized_odds_difference(y, d, **g)),
-    ):
-        assert abs(ours) == pytest.approx(theirs)
+    d, found = np.where(score > 0, 1, -1), metrics(Scored(y, score, s, n_groups))
+    assert found["accuracy"] == accuracy(y, d) == accuracy_score(y, d)
+    names = ("spd", "equal_opportunity_difference", "equalized_odds_difference")
+    for name, gap in zip(names, GAPS, strict=True):
+        theirs = getattr(fl, f"{gap}_difference")(y, d, sensitive_features=s)
+        assert abs(found[name]) == pytest.approx(theirs)
+
+
+def test_the_reported_equal_opportunity_is_signed_and_fairlearns_is_not():
+    y, d, s = np.ones(4), np.array([1, -1, -1, -1]), np.array([0, 0, 1, 1])
+    assert metrics(Scored(y, d, s))["equal_opportunity_difference"] == -0.5
+    assert sf.fairness.equal_opportunity_difference(y, d, sensitive_features=s) == 0.5
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], [1, 2], [0.5, 1.0], [-1, 0]])
+def test_labels_of_other_values_are_refused(labels):
+    for name, given in (("y_pred", ([0, 1], labels)), ("y_true", (labels, [0, 1]))):
+        with pytest.raises(sf.InputError, match=f"{name}: holds .*must be 0 and 1, -1 and"):
+            sf.fairness.equalized_odds_difference(*given, sensitive_features=[0, 1])
+
+
+def test_a_rate_of_no_rows_is_no_number():
+    found = sf.fairness.equal_opportunity_difference([1, 0], [1, 0], sensitive_features=["a", "b"])
+    assert np.isnan(found)
 
 
 def test_group_rates_are_fairlearns():

@@ -180,8 +180,13 @@ def test_categories_are_one_hot_and_coefficients_have_names():
     distiller = Distiller(bounds={"income": (0, 100), "age": (18, 90)}, **QUICK)
     with pytest.warns(UserWarning, match="^categories of 'home': learned from the rows"):
         made, _, _ = distiller.fit_resample(x, y, sensitive_features=s)
-    coded = distiller.transform(x)
-    assert list(made.columns) == list(coded.columns) == list(distiller.get_feature_names_out())
+    coded = distiller.encoder_.transform(x)
+    names = list(distiller.encoder_.get_feature_names_out())
+    assert list(made.columns) == list(coded.columns) == names
+    whole = make_pipeline(distiller.encoder_, LogisticRegression().fit(coded, y))
+    assert set(whole.predict(x.iloc[::-1, ::-1])) == {"no", "yes"}
+    with pytest.raises(sf.InputError, match=r"column 'home', row 1: 'castle' is not allowed"):
+        whole.predict(x.assign(home="castle"))
     np.testing.assert_array_equal(coded["home=rent"], x["home"] == "rent")
     np.testing.assert_array_equal(coded["income"], x["income"])
     with pytest.raises(sf.InputError, match=r"column 'home', row 1: 'castle' is not allowed"):
@@ -242,9 +247,6 @@ def test_a_fitted_model_is_pickled(fair):
     np.testing.assert_array_equal(again.predict(X), fair.predict(X))
 
 
-LONE = {"match": "holds one group, 'a'; two are needed"}
-
-
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -266,9 +268,12 @@ def test_settings_that_are_not_allowed(change, expected):
     ("y", "s", "expected"),
     [
         (Y, None, "sensitive_features: None"),
-        (Y, S[:5], "sensitive_features: 5 values for 300 rows"),
+        (Y, S[:5], r"sensitive_features: of shape \(5,\); must be .* each of the 300 rows"),
+        (Y, np.column_stack([S, S]), r"sensitive_features: of shape \(300, 2\)"),
+        (Y, np.where(S == "a", 1, S.astype(object)), "sensitive_features: must be all numbers or"),
+        (np.where(np.arange(N) == 3, None, Y), S, "y, row 4: missing"),
         (Y, np.where(S == "a", None, S), "sensitive_features, row .*: missing"),
-        (Y, np.full(N, "a"), "holds one group, .*'a'.*; two are needed"),
+        (Y, np.full(N, "a"), "holds one group, 'a'; two are needed"),
         (np.full(N, "no"), S, "y: holds one class"),
         (S, S, r"equal_opportunity by covariance needs 2"),
     ],
@@ -281,9 +286,62 @@ def test_rows_that_do_not_fit(y, s, expected):
 def test_a_federation_that_cannot_be():
     with pytest.raises(sf.InputError, match=r"release = 'best': must be fair or surrogate"):
         SingleShotClassifier(release="best").fit(X, Y, sensitive_features=S)
+    with pytest.raises(sf.InputError, match=r"SingleShotClassifier: k_min: .*; got 1"):
+        SingleShotClassifier(release="surrogate", k_min=1).fit(X, Y, sensitive_features=S)
     lonely = SingleShotClassifier(bounds=BOUNDS, **QUICK)
-    with pytest.raises(sf.InputError, match=r"holds only \['a'\]"):
-        lonely.fit(X, Y, sensitive_features=S, clients=S)
+    tiny = clone(lonely).set_params(release="surrogate", k_min=5)
+    few = np.where(np.arange(N) < 3, "few", "many")
+    for model, clients, complaint in (
+        (lonely, S, r"client 'a': column '\(sensitive_features\)', .* holds only \['a'\]"),
+        (lonely, Y, r"client 'no': column '\(y\)' holds only 'no'"),
+        (tiny, few, "client 'few': no pair of group and label has the 5 rows"),
+        (lonely, np.where(few == "few", None, few), "clients, row 1: missing"),
+        (lonely, np.where(few == "few", np.nan, 1.0), "clients, row 1: missing"),
+        (lonely, few[:5], "clients: of shape .*5,"),
+    ):
+        with pytest.raises(sf.InputError, match=complaint):
+            model.fit(X, Y, sensitive_features=S, clients=clients)
+
+
+def test_clients_of_one_class_send_surrogates():
+    model = SingleShotClassifier(release="surrogate", bounds=BOUNDS, k_min=5)
+    site = np.where(np.arange(N) % 2, "all", Y)
+    model.fit(X, Y, sensitive_features=S, clients=site)
+    assert list(model.releases_) == ["all", "no", "yes"]
+    assert (model.predict(X) == Y).mean() > 0.7
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"(y)": 1.0}, "column '(y)': the name is taken"),
+        ({"s": 1.0}, "column 's': the name is taken"),
+        ({"home": "own"}, "column 'home': must hold numbers, or two categories .*'own'"),
+        ({"day": pd.Timestamp("2020-01-01")}, "column 'day': .*; holds datetime64"),
+        ({"home": [None, "own", "rent"] * 100}, "column 'home', row 1: a missing value"),
+        ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend', .*: a missing value"),
+    ],
+)
+def test_columns_that_do_not_fit(changes, complaint):
+    complaint = complaint.replace("(y)", r"\(y\)")
+    given = {"trend": (-4, 4)}
+    with pytest.raises(sf.InputError, match=complaint):
+        FairLogisticRegression(bounds=given).fit(FRAME.assign(**changes), Y, sensitive_features=S)
+
+
+def test_an_array_is_scored_by_a_model_of_a_frame():
+    model = FairLogisticRegression(rho=0, bounds=BOUNDS).fit(FRAME, Y)
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        found = model.decision_function(X)
+    np.testing.assert_array_equal(found, model.decision_function(FRAME))
+
+
+def test_pandas_output_where_it_is_asked_for(distilled):
+    distiller = clone(distilled[0]).set_params(**QUICK)
+    distiller.fit_resample(X, Y, sensitive_features=S)
+    assert isinstance(distiller.encoder_.transform(X), np.ndarray)
+    with sklearn.config_context(transform_output="pandas"):
+        assert list(distiller.encoder_.transform(X).columns) == ["x0", "x1"]
 
 
 def test_rows_without_weight_say_nothing():
@@ -305,6 +363,13 @@ class OfTwoGroups(FairLogisticRegression):
         return super().fit(X, y, sensitive_features=s, sample_weight=sample_weight)
 
 
+class OfTwoGroupsByReleases(SingleShotClassifier):
+    """The same."""
+
+    def fit(self, X, y):  # noqa: N803
+        return super().fit(X, y, sensitive_features=np.arange(_num_samples(X)) % 2)
+
+
 ROUNDING = "training ends at a tolerance above that of this check"
 EXPECTED = {"check_sample_weight_equivalence_on_dense_data": ROUNDING}
 
@@ -319,9 +384,13 @@ EXPECTED = {"check_sample_weight_equivalence_on_dense_data": ROUNDING}
             OfTwoGroups(rho=1.0),
             {"check_sample_weight_equivalence_on_dense_data": "groups go by position here"},
         ),
+        (
+            OfTwoGroupsByReleases(rho=1.0, n_synthetic=8, steps=2),
+            {"check_classifiers_train": "two steps, for speed, are too few to be accurate"},
+        ),
     ],
-    ids=["free", "fair"],
+    ids=["free", "fair", "releases"],
 )
 def test_scikit_learns_own_checks(estimator, expected):
-    """A minute each: every check compiles for its own shapes."""
+    """Minutes: every check compiles for its own shapes."""
     check_estimator(estimator, expected_failed_checks=expected, on_skip=None)

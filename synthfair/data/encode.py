@@ -167,11 +167,11 @@ def encode_chunks(
 
 
 def encode_inputs(
-    table: pd.DataFrame, schema: Schema, *, source: str = "table"
+    table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """X [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
     _check_columns(table, schema, source=source, need_label=False)
-    return _inputs(table, schema, _Source(source))
+    return _inputs(table, schema, _Source(source, rows_before))
 
 
 def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:

@@ -39,7 +39,15 @@ def find_separator(path: Path) -> str:
         ...     find_separator(path)
         ';'
     """
-    header, whole = _unquoted_header(path)
+    import pyarrow as pa
+
+    with pa.input_stream(str(path)) as file:
+        return separator_of(file.read(_BYTES))
+
+
+def separator_of(begin: bytes) -> str:
+    """The same for a table's first bytes, of which there are fewer only where it ends."""
+    header, whole = _unquoted_header(begin)
     counts = {separator: header.count(separator) for separator in SEPARATORS}
     most = max(counts.values())
     found = [separator for separator, count in counts.items() if count == most]
@@ -63,12 +71,8 @@ def find_separator(path: Path) -> str:
     return found[0]
 
 
-def _unquoted_header(path: Path) -> tuple[str, bool]:
+def _unquoted_header(begin: bytes) -> tuple[str, bool]:
     """The header without quoted names, and whether its end was found, or that of the file."""
-    import pyarrow as pa
-
-    with pa.input_stream(str(path)) as file:
-        begin = file.read(_BYTES)
     text = begin.decode("utf-8-sig", errors="replace").lstrip("\r\n")
     header, *rest = re.split(r"[\r\n]", _QUOTED.sub(r"\1", text), maxsplit=1)
     return header, bool(rest) or len(begin) < _BYTES

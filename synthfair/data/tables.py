@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from synthfair.data.header import find_separator
+from synthfair.data.header import find_separator, separator_of
 from synthfair.data.schema import MOST, repeated
 from synthfair.errors import InputError, reason
 from synthfair.files import whole_file
@@ -109,30 +110,66 @@ def _count_rows(path: Path) -> int:
         return sum(batch.num_rows for batch in _stream(path, lambda names: _bytes(names[0])))
 
 
-def read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
+def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
     """The rows of a file, or of all files of a folder, some at a time.
+
+    Args:
+        path: of the file or folder.
+        schema: as of :func:`read_table`; the columns that it ignores are not read.
+        text: ignored columns that are nevertheless read, such as ids.
 
     Raises:
         InputError: as :func:`read_table` does, and :func:`files_of`; when it gets there.
     """
     for file in files_of(path):
-        yield from _read_chunks(file, schema)
+        yield from _read_chunks(file, schema, text)
 
 
-def _read_chunks(path: Path, schema: Schema) -> Iterator[pd.DataFrame]:
+def parse_rows(
+    header: bytes,
+    records: bytes,
+    schema: Schema,
+    *,
+    text: Sequence[str] = (),
+    source: str,
+    rows_before: int = 0,
+) -> pd.DataFrame:
+    """Rows of CSV text with its header, which came after other rows.
+
+    Raises:
+        InputError: not CSV, or a column name is repeated.
+    """
+    from pyarrow import csv
+
+    with _understood(source, rows_before):
+        parsing = csv.ParseOptions(delimiter=separator_of(header), newlines_in_values=True)
+        names = csv.read_csv(BytesIO(header), parse_options=parsing).column_names
+        _check_names(names)
+        options = _text(_used(names, schema, text), schema.missing_values, alone=True)
+        table = csv.read_csv(
+            BytesIO(header + records),
+            read_options=csv.ReadOptions(use_threads=False),  # errors then name the row
+            parse_options=parsing,
+            convert_options=options,
+        )
+        return table.to_pandas(ignore_metadata=True)
+
+
+def _read_chunks(path: Path, schema: Schema, text: Sequence[str]) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
 
     with _understood(path), path.open("rb") as file:
         if _is_parquet(file):
             table = _parquet(file, schema.ignored)
-            names = _used(table.schema_arrow.names, schema)
+            names = _used(table.schema_arrow.names, schema, text)
             batches = (
                 _without(batch, schema)
                 for batch in table.iter_batches(batch_size=CHUNK_ROWS, columns=names)
             )
         else:
             batches = _stream(
-                path, lambda names: _text(_used(names, schema), schema.missing_values, alone=True)
+                path,
+                lambda names: _text(_used(names, schema, text), schema.missing_values, alone=True),
             )
         for some in _gathered(batches):
             yield pa.Table.from_batches(some).to_pandas(ignore_metadata=True)
@@ -181,9 +218,9 @@ def _parquet(file: IO[bytes], ignored: Collection[str] | None = None) -> Parquet
     return found
 
 
-def _used(names: Sequence[str], schema: Schema) -> list[str]:
+def _used(names: Sequence[str], schema: Schema, text: Sequence[str]) -> list[str]:
     """The columns that the schema does not ignore; encoding refuses those it does not know."""
-    ignored = set(schema.ignored)
+    ignored = set(schema.ignored) - set(text)
     return [name for name in names if name not in ignored]
 
 
@@ -301,14 +338,14 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _understood(path: Path) -> Iterator[None]:
+def _understood(path: Path | str, rows_before: int = 0) -> Iterator[None]:
     """Turns errors of the libraries into one that names the file."""
     import pyarrow as pa
 
     try:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        said = _ROW.sub(lambda row: f"row {int(row[1]) - 1}", reason(error))
+        said = _ROW.sub(lambda row: f"row {rows_before + int(row[1]) - 1}", reason(error))
         said = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", said)
         if "utf-8" in said.lower().replace("utf8", "utf-8"):
             said += "; save the table as UTF-8"

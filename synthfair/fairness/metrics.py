@@ -1,9 +1,9 @@
 """What is reported, in NumPy: accuracy and gaps between groups.
 
-With two groups, 0 and 1, a difference is signed: that of group 1 minus that of group 0, as in Wu
-et al. (2024) eq. (4); fairlearn's differences are unsigned. With more groups it is the largest
-minus the smallest value over groups. Where a group has no row that counts, the metric is
-not-a-number.
+Functions with fairlearn's names take what fairlearn's take, and are unsigned. What metrics.json
+reports of two groups, 0 and 1, is signed: that of group 1 minus that of group 0, as in Wu et al.
+(2024) eq. (4); with more groups it is the largest minus the smallest value over groups. Where a
+group has no row that counts, a metric is not-a-number.
 
 A decision that is drawn enters by its mean, 2 P(+1) - 1: what is reported is then the mean over all
 draws.
@@ -11,9 +11,14 @@ draws.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 CONFIDENCE = 0.95
 
@@ -87,48 +92,95 @@ def statistical_parity_difference(
     return _difference(y_pred, sensitive_features, n_groups)
 
 
-def equal_opportunity_difference(
-    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
+def demographic_parity_difference(
+    y_true: ArrayLike,  # noqa: ARG001 - as fairlearn has it, so that one takes the other's place
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
-    """The difference of true positive rates: that of SPD among rows with y = +1.
+    """Max - min over groups of P(y_pred = 1 | group), the selection rates: |SPD| of two groups.
+
+    Equals ``fairlearn.metrics.demographic_parity_difference``, as the next two do theirs with
+    ``method="between_groups"`` and ``agg="worst_case"``, but for groups without a row that counts:
+    where a rate is 0/0, fairlearn takes 0, and this is not-a-number.
 
     Args:
-        y_true: [N] label, -1 or +1.
-        y_pred: [N] decision, -1 or +1, or its mean.
-        sensitive_features: [N] group index, 0 to n_groups - 1.
-        n_groups: number of groups that there are, whether or not they have rows here.
-
-    Returns:
-        From -1 to 1; with more than two groups the largest rate minus the smallest.
-    """
-    return _difference(y_pred, sensitive_features, n_groups, among=y_true > 0)
-
-
-def equalized_odds_difference(
-    y_true: np.ndarray, y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
-) -> float:
-    """The larger of the absolute differences of true and of false positive rates.
-
-    Args:
-        y_true: [N] label, -1 or +1.
-        y_pred: [N] decision, -1 or +1, or its mean.
-        sensitive_features: [N] group index, 0 to n_groups - 1.
-        n_groups: number of groups that there are, whether or not they have rows here.
+        y_true: [N], not read.
+        y_pred: [N] decisions: 0 and 1, -1 and +1, or booleans; 1 is the positive one.
+        sensitive_features: [N] groups, of any values.
+        sample_weight: [N] how much each row counts; all alike if None.
 
     Returns:
         From 0 to 1.
 
+    Raises:
+        InputError: labels of other values, such as text: compare them with the positive one first.
+
     Example:
-        >>> import numpy as np
-        >>> from synthfair.fairness.metrics import equalized_odds_difference
-        >>> y, s = np.array([1, 1, -1, -1]), np.array([1, 0, 1, 0])
-        >>> equalized_odds_difference(y, np.array([1, 1, 1, -1]), sensitive_features=s)
-        1.0
+        >>> import synthfair as sf
+        >>> sf.fairness.demographic_parity_difference(
+        ...     [1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=["a", "a", "b", "b"]
+        ... )
+        0.5
     """
-    differences = [
-        _difference(y_pred, sensitive_features, n_groups, among=y_true == y) for y in (1, -1)
-    ]
-    return float(np.max(np.abs(differences)))
+    return _gap(_positive(y_pred, "y_pred"), sensitive_features, sample_weight)
+
+
+def equal_opportunity_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """Max - min over groups of P(y_pred = 1 | y_true = 1, group), the true positive rates.
+
+    Arguments and errors as of :func:`demographic_parity_difference`.
+    """
+    found = _positive(y_pred, "y_pred")
+    return _gap(found, sensitive_features, sample_weight, among=_positive(y_true, "y_true"))
+
+
+def equalized_odds_difference(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    *,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+) -> float:
+    """The larger of the differences of true and of false positive rates.
+
+    Arguments and errors as of :func:`demographic_parity_difference`.
+    """
+    found, true = _positive(y_pred, "y_pred"), _positive(y_true, "y_true")
+    gaps = [_gap(found, sensitive_features, sample_weight, among=rows) for rows in (true, ~true)]
+    return float(np.max(gaps))
+
+
+def _positive(labels: ArrayLike, name: str) -> np.ndarray:
+    """[N] which labels are 1."""
+    found = np.asarray(labels)
+    values = set(found.ravel().tolist())
+    if not (values <= {0, 1} or values <= {-1, 1}):
+        raise InputError(
+            f"{name}: holds {sorted(values, key=str)[:3]}; must be 0 and 1, -1 and +1, or booleans,"
+            " as of y == positive"
+        )
+    return found == 1
+
+
+def _gap(
+    selected: np.ndarray,
+    sensitive_features: ArrayLike,
+    sample_weight: ArrayLike | None,
+    among: np.ndarray | None = None,
+) -> float:
+    groups, s = np.unique(np.asarray(sensitive_features), return_inverse=True)
+    counts = np.ones(len(s)) if sample_weight is None else np.asarray(sample_weight, float)
+    counts = counts if among is None else counts * among
+    rates = _rates(selected, s, len(groups), counts)
+    return float(rates.max() - rates.min())
 
 
 def boundary_covariance(
@@ -147,12 +199,15 @@ def boundary_covariance(
 def _difference(
     y_pred: np.ndarray, s: np.ndarray, n_groups: int, among: np.ndarray | None = None
 ) -> float:
-    selected = (1 + y_pred) / 2
     counts = np.ones(len(s)) if among is None else among.astype(float)
+    return float(difference_of_rates(_rates((1 + y_pred) / 2, s, n_groups, counts)))
+
+
+def _rates(selected: np.ndarray, s: np.ndarray, n_groups: int, counts: np.ndarray) -> np.ndarray:
+    """[n_groups] share of what counts that is selected; not-a-number where nothing counts."""
     size = np.bincount(s, weights=counts, minlength=n_groups)
     hits = np.bincount(s, weights=counts * selected, minlength=n_groups)
-    rates = np.divide(hits, size, out=np.full(n_groups, np.nan), where=size > 0)
-    return float(difference_of_rates(rates))
+    return np.divide(hits, size, out=np.full(n_groups, np.nan), where=size > 0)
 
 
 def difference_of_rates(rates: np.ndarray) -> np.ndarray:
@@ -166,11 +221,12 @@ def metrics(rows: Scored) -> dict[str, float]:
     """All that is reported of a model on some rows, by the names of metrics.json."""
     y_pred = 2 * rows.selected - 1
     groups = {"sensitive_features": rows.s, "n_groups": rows.n_groups}
+    of_label = [_difference(y_pred, rows.s, rows.n_groups, among=rows.y == y) for y in (1, -1)]
     return {
         "accuracy": accuracy(rows.y, y_pred),
         "spd": statistical_parity_difference(y_pred, **groups),
-        "equal_opportunity_difference": equal_opportunity_difference(rows.y, y_pred, **groups),
-        "equalized_odds_difference": equalized_odds_difference(rows.y, y_pred, **groups),
+        "equal_opportunity_difference": of_label[0],
+        "equalized_odds_difference": float(np.max(np.abs(of_label))),
         "covariance": boundary_covariance(rows.score, **groups),
     }
 

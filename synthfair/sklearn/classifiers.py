@@ -7,18 +7,20 @@ from typing import Any, Literal, Self
 
 import jax
 import numpy as np
+from pydantic import ValidationError
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from synthfair.client.distillation import distill_table
+from synthfair.client.many_clients import distill_clients
 from synthfair.client.prepare import check_rows
-from synthfair.config import Notion, ServerConfig, SurrogateConfig
+from synthfair.config import DistillConfig, Notion, ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty
-from synthfair.errors import InputError
+from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.model import LinearModel, Rows
 from synthfair.release.format import Release, name_of
@@ -28,17 +30,19 @@ from synthfair.sklearn.codebook import (
     Categories,
     Codebook,
     Fitted,
+    one_each,
     read_arrays,
     read_table,
     warn_of_learned,
 )
 from synthfair.sklearn.distiller import (
+    NOT_CONVERGED,
     distill_settings,
-    fair_releases,
     fairness_settings,
     seed_of,
 )
 from synthfair.surrogate.table import WeightedTable
+from synthfair.trained import INTERCEPT
 
 
 class _LinearClassifier(ClassifierMixin, BaseEstimator):
@@ -79,13 +83,13 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
             blind = pool.rows._replace(a=self._codebook.model.blind(pool.rows.a))
             trained = pool._replace(rows=blind, model=name_of(LinearModel()))
             self.model_, point = train_pool(trained, self.schema_)
-            theta, (offset, width) = np.array(self.model_.theta), self._codebook.units
             real, n_groups = fitted.rows, len(self.schema_.groups)
             rows = Rows(real.x, real.s, real.y, fitted.weight)  # type: ignore[arg-type]
-            scores = real.x @ theta[: len(width)] + theta[-1]
+            scores = self.model_.scores(real.x, real.s)
             gaps = decision_gaps(scores, rows, notion=fairness.notion, n_groups=n_groups)  # type: ignore[arg-type]
-        self.coef_ = (theta[: len(width)] / width)[None]
-        self.intercept_ = theta[-1:] - self.coef_ @ offset
+        coefficients = self.model_.coefficients
+        self.coef_ = np.array([[coefficients[name] for name in self.encoded_names_]])
+        self.intercept_ = np.array([coefficients[INTERCEPT]])
         self.gap_ = float(np.nanmax(gaps))
         self.rho_ = point.rho if point else None if fairness.max_gap else fairness.rho
         if not self.model_.converged:
@@ -137,7 +141,8 @@ class FairLogisticRegression(_LinearClassifier):
         encoded_names_: [d].
         classes_: the two labels; the second is the positive one.
         groups_: values of the sensitive features.
-        gap_: largest difference between the groups' decision rates on the rows of fit.
+        gap_: largest difference between the groups' decision rates on the rows of fit, clipped to
+            their bounds.
         rho_: weight of the penalty; None of fair releases with ``max_gap``: each client finds one.
         model_: the :class:`synthfair.TrainedModel`, for :func:`synthfair.write_model`.
         schema_: made from the rows and arguments.
@@ -161,7 +166,7 @@ class FairLogisticRegression(_LinearClassifier):
         rho: float = 10.0,
         max_gap: float | None = None,
         notion: Notion = "statistical_parity",
-        penalty: str | None = None,
+        penalty: Literal["covariance", "selection_rate"] | None = None,
         temperature: float = 4.0,
         lambda_theta: float = 1e-3,
         bounds: Bounds | None = None,
@@ -277,7 +282,7 @@ class SingleShotClassifier(_LinearClassifier):
         rho: float = 10.0,
         max_gap: float | None = None,
         notion: Notion = "statistical_parity",
-        penalty: str | None = None,
+        penalty: Literal["covariance", "selection_rate"] | None = None,
         temperature: float = 4.0,
         lambda_theta: float = 1e-3,
         n_synthetic: int | None = None,
@@ -326,35 +331,47 @@ class SingleShotClassifier(_LinearClassifier):
             raise InputError(f"release = {self.release!r}: must be fair or surrogate")
         if sensitive_features is None:
             raise InputError("sensitive_features: None; give the group of each row")
-        fairness, seed = fairness_settings(self), seed_of(self.random_state)
+        fairness = fairness_settings(self)
+        config = self._settings(fairness)
         fitted = read_arrays(self, X, y, sensitive_features)
         warn_of_learned(fitted.codebook)
-        owner = np.zeros(len(fitted.rows.y), int) if clients is None else column_or_1d(clients)
-        check_consistent_length(fitted.rows.y, owner)
-        names = np.unique(owner)
-        parts = [Encoded(*(part[owner == name] for part in fitted.rows)) for name in names]
-        made = self._releases(parts, fitted.codebook, fairness, seed)
-        self.releases_: dict[Any, Release] = dict(zip(names.tolist(), made, strict=True))
-        named = {f"client {name}": release for name, release in self.releases_.items()}
-        config = fairness if self.release == "surrogate" else None
+        n_rows, schema = len(fitted.rows.y), fitted.codebook.schema
+        owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", n_rows)
+        values = np.unique(owner).tolist()
+        parts = {
+            f"client {value!r}": Encoded(*(part[owner == value] for part in fitted.rows))
+            for value in values
+        }
         with jax.enable_x64(True):
-            pool = make_pool(named, fitted.codebook.schema, config)
+            releases = _make_releases(parts, fitted.codebook, config)
+            pool = make_pool(releases, schema, fairness if self.release == "surrogate" else None)
+        self.releases_: dict[Any, Release] = dict(zip(values, releases.values(), strict=True))
         return self._train(pool, fitted, fairness)
 
-    def _releases(
-        self, parts: list[Encoded], codebook: Codebook, fairness: ServerConfig, seed: int
-    ) -> list[Release]:
-        if self.release == "surrogate":
-            # Moments are enough for the covariance, but not for the rates of a wanted gap.
-            moments = fairness.penalty == "covariance" and fairness.max_gap is None
-            config = SurrogateConfig(k_min=self.k_min, moments_only=moments, seed=seed)
-            return [
-                distill_table(
-                    in_memory(part), codebook.schema, config, source=f"client {i}"
-                ).release
-                for i, part in enumerate(parts)
-            ]
-        config = distill_settings(
-            fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
-        )
-        return fair_releases(parts, codebook, config)[0]
+    def _settings(self, fairness: ServerConfig) -> SurrogateConfig | DistillConfig:
+        seed = seed_of(self.random_state)
+        if self.release == "fair":
+            return distill_settings(
+                fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
+            )
+        # Moments are enough for the covariance, but not for the rates of a wanted gap.
+        moments = fairness.penalty == "covariance" and fairness.max_gap is None
+        try:
+            return SurrogateConfig(k_min=self.k_min, moments_only=moments, seed=seed)
+        except ValidationError as error:
+            raise refusal("SingleShotClassifier", error) from error
+
+
+def _make_releases(
+    parts: dict[str, Encoded], codebook: Codebook, config: SurrogateConfig | DistillConfig
+) -> dict[str, Release]:
+    """Of each client; warns where a distillation has not converged."""
+    if isinstance(config, SurrogateConfig):
+        return {
+            name: distill_table(in_memory(part), codebook.schema, config, source=name).release
+            for name, part in parts.items()
+        }
+    made = distill_clients(parts, codebook.schema, config, model=codebook.model)
+    if not all(each.converged for each in made):
+        warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
+    return {name: each.release for name, each in zip(parts, made, strict=True)}

@@ -12,21 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_consistent_length,
-    column_or_1d,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from synthfair.data.encode import Encoded, encode, encode_inputs
 from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
 
-LABEL, GROUP = "(label)", "(group)"
-"""Columns of y and of the sensitive features in the schema; brackets keep clear of the user's."""
+LABEL, GROUP = "(y)", "(sensitive_features)"
+"""Columns of y and of the sensitive features in the schema."""
 
 NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
@@ -103,7 +99,7 @@ class Codebook(NamedTuple):
         """
         features = self.schema.features
         if all(isinstance(column, Numeric) for column in features.values()):
-            return table.to_numpy(float)
+            return table[list(features)].to_numpy(float)
         encoded, _ = encode_inputs(
             table.assign(**{GROUP: self.schema.groups[0]}), self.schema, source="X"
         )
@@ -112,6 +108,24 @@ class Codebook(NamedTuple):
             if isinstance(column, Numeric):
                 encoded[:, place[name]] = table[name].to_numpy(float)
         return encoded
+
+    def encoder(self, x: Any) -> FunctionTransformer:
+        """A transformer of rows like X to their columns in the units of X; pandas where X is."""
+        made = FunctionTransformer(
+            _encoded, kw_args={"codebook": self}, feature_names_out=_encoded_names
+        )
+        made.fit(x)
+        return made.set_output(transform="pandas") if isinstance(x, pd.DataFrame) else made
+
+
+def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
+    names = getattr(x, "columns", codebook.schema.features)
+    return codebook.in_units(pd.DataFrame(np.asarray(x), columns=list(map(_name, names))))
+
+
+def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
+    codebook = encoder.get_params()["kw_args"]["codebook"]
+    return np.array(codebook.schema.encoded_names, dtype=object)
 
 
 class Fitted(NamedTuple):
@@ -151,28 +165,55 @@ def read_arrays(
         InputError: a column, value, bound or category does not fit.
     """
     table, y = read_table(estimator, x, y, reset=True)
+    y = one_each(y, "y", len(table))
     check_classification_targets(y)
     weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
     if (weight < 0).any():
         raise InputError("sample_weight: negative; weights must be at least 0")
-    s = None if sensitive_features is None else _groups(sensitive_features, len(table))
     counted = weight > 0
-    table, y, weight = table[counted], y[counted], weight[counted]
-    classes, labels = np.unique(y, return_inverse=True)
+    classes, labels = np.unique(y[counted], return_inverse=True)
     if len(classes) > 2:
         kind = type_of_target(y)
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {kind}."
         )
-    if len(classes) < 2:
-        raise InputError(f"y: holds one class, {classes[0]!r}; two are needed")
-    groups, s = _indexed(s[counted]) if s is not None else (NO_GROUPS, np.zeros(len(table), int))
+    if sensitive_features is None:
+        groups, s = NO_GROUPS, np.zeros(len(labels), int)
+    else:
+        values = one_each(sensitive_features, "sensitive_features", len(table))
+        groups, s = np.unique(values[counted], return_inverse=True)
+    for name, found, what in (("y", classes, "class"), ("sensitive_features", groups, "group")):
+        if len(found) < 2:
+            raise InputError(f"{name}: holds one {what}, {found.tolist()[0]!r}; two are needed")
+    table = table[counted]
     codebook = make_codebook(
         table, classes, groups, bounds=estimator.bounds, categories=estimator.categories
     )
     roles = {LABEL: classes.astype(str)[labels], GROUP: groups.astype(str)[s]}
     rows = encode(table.assign(**roles), codebook.schema, source="X")
-    return Fitted(codebook, rows, weight, classes, groups)
+    return Fitted(codebook, rows, weight[counted], classes, groups)
+
+
+def one_each(values: Any, name: str, n_rows: int) -> np.ndarray:
+    """[N] values, one for each row of X.
+
+    Raises:
+        InputError: more or fewer of them, one that is missing, or kinds that have no order.
+    """
+    found = np.asarray(values)
+    if found.shape == (n_rows, 1):
+        found = found[:, 0]
+    if found.shape != (n_rows,):
+        raise InputError(
+            f"{name}: of shape {found.shape}; must be one value for each of the {n_rows} rows of X"
+        )
+    if (missing := pd.isna(found)).any():
+        raise InputError(f"{name}, row {np.argmax(missing) + 1}: missing; each row needs a value")
+    try:
+        np.unique(found)
+    except TypeError as error:
+        raise InputError(f"{name}: must be all numbers or all text: {error}") from error
+    return found
 
 
 def read_table(
@@ -182,13 +223,10 @@ def read_table(
     if isinstance(x, pd.DataFrame) and not all(map(_is_number, x.dtypes)):
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
         table = x.reset_index(drop=True)
-        if not isinstance(y, str):
-            y = column_or_1d(y, warn=True)
-            check_consistent_length(x, y)
     else:
         checked = validate_data(estimator, cast(Any, x), y, reset=reset, dtype=np.float64)
         values, y = (checked, y) if isinstance(y, str) else checked
-        table = pd.DataFrame(values, columns=getattr(x, "columns", None))
+        table = pd.DataFrame(values, columns=getattr(estimator, "feature_names_in_", None))
     return table.set_axis([_name(column) for column in table.columns], axis=1), y
 
 
@@ -199,23 +237,6 @@ def _is_number(dtype: Any) -> bool:
 def _name(column: Any) -> str:
     """As scikit-learn calls columns without names: x0, x1, ..."""
     return column if isinstance(column, str) else f"x{column}"
-
-
-def _groups(sensitive_features: Any, n_rows: int) -> np.ndarray:
-    values = column_or_1d(sensitive_features)
-    if len(values) != n_rows:
-        raise InputError(f"sensitive_features: {len(values)} values for {n_rows} rows of X")
-    if pd.isna(values).any():
-        row = int(np.argmax(pd.isna(values))) + 1
-        raise InputError(f"sensitive_features, row {row}: missing; each row needs a group")
-    return values
-
-
-def _indexed(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    groups, s = np.unique(values, return_inverse=True)
-    if len(groups) < 2:
-        raise InputError(f"sensitive_features: holds one group, {groups[0]!r}; two are needed")
-    return groups, s
 
 
 def make_codebook(
@@ -233,6 +254,8 @@ def make_codebook(
     Raises:
         InputError: bounds or categories of a column that there is not, or that no schema allows.
     """
+    if taken := {"s", "y", LABEL, GROUP} & set(table.columns):
+        raise InputError(f"X: column {min(taken)!r}: the name is taken; rename it")
     given = {_name(column): pair for column, pair in _by_column(table, bounds).items()}
     listed = {_name(column): values for column, values in (categories or {}).items()}
     for argument, named in (("bounds", given), ("categories", listed)):
@@ -241,12 +264,8 @@ def make_codebook(
     columns: dict[str, Numeric | Categorical] = {}
     learned = []
     for name in table.columns:
-        categorical = name in listed or not _is_number(table[name].dtype)
-        known, kind = (listed, "categories") if categorical else (given, "bounds")
-        if name not in known:
-            learned.append(f"{kind} of {name!r}")
         try:
-            if categorical:
+            if name in listed or not _is_number(table[name].dtype):
                 found = listed[name] if name in listed else _categories(table[name])
                 columns[name] = Categorical(categories=tuple(np.asarray(found).tolist()))
             else:
@@ -254,6 +273,9 @@ def make_codebook(
                 columns[name] = Numeric(lower=float(low), upper=float(high), out_of_range="clip")
         except ValidationError as error:
             raise refusal(f"column {name!r}", error) from error
+        if name not in listed and name not in given:
+            kind = "bounds" if isinstance(columns[name], Numeric) else "categories"
+            learned.append(f"{kind} of {name!r}")
     names = [str(each) for each in classes]
     try:
         schema = Schema(
@@ -294,9 +316,17 @@ def _range(values: pd.Series) -> tuple[float, float]:
 
 
 def _categories(values: pd.Series) -> Any:
+    """Those of the dtype, or of the rows."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        return values.cat.categories
-    return sorted(values.dropna().unique(), key=str)
+        found = values.cat.categories.tolist()
+    else:
+        found = sorted(values.dropna().unique().tolist(), key=str)
+    if len(found) < 2 or not all(isinstance(each, str | int | float) for each in found):
+        raise InputError(
+            f"column {values.name!r}: must hold numbers, or two categories or more that are numbers"
+            f" or text; holds {values.dtype}, {found[:1]}; drop it, or give categories="
+        )
+    return found
 
 
 def warn_of_learned(codebook: Codebook) -> None:

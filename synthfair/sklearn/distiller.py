@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 import pandas as pd
 from pydantic import ValidationError
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from synthfair.client.many_clients import distill_clients
 from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.data.encode import Encoded
 from synthfair.errors import InputError, refusal
-from synthfair.release.format import Release
 from synthfair.sklearn.codebook import (
     Bounds,
     Categories,
-    Codebook,
     read_arrays,
-    read_table,
     warn_of_learned,
 )
+
+NOT_CONVERGED = "distillation has not converged: raise steps"
 
 
 def fairness_settings(estimator: Any) -> ServerConfig:
@@ -43,7 +41,7 @@ def fairness_settings(estimator: Any) -> ServerConfig:
 
 
 def distill_settings(fairness: ServerConfig, **given: Any) -> DistillConfig:
-    """The same for a client's distillation, with its own. Raises InputError: one is not allowed."""
+    """Those of a client's distillation, with its own. Raises InputError: one is not allowed."""
     names = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
     shared = {name: getattr(fairness, name) for name in names}
     try:
@@ -55,23 +53,6 @@ def distill_settings(fairness: ServerConfig, **given: Any) -> DistillConfig:
 def seed_of(random_state: Any) -> int:
     """A seed of ours from scikit-learn's ``random_state``."""
     return int(check_random_state(random_state).randint(2**31))
-
-
-def fair_releases(
-    parts: list[Encoded], codebook: Codebook, config: DistillConfig
-) -> tuple[list[Release], bool]:
-    """A fair release of each client's rows, in double precision; and whether all converged.
-
-    Warns where one has not.
-    """
-    with jax.enable_x64(True):
-        found = distill_clients(parts, codebook.schema, config, model=codebook.model)
-    converged = all(each.converged for each in found)
-    if not converged:
-        warnings.warn(
-            "distillation has not converged: raise steps", ConvergenceWarning, stacklevel=3
-        )
-    return [each.release for each in found], converged
 
 
 class Distiller(BaseEstimator):
@@ -110,6 +91,9 @@ class Distiller(BaseEstimator):
         groups_: values of the sensitive features.
         sensitive_features_: [M] group of each synthetic row.
         release_: the rows as a :class:`synthfair.Release`, scaled; what a client may send.
+        encoder_: a fitted transformer of rows like X to the columns of X_fair: numbers as they are,
+            an indicator of each category, of two only the second. In front of a model that is
+            trained on X_fair, it makes a pipeline.
         converged_: whether inner and outer problem are solved; else more ``steps`` are needed.
         schema_: made from the rows and arguments.
 
@@ -132,7 +116,7 @@ class Distiller(BaseEstimator):
         rho: float = 10.0,
         max_gap: float | None = None,
         notion: Notion = "statistical_parity",
-        penalty: str | None = None,
+        penalty: Literal["covariance", "selection_rate"] | None = None,
         temperature: float = 4.0,
         lambda_theta: float = 1e-3,
         n_synthetic: int | None = None,
@@ -169,8 +153,8 @@ class Distiller(BaseEstimator):
             sensitive_features: [N] groups, two or more; needed.
 
         Returns:
-            X_fair [M, d] in the units of X, the columns those of :meth:`transform`; a DataFrame
-            where X is one. Numbers may leave their bounds, and indicators of categories 0 and 1.
+            X_fair [M, d] in the units of X, the columns those of ``encoder_``; a DataFrame where X
+            is one. Numbers may leave their bounds, and indicators of categories 0 and 1.
             y_fair [M]. And w [M], all alike, with which ``LogisticRegression(C=1)`` regularises as
             the rows were made for: w = n^2 / (lambda_theta M).
 
@@ -189,36 +173,17 @@ class Distiller(BaseEstimator):
         )
         codebook, rows, _, self.classes_, self.groups_ = read_arrays(self, X, y, sensitive_features)
         warn_of_learned(codebook)
-        (self.release_,), self.converged_ = fair_releases([rows], codebook, config)
-        self._codebook, self.schema_ = codebook, codebook.schema
+        with jax.enable_x64(True):
+            (found,) = distill_clients([rows], codebook.schema, config, model=codebook.model)
+        self.release_, self.converged_ = found.release, found.converged
+        if not self.converged_:
+            warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=2)
+        self.schema_, self.encoder_ = codebook.schema, codebook.encoder(X)
         made, (offset, width) = self.release_, codebook.units
         self.sensitive_features_ = self.groups_[made.s]
         n = len(offset) + len(self.groups_)  # d features, G - 1 indicators and the intercept
         w = np.full(len(made.y), n**2 / (config.lambda_theta * len(made.y)))
         x = offset + made.x * width
-        return self._like(x, X), self.classes_[(made.y > 0).astype(int)], w
-
-    def transform(self, X: Any) -> Any:
-        """Other rows with the columns of X_fair: numbers as they are, an indicator a category.
-
-        Of two categories only the second has a column. Raises ValueError: rows that do not fit.
-        """
-        self._require_fitted()
-        table, _ = read_table(self, X, reset=False)
-        return self._like(self._codebook.in_units(table), X, index=getattr(X, "index", None))
-
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:  # noqa: ARG002
-        """Names [d] of the columns of X_fair."""
-        self._require_fitted()
-        return np.array(self.schema_.encoded_names, dtype=object)
-
-    def _require_fitted(self) -> None:
-        # Not scikit-learn's check, which takes what has no fit for no estimator. There is none, as
-        # a pipeline would then only encode, and train on the real rows.
-        if not hasattr(self, "schema_"):
-            raise NotFittedError("Distiller: call fit_resample first")
-
-    def _like(self, x: np.ndarray, given: Any, index: Any = None) -> Any:
-        if not isinstance(given, pd.DataFrame):
-            return x
-        return pd.DataFrame(x, columns=self.get_feature_names_out(), index=index)
+        if isinstance(X, pd.DataFrame):
+            x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
+        return x, self.classes_[(made.y > 0).astype(int)], w

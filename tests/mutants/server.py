@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         "equalized odds is the smaller difference",
         "fairness/metrics.py",
-        "np.max(np.abs(differences))",
-        "np.min(np.abs(differences))",
+        "np.max(np.abs(of_label))",
+        "np.min(np.abs(of_label))",
         "test_metrics.py",
     ),
     Mutant(

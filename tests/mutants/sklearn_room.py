@@ -6,15 +6,15 @@ MUTANTS = [
     Mutant(
         "coefficients are those of scaled inputs",
         "sklearn/classifiers.py",
-        "(theta[: len(width)] / width)[None]",
-        "theta[: len(width)][None]",
+        "np.array([[coefficients[name] for name in self.encoded_names_]])",
+        "np.array([self.model_.theta[: len(self.encoded_names_)]])",
         "test_sklearn.py",
     ),
     Mutant(
         "the intercept forgets the lower bounds",
         "sklearn/classifiers.py",
-        "theta[-1:] - self.coef_ @ offset",
-        "theta[-1:]",
+        "np.array([coefficients[INTERCEPT]])",
+        "np.array([self.model_.theta[-1]])",
         "test_sklearn.py",
     ),
     Mutant(
@@ -49,7 +49,7 @@ MUTANTS = [
     Mutant(
         "each client is given all rows",
         "sklearn/classifiers.py",
-        "part[owner == name]",
+        "part[owner == value]",
         "part[owner == owner]",
         "test_sklearn.py",
     ),
@@ -86,6 +86,27 @@ MUTANTS = [
         "sklearn/classifiers.py",
         "point.gap > fairness.max_gap:",
         "point.gap < 0:",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "clients without a name are dropped",
+        "sklearn/codebook.py",
+        "if (missing := pd.isna(found)).any():",
+        "if (missing := pd.isna(found)).all():",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "a column of the user's is taken for y",
+        "sklearn/codebook.py",
+        '{"s", "y", LABEL, GROUP} & set(table.columns)',
+        '{"s", "y"} & set(table.columns)',
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "clients are called by their number",
+        "sklearn/classifiers.py",
+        "model=codebook.model)",
+        "model=codebook.model)",
         "test_sklearn.py",
     ),
 ]

@@ -1,0 +1,1 @@
+"""A trained model for other libraries: scikit-learn and ONNX."""

@@ -1,0 +1,141 @@
+"""A trained model's scores and decisions for rows without labels, some at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from synthfair.data.encode import encode_inputs
+from synthfair.data.schema import Schema
+from synthfair.errors import InputError
+from synthfair.trained import TrainedModel
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def predict(
+    model: TrainedModel,
+    table: pd.DataFrame,
+    *,
+    source: str = "table",
+    rows_before: int | None = None,
+    id_column: str | None = None,
+    reference: np.ndarray | None = None,
+) -> pd.DataFrame:
+    """Score and decision for each row; labels may be absent from the table.
+
+    Args:
+        model: its schema encodes the table.
+        table: N rows.
+        source: its file, for errors.
+        rows_before: if the table is a part of one, the number of rows before it, for errors.
+        id_column: by which rows are known, as text; needed where the model's decisions are drawn by
+            coins, so that the same id gets the same coin. No column of the schema.
+        reference: [n] inputs, such as ``model.middle``, against which scores are explained, see
+            :meth:`synthfair.TrainedModel.contributions`; no explanation if None.
+
+    Returns:
+        Columns ``score``, and ``decision``: the label's positive value where the decision is +1.
+        With a reference also ``reference``, its score, and ``contribution of COLUMN`` for each
+        column that the model reads: they and the reference's score sum to the score.
+
+    Raises:
+        InputError: the table does not fit the model's schema; or ids are needed, and are missing;
+            or a network is to be explained.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> inputs = (*schema.encoded_names, "white=1", "(intercept)")
+        >>> model = sf.TrainedModel(
+        ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
+        ...     theta=(1.0,) + (0.0,) * 37 + (-0.5,), gradient_norm=None, converged=None,
+        ... )
+        >>> found = sf.predict(model, table, reference=model.middle)
+        >>> found.columns[:4].tolist()
+        ['score', 'decision', 'reference', 'contribution of occ']
+        >>> bool(abs(found.iloc[:, 2:].sum(axis=1) - found["score"]).max() < 1e-12)
+        True
+    """
+    import pandas as pd
+
+    schema, ids = model.schema_, None
+    if id_column is not None:
+        ids = _row_ids(table, id_column, schema, source, rows_before or 0)
+        table = table.drop(columns=id_column)
+    x, s = encode_inputs(table, schema, source=source, rows_before=rows_before)
+    score = model.scores(x, s)
+    selected = model.decide(score, s, ids)
+    negative, positive = schema.decisions
+    found = {"score": score, "decision": np.where(selected, positive, negative)}
+    if reference is not None:
+        start, parts = model.contributions(x, s, reference)
+        found["reference"] = np.full(len(score), start)
+        found |= {f"contribution of {name}": part for name, part in parts.items()}
+    return pd.DataFrame(found)
+
+
+def predict_parts(
+    model: TrainedModel,
+    parts: Iterable[pd.DataFrame],
+    *,
+    source: str,
+    id_column: str | None = None,
+    reference: np.ndarray | None = None,
+) -> Iterator[pd.DataFrame]:
+    """:func:`predict` of the parts of a table, one after the other. Raises as there, at the part.
+
+    Raises:
+        InputError: also where there are no rows.
+    """
+    rows = 0
+    for part in parts:
+        if len(part):
+            yield predict(
+                model,
+                part,
+                source=source,
+                rows_before=rows,
+                id_column=id_column,
+                reference=reference,
+            )
+            rows += len(part)
+    if rows == 0:
+        raise InputError(f"{source}: has no rows")
+
+
+def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: str) -> np.ndarray:
+    """[n] mean of the model's inputs over the parts of a table: a reference for explanations.
+
+    Raises:
+        InputError: a part does not fit the model's schema, or there are no rows.
+    """
+    total, rows = np.zeros(len(model.theta)), 0
+    for part in parts:
+        if len(part):
+            total += model.rows(
+                *encode_inputs(part, model.schema_, source=source, rows_before=rows)
+            ).sum(axis=0)
+            rows += len(part)
+    if rows == 0:
+        raise InputError(f"{source}: has no rows")
+    return total / rows
+
+
+def _row_ids(
+    table: pd.DataFrame, column: str, schema: Schema, source: str, rows_before: int
+) -> list[str]:
+    if column in schema.columns:
+        raise InputError(
+            f"id column {column!r}: is a column of the schema; ids must say whose a row is"
+        )
+    if column not in table.columns:
+        raise InputError(f"{source}: id column {column!r}: the table has no such column")
+    names = table[column].astype("string")
+    if names.isna().any():
+        row = rows_before + int(np.argmax(names.isna())) + 1
+        raise InputError(f"{source}: id column {column!r}, row {row}: missing; each needs one")
+    return names.tolist()

@@ -1,0 +1,260 @@
+"""A trained model in other forms: unscaled coefficients, contributions, scikit-learn and ONNX."""
+
+import json
+import pickle
+
+import numpy as np
+import onnxruntime
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+from sklearn.base import clone
+from sklearn.metrics import roc_auc_score
+
+from synthfair.data.encode import encode
+from synthfair.data.schema import Categorical, Numeric
+from synthfair.errors import InputError
+from synthfair.postprocess import GroupDecision
+from synthfair.scoring import predict
+from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
+
+TABLE = make_table(n=200, n_groups=3)
+
+
+def schema_of(**changes):
+    """Three groups; text and number categories, of two and of more; clipped and refused numbers."""
+    codes = {"code": Categorical(categories=(7, 5)), "kind": Categorical(categories=(1.5, 2, 3))}
+    schema = make_schema(3)
+    return schema.model_copy(update={"columns": codes | schema.columns} | changes)
+
+
+ROWS = TABLE.assign(code=[5, 7] * 100, kind=[2, 3, 1.5, 3] * 50)
+
+
+def linear(schema=None, *, intercept=True, group_input=True, loss="linear, logistic loss"):
+    schema = schema or schema_of()
+    names = input_names(schema, intercept=intercept, group_input=group_input)
+    theta = np.random.default_rng(1).normal(size=len(names))
+    return TrainedModel(
+        schema=schema, version="0", loss=loss, intercept=intercept, inputs=names,
+        group_input=group_input, theta=tuple(theta.tolist()), gradient_norm=0.0, converged=True,
+    )  # fmt: skip
+
+
+def network():
+    """A hidden layer of three."""
+    model, rng = linear(intercept=False), np.random.default_rng(2)
+    n = len(model.inputs)
+    layer = Layer(weight=tuple(map(tuple, rng.normal(size=(3, n)).tolist())), bias=(0.1, 0.2, -0.3))
+    new = {"hidden": (layer,), "theta": (1.0, -2.0, 0.5, 0.1), "intercept": True}
+    return model.model_copy(update=new)
+
+
+KINDS = {
+    "all": linear(),
+    "no intercept": linear(intercept=False),
+    "group not read": linear(group_input=False),
+}
+each_kind = pytest.mark.parametrize("model", KINDS.values(), ids=KINDS)
+
+
+@each_kind
+def test_coefficients_give_the_score_by_hand(model):
+    found = model.coefficients
+    table = ROWS.assign(income=ROWS["income"] * 1.5 - 20)  # beyond both bounds
+    score = np.full(len(table), found["(intercept)"])
+    score += found["income"] * table["income"].clip(0, 100)
+    score += found["age"] * table["age"].fillna(0) + found["age is missing"] * table["age"].isna()
+    for name, value in (("home", "own"), ("home", "rent"), ("home", "other"), ("code", 5),
+                        ("kind", 1.5), ("kind", 2), ("kind", 3), ("town", "b"), ("town", "c")):  # fmt: skip
+        score += found.get(f"{name}={value}", 0.0) * (table[name] == value)
+    score += found["home is missing"] * table["home"].isna()
+    np.testing.assert_allclose(score, predict(model, table)["score"], atol=1e-9)
+    assert ("town=b" in found) == model.group_input
+
+
+def test_a_file_shows_coefficients_and_older_files_are_read(tmp_path):
+    model, path = linear(), tmp_path / "m.json"
+    write_model(model, path)
+    document = json.loads(path.read_text())
+    assert document["coefficients"] == model.coefficients
+    assert read_model(path) == model
+    del document["coefficients"]
+    path.write_text(json.dumps(document))
+    assert read_model(path).sha256 == model.sha256 == document["sha256"]
+
+
+@pytest.mark.parametrize("wrong", [{"income": 2.0}, {"more": 1.0}, {"age": 10**400}, {"age": "1"}])
+def test_coefficients_that_are_not_the_models_are_refused(tmp_path, wrong):
+    path = tmp_path / "m.json"
+    write_model(linear(), path)
+    document = json.loads(path.read_text())
+    document["coefficients"] |= wrong
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"m.json: coefficients: are not those of theta"):
+        read_model(path)
+
+
+def test_a_network_has_no_coefficients(tmp_path):
+    write_model(network(), tmp_path / "m.json")
+    assert read_model(tmp_path / "m.json") == network()
+    with pytest.raises(InputError, match="coefficients: the model has hidden layers"):
+        network().coefficients  # noqa: B018
+
+
+class TestContributions:
+    @each_kind
+    def test_they_sum_to_the_score(self, model):
+        x, s, _ = encode(ROWS, model.schema_)
+        start, found = model.contributions(x, s)
+        np.testing.assert_allclose(start + sum(found.values()), model.scores(x, s), atol=1e-12)
+        columns = [*model.schema_.features, *(["town"] if model.group_input else [])]
+        assert list(found) == columns
+
+    def test_each_is_of_its_own_column(self):
+        model, other = linear(), ROWS.assign(home="rent", code=5)
+        before, after = (
+            model.contributions(*encode(table, model.schema_)[:2])[1] for table in (ROWS, other)
+        )
+        changed = [name for name in before if not np.allclose(before[name], after[name])]
+        assert changed == ["code", "home"]
+
+    def test_the_middle_contributes_nothing(self):
+        """Of a number in the middle of its bounds; and of a category over all categories alike."""
+        model = linear()
+        table = ROWS.iloc[:6].assign(
+            income=50.0, age=54.0, code=[7, 5] * 3, kind=[1.5, 2, 3] * 2,
+            home=["own", "rent", "other"] * 2, town=["a", "b", "c"] * 2,
+        )  # fmt: skip
+        _, found = model.contributions(*encode(table, model.schema_)[:2])
+        for values in found.values():
+            assert values.mean() == pytest.approx(0)
+        assert np.abs(found["home"]).max() > 0.1
+
+    def test_against_the_mean_of_rows_they_are_shapley_values(self):
+        """For a linear model: coefficient times (value - mean)."""
+        model = linear()
+        x, s, _ = encode(ROWS, model.schema_)
+        start, found = model.contributions(x, s, model.rows(x, s).mean(axis=0))
+        assert start == pytest.approx(model.scores(x, s).mean())
+        expected = model.coefficients["income"] * (ROWS["income"] - ROWS["income"].mean())
+        np.testing.assert_allclose(found["income"], expected, atol=1e-12)
+
+
+class TestScikitLearn:
+    @each_kind
+    def test_it_predicts_the_same_from_raw_columns(self, model):
+        pipeline, scored = model.to_sklearn(), predict(model, ROWS)
+        assert (pipeline.predict(ROWS) == scored["decision"]).all()
+        np.testing.assert_allclose(pipeline.decision_function(ROWS), scored["score"], rtol=1e-12)
+        chance = 1 / (1 + np.exp(-scored["score"]))
+        np.testing.assert_allclose(pipeline.predict_proba(ROWS)[:, 1], chance, rtol=1e-12)
+
+    @pytest.mark.parametrize("positive", ["no", "yes"])
+    def test_classes_are_in_order_as_its_measures_expect(self, positive):
+        model = linear(schema_of(positive=positive))
+        pipeline, scored = model.to_sklearn(), predict(model, ROWS)
+        assert (pipeline.predict(ROWS) == scored["decision"]).all()
+        assert list(pipeline.classes_) == ["no", "yes"]
+        sign = 1 if positive == "yes" else -1
+        found = roc_auc_score(ROWS["paid"], pipeline.decision_function(ROWS))
+        assert found == roc_auc_score(ROWS["paid"] == "yes", sign * scored["score"])
+
+    def test_it_is_cloned_and_pickled_and_names_its_inputs(self):
+        model = linear()
+        pipeline = pickle.loads(pickle.dumps(model.to_sklearn()))
+        assert (pipeline.predict(ROWS) == model.to_sklearn().predict(ROWS)).all()
+        assert list(pipeline[:-1].get_feature_names_out()) == list(model.inputs[:-1])
+        named = pipeline[:-1].set_output(transform="pandas").transform(ROWS)
+        assert list(named.columns) == list(model.inputs[:-1])
+        fitted = clone(pipeline).fit(ROWS, ROWS["paid"])
+        assert fitted.score(ROWS, ROWS["paid"]) > 0.7
+
+    @pytest.mark.parametrize(
+        ("model", "complaint"),
+        [
+            (network(), "it has hidden layers"),
+            (linear(loss="linear, squared_hinge loss"), "its loss is 'linear, squared_hinge loss'"),
+        ],
+    )
+    def test_other_models_are_refused(self, model, complaint):
+        with pytest.raises(InputError, match=complaint):
+            model.to_sklearn()
+
+    @pytest.mark.parametrize("form", ["to_sklearn", "to_onnx"])
+    def test_decisions_by_group_are_refused(self, form):
+        rule = GroupDecision(
+            notion="equal_opportunity", alpha=0.1, n_bins=2, steps=(((1, 1.0),),) * 3, key=None
+        )
+        with pytest.raises(InputError, match=f"{form}: .*decides by group"):
+            getattr(linear().model_copy(update={"decision": rule}), form)()
+
+    def test_rows_that_do_not_fit_are_refused(self):
+        pipeline = linear().to_sklearn()
+        with pytest.raises(InputError, match="X: column 'home', row 1: 'castle' is not allowed"):
+            pipeline.predict(ROWS.assign(home="castle"))
+        with pytest.raises(InputError, match="X: ndarray; must be a DataFrame of the columns"):
+            pipeline.predict(ROWS.to_numpy())
+
+
+def run_onnx(model, table):
+    session = onnxruntime.InferenceSession(model.to_onnx().SerializeToString())
+    given = {
+        each.name: table[each.name].fillna("").to_numpy(object)[:, None]
+        if each.type == "tensor(string)"
+        else table[each.name].to_numpy(float)[:, None]
+        for each in session.get_inputs()
+    }
+    score, decision = session.run(["score", "decision"], given)
+    return score[:, 0], decision[:, 0]
+
+
+class TestOnnx:
+    @pytest.mark.parametrize("model", [*KINDS.values(), network()], ids=[*KINDS, "network"])
+    def test_it_scores_the_same_in_double_precision(self, model):
+        table = ROWS.assign(income=ROWS["income"] * 1.5 - 20)
+        score, decision = run_onnx(model, table)
+        expected = predict(model, table)
+        np.testing.assert_allclose(score, expected["score"], rtol=1e-12, atol=1e-12)
+        assert list(decision) == list(expected["decision"])
+        assert set(decision) == {"no", "yes"}
+
+    @pytest.mark.parametrize("model", [linear(), network()], ids=["linear", "network"])
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"income": np.nan}, {"income": np.inf}, {"age": 17.0}, {"age": -np.inf}, {"code": 6},
+            {"kind": np.nan}, {"home": "castle"}, {"town": "z"}, {"town": ""},
+        ],
+        ids=str,
+    )  # fmt: skip
+    def test_rows_that_predict_refuses_have_no_score(self, model, wrong):
+        table = ROWS.iloc[:2].assign(home="own")
+        bad = table.assign(**wrong)
+        with pytest.raises(InputError, match="is not allowed"):
+            predict(model, bad)
+        mixed = pd.concat([table.iloc[:1], bad.iloc[1:]])
+        score, decision = run_onnx(model, mixed)
+        np.testing.assert_allclose(score[0], predict(model, table)["score"][0])
+        assert np.isnan(score[1])
+        assert decision[1] == ""
+
+    def test_an_output_is_no_column(self):
+        schema = schema_of()
+        columns = {"score": Numeric(lower=0, upper=1)} | schema.columns
+        with pytest.raises(InputError, match="column 'score' is called as an output is"):
+            linear(schema.model_copy(update={"columns": columns})).to_onnx()
+
+    def test_it_says_whose_it_is(self):
+        model = linear()
+        said = {each.key: each.value for each in model.to_onnx().metadata_props}
+        assert said["sha256"] == model.sha256
+        assert said["schema_hash"] == model.schema_.hash
+
+
+def test_a_package_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setattr("synthfair.trained.find_spec", lambda _name: None)
+    with pytest.raises(InputError, match=r"to_onnx: needs onnx; pip install 'synthfair\[onnx\]'"):
+        linear().to_onnx()
+    with pytest.raises(InputError, match=r"pip install 'synthfair\[sklearn\]'"):
+        linear().to_sklearn()

@@ -1,0 +1,206 @@
+"""``predict`` on files, folders and streams, and with explanations."""
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_table
+from test_decision import fair_model
+from test_trained import some_model
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.data import stream, tables
+from synthfair.data.stream import read_stream
+
+TABLE = make_table(n=50).assign(note=['a "quoted"\nnote, of two lines'] * 25 + ["plain"] * 25)
+MODEL = some_model().model_copy(
+    update={"schema_": some_model().schema_.model_copy(update={"ignored": ("note",)})}
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sf.write_model(MODEL, tmp_path / "model.json")
+    TABLE.to_csv("new.csv", index=False)
+    TABLE.to_parquet("new.parquet")
+    return tmp_path
+
+
+def predict(*flags):
+    return main(["predict", "--model", "model.json", *flags])
+
+
+def streamed(monkeypatch, text, *flags):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    return predict("--data", "-", *flags)
+
+
+class InPieces:
+    """A pipe into which so many bytes are written at a time."""
+
+    def __init__(self, text, size):
+        self.pieces = [text[i : i + size] for i in range(0, len(text), size)]
+
+    def read1(self, _size):
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 10**6])
+@pytest.mark.parametrize("line", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", [True, False])
+def test_a_stream_is_the_table_however_it_arrives(size, line, last):
+    text = TABLE.to_csv(index=False, lineterminator=line).encode()
+    text = text if last else text.removesuffix(line.encode())
+    found = list(read_stream(InPieces(text, size), MODEL.schema_, text=["note"]))
+    assert (len(found) <= 2) == (size == 10**6)
+    whole = pd.concat(found, ignore_index=True)
+    pd.testing.assert_frame_equal(sf.predict(MODEL, whole), sf.predict(MODEL, TABLE))
+    assert list(whole["note"]) == list(TABLE["note"])
+
+
+def test_rows_are_scored_as_soon_as_they_are_whole():
+    header, *rows = TABLE.drop(columns="note").to_csv(index=False).encode().splitlines(True)
+    arriving = InPieces(b"", 1)
+    arriving.pieces = [header, rows[0], rows[1] + rows[2][:3], rows[2][3:]]
+    parts = read_stream(arriving, MODEL.schema_)
+    left = [(len(part), len(arriving.pieces)) for part in parts]
+    assert left == [(1, 2), (1, 1), (1, 0)]
+
+
+def test_a_stream_answers_before_more_is_sent(folder):
+    """As another program would use it: a row in, its score out."""
+    argv = [sys.executable, "-m", "synthfair", "predict", "--model", "model.json", "--data", "-"]
+    header, *rows = TABLE.drop(columns="note").to_csv(index=False).splitlines(True)
+    with subprocess.Popen(argv, stdin=-1, stdout=-1, text=True, bufsize=1) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(header)
+        expected = sf.predict(MODEL, TABLE)
+        for row, score in zip(rows[:3], expected["score"], strict=False):
+            process.stdin.write(row)
+            said = process.stdout.readline()
+            if said.startswith("score"):
+                said = process.stdout.readline()
+            assert float(said.split(",")[0]) == pytest.approx(score)
+        process.stdin.close()
+        assert process.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize("data", ["new.csv", "new.parquet", ".", "-"])
+def test_parts_give_what_the_whole_gives(folder, monkeypatch, capsys, data):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 7)
+    piped = io.TextIOWrapper(io.BytesIO((folder / "new.csv").read_bytes()))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert predict("--data", data) == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    once = sf.predict(MODEL, TABLE)
+    expected = pd.concat([once] * (2 if data == "." else 1), ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected)
+
+
+def test_ids_may_be_ignored_columns_in_any_part(folder, monkeypatch, capsys):
+    sf.write_model(fair_model(), folder / "model.json")
+    table = make_table(n=40).assign(who=[f"{i:03d}" for i in range(40)])
+    schema = fair_model().schema_.model_copy(update={"ignored": ("who",)})
+    sf.write_model(fair_model().model_copy(update={"schema_": schema}), folder / "model.json")
+    expected = sf.predict(fair_model(), table, id_column="who")["decision"]
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 7)
+    table.to_csv("who.csv", index=False)
+    table.to_parquet("who.parquet", row_group_size=9)
+    for data in ("who.csv", "who.parquet"):
+        assert predict("--data", data, "--id", "who") == 0
+        found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+        assert list(found["decision"]) == list(expected)
+    assert streamed(monkeypatch, table.to_csv(index=False).encode(), "--id", "who") == 0
+    found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    assert list(found["decision"]) == list(expected)
+
+
+def test_rows_are_counted_over_parts(folder, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 7)
+    bad = TABLE.drop(columns="note").assign(town=["a"] * 30 + ["z"] + ["b"] * 19)
+    bad.to_parquet("bad.parquet", row_group_size=7)
+    assert predict("--data", "bad.parquet", "--output", "out.csv") == 2
+    assert "bad.parquet: column 'town', row 31: 'z' is not" in capsys.readouterr().err
+    assert not (folder / "out.csv").exists()
+    pieces = InPieces(bad.to_csv(index=False).encode(), 100)
+    monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": pieces}))
+    assert predict("--data", "-") == 2
+    said = capsys.readouterr()
+    assert "standard input: column 'town', row 31: 'z'" in said.err
+    assert 20 <= len(said.out.splitlines()) - 1 <= 30  # what came before is written
+    pieces = InPieces(TABLE.to_csv(index=False).encode() + b"1,2\n", 100)
+    with pytest.raises(sf.InputError, match=f"row {len(TABLE) + 1}: Expected 6 columns, got 2"):
+        list(read_stream(pieces, MODEL.schema_))
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (b"", "standard input: has no rows"),
+        (b"income,age,home,town\n", "standard input: has no rows"),
+        (b"income,age\n1,2\n", "column 'home' is missing"),
+        (b"income,age,home,town,more\n1,20,own,a,x\n", "column 'more' is not in schema"),
+        (b"income,age,home,town\n1,20,own,a\n\n2,20\n", "row 2: Expected 4 columns, got 2"),
+        (b"income,income\n1,2\n", "column 'income' appears more than once"),
+        (b"income,age,home,town\n1,20,\xff\xfe,a\n", "cannot read as CSV"),
+        (b"PAR1\x00\x15\n", "is not text; only CSV in UTF-8 is streamed"),
+        ("income,age\n1,2\n".encode("utf-16"), "is not text"),
+        (b'income,age\n1,"' + b"x" * 3000, "is a quote not closed"),
+    ],
+)  # fmt: skip
+def test_streams_that_are_refused(folder, monkeypatch, capsys, text, complaint):
+    monkeypatch.setattr(stream, "LONGEST_RECORD", 2000)
+    assert streamed(monkeypatch, text) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert not said.out
+
+
+def test_standard_input_that_is_closed(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert predict("--data", "-") == 2
+    assert "standard input: is closed" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(folder):
+    pd.concat([TABLE.drop(columns="note")] * 2000).to_csv("long.csv", index=False)
+    command = f"{sys.executable} -m synthfair predict --model model.json --data"
+    for data in ("long.csv", "- < long.csv"):
+        pipe = f"set -o pipefail; {command} {data} | head -n 2"
+        done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert len(done.stdout.splitlines()) == 2
+
+
+class TestExplain:
+    def test_columns_and_reference_sum_to_the_score(self, folder, capsys):
+        assert predict("--data", "new.csv", "--explain", "--output", "-") == 0
+        found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+        columns = ["income", "age", "home", "town"]
+        assert list(found)[2:] == ["reference", *(f"contribution of {name}" for name in columns)]
+        np.testing.assert_allclose(found.iloc[:, 2:].sum(axis=1), found["score"], atol=1e-12)
+        assert (found["reference"] == found["reference"][0]).all()
+
+    def test_the_mean_of_a_table_can_be_the_reference(self, folder, monkeypatch, capsys):
+        monkeypatch.setattr(tables, "CHUNK_ROWS", 7)
+        TABLE.drop(columns="paid").to_parquet("past.parquet", row_group_size=9)
+        assert predict("--data", "new.csv", "--explain", "--reference", "past.parquet") == 0
+        found = pd.read_csv(io.StringIO(capsys.readouterr().out))
+        assert found["reference"][0] == pytest.approx(found["score"].mean())
+        assert found["contribution of home"].mean() == pytest.approx(0)
+        assert found["contribution of home"].std() > 0
+
+    def test_a_reference_needs_explain(self, folder, capsys):
+        assert predict("--data", "new.csv", "--reference", "new.csv") == 2
+        assert "--reference: is for --explain" in capsys.readouterr().err
+
+    def test_a_reference_without_rows(self, folder, capsys):
+        TABLE.head(0).to_csv("none.csv", index=False)
+        assert predict("--data", "new.csv", "--explain", "--reference", "none.csv") == 2
+        assert "none.csv: has no rows" in capsys.readouterr().err
