@@ -239,6 +239,26 @@ class TestOnnx:
         assert np.isnan(score[1])
         assert decision[1] == ""
 
+    @pytest.mark.parametrize("missing", ["refuse", "category", "unlisted"])
+    def test_values_that_are_not_listed_count_as_one_that_is(self, missing):
+        columns = schema_of().columns | {
+            "home": Categorical(
+                categories=("own", "rent", "other"), unlisted="other", missing=missing
+            ),
+            "kind": Categorical(categories=(1.5, 2, 3), unlisted=2, missing=missing),
+        }
+        model = linear(schema_of(columns=columns))
+        table = ROWS.assign(home=["castle", "own", "other", "rent"] * 50, kind=[2, 7, 3, 1.5] * 50)
+        score, decision = run_onnx(model, table)
+        np.testing.assert_allclose(score, predict(model, table)["score"], rtol=1e-12, atol=1e-12)
+        assert list(decision) == list(predict(model, table)["decision"])
+        gone = table.iloc[:1].assign(home=None, kind=np.nan)
+        if missing == "refuse":
+            assert np.isnan(run_onnx(model, gone)[0])
+        else:
+            expected = predict(model, gone)["score"]
+            np.testing.assert_allclose(run_onnx(model, gone)[0], expected, rtol=1e-12)
+
     def test_an_output_is_no_column(self):
         schema = schema_of()
         columns = {"score": Numeric(lower=0, upper=1)} | schema.columns

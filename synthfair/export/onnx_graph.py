@@ -90,17 +90,25 @@ class _Graph:
     ) -> str:
         """[N, ...] an indicator of each category, and of missing.
 
-        The first of two categories has none; nor has, with ``base``, the first of any number.
+        The first of two categories has none; nor has, with ``base``, the first of any number. What
+        is not listed counts as the category ``unlisted``, where the column names one.
         """
         text = isinstance(column.categories[0], str)
         x = self._input(name, TensorProto.STRING if text else TensorProto.DOUBLE)
         values = np.array(column.categories, None if text else float)[None]
         found = self._indicator(self.add("Equal", x, values))
+        words = np.array([missing_values or ("",)])
+        missing = self._indicator(self.add("Equal", x, words) if text else self.add("IsNaN", x))
+        missing = self.add("ReduceMax", missing, np.array([1]), keepdims=1)
+        if column.unlisted is not None:
+            listed = self.add("ReduceSum", found, np.array([1]), keepdims=1)
+            other = self.add("Sub", 1.0, listed)
+            if column.missing != "unlisted":
+                other = self.add("Mul", other, self.add("Sub", 1.0, missing))
+            place = np.array([[one == column.unlisted for one in column.categories]], float)
+            found = self.add("Add", found, self.add("Mul", other, place))
         if column.missing == "category":
-            words = np.array([missing_values or ("",)])
-            missing = self._indicator(self.add("Equal", x, words) if text else self.add("IsNaN", x))
-            among = self.add("ReduceMax", missing, np.array([1]), keepdims=1)
-            found = self.add("Concat", found, among, axis=1)
+            found = self.add("Concat", found, missing, axis=1)
         known = self.add("Greater", self.add("ReduceSum", found, np.array([1]), keepdims=1), 0.0)
         first = 1 if base or len(column.categories) == 2 else 0
         columns = np.arange(first, len(column.categories) + (column.missing == "category"))

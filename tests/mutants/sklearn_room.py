@@ -105,8 +105,8 @@ MUTANTS = [
     Mutant(
         "clients are called by their number",
         "sklearn/classifiers.py",
-        "model=codebook.model)",
-        "model=codebook.model)",
+        "distill_clients(parts, codebook.schema",
+        "distill_clients([*parts.values()], codebook.schema",
         "test_sklearn.py",
     ),
 ]
