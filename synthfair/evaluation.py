@@ -286,7 +286,8 @@ def small_group_warnings(
     if not small:
         return ()
     named = [
-        f"{name} ({size.n}: {size.positive} {schema.positive}, {size.negative} {schema.negative})"
+        f"{name} ({size.n} rows: {size.positive} with label {schema.positive}, {size.negative} with"
+        f" {schema.negative})"
         for name, size in list(small.items())[:MOST_NAMED]
     ]
     named += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
