@@ -251,7 +251,8 @@ def small_group_warnings(
         return ()
     negative, positive = schema.decisions
     named = [
-        f"{name} ({size.n}: {size.positive} {positive}, {size.negative} {negative})"
+        f"{name} ({size.n} rows: {size.positive} with label {positive}, {size.negative} with"
+        f" {negative})"
         for name, size in list(small.items())[:MOST_NAMED]
     ]
     named += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []

@@ -105,7 +105,7 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
     assert set(pd.read_csv(folder / "cut" / "client_north_train.csv")["region"]) == {"north"}
     data = ["--data", f"{folder}/cut/client_north_train.csv", "--steps", "3"]
     argv = [*data, "--schema", f"{folder}/cut/schema.json", "--output", f"{folder}/r.parquet"]
-    assert run(client, prog="client", argv=[*argv, "--n-synthetic", "8"]) == 0
+    assert run(client, prog="client", argv=[*argv, "--n-synthetic", "8", "--n-min", "5"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,23 @@ def test_the_largest_is_at_least_what_all_say_and_at_most_what_one_may():
     assert largest([across], [across]) == pytest.approx((0.1, 0.0, 0.4))
 
 
+@pytest.mark.parametrize(("n_groups", "limits"), [(2, 4), (4, 24)])
+def test_tails_are_shared_by_all_limits_of_which_one_may_fail(n_groups, limits):
+    """Equalized odds: the upper limit has a tail of 0.025, the lower one its part of it."""
+    rows = sample(3, n_groups, n=1000)
+    s, d = rows.s, (rows.score > 0).astype(float)
+    low, high = [], []
+    for label in (1, -1):
+        of = rows.y == label
+        counts = np.bincount(s[of], minlength=n_groups)
+        shares = Shares(np.bincount(s[of], weights=d[of], minlength=n_groups), counts)
+        wide, near = shares.differences(0.025 / limits), shares.differences(0.025)
+        low.append(np.maximum(wide.low, -wide.high).max())
+        high.append(np.maximum(abs(near.low), abs(near.high)).max())
+    expected = max(0, *low), max(high)
+    assert found(rows)["equalized_odds_difference"][1:] == pytest.approx(expected, abs=1e-9)
+
+
 def test_the_same_seed_gives_the_same_interval():
     rows = sample(1)
     assert found(rows) == found(rows)

@@ -33,7 +33,7 @@ def test_a_small_group_is_named_with_its_numbers():
     assert list(small_groups(evaluation, SCHEMA)) == ["town=c"]
     said = small_group_warnings(evaluation, SCHEMA, sf.ServerConfig())[0]
     c = table()[lambda rows: rows["town"] == "c"]["paid"].value_counts()
-    assert f"town=c (7: {c['yes']} yes, {c['no']} no)" in said
+    assert f"town=c (7 rows: {c['yes']} with label yes, {c['no']} with no)" in said
     assert "--min-group-rows 30" in said
     written = evaluation_document(evaluation, SCHEMA, sf.ServerConfig())["small_groups"]
     assert written == {"town=c": {"n": 7, "positive": c["yes"], "negative": c["no"]}}
@@ -67,7 +67,7 @@ def test_evaluate_leaves_them_out_and_says_so(tmp_path, capsys):
     assert found["10"]["spd"]["value"] == pytest.approx(abs(gap))
     assert found["10"]["spd"]["low"] <= abs(gap) <= found["10"]["spd"]["high"]
     said = " ".join(capsys.readouterr().err.split())
-    assert "town=c (7:" in said
+    assert "town=c (7 rows:" in said
     assert "gaps leave out groups with fewer than 10 rows" in said
 
 
