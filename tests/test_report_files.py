@@ -20,6 +20,8 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
 GROUPS = ("town=a", "town=b")
 SCORES = {"negative": [1] * 20, "positive": [0] * 20, "probability": [0.5] * 20}
 
+ROWS = {group: {"negative": 1, "positive": 1} for group in GROUPS}
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
@@ -65,7 +67,8 @@ def run(tmp_path_factory):
         ({"per_client": {}}, "per_client"),
         ({"method": "a\x1b[2Jb"}, "method"),
         ({"schema_hash": "short"}, "schema_hash"),
-        ({"rows": {"client_0": {}}}, "rows: must be those of each client"),
+        ({"rows": {"client_0": {}, "client_1": {}}}, "rows: must be those of each client"),
+        ({"rows": {"nobody": ROWS}}, "rows: must be those of each client"),
         ({"scores": {"x": SCORES}}, "scores: must be those of each group"),
         ({"scores": {g: SCORES | {"negative": [1]} for g in GROUPS}}, "must have 20 bins"),
         ({"scores": {g: SCORES | {"negative": [-1] * 20} for g in GROUPS}}, "negative must be"),

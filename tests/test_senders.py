@@ -80,11 +80,11 @@ def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys)
             f"lender_{i}",
             *(f"{moved[key]:.4f}" for key in ("scores", "relative", "theta", "accuracy", "spd")),
             "no",
-            "yes",
+            "trained",
         ]
         assert f"{moved['scores']:.3f}" in said
-    assert f"At most {metrics(folder)['max_influence']:.4f} times the scores was allowed" in page
-    assert f"Above {found['outliers_above']:.4f} a release is an outlier" in page
+    assert f"allows a relative change of {metrics(folder)['max_influence']:.4f}" in page
+    assert f"A change of scores above {found['outliers_above']:.4f} lies far above" in page
 
 
 def test_the_page_says_how_to_sign_again(folder):

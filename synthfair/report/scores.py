@@ -130,12 +130,12 @@ def calibration(found: ScoreCounts) -> Calibration:
     sums = np.where(rows > 0, rows * np.nan_to_num(found.probability), 0.0)
     merged = (part.reshape(CALIBRATION_BINS, -1).sum(axis=1) for part in (positive, rows, sums))
     bins = [
-        Calibrated(float(total / n), wilson(hits / n, n), int(n))
-        for hits, n, total in zip(*merged, strict=True)
+        Calibrated(total / n, wilson(hits / n, n), n)
+        for hits, n, total in zip(*(part.tolist() for part in merged), strict=True)
         if n
     ]
     n = int(rows.sum())
     if not n:
         return Calibration([], nan, wilson(nan, 0), nan)
     error = sum(b.n * abs(b.predicted - b.observed.value) for b in bins) / n
-    return Calibration(bins, float(sums.sum()) / n, wilson(positive.sum() / n, n), float(error))
+    return Calibration(bins, float(sums.sum()) / n, wilson(float(positive.sum() / n), n), error)
