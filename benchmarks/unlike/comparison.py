@@ -13,6 +13,7 @@ from benchmarks.unlike.training import LAMBDA_THETA, METHODS, Asked
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, metrics
+from synthfair.privacy.statement import GRID
 
 MAIN = Asked("covariance", 10.0)
 ASKED = (MAIN, Asked("selection_rate", 10.0), Asked("selection_rate", 100.0))
@@ -92,7 +93,9 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
 
 
 def setting_fingerprint(setting: UnlikeSetting) -> str:
-    """Of the surrogates' settings, their defaults included; other methods have no more settings."""
+    """Of the surrogates' settings, their defaults included, or the grid of fair releases."""
+    if setting.method == "fair":
+        return fingerprint(GRID)
     if (config := CONFIGS.get(setting.method)) is None:
         return ""
     names = ("rows_per_cell", "k_min", "random_anchors", "self_play", "iterations")
