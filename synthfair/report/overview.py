@@ -148,8 +148,8 @@ def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
     """What a run is, without some settings."""
     metrics = result.metrics
     settings = [value for key, value in result.settings.items() if key not in keys]
-    data = (metrics.table,)
-    if metrics.table is None:  # what a table is split into may differ between seeds
+    data: tuple[object, ...] = (metrics.table,)
+    if not (metrics.table and metrics.table.skew):  # else they differ between seeds
         data += (metrics.n_test, tuple(metrics.config), tuple(metrics.per_client))
     train = metrics.train.model_dump_json(exclude=set(keys)) if metrics.train else None
     weights = metrics.weights.model_dump_json() if metrics.weights else None
@@ -157,9 +157,9 @@ def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
 
 
 def _clients(result: Result) -> int:
-    """How many there are; where small ones are left out, how many there were to be."""
+    """How many there are; of unlike ones, of which some may be left out, how many to be."""
     table = result.metrics.table
-    return (table and table.clients) or len(result.metrics.per_client)
+    return (table and table.skew and table.clients) or len(result.metrics.per_client)
 
 
 def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
