@@ -261,6 +261,8 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
     "converged": True,
     "outlier": False,
     "alone": False,
+    "rates": [0.5, None],
+    "by": ["scores"],
 }
 
 
@@ -287,6 +289,14 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
         (
             {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"spd": 3}}}},
             "influence: spd must be",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"rates": [3]}}}},
+            "influence: rates must be",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"by": ["\x1b"]}}}},
+            "influence: must be printable",
         ),
         (
             {"influence": {"outliers_above": None, "releases": {"a": {}}}},
