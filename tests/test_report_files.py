@@ -60,6 +60,14 @@ def run(tmp_path_factory):
             {"influence": {"outliers_above": None, "releases": {"a\x1b": MOVED}}},
             "influence: must be printable",
         ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"rates": [3]}}}},
+            "influence: rates must be",
+        ),
+        (
+            {"influence": {"outliers_above": None, "releases": {"a": MOVED | {"by": ["\x1b"]}}}},
+            "influence: must be printable",
+        ),
         ({"guarantee": {"epsilon": 1}}, "guarantee.delta: missing"),
         ({"promise": {"epsilon": 1}}, "promise.delta: missing"),
         ({"by_group": {}}, "by_group"),

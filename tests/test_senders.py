@@ -101,7 +101,7 @@ def test_an_outlier_is_warned_about(folder, capsys):
     sf.write_release(flipped(some_pool()["c0"], 100), folder / "r2.parquet", key=key)
     assert serve(folder, "--keys", str(folder), "--max-influence", "100", "--report") == 0
     said = capsys.readouterr()
-    assert "r2 (scores): moves the model much further" in " ".join(said.err.split())
+    assert "r2 (scores, accuracy): moves the model much further" in " ".join(said.err.split())
     assert "OUTLIER" in said.out
     assert "<td>YES</td>" in (folder / "server" / "report.html").read_text()
 

@@ -77,7 +77,10 @@ def test_metrics_json_has_what_its_contract_says(folder):
     assert found["spd"]["value"] == evaluation.overall["spd"].value
     assert found["influence"] == {
         "outliers_above": None,
-        "releases": {name: moved._asdict() for name, moved in influences.releases.items()},
+        "releases": {
+            name: moved._asdict() | {"rates": list(moved.rates), "by": list(moved.by)}
+            for name, moved in influences.releases.items()
+        },
     }
     assert list(influences.releases) == ["client_0", "client_1"]
     assert found["max_influence"] == sf.ServerConfig().max_influence

@@ -59,14 +59,12 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
 def influence_table(influences: Influences) -> Table:
     """How far each release moves the model; of many, the furthest."""
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
-    table = _table(
-        "release", "scores by", "relatively", "theta by", "accuracy by", "SPD by", "rates by", ""
-    )
+    table = _table("release", "scores by", "relatively", "accuracy by", "SPD by", "rates by", "")
     for name, moved in ranked[:MOST_RELEASES]:
-        numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}", f"{moved.theta:.3g}"
+        numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}"
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
         marks = [] if moved.converged else ["first step only"]
-        marks += [f"OUTLIER: {', '.join(moved.by)}" if moved.by else "OUTLIER"] * moved.outlier
+        marks += ["OUTLIER"] if moved.outlier else []
         marks += ["alone with a group and label"] if moved.alone else []
         rates = " ".join(f"{rate:+.3f}" for rate in moved.rates[:MOST_GROUPS])
         accuracy = f"{moved.accuracy:+.4f}"

@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "rows are not numbered where Arrow reads in threads",
         "data/tables.py",
-        "csv.ReadOptions(use_threads=False)",
-        "csv.ReadOptions(use_threads=True)",
+        "one_thread = csv.ReadOptions(use_threads=False)",
+        "one_thread = csv.ReadOptions(use_threads=True)",
         "test_tables.py",
     ),
     Mutant(

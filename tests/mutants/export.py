@@ -41,7 +41,7 @@ MUTANTS = [
     Mutant(
         "classes of the pipeline are in the schema's order of positive",
         "export/pipeline.py",
-        "sign = 1.0 if classes[1] == schema.positive else -1.0",
+        "sign = 1.0 if classes[1] == schema.decisions[1] else -1.0",
         "sign = 1.0",
         "test_export.py",
     ),
