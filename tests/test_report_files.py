@@ -15,6 +15,8 @@ MOVED = dict.fromkeys(Influence._fields, 0.5) | {
     "converged": True,
     "outlier": False,
     "alone": False,
+    "rates": [0.5, None],
+    "by": ["scores"],
 }
 
 GROUPS = ("town=a", "town=b")
