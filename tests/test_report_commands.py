@@ -107,6 +107,7 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     there = json.loads(done.read_text()) | {
         "config": {"client_0": config, "client_1": config},
         "schema_hash": dataset_schema("loanapp").hash,
+        "table": {"name": "loanapp", "sensitive": "white", "clients": 2},
     }
     done.write_text(json.dumps(there))
     assert main(argv) == 0

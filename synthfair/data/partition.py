@@ -169,7 +169,7 @@ class Split:
         >>> table, schema = sf.load_dataset("loanapp")
         >>> clients = Split(by="suffolk").apply(table, schema, seed=0)
         >>> {name: len(client.train) for name, client in clients.items()}
-        {'0': 1346, '1': 244}
+        {'0': 1345, '1': 245}
     """
 
     clients: int | None = None

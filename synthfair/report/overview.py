@@ -159,7 +159,9 @@ def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
 def _clients(result: Result) -> int:
     """How many there are; of unlike ones, of which some may be left out, how many to be."""
     table = result.metrics.table
-    return (table and table.skew and table.clients) or len(result.metrics.per_client)
+    if table and table.skew and table.clients:
+        return table.clients
+    return len(result.metrics.per_client)
 
 
 def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
