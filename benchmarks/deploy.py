@@ -19,6 +19,7 @@ from benchmarks.harness import Experiment, Run, main
 from benchmarks.showing import page, table
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
+from synthfair.deploy.messages import TaskName
 
 GOAL = "Goal for a round of FPFL on one machine: 0.5 s."
 
@@ -26,7 +27,7 @@ GOAL = "Goal for a round of FPFL on one machine: 0.5 s."
 class DeploySetting(NamedTuple):
     """Which job, from how many sites."""
 
-    job: str
+    job: TaskName
     sites: int
 
 
@@ -37,7 +38,7 @@ class DeployValues(NamedTuple):
         load: of the machine before, processes that run or wait to.
         cores: of the machine.
         start: seconds until the server knows all sites.
-        job: seconds from submission to results.
+        whole: seconds of the job, from submission to results.
         rounds: that the server asked for.
         median_round: seconds from question to last answer.
         site: seconds that the slowest site worked, in all rounds.
@@ -47,7 +48,7 @@ class DeployValues(NamedTuple):
     load: float
     cores: int
     start: float
-    job: float
+    whole: float
     rounds: int
     median_round: float
     site: float
@@ -68,7 +69,7 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     with tempfile.TemporaryDirectory() as folder:
         shown = demonstrate(
             Path(folder), lambda _: None, lambda *_: None, job=setting.job, lenders=lenders
-        )  # type: ignore[arg-type]
+        )
     course = shown.run.course
     if not (shown.run.completed and shown.clean and course):
         raise RuntimeError(f"{setting}: {shown.run.status}")
@@ -84,11 +85,11 @@ def show_jobs(runs: Sequence[Run[DeploySetting, DeployValues]]) -> dict[str, str
     """As Markdown."""
     rows = []
     for (job, sites), _, found, _ in runs:
-        share = 1 - found.site / found.job
+        share = 1 - found.site / found.whole
         rows.append(
             (
                 job, sites, f"{found.load:.0f} on {found.cores}", f"{found.start:.0f}",
-                f"{found.job:.0f}", found.rounds, f"{found.median_round:.2f}",
+                f"{found.whole:.0f}", found.rounds, f"{found.median_round:.2f}",
                 f"{found.site:.1f}", f"{share:.0%}", f"{found.megabytes:.2f}",
             )
         )  # fmt: skip

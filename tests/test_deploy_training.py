@@ -67,7 +67,8 @@ def stop_after(channel, questions):
 
 
 @pytest.mark.parametrize(
-    "settings", [TRAIN, TRAIN | {"clip": 0.05}, FPFL, FPFL | {"hidden": [3], "clip": 2.0}, DP_SGD]
+    "settings",
+    [TRAIN, TRAIN | {"clip": 0.05}, FPFL, FPFL | {"hidden": [3], "clip": 2.0, "rounds": 2}, DP_SGD],
 )
 def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
     federation, theta = train(world, channel_of(world), settings)
@@ -92,7 +93,7 @@ def test_noise_is_that_of_the_engine_in_one_process(world, settings):
     assert stated["epsilon"] == PRIVATE["epsilon"]
 
 
-@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])  # noise of either side
 def test_nobody_can_repeat_the_noise(world, settings):
     for job in ("job-1", "job-2"):
         train(world, channel_of(world, job), settings | {"rounds": 1})

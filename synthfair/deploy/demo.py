@@ -41,7 +41,7 @@ _LIMITS = {
     "releases": ["surrogate"],
     "without_epsilon": True,
     "k_min": SURROGATE.k_min,
-    "most_rounds": 200,
+    "most_rounds": 400,  # a job that goes on asks for some rounds again
 }
 
 _UPLOAD = {

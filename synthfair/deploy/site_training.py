@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +23,7 @@ from synthfair.privacy.ledger import Booking, Ledger
 if TYPE_CHECKING:
     import jax
 
+    from synthfair.federated.algorithm import Algorithm
     from synthfair.federated.users import Users
 
 FOLDER = "trainings"
@@ -108,7 +110,6 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
 
     from synthfair.data.encode import encode
     from synthfair.data.tables import read_table
-    from synthfair.federated.engine import clip_report
     from synthfair.federated.user_data import make_user_data
 
     try:
@@ -125,19 +126,30 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     for leaf in jax.tree.leaves(data.users):
         digest.update(np.ascontiguousarray(leaf).data)
 
-    @jax.jit
-    def report(state: Any, users: Users, key: jax.Array) -> Any:
-        return clip_report(
-            plan.algorithm.report(state, users.rows_of(0), key), plan.protection.clip
-        )
-
+    compiled, protection = _compiled_report(), plan.protection
     return _Ready(
         agreed,
         planned,
         agreed.run(asked.schema, digest.hexdigest()),
         jax.eval_shape(plan.algorithm.init, jax.random.key(0)),
-        lambda state, key: report(state, data.users, key),
+        lambda state, key: compiled(plan.algorithm, protection.clip, state, data.users, key),
     )
+
+
+@cache
+def _compiled_report() -> Callable[..., Any]:
+    """Once for all sites of a process, which in tests are several."""
+    import jax
+
+    from synthfair.federated.engine import clip_report
+
+    @jax.jit
+    def report(
+        algorithm: Algorithm, clip: float | None, state: Any, users: Users, key: jax.Array
+    ) -> Any:
+        return clip_report(algorithm.report(state, users.rows_of(0), key), clip)
+
+    return report
 
 
 def _key(asked: Asked, ready: _Ready) -> jax.Array:

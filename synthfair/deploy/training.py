@@ -8,6 +8,8 @@ is the server that adds the noise; so sites agree to that, and to how many round
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     import jax
 
     from synthfair.config import TrainConfig
+    from synthfair.federated.algorithm import Algorithm
+    from synthfair.federated.engine import Protection
     from synthfair.privacy.rounds import TrainingGuarantee
     from synthfair.trained import TrainedModel
 
@@ -111,19 +115,15 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     like = jax.eval_shape(plan.algorithm.report, progress.state, some, noise_key)
     expected = _Report(like, plan.protection.clip)
 
-    @jax.jit
-    def update(state: Any, total: Any, number: int) -> tuple[Any, Any]:
-        key = jax.random.fold_in(noise_key, number)
-        noisy = engine.add_noise(total, plan.protection.noise, key)
-        return plan.algorithm.update(state, noisy, float(len(sites)))
-
+    update = _compiled_update(len(sites))
     while (number := progress.rounds) < config.rounds:
         if number % save_each == 0:
             checkpoint.save(to_save(begun._replace(progress=progress)))
         carried = packed(progress.state)
         answers = federation.ask("train", number, asked, carried, timeout=job.timeout)
         total = _total(federation, answers, expected, job.least_answers)
-        state, record = update(progress.state, total, number)
+        key = jax.random.fold_in(noise_key, number)
+        state, record = update(plan.algorithm, plan.protection, progress.state, total, key)
         history = jax.tree.map(
             lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
         )
@@ -135,6 +135,22 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
     checkpoint.path.unlink(missing_ok=True)
+
+
+@cache
+def _compiled_update(sites: int) -> Callable[..., tuple[Any, Any]]:
+    import jax
+
+    from synthfair.federated.engine import add_noise
+
+    @jax.jit
+    def update(
+        algorithm: Algorithm, protection: Protection, state: Any, total: Any, key: jax.Array
+    ) -> tuple[Any, Any]:
+        noisy = add_noise(total, protection.noise, key)
+        return algorithm.update(state, noisy, float(sites))
+
+    return update
 
 
 class _Report(NamedTuple):
