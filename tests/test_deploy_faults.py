@@ -32,7 +32,7 @@ def test_faults(scenario, tmp_path, request):
     if not request.config.getoption("--whole"):
         pytest.skip("takes minutes: --whole")
     argv = [sys.executable, __file__, scenario, str(tmp_path / "made")]
-    run = subprocess.Popen(argv)
+    run = subprocess.Popen(argv, cwd=tmp_path)  # python -m would take synthfair from here
     try:
         run.wait(PATIENCE)
     except subprocess.TimeoutExpired:
@@ -171,7 +171,7 @@ def slow_site(folder):
                 process.suspend()
 
         try:
-            run = fed.run(session, "train", _after_rounds(15, stop), timeout=3)
+            run = fed.run(session, "train", _after_rounds(15, stop), timeout=40)
         finally:
             for process in stopped:
                 with suppress(psutil.NoSuchProcess):
