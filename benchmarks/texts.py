@@ -274,6 +274,24 @@ def secure(read: Read) -> str:
     return table("clients | counts | an aggregator, s | peak memory, MB", rows) if rows else ""
 
 
+def deploy(read: Read) -> str:
+    """Jobs of a federation on one machine."""
+    rows = [
+        (
+            "one upload" if job == "single_shot" else f"{values.rounds} rounds of FPFL", sites,
+            f"{values.load:.0f} on {values.cores} cores", f"{values.start:.0f}",
+            f"{values.whole:.0f}", f"{values.median_round:.2f}", f"{values.site:.1f}",
+            f"{values.megabytes / sites:.2f}",
+        )
+        for (job, sites), _, values, _ in read("deploy", "deploy")
+    ]  # fmt: skip
+    header = (
+        "job | sites | load before | start, s | job, s | median round, s | slowest site works, s"
+        " | MB from a site"
+    )
+    return table(header, rows) if rows else ""
+
+
 def devices(read: Read) -> str:
     """Measured and true gaps of a model's rates over devices, at epsilon = 4."""
     rows = [
@@ -303,6 +321,7 @@ BLOCKS: Mapping[str, Callable[[Read], str]] = {
     "gap_speed": gap_speed,
     "devices": devices,
     "secure": secure,
+    "deploy": deploy,
     "reproduction": lambda _: reproduction_table(),
 }
 """By name."""

@@ -168,12 +168,13 @@ def refusals(folder):
     from synthfair.deploy.session import connected, run_job
 
     folder, port = Path(folder), demo.free_port()
-    kits = demo.prepare(folder, port)
+    lenders = demo.unlike_lenders()
+    kits = demo.prepare(folder, port, lenders)
     jobs, table = folder / "federation" / "jobs", kits[2] / "data" / "table.csv"
     submitter = folder / "federation" / "kits" / demo.SUBMITTER
     with demo.running(kits, port):
         with connected(submitter, timeout=60) as session:
-            demo.wait_for_sites(session)
+            demo.wait_for_sites(session, lenders)
             for edit in (with_code, with_a_class_that_is_not_listed):
                 job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)
                 edit(job)

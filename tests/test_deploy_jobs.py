@@ -54,14 +54,14 @@ class InProcess:
 class World:
     """Two sites and a server in one folder."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, rows=300):
         self.folder, self.said = folder, []
         (folder / "keys").mkdir()
         (folder / "schema.json").write_text(make_schema().to_json())
         for i, name in enumerate(NAMES):
             local = folder / name / "local"
             local.mkdir(parents=True)
-            make_table(300, seed=i).to_csv(folder / name / "rows.csv", index=False)
+            make_table(rows, seed=i).to_csv(folder / name / "rows.csv", index=False)
             make_table(200, seed=9 + i).to_csv(folder / f"{name}_test.csv", index=False)
             public, _ = make_keys(local / f"{name}.key")
             (folder / "keys" / public.name).write_bytes(public.read_bytes())

@@ -10,20 +10,32 @@ from test_deploy_jobs import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.config import TrainConfig
+from synthfair.deploy.agreed import packed, unpacked
 from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import Message
-from synthfair.deploy.training import TrainJob, packed, run_train, unpacked
+from synthfair.deploy.training import TrainJob, run_train
 from synthfair.privacy.ledger import Ledger
 
 TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}
+FPFL = {"method": "fpfl", "rounds": 6, "learning_rate": 0.5, "alpha": 0.01, "multiplier_rate": 1.0}
+DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
+PRIVATE = {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}
+ROWS = 120
 
 
 @pytest.fixture
 def world(tmp_path):
-    found = World(tmp_path)
+    found = World(tmp_path, rows=ROWS)
     for name in NAMES:
         found.limit(name, most_rounds=50)
     return found
+
+
+@pytest.fixture
+def one_seed(monkeypatch):
+    """Noise that anybody can repeat, at the server and the sites."""
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr("secrets.token_hex", lambda n: f"{7:0{2 * n}x}")
 
 
 def channel_of(world, job="job-1"):
@@ -32,33 +44,134 @@ def channel_of(world, job="job-1"):
 
 def train(world, channel, settings=TRAIN, **changes):
     federation = world.federation(channel)
-    job = TrainJob(train=settings, **changes)
+    rows = ROWS if settings["method"] == "dp_sgd" else None
+    job = TrainJob(train=settings, least_rows=rows, **changes)
     run_train(federation, job, world.folder / "server" / channel.job, world.folder / channel.job)
     return federation, sf.read_model(world.folder / channel.job / "model.json").theta
 
 
-def in_process(settings=TRAIN):
-    tables = [make_table(300, seed=i) for i in range(2)]
+def in_process(settings=TRAIN, **options):
+    tables = [make_table(ROWS, seed=i) for i in range(2)]
     rows = sf.encode(pd.concat(tables, ignore_index=True), make_schema())
     config = TrainConfig(**settings)
-    data = sf.federated.make_user_data(rows, np.repeat([0, 1], 300), make_schema(), config)
-    return sf.federated.train_rounds(data, config)
+    data = sf.federated.make_user_data(rows, np.repeat([0, 1], ROWS), make_schema(), config)
+    return sf.federated.train_rounds(data, config, **options)
 
 
-@pytest.mark.parametrize("more", [{}, {"clip": 0.05}])
-def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, more):
-    federation, theta = train(world, channel_of(world), TRAIN | more)
-    expected = in_process(TRAIN | more)
-    np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-10, atol=1e-12)
-    assert federation.booked["north"].rounds == TRAIN["rounds"]
-    drift = pd.read_csv(world.folder / "job-1" / "rounds.csv")["drift"]
-    np.testing.assert_allclose(drift, expected.history.drift, rtol=1e-9)
+def ledger_of(world, name="north"):
+    return Ledger.for_table(world.folder / name / "rows.csv")
+
+
+def stop_after(channel, questions):
+    channel.on_way = lambda _, m: None if len(channel.asked) > questions else m
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [TRAIN, TRAIN | {"clip": 0.05}, FPFL, FPFL | {"hidden": [3], "clip": 2.0, "rounds": 2}, DP_SGD],
+)
+def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
+    federation, theta = train(world, channel_of(world), settings)
+    expected = in_process(settings)
+    np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
+    assert federation.booked["north"].rounds == settings["rounds"]
+    column, *_ = expected.history._fields[-1:]
+    found = pd.read_csv(world.folder / "job-1" / "rounds.csv")[column]
+    np.testing.assert_allclose(found, getattr(expected.history, column), rtol=1e-8, atol=1e-11)
     assert "accuracy" in json.loads((world.folder / "job-1" / "metrics.json").read_text())
+
+
+@pytest.mark.usefixtures("one_seed")
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+def test_noise_is_that_of_the_engine_in_one_process(world, settings):
+    _, theta = train(world, channel_of(world), settings)
+    expected = in_process(settings, noise_seed=7)
+    np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
+    stated = json.loads((world.folder / "job-1" / "metrics.json").read_text())["guarantee"]
+    (booked,) = ledger_of(world).entries()
+    assert stated == booked.what.guarantee.model_dump(mode="json")
+    assert stated["epsilon"] == PRIVATE["epsilon"]
+
+
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])  # noise of either side
+def test_nobody_can_repeat_the_noise(world, settings):
+    for job in ("job-1", "job-2"):
+        train(world, channel_of(world, job), settings | {"rounds": 1})
+        for name in NAMES:
+            for path in (world.folder / name / "synthfair" / "trainings").iterdir():
+                assert path.stat().st_mode & 0o077 == 0
+                path.unlink()
+    first, second = (world.folder / f"job-{i}" / "rounds.csv" for i in (1, 2))
+    assert first.read_text() != second.read_text()
+
+
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+def test_a_training_with_epsilon_is_booked_once_over_its_jobs(world, settings):
+    stopped = channel_of(world)
+    stop_after(stopped, 2)
+    with pytest.raises(TooFewError, match="lost"):
+        train(world, stopped, settings)
+    again = channel_of(world, job="job-2")  # the sites' processes are new ones, too
+    train(world, again, settings)
+    assert len(again.asked) == settings["rounds"] - 2
+    assert again.asked[0].carried == stopped.asked[-1].carried
+    assert ledger_of(world).spent().releases == 1
+    assert not list((world.folder / "server").glob("*.checkpoint"))
+
+
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, settings):
+    channel = channel_of(world)
+    train(world, channel, settings)
+    asked = [json.loads(message.text) for message in channel.asked]
+    states = [message.carried for message in channel.asked]
+
+    def answer(job, number, state):
+        text = json.dumps(asked[number] | {"job": job}).encode()
+        found = world.site("north").answer(Message(text, state), job=job, submitter="x")
+        return json.loads(found.text)["code"], found.carried
+
+    first, second = answer("job-2", 1, states[1]), answer("job-3", 1, states[1])
+    assert first == second
+    assert first[0] == "ok"
+    assert ledger_of(world).spent().releases == 1
+    assert answer("job-4", 1, states[0])[0] == "ok"
+    assert ledger_of(world).spent().releases == 2
+    ledger_of(world).set_limit(2.1, 1e-3)
+    assert answer("job-5", 1, states[2])[0] == "budget"
+    text = json.dumps(asked[0] | {"job": "job-6", "round": settings["rounds"]}).encode()
+    assert world.code(Message(text, states[0]), job="job-6") == "rounds"
+
+
+def test_another_table_is_another_training(world):
+    settings = DP_SGD | PRIVATE
+    channel = channel_of(world)
+    train(world, channel, settings)
+    path = world.folder / "north" / "rows.csv"
+    make_table(ROWS + 1, seed=5).to_csv(path, index=False)
+    again = Message(channel.asked[0].text.replace(b"job-1", b"job-2"), channel.asked[0].carried)
+    assert world.code(again, job="job-2") == "ok"
+    assert ledger_of(world).spent().releases == 2
+
+
+def test_a_site_without_rows_of_some_group_takes_part(world):
+    rows = make_table(ROWS, seed=0)
+    rows[rows["town"] == "a"].to_csv(world.folder / "north" / "rows.csv", index=False)
+    federation, _ = train(world, channel_of(world), FPFL | {"rounds": 2})
+    assert federation.booked["north"].rounds == 2
+
+
+def test_fewer_rows_than_the_noise_was_computed_for_are_refused(world):
+    make_table(ROWS - 1).to_csv(world.folder / "north" / "rows.csv", index=False)
+    with pytest.raises(TooFewError, match="north: table"):
+        train(world, channel_of(world), DP_SGD | PRIVATE)
+    with pytest.raises(ValueError, match="least_rows"):
+        TrainJob(train=DP_SGD)
 
 
 def test_a_new_job_goes_on_to_the_same_numbers(world):
     stopped = channel_of(world)
-    stopped.on_way = lambda _, m: None if len(stopped.asked) > 5 else m
+    stop_after(stopped, 5)
     with pytest.raises(TooFewError, match="lost"):
         train(world, stopped, save_each=2)
     again = channel_of(world, job="job-2")
@@ -70,7 +183,7 @@ def test_a_new_job_goes_on_to_the_same_numbers(world):
 
 def test_another_training_does_not_go_on_from_it(world):
     stopped = channel_of(world)
-    stopped.on_way = lambda _, m: None if len(stopped.asked) > 3 else m
+    stop_after(stopped, 3)
     with pytest.raises(TooFewError):
         train(world, stopped, save_each=1)
     other = channel_of(world, job="job-2")
@@ -82,8 +195,14 @@ def test_another_training_does_not_go_on_from_it(world):
     ("limits", "settings", "code"),
     [
         ({"most_rounds": 0}, TRAIN, "rounds"),
+        ({"most_rounds": 0}, FPFL | PRIVATE, "rounds"),
+        ({"most_rounds": 0}, DP_SGD | PRIVATE, "message"),
         ({"without_epsilon": False}, TRAIN, "epsilon"),
-        ({}, TRAIN | {"method": "fpfl"}, "settings"),
+        ({"without_epsilon": False}, FPFL | PRIVATE, "message"),
+        ({"most_epsilon": 1.9}, FPFL | PRIVATE, "epsilon"),
+        ({"most_epsilon": None}, DP_SGD | PRIVATE, "epsilon"),
+        ({}, FPFL | PRIVATE | {"delta": 0.6}, "settings"),
+        ({}, TRAIN | {"method": "two_phase"}, "settings"),
         ({}, TRAIN | {"cohort": 1}, "settings"),
         ({}, TRAIN | {"rounds": 0}, "settings"),
         ({}, TRAIN, "message"),
@@ -91,8 +210,22 @@ def test_another_training_does_not_go_on_from_it(world):
 )
 def test_sites_limit_trainings(world, limits, settings, code):
     world.limit("north", **({"most_rounds": 50} | limits))
-    ask = Message(world.ask(settings, task="train").text, b"no state")
-    assert world.code(ask) == code
+    settings = {"train": settings, "sites": NAMES, "least_rows": ROWS}
+    assert world.code(Message(world.ask(settings, task="train").text, b"no state")) == code
+
+
+@pytest.mark.parametrize("sites", [[], ["south"], ["south", "north"], ["north", "north"]])
+def test_sites_know_who_takes_part(world, sites):
+    settings = {"train": TRAIN, "sites": sites, "least_rows": None}
+    assert world.code(world.ask(settings, task="train")) == "settings"
+
+
+def test_what_must_be_left_is_left_by_a_training(world):
+    ledger_of(world).set_limit(3.0, 1e-2)
+    world.limit("north", most_rounds=50, least_epsilon_left=2.0)
+    with pytest.raises(TooFewError, match="north: budget"):
+        train(world, channel_of(world), FPFL | PRIVATE)
+    assert ledger_of(world).spent().releases == 0
 
 
 def test_rounds_are_limited_over_all_jobs(world):
@@ -102,7 +235,7 @@ def test_rounds_are_limited_over_all_jobs(world):
         train(world, channel_of(world, job="job-2"))
     events = world.site("north").trace.events()
     assert [event.code for event in events] == ["ok"] * 8 + ["rounds"]
-    assert Ledger.for_table(world.folder / "north" / "rows.csv").spent().releases == 2
+    assert ledger_of(world).spent().releases == 2
 
 
 @pytest.mark.parametrize("what", [b"", b"\0" * 8, "nan", "large"])

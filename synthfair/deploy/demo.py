@@ -1,10 +1,10 @@
-"""A server and two sites on this machine: two unlike lenders, one upload, one fair model."""
+"""A server and its sites on this machine: two unlike lenders, one upload, one fair model."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,7 +18,7 @@ from synthfair.compare.demonstration import (
     TEST_FRACTION,
 )
 from synthfair.data.datasets import load_dataset
-from synthfair.data.partition import partition_by
+from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
 from synthfair.deploy.messages import TaskName
@@ -41,7 +41,7 @@ _LIMITS = {
     "releases": ["surrogate"],
     "without_epsilon": True,
     "k_min": SURROGATE.k_min,
-    "most_rounds": 200,
+    "most_rounds": 400,  # a job that goes on asks for some rounds again
 }
 
 _UPLOAD = {
@@ -51,7 +51,7 @@ _UPLOAD = {
 }
 """As in ``python -m synthfair demo``."""
 
-_TRAIN = {"train": {"method": "fedavg", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
+_TRAIN = {"train": {"method": "fpfl", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
 
 
 class Shown(NamedTuple):
@@ -76,6 +76,7 @@ def demonstrate(
     on_progress: OnProgress,
     *,
     job: TaskName = "single_shot",
+    lenders: Mapping[str, ClientTable] | None = None,
 ) -> Shown:
     """Makes the kits, starts three processes, runs a job, and stops them.
 
@@ -84,6 +85,7 @@ def demonstrate(
         say: takes what is done next.
         on_progress: of the job.
         job: which.
+        lenders: rows of each, by name; if not given, two unlike ones.
 
     Raises:
         InputError: the folder is not empty, or something does not work.
@@ -91,14 +93,15 @@ def demonstrate(
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
     output = output.resolve()
-    say("two lenders' tables, their kits and keys")
+    lenders = unlike_lenders() if lenders is None else lenders
+    say("the lenders' tables, their kits and keys")
     port = free_port()
-    kits = prepare(output, port)
+    kits = prepare(output, port, lenders)
     begun = time.monotonic()
-    say("starting a server and two sites")
+    say(f"starting a server and {len(lenders)} sites")
     with running(kits, port) as parties:
         with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
-            wait_for_sites(session)
+            wait_for_sites(session, lenders)
             started = time.monotonic()
             say(f"job {job}")
             folder = output / "federation" / JOBS / job
@@ -110,10 +113,17 @@ def demonstrate(
     return Shown(run, started - begun, ended - started, clean)
 
 
-def prepare(output: Path, port: int) -> list[Path]:
+def unlike_lenders() -> dict[str, ClientTable]:
+    """The loan applications of ``python -m synthfair demo``."""
+    cut = partition_by(
+        load_dataset("loanapp")[0], COLUMN, seed=FAIR.seed, test_fraction=TEST_FRACTION
+    )
+    return {site: cut[value] for site, value in LENDERS.items()}
+
+
+def prepare(output: Path, port: int, lenders: Mapping[str, ClientTable]) -> list[Path]:
     """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
-    table, schema = load_dataset("loanapp")
-    cut = partition_by(table, COLUMN, seed=FAIR.seed, test_fraction=TEST_FRACTION)
+    schema = load_dataset("loanapp")[1]
     tables, federation = output / "tables", output / "federation"
     tables.mkdir(parents=True)
     (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
@@ -121,7 +131,7 @@ def prepare(output: Path, port: int) -> list[Path]:
         "name": "lenders",
         "schema": "schema.json",
         "server": {"name": "localhost", "org": "hub", "port": port},
-        "sites": [{"name": s, "org": f"lender_{s}", "limits": _LIMITS} for s in LENDERS],
+        "sites": [{"name": s, "org": f"lender_{s}", "limits": _LIMITS} for s in lenders],
         "submitters": [{"name": SUBMITTER, "org": "hub"}],
         "jobs": {"single_shot": _UPLOAD, "train": _TRAIN},
     }
@@ -129,18 +139,18 @@ def prepare(output: Path, port: int) -> list[Path]:
     make_kits(tables / "project.yml", federation)
     server = federation / KITS / "localhost"
     tests = []
-    for site, value in LENDERS.items():
+    for site, rows in lenders.items():
         local, data = federation / KITS / site / "local", federation / KITS / site / "data"
         data.mkdir()
-        cut[value].train.to_csv(data / "table.csv", index=False)
+        rows.train.to_csv(data / "table.csv", index=False)
         test = tables / f"{site}_test.csv"
-        cut[value].test.to_csv(test, index=False)
+        rows.test.to_csv(test, index=False)
         tests.append(str(test))
         public, _ = make_keys(local / f"{site}.key")
         (server / "local" / "keys" / public.name).write_bytes(public.read_bytes())
     settings = json.loads((server / "local" / FILE).read_text())
     write_json(server / "local" / FILE, settings | {"tests": tests})
-    kits = [server, *(federation / KITS / site for site in LENDERS)]
+    kits = [server, *(federation / KITS / site for site in lenders)]
     if found := [problem for kit in kits for problem in problems(kit)]:
         raise InputError("\n".join(found))
     return kits
@@ -161,7 +171,7 @@ def running(kits: list[Path], port: int) -> Iterator[list[Party]]:
             party.stop()
 
 
-def wait_for_sites(session: Session, *, seconds: float = 60.0) -> None:
+def wait_for_sites(session: Session, sites: Iterable[str], *, seconds: float = 60.0) -> None:
     """Until the server knows all sites.
 
     Raises:
@@ -170,7 +180,7 @@ def wait_for_sites(session: Session, *, seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         known = {client.name for client in session.get_system_info().client_info}
-        if known >= set(LENDERS):
+        if known >= set(sites):
             return
         time.sleep(0.3)
     raise InputError(f"the server does not know all sites after {seconds:g} seconds")

@@ -12,7 +12,8 @@ from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import TaskName
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
 from synthfair.deploy.site import Routine
-from synthfair.deploy.training import SiteTraining, TrainJob, run_train
+from synthfair.deploy.site_training import SiteTraining
+from synthfair.deploy.training import TrainJob, run_train
 
 
 class JobKind(NamedTuple):

@@ -30,12 +30,13 @@ class Limits(BaseModel):
 
     Attributes:
         releases: kinds of release that may leave; by default none.
-        most_epsilon: of one release; None where none may claim an epsilon.
-        without_epsilon: whether a release without differential privacy may leave.
+        most_epsilon: of one release, or one training; None where none may claim an epsilon.
+        without_epsilon: whether there may be a release, or a training, without one.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
         k_min: least rows of a pair of group and label in a surrogate.
-        most_rounds: of training in which a report may leave, without noise, over all jobs.
+        most_rounds: of training in which a report may leave without noise of the site's own, over
+            all jobs: then the server sees it, also where the server adds noise for all others.
     """
 
     model_config = FROZEN

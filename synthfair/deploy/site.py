@@ -61,22 +61,24 @@ class Asked:
     """A question that may be answered, and what a routine needs for that.
 
     Attributes:
+        site: its name.
         ask: the question.
         carried: what came with it.
         settings: of the site.
         schema: the public schema; the question has the same.
         folder: the site's own, for releases and the like.
         stopped: whether the job was stopped meanwhile.
-        rounds_answered: of this task so far, over all jobs.
+        bare_rounds: answers to this task so far, over all jobs, that claim no epsilon themselves.
     """
 
+    site: str
     ask: Ask
     carried: bytes
     settings: SiteSettings
     schema: Schema
     folder: Path
     stopped: Callable[[], bool]
-    rounds_answered: int
+    bare_rounds: int
 
 
 Routine = Callable[[Asked], Made]
@@ -191,8 +193,8 @@ class Site:
         if ask.task not in self._routines:
             raise RefusedError("message")
         known = self.settings, self.schema, self.folder
-        answered = self.trace.rounds_answered(ask.task)
-        asked = Asked(ask, carried, *known, stopped, answered)
+        bare = self.trace.bare_rounds(ask.task)
+        asked = Asked(self.name, ask, carried, *known, stopped, bare)
         try:  # one at a time, so that two jobs cannot both spend what is left
             with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
                 return self._routines[ask.task](asked)

@@ -26,7 +26,8 @@ class Event(BaseModel):
         code: of the answer.
         carried_bytes: that left with it.
         sha256: of what left; None where nothing did.
-        epsilon: that the release claims; None where it claims none.
+        epsilon: that the release claims, or the training, for all its rounds; None where what left
+            claims none.
     """
 
     model_config = FROZEN
@@ -71,9 +72,10 @@ class Trace:
         """All of them. Raises as :meth:`write`."""
         return [line.what for line, _ in self._chain.read()]
 
-    def rounds_answered(self, task: str) -> int:
-        """Number of rounds of a task, over all jobs. Raises as :meth:`write`."""
-        return sum(event.code == "ok" and event.task == task for event in self.events())
+    def bare_rounds(self, task: str) -> int:
+        """Answers to a task, over all jobs, that claimed no epsilon. Raises as :meth:`write`."""
+        good = [event for event in self.events() if event.code == "ok"]
+        return sum(event.task == task and event.epsilon is None for event in good)
 
     def has_answered(self, job: str, number: int) -> bool:
         """Whether a round of a job was answered with what it asked for. Raises as :meth:`write`."""

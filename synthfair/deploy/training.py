@@ -1,38 +1,47 @@
 """Training in rounds: every site is one user of a method of :mod:`synthfair.federated`.
 
 The sites compute its ``report``, the server its ``update``: the numbers are those of the engine in
-one process, to rounding. The server sees each site's report, so sites agree to that, and to how
-many rounds, in their limits.
+one process, to rounding. The server sees each site's report, and where the users are protected it
+is the server that adds the noise; so sites agree to that, and to how many rounds, in their limits.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import secrets
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import ServerConfig, TrainConfig
+from synthfair.config import ServerConfig
 from synthfair.config.rules import FROZEN
+from synthfair.deploy.agreed import (
+    Agreed,
+    LeastRows,
+    TrainSettings,
+    make_planned,
+    packed,
+    require_rows,
+    train_config,
+    unpacked,
+)
 from synthfair.deploy.federation import Federation
-from synthfair.deploy.site import Asked, Made, RefusedError
-from synthfair.errors import InputError
-from synthfair.privacy.ledger import Booking, Ledger
 
 if TYPE_CHECKING:
     import jax
 
-    from synthfair.data.schema import Schema
-    from synthfair.federated.user_data import UserData
-    from synthfair.federated.users import Users
+    from synthfair.config import TrainConfig
+    from synthfair.federated.algorithm import Algorithm
+    from synthfair.federated.engine import Protection
+    from synthfair.privacy.rounds import TrainingGuarantee
     from synthfair.trained import TrainedModel
 
-IN_ROUNDS = ("fedavg",)
-"""Whose reports follow from the state and the rows, without a draw at the site."""
+
+ROUNDING = 1e-3
+"""By which the norm of a report may pass the clip, as a share of it."""
 
 
 class TrainJob(BaseModel):
@@ -40,140 +49,49 @@ class TrainJob(BaseModel):
 
     Attributes:
         train: settings of the method, see :class:`synthfair.config.TrainConfig`.
+        least_rows: rows of the smallest site, a public number; dp_sgd needs it.
         least_answers: sites that must answer well in every round; all if not given.
         timeout: seconds to wait for the answers of a round.
         save_each: rounds between two checkpoints; from the last, the same job submitted anew goes
-            on.
+            on. With an epsilon every round is saved, as sites answer one question a round.
     """
 
     model_config = FROZEN
 
-    train: dict[str, Any]
+    train: TrainSettings
+    least_rows: LeastRows
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
     save_each: int = Field(default=10, ge=1)
 
-    @field_validator("train")
-    @classmethod
-    def _of_a_method(cls, found: dict[str, Any]) -> dict[str, Any]:
-        train_config(found)
-        return found
-
-
-def train_config(settings: dict[str, Any]) -> TrainConfig:
-    """Settings of a method as a job has them.
-
-    Raises:
-        ValueError: an unknown key, a value that is not allowed, or what a job cannot do.
-    """
-    config = TrainConfig.model_validate_json(json.dumps(settings))
-    if config.method not in IN_ROUNDS:
-        raise ValueError(
-            f"method: {config.method!r} is not a job; must be {' or '.join(IN_ROUNDS)}"
-        )
-    if config.cohort is not None or config.secure or config.epsilon is not None:
-        raise ValueError("cohort, secure and epsilon are not read by a job: all sites take part")
-    return config
-
-
-class SiteTraining:
-    """A site's side. It reads its table once, and remembers it from round to round of a job."""
-
-    def __init__(self) -> None:
-        """Nothing is read yet."""
-        self._ready: _Ready | None = None
-
-    def __call__(self, asked: Asked) -> Made:
-        """The site's clipped report in one round.
-
-        Raises:
-            RefusedError: a limit of the site, or of its ledger.
-            InputError: the table is refused.
-        """
-        from synthfair.jax_setup import start_jax
-
-        config = _allowed(asked)
-        start_jax()
-        if self._ready is None or self._ready.config != config:
-            self._ready = _read(asked, config)
-        try:
-            state = unpacked(asked.carried, self._ready.state)
-        except ValueError as error:
-            raise RefusedError("message") from error
-        return Made(packed(self._ready.report(state)))
-
-
-class _Ready(NamedTuple):
-    """What a site remembers: settings, the shapes of a state, and its clipped report on one."""
-
-    config: TrainConfig
-    state: Any
-    report: Callable[[Any], Any]
-
-
-def _allowed(asked: Asked) -> TrainConfig:
-    """The settings, if the site's limits and its ledger allow them; the training is booked."""
-    limits, ask = asked.settings.limits, asked.ask
-    try:
-        config = train_config(ask.settings)
-    except ValueError as error:
-        raise RefusedError("settings") from error
-    if not limits.without_epsilon:
-        raise RefusedError("epsilon")
-    if asked.rounds_answered >= limits.most_rounds:
-        raise RefusedError("rounds")
-    ledger = asked.settings.ledger_file
-    run = hashlib.sha256(f"{ask.job} {config.model_dump_json()}".encode()).hexdigest()
-    booking = Booking(kind="training", output=ask.job, run=run, guarantee=None)
-    try:
-        Ledger(ledger).book(booking)  # once a job
-    except InputError as error:
-        raise RefusedError("budget") from error
-    return config
-
-
-def _read(asked: Asked, config: TrainConfig) -> _Ready:
-    """Reads the table, whose rows are all of one user."""
-    import jax
-
-    from synthfair.data.encode import encode
-    from synthfair.data.tables import read_table
-    from synthfair.federated.engine import clip_report
-    from synthfair.federated.methods import make_plan
-    from synthfair.federated.user_data import make_user_data
-
-    path = asked.settings.data
-    rows = encode(read_table(path, asked.schema), asked.schema, source=str(path))
-    data = make_user_data(rows, np.zeros(len(rows.y), int), asked.schema, config)
-    plan, key = make_plan(data, config), jax.random.key(0)  # of these methods, no report draws
-
-    def report(state: Any, users: Users) -> Any:
-        return clip_report(
-            plan.algorithm.report(state, users.rows_of(0), key), plan.protection.clip
-        )
-
-    state, compiled = jax.eval_shape(plan.algorithm.init, key), jax.jit(report)
-    return _Ready(config, state, lambda state: compiled(state, data.users))
+    @model_validator(mode="after")
+    def _is_whole(self) -> TrainJob:
+        require_rows(train_config(self.train), self.least_rows)
+        return self
 
 
 def run_train(federation: Federation, job: TrainJob, private: Path, output: Path) -> None:
     """The server's side: rounds, checkpoints, a model and its metrics.
 
+    Guarantee: the plan's, for all that a job's result holds; of methods whose noise is the
+    server's, the server itself sees what each site sends.
+
     Args:
         federation: of the sites.
         job: what is asked for.
-        private: a folder of the server's own, next to which checkpoints lie.
+        private: a folder of the server's own, next to which checkpoints lie. With an epsilon they
+            hold the seed of the noise: whoever reads them can undo the privacy of the run.
         output: folder for model.json, metrics.json and rounds.csv.
 
     Raises:
         TooFewError: in a round, fewer sites than the job says have answered well.
-        InputError: training diverged.
+        InputError: the settings do not fit together, or training diverged.
     """
-    from synthfair.checkpoint import CheckpointFile, Saved
+    from synthfair.checkpoint import CheckpointFile
     from synthfair.federated import engine
     from synthfair.federated.from_table import rounds_csv
-    from synthfair.federated.methods import METHODS, make_plan
-    from synthfair.federated.training import make_model
+    from synthfair.federated.methods import METHODS
+    from synthfair.federated.training import SECRET_BITS, Begun, make_model, read_begun, to_save
     from synthfair.files import write_text
     from synthfair.jax_setup import start_jax
     from synthfair.trained import write_model
@@ -181,48 +99,58 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     start_jax()
     import jax
 
-    config, sites = train_config(job.train), sorted(federation.booked)
-    data = _stand_in(federation.schema, config, len(sites))
-    plan = make_plan(data, config)
-    fresh = engine.start(plan.algorithm, data.users, config.seed)
+    sites = tuple(sorted(federation.booked))
+    agreed = Agreed(train=job.train, sites=sites, least_rows=job.least_rows)
+    config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    settings = f"{federation.schema.hash} {sites} {config.model_dump_json()}"
-    run = hashlib.sha256(settings.encode()).hexdigest()
-    checkpoint = CheckpointFile.next_to(private.parent / "train", run)
-    saved = checkpoint.load(Saved((np.int32(0), fresh.state), fresh.history))
-    (done, state), history = saved or ((0, fresh.state), fresh.history)
-    update, key = jax.jit(plan.algorithm.update), jax.random.key(0)
-    like = jax.eval_shape(plan.algorithm.report, state, data.users.rows_of(0), key)
+    checkpoint = CheckpointFile.next_to(private.parent / "train", agreed.run(federation.schema))
+    begun = read_begun(plan, data, checkpoint)
+    if begun is None:
+        seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
+        begun = Begun(engine.start(plan.algorithm, data.users, seed), seed)
+    progress, noise_key = begun.progress, engine.key_from(begun.seed, 2)
+    asked = agreed.model_dump(mode="json")
+    save_each = job.save_each if config.epsilon is None else 1
+    some = data.users.rows_of(0)
+    like = jax.eval_shape(plan.algorithm.report, progress.state, some, noise_key)
     expected = _Report(like, plan.protection.clip)
-    for number in range(int(done), config.rounds):
-        total = _total(federation, job, number, packed(state), expected)
-        state, record = update(state, total, float(len(sites)))
+
+    update = _compiled_update(len(sites))
+    while (number := progress.rounds) < config.rounds:
+        if number % save_each == 0:
+            checkpoint.save(to_save(begun._replace(progress=progress)))
+        carried = packed(progress.state)
+        answers = federation.ask("train", number, asked, carried, timeout=job.timeout)
+        total = _total(federation, answers, expected, job.least_answers)
+        key = jax.random.fold_in(noise_key, number)
+        state, record = update(plan.algorithm, plan.protection, progress.state, total, key)
         history = jax.tree.map(
-            lambda old, new: np.concatenate([old, np.asarray(new)[None]]), history, record
+            lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
         )
-        if (number + 1) % job.save_each == 0:
-            checkpoint.save(Saved((np.int32(number + 1), state), history))
-    converged = METHODS[config.method].converged(plan, history)
-    model = make_model(plan, config, data, state, converged=converged)
+        progress = engine.RunProgress(number + 1, state, history)
+    converged = METHODS[config.method].converged(plan, progress.history)
+    model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
-    _write_metrics(federation, config, model, output)
-    write_text(output / "rounds.csv", rounds_csv(history))
+    _write_metrics(federation, config, plan.guarantee, model, output)
+    write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
     checkpoint.path.unlink(missing_ok=True)
 
 
-def _stand_in(schema: Schema, config: TrainConfig, sites: int) -> UserData:
-    """Users of the shapes that the method needs, of public knowledge alone.
+@cache
+def _compiled_update(sites: int) -> Callable[..., tuple[Any, Any]]:
+    import jax
 
-    The server has no rows: each site has one of zeros for every group and label.
-    """
-    from synthfair.data.encode import Encoded
-    from synthfair.federated.user_data import make_user_data
+    from synthfair.federated.engine import add_noise
 
-    s, y = (part.ravel() for part in np.meshgrid(np.arange(len(schema.groups)), [-1.0, 1.0]))
-    x = np.zeros((sites * len(s), len(schema.encoded_names)))
-    rows = Encoded(x, np.tile(s, sites), np.tile(y, sites))
-    return make_user_data(rows, np.repeat(np.arange(sites), len(s)), schema, config)
+    @jax.jit
+    def update(
+        algorithm: Algorithm, protection: Protection, state: Any, total: Any, key: jax.Array
+    ) -> tuple[Any, Any]:
+        noisy = add_noise(total, protection.noise, key)
+        return algorithm.update(state, noisy, float(sites))
+
+    return update
 
 
 class _Report(NamedTuple):
@@ -231,26 +159,37 @@ class _Report(NamedTuple):
     like: Any
     clip: jax.Array | float | None
 
+    def read(self, content: bytes) -> Any:
+        """Of a site. Raises ValueError: another length, not finite, or too large a norm."""
+        norm = np.linalg.norm(np.frombuffer(content[: len(content) // 8 * 8], "<f8"))
+        most = np.inf if self.clip is None else float(self.clip) * (1 + ROUNDING)
+        if not np.isfinite(norm) or norm > most:
+            raise ValueError("its numbers are not finite, or larger than the clip allows")
+        return unpacked(content, self.like)
+
 
 def _total(
-    federation: Federation, job: TrainJob, number: int, state: bytes, expected: _Report
+    federation: Federation, answers: dict[str, bytes], expected: _Report, least: int | None
 ) -> Any:
     """The sum of the sites' reports in a round; those that are none are refused."""
     import jax
 
-    answers = federation.ask("train", number, job.train, state, timeout=job.timeout)
     reports = []
     for site, content in answers.items():
         try:
-            reports.append(unpacked(content, expected.like, most_norm=expected.clip))
+            reports.append(expected.read(content))
         except ValueError as error:
             federation.refuse(site, str(error))
-    federation.require(job.least_answers)
+    federation.require(least)
     return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports)
 
 
 def _write_metrics(
-    federation: Federation, config: TrainConfig, model: TrainedModel, output: Path
+    federation: Federation,
+    config: TrainConfig,
+    guarantee: TrainingGuarantee | None,
+    model: TrainedModel,
+    output: Path,
 ) -> None:
     from synthfair.evaluation import evaluate, evaluation_document, read_tests
     from synthfair.files import write_json
@@ -259,6 +198,7 @@ def _write_metrics(
         return
     report, schema = ServerConfig(seed=config.seed), federation.schema
     evaluation = evaluate(model, read_tests(federation.settings.tests, schema), report)
+    stated = {} if guarantee is None else {"guarantee": guarantee.model_dump(mode="json")}
     write_json(
         output / "metrics.json",
         {
@@ -267,37 +207,6 @@ def _write_metrics(
             "config": {},
             "train": config.model_dump(mode="json"),
             "converged": model.converged,
+            **stated,
         },
     )
-
-
-def packed(tree: Any) -> bytes:
-    """The numbers of a pytree, float64, little-endian."""
-    from jax.flatten_util import ravel_pytree
-
-    return np.asarray(ravel_pytree(tree)[0], "<f8").tobytes()
-
-
-def unpacked(content: bytes, like: Any, *, most_norm: jax.Array | float | None = None) -> Any:
-    """A pytree from its numbers, of which nothing is believed.
-
-    Args:
-        content: of :func:`packed`.
-        like: shapes and types of what it must be.
-        most_norm: Euclidean norm that it may have, to rounding; None for any.
-
-    Raises:
-        ValueError: other lengths, numbers that are not finite, or too large a norm.
-    """
-    import jax.numpy as jnp
-    from jax import tree
-    from jax.flatten_util import ravel_pytree
-
-    flat, unravel = ravel_pytree(tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))
-    if len(content) != 8 * flat.size:
-        raise ValueError(f"has {len(content)} bytes; must have {8 * flat.size}")
-    found = np.frombuffer(content, "<f8")
-    norm = np.linalg.norm(found)
-    if not np.isfinite(norm) or norm > (np.inf if most_norm is None else float(most_norm) * 1.001):
-        raise ValueError("its numbers are not finite, or larger than the clip allows")
-    return unravel(jnp.asarray(found, flat.dtype))

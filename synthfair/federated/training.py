@@ -143,7 +143,7 @@ def train_rounds(
     except KeyboardInterrupt as stop:
         if checkpoint is None or done.rounds == 0:
             raise
-        checkpoint.save(_saved(Begun(done, begun.seed)))
+        checkpoint.save(to_save(Begun(done, begun.seed)))
         saved = f"{checkpoint.path} holds {done.rounds} rounds; the same run continues from there"
         raise KeyboardInterrupt(saved) from stop
     converged = METHODS[config.method].converged(plan, done.history)
@@ -160,7 +160,7 @@ def train_rounds(
 def read_begun(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> Begun | None:
     """The interrupted run that a checkpoint holds, if there is one of this very run."""
     fresh = Begun(engine.start(plan.algorithm, data.users, 0), 0)
-    saved = file.load(_saved(fresh))
+    saved = file.load(to_save(fresh))
     if saved is None:
         return None
     rounds, words, state = saved.state
@@ -168,7 +168,8 @@ def read_begun(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> Begu
     return Begun(RunProgress(int(rounds), state, saved.history), seed)
 
 
-def _saved(begun: Begun) -> Saved:
+def to_save(begun: Begun) -> Saved:
+    """A run as a checkpoint holds it, for :func:`read_begun`."""
     progress, seed = begun
     words = np.frombuffer(seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
     return Saved((np.int32(progress.rounds), words, progress.state), progress.history)

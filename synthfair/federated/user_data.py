@@ -209,6 +209,7 @@ def make_user_data(
     *,
     others: Sequence[np.ndarray] = (),
     weights: RowWeights | None = None,
+    all_groups: bool = True,
 ) -> UserData:
     """Gives encoded rows to users, with the inputs that the model of a configuration sees.
 
@@ -222,6 +223,8 @@ def make_user_data(
         config: settings; what the model sees follows from them.
         others: [N] group index in each attribute of ``config.also``, see :func:`other_groups`.
         weights: of rows, by group and label.
+        all_groups: whether every group that is compared must have a row; of one site's rows, other
+            sites may have them.
 
     Raises:
         InputError: nobody has a row of some group, among the rows that are compared; the groups of
@@ -235,7 +238,7 @@ def make_user_data(
         )
     s = np.column_stack([rows.s, *others])
     attributes = (schema.sensitive, *config.also)
-    if config.constrained:
+    if config.constrained and all_groups:
         _require_all_groups(schema, attributes, s, rows.y, config)
     n_groups = len(schema.groups) if config.group_input else 1
     more = other_inputs(rows.s, n_groups=n_groups, intercept=not config.hidden)

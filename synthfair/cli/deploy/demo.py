@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--job",
         choices=("single_shot", "train"),
         default="single_shot",
-        help="One upload, or 200 rounds of federated averaging. Default: single_shot.",
+        help="One upload, or 200 rounds of fpfl. Default: single_shot.",
     )
 
 

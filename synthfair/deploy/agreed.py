@@ -1,0 +1,162 @@
+"""A training in rounds: what its server and its sites agree on, and both compute from it.
+
+Of public knowledge alone, so that both have the same plan: the same noise, the same steps.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import numpy as np
+from pydantic import AfterValidator, BaseModel, Field, model_validator
+
+import synthfair
+from synthfair.config import TrainConfig
+from synthfair.config.rules import FROZEN
+from synthfair.deploy.messages import Name, sha256
+
+if TYPE_CHECKING:
+    from synthfair.data.schema import Schema
+    from synthfair.federated.methods import TrainingPlan
+    from synthfair.federated.user_data import UserData
+
+IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd")
+"""Methods that a job can ask for."""
+
+
+def train_config(settings: dict[str, Any]) -> TrainConfig:
+    """Settings of a method as a job has them.
+
+    Raises:
+        ValueError: an unknown key, a value that is not allowed, or what a job cannot do.
+    """
+    config = TrainConfig.model_validate_json(json.dumps(settings))
+    if config.method not in IN_ROUNDS:
+        raise ValueError(
+            f"method: {config.method!r} is not a job; must be one of {', '.join(IN_ROUNDS)}"
+        )
+    if config.cohort is not None or config.secure or config.also:
+        raise ValueError(
+            "cohort, secure and also are not read by a job: all sites take part, and one"
+            " attribute counts"
+        )
+    return config
+
+
+def _readable(found: dict[str, Any]) -> dict[str, Any]:
+    train_config(found)
+    return found
+
+
+TrainSettings = Annotated[dict[str, Any], AfterValidator(_readable)]
+"""Of a method, see :func:`train_config`."""
+
+LeastRows = Annotated[int | None, Field(default=None, ge=1, lt=2**31)]
+"""Rows of the smallest site: a public number, on which noise and steps of dp_sgd rest."""
+
+
+class Agreed(BaseModel):
+    """What a question of a round asks for; it is the same in all rounds.
+
+    Attributes:
+        train: settings of the method.
+        sites: all that take part, in the order of their names; each is one user of the method.
+        least_rows: rows of the smallest site, where the method needs them.
+    """
+
+    model_config = FROZEN
+
+    train: TrainSettings
+    sites: tuple[Name, ...] = Field(min_length=1, max_length=1000)
+    least_rows: LeastRows
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Agreed:
+        if list(self.sites) != sorted(set(self.sites)):
+            raise ValueError("sites: must be in the order of their names, each once")
+        require_rows(self.config, self.least_rows)
+        return self
+
+    @property
+    def config(self) -> TrainConfig:
+        """The settings of the method."""
+        return train_config(self.train)
+
+    def run(self, schema: Schema, *more: str) -> str:
+        """Fingerprint of the training, and of whatever else it depends on."""
+        known = synthfair.__version__, schema.hash, self.sites, self.least_rows
+        return sha256(repr((*known, self.config.model_dump_json(), *more)).encode())
+
+
+def require_rows(config: TrainConfig, least_rows: int | None) -> None:
+    """Refuses methods of passes over rows without a number of rows. Raises ValueError."""
+    if config.averaged and least_rows is None:
+        raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
+
+
+def adds_noise(config: TrainConfig) -> bool:
+    """Whether each site adds the noise itself, so that what it sends is private by itself."""
+    return config.averaged and config.epsilon is not None
+
+
+class Planned(NamedTuple):
+    """How a training is done.
+
+    Attributes:
+        users: that stand in for the sites: shapes and numbers are theirs, and no row is.
+        plan: of the method.
+    """
+
+    users: UserData
+    plan: TrainingPlan
+
+
+def make_planned(agreed: Agreed, schema: Schema) -> Planned:
+    """From public knowledge alone. Raises InputError where the settings do not fit together."""
+    import jax.numpy as jnp
+
+    from synthfair.data.encode import Encoded
+    from synthfair.federated.methods import make_plan
+    from synthfair.federated.user_data import make_user_data
+
+    config, sites = agreed.config, len(agreed.sites)
+    s, y = (part.ravel() for part in np.meshgrid(np.arange(len(schema.groups)), [-1.0, 1.0]))
+    x = np.zeros((sites * len(s), len(schema.encoded_names)))
+    rows = Encoded(x, np.tile(s, sites), np.tile(y, sites))
+    data = make_user_data(rows, np.repeat(np.arange(sites), len(s)), schema, config)
+    if agreed.least_rows is not None:
+        size = jnp.full(sites, agreed.least_rows)
+        data = data._replace(users=replace(data.users, size=size))
+    return Planned(data, make_plan(data, config))
+
+
+# Numbers on their way
+
+
+def packed(tree: Any) -> bytes:
+    """The numbers of a pytree, float64, little-endian."""
+    from jax.flatten_util import ravel_pytree
+
+    return np.asarray(ravel_pytree(tree)[0], "<f8").tobytes()
+
+
+def unpacked(content: bytes, like: Any) -> Any:
+    """A pytree from its numbers, which may be infinite or none.
+
+    Args:
+        content: of :func:`packed`.
+        like: shapes and types of what it must be.
+
+    Raises:
+        ValueError: of another length.
+    """
+    import jax.numpy as jnp
+    from jax import tree
+    from jax.flatten_util import ravel_pytree
+
+    flat, unravel = ravel_pytree(tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))
+    if len(content) != 8 * flat.size:
+        raise ValueError(f"has {len(content)} bytes; must have {8 * flat.size}")
+    return unravel(jnp.asarray(np.frombuffer(content, "<f8"), flat.dtype))

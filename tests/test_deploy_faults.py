@@ -1,0 +1,248 @@
+"""What goes wrong between real processes. Only with ``--whole``: minutes, and three processes."""
+
+import datetime
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from synthfair.files import write_json
+
+pytest.importorskip("nvflare")
+
+PATIENCE = 570
+"""Seconds that a scenario may take on a busy machine."""
+
+SCENARIOS = ["site_killed", "server_killed", "slow_site", "other_schema", "other_version",
+             "forged_certificate", "expired_certificate"]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_faults(scenario, tmp_path, request):
+    """In a process of its own: the engine warns, and pytest turns warnings into errors."""
+    if not request.config.getoption("--whole"):
+        pytest.skip("takes minutes: --whole")
+    argv = [sys.executable, __file__, scenario, str(tmp_path / "made")]
+    run = subprocess.Popen(argv, cwd=tmp_path)  # python -m would take synthfair from here
+    try:
+        run.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)  # it ends the others before it ends
+        run.wait(60)
+    assert run.returncode == 0
+
+
+class Federation:
+    """Three processes, a submitter, and jobs that can be changed."""
+
+    def __init__(self, folder, change=lambda kits: None, environment=None):
+        from synthfair.deploy import demo
+
+        self.demo, self.folder, self.port = demo, folder, demo.free_port()
+        self.lenders = demo.unlike_lenders()
+        self.kits = demo.prepare(folder, self.port, self.lenders)
+        self.environment, self.parties, self.number = environment or {}, {}, 0
+        change(self.kits)
+
+    def start(self, kit):
+        from synthfair.deploy.processes import Party, wait_for_port
+
+        before = os.environ.get("PYTHONPATH", "")
+        os.environ["PYTHONPATH"] = self.environment.get(kit.name, before)
+        self.parties[kit.name] = Party(kit)
+        os.environ["PYTHONPATH"] = before
+        if kit == self.kits[0]:
+            wait_for_port(self.port, [self.parties[kit.name]])
+
+    def __enter__(self):
+        try:
+            for kit in self.kits:
+                self.start(kit)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for party in reversed(self.parties.values()):
+            party.stop()
+
+    def family(self, name):
+        own = psutil.Process(self.parties[name]._process.pid)
+        return [own, *own.children(recursive=True)]
+
+    def kill(self, name):
+        family = self.family(name)
+        for process in family:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(family, timeout=20)
+
+    @contextmanager
+    def session(self):
+        from synthfair.deploy.session import connected
+
+        submitter = self.folder / "federation" / "kits" / self.demo.SUBMITTER
+        with connected(submitter, timeout=60) as found:
+            yield found
+
+    def run(self, session, kind, on_progress=lambda *_: None, **job):
+        from synthfair.deploy.session import run_job
+
+        self.number += 1
+        jobs = self.folder / "federation" / "jobs"
+        changed = shutil.copytree(jobs / kind, jobs / f"{kind}-{self.number}")
+        path = changed / "app" / "config" / "config_fed_server.json"
+        config = json.loads(path.read_text())
+        config["workflows"][0]["args"]["job"] |= job
+        write_json(path, config)
+        output = self.folder / f"results-{self.number}"
+        return run_job(session, changed, output, on_progress, most_seconds=180)
+
+    def codes(self, run):
+        return {name: site.code for name, site in run.course.sites.items()}
+
+
+class _NowError(Exception):
+    """The moment has come."""
+
+
+def _after_rounds(number, act):
+    done = []
+
+    def on_progress(_, course):
+        if course and course.rounds >= number and not done:
+            done.append(True)
+            act()
+
+    return on_progress
+
+
+def site_killed(folder):
+    with Federation(folder) as fed, fed.session() as session:
+        fed.demo.wait_for_sites(session, fed.lenders)
+        kill = _after_rounds(15, lambda: fed.kill("city"))
+        first = fed.run(session, "train", kill, timeout=20)
+        assert not first.completed
+        fed.start(fed.kits[1 + list(fed.lenders).index("city")])
+        end = time.monotonic() + 120
+        while not (again := fed.run(session, "train", timeout=60)).completed:
+            assert time.monotonic() < end, again
+        assert again.course.rounds < 200
+
+
+def server_killed(folder):
+    with Federation(folder) as fed:
+
+        def kill():
+            fed.kill(fed.kits[0].name)
+            raise _NowError
+
+        with suppress(_NowError), fed.session() as session:
+            fed.demo.wait_for_sites(session, fed.lenders)
+            fed.run(session, "train", _after_rounds(15, kill))
+        fed.__exit__()
+        for kit in fed.kits:
+            fed.start(kit)
+        with fed.session() as session:
+            fed.demo.wait_for_sites(session, fed.lenders)
+            again = fed.run(session, "train")
+        assert again.completed
+        assert again.course.rounds < 200
+
+
+def slow_site(folder):
+    with Federation(folder) as fed, fed.session() as session:
+        fed.demo.wait_for_sites(session, fed.lenders)
+        stopped = []
+
+        def stop():
+            stopped.extend(fed.family("city"))
+            for process in stopped:
+                process.suspend()
+
+        try:
+            run = fed.run(session, "train", _after_rounds(15, stop), timeout=40)
+        finally:
+            for process in stopped:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+        assert not run.completed
+        assert fed.codes(run) == {"city": "late", "suburbs": "ok"}
+        assert "1 sites have answered well of the 2 needed" in run.course.error
+
+
+def _refused(folder, code, **federation):
+    with Federation(folder, **federation) as fed, fed.session() as session:
+        fed.demo.wait_for_sites(session, fed.lenders)
+        run = fed.run(session, "single_shot")
+        assert not run.completed
+        assert fed.codes(run) == {"city": code, "suburbs": "ok"}
+
+
+def other_schema(folder):
+    def change(kits):
+        (path,) = [kit / "local" / "schema.json" for kit in kits if kit.name == "city"]
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"name": "another"}))
+
+    _refused(folder, "schema", change=change)
+
+
+def other_version(folder):
+    import synthfair
+
+    folder.mkdir(parents=True)
+    other = folder.parent / "other"
+    package = shutil.copytree(Path(synthfair.__file__).parent, other / "synthfair")
+    with (package / "__init__.py").open("a") as file:
+        file.write('\n__version__ = "0.0.1"\n')
+    _refused(folder, "version", environment={"city": str(other)})
+
+
+def _stays_out(folder, change):
+    with Federation(folder, change) as fed, fed.session() as session:
+        with suppress(Exception):
+            fed.demo.wait_for_sites(session, fed.lenders, seconds=40)
+        known = {client.name for client in session.get_system_info().client_info}
+        assert known == {"suburbs"}
+
+
+def _certificate(kits, *, of_root, days):
+    """A new one for the city, signed by the root or by nobody it knows, that ends in some days."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    (startup,) = [kit / "startup" for kit in kits if kit.name == "city"]
+    old = x509.load_pem_x509_certificate((startup / "client.crt").read_bytes())
+    if of_root:
+        state = json.loads((kits[0].parents[1] / "authority" / "cert.json").read_text())
+        key = serialization.load_pem_private_key(state["root_pri_key"].encode(), None)
+    else:
+        key = rsa.generate_private_key(65537, 2048)
+    now = datetime.datetime.now(datetime.UTC)
+    new = x509.CertificateBuilder(old.issuer, old.subject, old.public_key(),
+        x509.random_serial_number(), now - datetime.timedelta(30),
+        now + datetime.timedelta(days), list(old.extensions)).sign(key, hashes.SHA256())  # fmt: skip
+    (startup / "client.crt").write_bytes(new.public_bytes(serialization.Encoding.PEM))
+
+
+def forged_certificate(folder):
+    _stays_out(folder, lambda kits: _certificate(kits, of_root=False, days=30))
+
+
+def expired_certificate(folder):
+    _stays_out(folder, lambda kits: _certificate(kits, of_root=True, days=-1))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](Path(sys.argv[2]))
