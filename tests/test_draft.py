@@ -168,6 +168,8 @@ def test_bounds_are_round_and_hold_the_values(ends):
         ((0.0013, 0.0441), (0, 0.05)),
         ((-20, -15), (-20, -15)),
         ((36.1, 41.9), (36, 42)),
+        ((0, 1.5e308), (0, 1.5e308)),
+        ((5e-324, 1e-323), (5e-324, 1e-323)),
     ],
 )
 def test_bounds_look_like_those_of_a_codebook(ends, bounds):

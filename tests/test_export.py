@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 
 import numpy as np
 import onnxruntime
@@ -92,6 +93,17 @@ def test_coefficients_that_are_not_the_models_are_refused(tmp_path, wrong):
     document["coefficients"] |= wrong
     path.write_text(json.dumps(document))
     with pytest.raises(InputError, match=r"m.json: coefficients: are not those of theta"):
+        read_model(path)
+
+
+def test_small_coefficients_are_compared_too(tmp_path):
+    columns = {"debt": Numeric(lower=0, upper=1e15)} | schema_of().columns
+    write_model(linear(schema_of(columns=columns)), path := tmp_path / "model.json")
+    document = json.loads(path.read_text())
+    read_model(path)
+    document["coefficients"]["debt"] *= -1
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match="coefficients: are not those of theta"):
         read_model(path)
 
 
@@ -259,11 +271,14 @@ class TestOnnx:
             expected = predict(model, gone)["score"]
             np.testing.assert_allclose(run_onnx(model, gone)[0], expected, rtol=1e-12)
 
-    def test_an_output_is_no_column(self):
-        schema = schema_of()
-        columns = {"score": Numeric(lower=0, upper=1)} | schema.columns
-        with pytest.raises(InputError, match="column 'score' is called as an output is"):
-            linear(schema.model_copy(update={"columns": columns})).to_onnx()
+    @pytest.mark.parametrize("name", ["score", "decision", "(constant 0)", "(0) Abs", ""])
+    def test_a_part_of_the_graph_is_no_column(self, name):
+        columns = {name: Numeric(lower=0, upper=1, out_of_range="clip")} | schema_of().columns
+        with pytest.raises(InputError, match=re.escape(f"column {name!r}: a part of the graph")):
+            linear(schema_of(columns=columns)).to_onnx()
+
+    def test_a_schema_needs_no_name(self):
+        assert linear(schema_of(name="")).to_onnx().graph.name == "synthfair"
 
     def test_it_says_whose_it_is(self):
         model = linear()

@@ -1,4 +1,5 @@
 import json
+import re
 import time
 
 import pytest
@@ -98,7 +99,7 @@ def test_a_column_that_may_miss_values_makes_no_groups():
         (column("paid", unlisted="no", missing="unlisted"), "'paid' must refuse missing"),
         (edited(ignored=["age"]), "also ignored"),
         (column("income", lower=200), "above lower"),
-        (column("income", lower=-1.7e308, upper=1.7e308), "finite"),
+        (column("income", lower=-1.7e308, upper=1.7e308), "by 1e-100 to"),
         (column("income", upper="100"), "income.*upper.*valid number; got '100'"),
         (column("income", upper=None), "income.*upper"),
         (column("home", categories=["own", 1]), "all numbers or all text"),
@@ -177,13 +178,20 @@ def test_groups_may_hold_what_is_missing_or_not_listed():
     assert schema.with_sensitive("town").hash == schema.hash != make_schema().hash
 
 
-def test_names_that_encode_alike_are_refused():
+@pytest.mark.parametrize("name", ["s", "y", "g=b", "(intercept)"])
+def test_names_that_encode_alike_are_refused(name):
     number, choice = Numeric(lower=0, upper=1), Categorical(categories=("a", "b"))
-    with pytest.raises(ValidationError, match="clash.*'s'"):
+    with pytest.raises(ValidationError, match=f"clash.*'{re.escape(name)}'"):
         Schema(
             name="x", label="l", positive="a", sensitive="g",
-            columns={"s": number, "l": choice, "g": choice},
+            columns={name: number, "l": choice, "g": choice},
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("upper", [5e-324, 1e101, 0.0])
+def test_bounds_that_are_no_scale_are_refused(upper):
+    with pytest.raises(ValidationError, match="above lower = 0.0, by 1e-100 to 1e"):
+        Numeric(lower=0.0, upper=upper)
 
 
 def test_unreadable_schema(tmp_path):

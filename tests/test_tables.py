@@ -333,10 +333,19 @@ def test_parquet_has_limits_too(tmp_path):
         read_raw_table(tmp_path / "t.parquet")
 
 
-def test_words_for_missing_are_missing_in_parquet_too(tmp_path, schema):
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.string_view(), pa.binary(), pa.dictionary(pa.int8(), pa.string())],
+    ids=str,
+)
+def test_words_for_missing_are_missing_in_parquet_too(tmp_path, schema, kind):
     schema = schema.model_copy(update={"missing_values": ("?",)})
     table = make_table()
-    table.assign(home=table["home"].fillna("?")).to_parquet(tmp_path / "t.parquet")
+    stored = pa.Table.from_pandas(table.assign(home=table["home"].fillna("?")))
+    at = stored.schema.get_field_index("home")
+    home = stored.column("home").combine_chunks().cast(pa.string())
+    home = home.dictionary_encode() if pa.types.is_dictionary(kind) else home.cast(kind)
+    pq.write_table(stored.set_column(at, "home", home), tmp_path / "t.parquet")
     for found in (
         encode(read_table(tmp_path / "t.parquet", schema), schema),
         in_parts(tmp_path / "t.parquet", schema)[1],

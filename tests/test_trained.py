@@ -7,6 +7,7 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from synthfair import trained
 from synthfair.data.encode import encode
 from synthfair.data.real_rows import gather
 from synthfair.errors import InputError
@@ -97,3 +98,10 @@ def test_foreign_files(tmp_path, content):
 def test_no_such_model(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         sf.read_model(tmp_path / "m.json")
+
+
+def test_a_file_without_end_is_no_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(trained, "MAX_BYTES", 1000)
+    (path := tmp_path / "model.json").write_bytes(b" " * 1001)
+    with pytest.raises(InputError, match="model.json: larger than the 1000 bytes"):
+        read_model(path)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from synthfair.data.encode import as_numbers
-from synthfair.data.schema import Value, shown
+from synthfair.data.schema import LEAST_WIDTH, MOST_WIDTH, Value, shown
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def round_bounds(low: float, high: float) -> tuple[float, float]:
         ((0, 100), (-0.5, 10), (1980, 2030))
     """
     width = high - low
-    if width <= 0 or not math.isfinite(width):
+    if not LEAST_WIDTH <= width <= MOST_WIDTH / 10:  # no schema has such bounds, rounded or not
         return low, high
     if -high < width and low < width:
         return _plain(-_above(-low)), _plain(_above(high))

@@ -14,11 +14,17 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 from synthfair.config import STRICT
 from synthfair.errors import InputError, reason, refusal
 
+INTERCEPT = "(intercept)"
+"""What models call the input that is always 1; no encoded column has its name."""
+
 Value = int | float | str
 """A value in a categorical column. Numbers are equal by value: 1 and 1.0 are one category."""
 
 MISSING_VALUES = ("", "NA", "NaN")
 """Texts that stand for a missing value where a schema does not say."""
+
+LEAST_WIDTH, MOST_WIDTH = 1e-100, 1e100
+"""Of the bounds of a number; beyond, coefficients in its unit are no numbers of a computer."""
 
 MOST = 10_000
 """Columns of a table or a schema, categories of a column, and encoded columns: no more of each."""
@@ -44,8 +50,10 @@ class Numeric(BaseModel):
     @field_validator("upper")
     @classmethod
     def _above_lower(cls, upper: float, info) -> float:  # noqa: ANN001
-        if "lower" in info.data and not 0 < upper - info.data["lower"] < float("inf"):
-            raise ValueError(f"must be above lower = {info.data['lower']}, by a finite number")
+        if "lower" in info.data and not LEAST_WIDTH <= upper - info.data["lower"] <= MOST_WIDTH:
+            raise ValueError(
+                f"must be above lower = {info.data['lower']}, by {LEAST_WIDTH:g} to {MOST_WIDTH:g}"
+            )
         return upper
 
 
@@ -173,7 +181,8 @@ class Schema(BaseModel):
         names = self.encoded_names
         if len(names) > MOST:
             raise ValueError(f"columns encode to {len(names)} columns; at most {MOST} are allowed")
-        if clashing := repeated([*names, "s", "y"]):
+        inputs = [f"{self.sensitive}={group}" for group in self.groups]
+        if clashing := repeated([*names, *inputs, INTERCEPT, "s", "y"]):
             raise ValueError(f"encoded column names clash: {clashing}; rename a column")
         for name, column in self.columns.items():
             categories = getattr(column, "categories", ())

@@ -314,15 +314,24 @@ def _without(rows: _Rows, schema: Schema) -> _Rows:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    words = pc.SetLookupOptions(pa.array(schema.missing_values, pa.large_string()))
+    none = pa.scalar(None, pa.large_string())
     for i, name in enumerate(rows.schema.names):
-        kind = rows.schema.types[i]
-        if name in schema.columns and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            words = pc.SetLookupOptions(pa.array(schema.missing_values, kind))
-            none = pa.scalar(None, kind)
-            found = pc.call_function("is_in", [rows.column(i)], words)
-            cleared = pc.call_function("if_else", [found, none, rows.column(i)])
-            rows = rows.set_column(i, name, cleared)
+        if name in schema.columns and _holds_text(rows.schema.types[i]):
+            texts = rows.column(i).cast(pa.large_string())
+            found = pc.call_function("is_in", [texts], words)
+            rows = rows.set_column(i, name, pc.call_function("if_else", [found, none, texts]))
     return rows
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    """Whether a column is of text, however it is stored; pandas' categories are dictionaries."""
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    of_text = types.is_string, types.is_large_string, types.is_string_view
+    of_bytes = types.is_binary, types.is_large_binary, types.is_binary_view
+    return any(is_of(kind) for is_of in of_text + of_bytes)
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -28,8 +28,6 @@ def to_graph(model: TrainedModel) -> onnx.ModelProto:
     read = dict(schema.features)
     if model.group_input:
         read[schema.sensitive] = schema.columns[schema.sensitive]
-    if clash := {SCORE, DECISION} & set(read):
-        raise InputError(f"to_onnx: column {min(clash)!r} is called as an output is; rename it")
     blocks = [
         graph.number(name, column)
         if isinstance(column, Numeric)
@@ -63,7 +61,7 @@ class _Graph:
         self._constants: list[onnx.TensorProto] = []
 
     def add(self, operator: str, *inputs: Any, output: str | None = None, **attributes: Any) -> str:
-        """A node; returns the name of its output, which no column has."""
+        """A node; returns the name of its output."""
         output = output or f"({len(self._nodes)}) {operator}"
         names = [value if isinstance(value, str) else self._constant(value) for value in inputs]
         self._nodes.append(helper.make_node(operator, names, [output], **attributes))
@@ -120,9 +118,15 @@ class _Graph:
             helper.make_tensor_value_info(SCORE, TensorProto.DOUBLE, ["N", 1]),
             helper.make_tensor_value_info(DECISION, TensorProto.STRING, ["N", 1]),
         ]
-        graph = helper.make_graph(
-            self._nodes, model.schema_.name, self._inputs, outputs, self._constants
-        )
+        own = {one.name for one in self._constants} | {node.output[0] for node in self._nodes}
+        for name in (one.name for one in self._inputs):
+            # An input that is called as a constant is would silently replace it.
+            if name in own or not name:
+                raise InputError(
+                    f"to_onnx: column {name!r}: a part of the graph has that name; rename it"
+                )
+        title = model.schema_.name or "synthfair"
+        graph = helper.make_graph(self._nodes, title, self._inputs, outputs, self._constants)
         made = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", OPSET)],

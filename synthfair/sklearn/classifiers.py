@@ -19,6 +19,7 @@ from synthfair.client.prepare import check_rows
 from synthfair.config import DistillConfig, Notion, ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
+from synthfair.data.schema import INTERCEPT
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal
 from synthfair.fairness.penalties import decision_gaps
@@ -42,7 +43,6 @@ from synthfair.sklearn.distiller import (
     seed_of,
 )
 from synthfair.surrogate.table import WeightedTable
-from synthfair.trained import INTERCEPT
 
 
 class _LinearClassifier(ClassifierMixin, BaseEstimator):

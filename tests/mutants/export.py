@@ -18,6 +18,27 @@ MUTANTS = [
         "test_export.py",
     ),
     Mutant(
+        "small coefficients in a file are not compared with theta",
+        "trained.py",
+        "rtol=1e-9, atol=0.0)",
+        "rtol=1e-9, atol=1e-12)",
+        "test_export.py",
+    ),
+    Mutant(
+        "a column replaces a constant of the graph",
+        "export/onnx_graph.py",
+        "if name in own or not name:",
+        "if name in (SCORE, DECISION) or not name:",
+        "test_export.py",
+    ),
+    Mutant(
+        "model files of any size are read",
+        "trained.py",
+        "    if len(text) > MAX_BYTES:",
+        "    if False:",
+        "test_trained.py",
+    ),
+    Mutant(
         "the checksum covers what only follows",
         "trained.py",
         "shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None",
