@@ -19,6 +19,7 @@ from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.release import inspect_release, read_release
 from synthfair.release.format import write_release
+from synthfair.report import read_results
 from synthfair.server import measure_influence, serve
 from synthfair.server.influence import refuse_influence
 from synthfair.server.pooling import make_pool
@@ -301,6 +302,18 @@ def test_an_old_run_leaves_nothing_in_the_folder_of_a_new_one(folder):
 def test_one_weight_or_one_gap_is_asked_for():
     with pytest.raises(ValidationError, match="rho, max_gap: give one"):
         sf.ServerConfig(rho=1.0, max_gap=0.1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"rho": 3.0}, {"max_gap": 0.1}])
+def test_settings_are_read_again_as_they_were_written(settings):
+    asked = sf.ServerConfig(**settings)
+    assert sf.ServerConfig.model_validate_json(asked.model_dump_json()) == asked
+
+
+def test_a_report_reads_the_run_of_a_search(folder):
+    run_server(folder, max_gap=0.05)
+    (run,) = read_results([folder / "server"])
+    assert run.metrics.server.max_gap == 0.05
 
 
 def test_clients_of_one_label_are_let_pass_as_nobody_else_has_theirs(folder):

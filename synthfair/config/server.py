@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from synthfair.config.notions import Notion
 from synthfair.config.rules import STRICT, Seed
@@ -112,6 +118,12 @@ class ServerConfig(BaseModel):
         if self.max_gap is not None and "rho" in self.model_fields_set:
             raise ValueError("rho, max_gap: give one; with max_gap a weight is looked for")
         return self
+
+    @model_serializer(mode="wrap")
+    def _as_used(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the weight that a search does not use: what is written can be read again."""
+        unused = {"rho"} if self.max_gap is not None else set()
+        return {name: value for name, value in dump(self).items() if name not in unused}
 
     @property
     def given_for_surrogates(self) -> tuple[str, ...]:

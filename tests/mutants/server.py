@@ -4,6 +4,13 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "settings of a search cannot be read again",
+        "config/server.py",
+        'unused = {"rho"} if self.max_gap is not None else set()',
+        "unused: set[str] = set()",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
         "nobody is alone with a group and label",
         "server/influence.py",
         "(owners[pairs] == 1).any()",
