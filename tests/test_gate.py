@@ -17,7 +17,7 @@ from synthfair.client.held_out import HeldOut
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
-from synthfair.privacy.chance import ALARM
+from synthfair.privacy.chance import ALARM, excess, nearer
 from synthfair.privacy.gate import preview
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.statement import UNSEEN
@@ -342,3 +342,16 @@ def test_the_error_carries_what_was_found(files):
         distill_file(data, schema, output, config)
     assert refused.value.preview.copies == 24
     assert isinstance(refused.value, sf.InputError)
+
+
+def alarms(rate):
+    """Of 4,000 pools of 20 held-out and 200 synthetic distances, all drawn alike."""
+    rng = np.random.default_rng(0)
+    return sum(rate(rng.random(200), rng.random(20), 0.05).alarming for _ in range(4000))
+
+
+def test_near_rows_are_a_false_alarm_once_in_a_thousand():
+    """This fails by chance once in a million; not if the quantile is taken for known."""
+    most = binom.isf(1e-6, 4000, 1e-3)
+    assert alarms(nearer) <= most
+    assert alarms(lambda near, far, q: excess(near, far, float(np.quantile(far, q)))) > most

@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
+from synthfair.deploy.messages import Hex32
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.ledger import Ledger
 
@@ -91,7 +92,7 @@ class ServerSettings(BaseModel):
     schema_path: Path = Field(alias="schema")
     keys: Path
     tests: tuple[Path, ...] = ()
-    revoked: tuple[str, ...] = ()
+    revoked: tuple[Hex32, ...] = ()
 
 
 _Settings = TypeVar("_Settings", SiteSettings, ServerSettings)

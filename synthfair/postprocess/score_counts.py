@@ -19,7 +19,8 @@ class ScoreCounts(NamedTuple):
     Attributes:
         negative: rows with y = -1 in each bin.
         positive: rows with y = +1 in each bin.
-        probability: mean sigma(z) of each bin's rows; not-a-number where there are none.
+        probability: mean sigma(z) of each bin's rows, to three digits, so that no row's score is read
+            off; not-a-number where there are none.
     """
 
     negative: tuple[int, ...]
@@ -44,7 +45,7 @@ def group_score_counts(rows: Scored, n_bins: int = BINS) -> list[ScoreCounts]:
     probability = 1 / (1 + np.exp(-np.clip(rows.score, -700, 700)))
     entry, size = rows.s * n_bins + bins, counts.sum(axis=1)
     sums = np.bincount(entry, weights=probability, minlength=size.size).reshape(size.shape)
-    means = np.divide(sums, size, out=np.full(size.shape, np.nan), where=size > 0)
+    means = np.divide(sums, size, out=np.full(size.shape, np.nan), where=size > 0).round(3)
     return [
         ScoreCounts(tuple(negative.tolist()), tuple(positive.tolist()), tuple(mean.tolist()))
         for (negative, positive), mean in zip(counts, means, strict=True)

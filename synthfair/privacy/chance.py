@@ -40,6 +40,31 @@ def excess(synthetic: np.ndarray, held_out: np.ndarray, radius: float) -> Compar
     return Comparison(float(np.mean(synthetic <= radius)), share, error)
 
 
+def nearer(
+    synthetic: np.ndarray, held_out: np.ndarray, quantile: float, least: float = 0.0
+) -> Comparison:
+    """Shares within a quantile of the held-out rows' distances, or ``least`` if that is more.
+
+    If all distances are drawn alike, the number of n synthetic ones within the j-th of m held-out
+    ones is beta-binomial, with parameters j and m + 1 - j: the quantile's own chance is counted.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.privacy.chance import nearer
+        >>> held_out = np.arange(1.0, 41.0)
+        >>> [nearer(np.arange(n) / n, held_out, 0.05).alarming for n in (1, 100)]
+        [False, True]
+    """
+    from scipy.stats import betabinom
+
+    place = max(1, int(quantile * len(held_out)))
+    radius = max(least, float(np.partition(held_out, place - 1)[place - 1]))
+    n, m, within = len(synthetic), len(held_out), int(np.sum(held_out <= radius))
+    most = (float(betabinom.isf(CHANCE, n, within, m + 1 - within)) + 0.5) / n
+    share = within / m
+    return Comparison(float(np.mean(synthetic <= radius)), share, (most - share) / ALARM)
+
+
 def rare(count: int, n: int, chance: float) -> Comparison:
     """A share, of n independent rows, against the chance of each.
 

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from synthfair.data.encode import Encoded
-from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, rare
+from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer, rare
 from synthfair.privacy.matching import match_columns
 from synthfair.privacy.statement import GRID, RISKS
 
@@ -309,8 +309,8 @@ def _distances(
         median=float(np.median(first)),
         held_out_median=float(np.median(usual)),
         close=excess(first, usual, CLOSE),
-        near=excess(first, usual, max(CLOSE, float(np.quantile(usual, QUANTILE)))),
-        single=excess(ratios, usual_ratios, float(np.quantile(usual_ratios, QUANTILE))),
+        near=nearer(first, usual, QUANTILE, CLOSE),
+        single=nearer(ratios, usual_ratios, QUANTILE),
         linked=linked,
     )
 
