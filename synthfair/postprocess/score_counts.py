@@ -19,8 +19,8 @@ class ScoreCounts(NamedTuple):
     Attributes:
         negative: rows with y = -1 in each bin.
         positive: rows with y = +1 in each bin.
-        probability: mean sigma(z) of each bin's rows, to three digits, so that no row's score is read
-            off; not-a-number where there are none.
+        probability: mean sigma(z) of each bin's rows, to three digits, so that no row's score is
+            read off; not-a-number where there are none.
     """
 
     negative: tuple[int, ...]
