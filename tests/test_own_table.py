@@ -84,16 +84,17 @@ def test_drafts_of_unlike_tables_make_releases(tmp_path, capsys, make, roles, se
 
 
 def test_enter_takes_every_proposal_and_leaves_a_draft(table, monkeypatch, capsys):
-    """Nobody has said that it is public."""
+    """Nobody has said that it is public. Of three labels none is proposed: Enter asks again."""
     schema = table.with_name("schema.json")
-    answers(monkeypatch, *[""] * 60)
+    answers(monkeypatch, *[""] * 60, "<30; >30", "", "")
     assert main(["schema", str(table), *ROLES, "--interactive", "--output", str(schema)]) == 0
     said = capsys.readouterr()
     assert "a draft; review it" in said.out
     for words in ("'?' mean", "'diag_1': ", "8 whole numbers", "is ignored", "positive, of"):
         assert words in " ".join(said.err.split())
-    notes = json.loads(schema.read_text())["draft"]
-    assert set(notes["to_complete"]) == {"description", "missing_values"}
+    written = json.loads(schema.read_text())
+    assert set(written["draft"]["to_complete"]) == {"description", "missing_values"}
+    assert written["positive"] == ["<30", ">30"]
 
 
 def test_answers_make_a_schema_that_client_accepts(tmp_path, monkeypatch, capsys):

@@ -118,6 +118,15 @@ def test_of_many_the_furthest_are_shown():
     assert "and 4 more" in outlier_warning(Influences(many, 3.0))
 
 
+def test_the_headings_fit_a_terminal_of_80_columns():
+    rates = (-0.1, 0.2, 0.0, 0.1)
+    moved = Influence(0.4, 0.3, 0.9, -0.08, -0.11, converged=True, outlier=False, rates=rates)
+    text = plain_text(influence_table(Influences({"client_1": moved}, 3.0)), width=80)
+    titles = "release", "scores", "relative", "accuracy", "SPD", "rates"
+    assert all(title in text for title in titles)
+    assert "remarks" not in text
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

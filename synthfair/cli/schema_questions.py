@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 _HOW = """\
-Enter takes what stands in brackets. Values are separated by semicolons.
+Enter takes what stands in round brackets. Texts are separated by semicolons.
 Ctrl-C leaves; nothing is written before the end.
 """
 
@@ -156,12 +156,12 @@ class _Questions:
         return self.until(question, understand, default="")
 
     def for_positive(self, draft: Draft) -> None:
-        """Sets which values of the label are positive."""
+        """Sets which values of the label are positive; of more than two, none is proposed."""
         values = draft.label_values
         self.until(
             f"Which values of {draft.label!r} are positive, of {shown(values)}?",
             lambda answer: draft.choose_positive([text.strip() for text in answer.split(";")]),
-            default=str(values[-1]),
+            default=str(values[-1]) if len(values) == 2 else "",
         )
 
     def whether_public(self, draft: Draft) -> bool:

@@ -59,7 +59,9 @@ def evaluation_tables(evaluation: Evaluation) -> Group:
 def influence_table(influences: Influences) -> Table:
     """How far each release moves the model; of many, the furthest."""
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
-    table = _table("release", "scores by", "relatively", "accuracy by", "SPD by", "rates by", "")
+    remarks = any(not one.converged or one.outlier or one.alone for _, one in ranked)
+    titles = "release", "scores", "relative", "accuracy", "SPD", "rates"
+    table = _table(*titles, *["remarks"] * remarks)
     for name, moved in ranked[:MOST_RELEASES]:
         numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}"
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
@@ -68,7 +70,8 @@ def influence_table(influences: Influences) -> Table:
         marks += ["alone with a group and label"] if moved.alone else []
         rates = " ".join(f"{rate:+.3f}" for rate in moved.rates[:MOST_GROUPS])
         accuracy = f"{moved.accuracy:+.4f}"
-        table.add_row(Text(name), *numbers, accuracy, spd, rates, Text(", ".join(marks)))
+        said = [Text(", ".join(marks))] * remarks
+        table.add_row(Text(name), *numbers, accuracy, spd, rates, *said)
     table.caption = (
         "How far each release moves the model; scores in logits, root mean square, and relative to"
         " those without it. Rates: each group's selection rate, in the schema's order."

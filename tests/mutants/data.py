@@ -214,6 +214,13 @@ MUTANTS = [
         "test_own_table.py",
     ),
     Mutant(
+        "Enter chooses one of three labels",
+        "cli/schema_questions.py",
+        "if len(values) == 2 else",
+        "if len(values) >= 2 else",
+        "test_own_table.py",
+    ),
+    Mutant(
         "further categories are lost",
         "cli/schema_questions.py",
         "dict.fromkeys([*listed, *further])",
