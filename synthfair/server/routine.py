@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from synthfair.config import ServerConfig
-from synthfair.data.schema import read_schema
+from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import (
     Evaluation,
@@ -124,7 +124,7 @@ def serve(
     names = file_names(releases)
     refuse_influence(influences, config.max_influence, config.max_spd_influence)
     influences = influences.renamed(names)
-    warnings = _surrogate_warnings(read, pooled, point, config) if point else ()
+    warnings = _surrogate_warnings(read, pooled, point, config, schema) if point else ()
     if evaluation:
         check = (
             check_surrogates(model, tables, evaluation, config)
@@ -190,7 +190,11 @@ MANY_MEDIANS = 20.0
 
 
 def _surrogate_warnings(
-    releases: Mapping[str, Release], pooled: Pool, point: FrontierPoint, config: ServerConfig
+    releases: Mapping[str, Release],
+    pooled: Pool,
+    point: FrontierPoint,
+    config: ServerConfig,
+    schema: Schema,
 ) -> tuple[str, ...]:
     found = [
         f"{name}: claims more than {config.max_rows:g} rows, and counts as so many"
@@ -204,6 +208,15 @@ def _surrogate_warnings(
         for name, claim in claims.items()
         if claim > MANY_MEDIANS * usual and name not in pooled.capped
     ]
+    for i, group in enumerate(schema.groups):
+        labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])
+        if len(labels) == 1:
+            found.append(
+                f"{schema.sensitive}={group}: all pooled rows have the label"
+                f" {schema.decisions[int(labels[0] > 0)]}; a penalty moves all groups towards it."
+                " Pairs of group and label with fewer rows than k_min are left out at a client: ask"
+                " for releases with a lower --k-min, and look at the accuracy"
+            )
     if config.max_gap is not None and point.gap > config.max_gap:
         found.append(
             f"no weight of the penalty brought the gap on the pooled rows to {config.max_gap:g};"
