@@ -28,6 +28,21 @@ from synthfair.data.datasets import DATA_VARIABLE
 from synthfair.data.schema import Categorical, Numeric, Schema
 
 jax.config.update("jax_enable_x64", True)
+
+MOST_MAPS = 25_000
+"""Regions of memory of a process, of 65,530 that Linux allows: each compiled function takes some,
+and beyond that a process ends in a segmentation fault."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _few_compiled_functions():
+    """After a file, compiled functions go where there are many; on disk they stay."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+
+
 # Most of a test's time is compilation; the code need not be fast. Set SYNTHFAIR_TEST_OPTIMIZED=1 to
 # test what XLA optimises, too.
 if not os.environ.get("SYNTHFAIR_TEST_OPTIMIZED"):
