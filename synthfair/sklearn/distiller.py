@@ -40,12 +40,19 @@ def fairness_settings(estimator: Any) -> ServerConfig:
         raise refusal(type(estimator).__name__, error) from error
 
 
+FEWEST = 5
+"""Rows that are distilled, at least; the least that ``n_min`` may be."""
+
+
 def distill_settings(fairness: ServerConfig, **given: Any) -> DistillConfig:
-    """Those of a client's distillation, with its own. Raises InputError: one is not allowed."""
+    """Those of a client's distillation, with its own. Raises InputError: one is not allowed.
+
+    Of few rows, too: these rows are made where they are used, and not sent as a file is.
+    """
     names = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
     shared = {name: getattr(fairness, name) for name in names}
     try:
-        return DistillConfig(**shared, rho_o=fairness.rho, **given)
+        return DistillConfig(**shared, rho_o=fairness.rho, n_min=FEWEST, **given)
     except ValidationError as error:
         raise refusal("settings", error) from error
 
