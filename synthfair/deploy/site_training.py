@@ -31,7 +31,7 @@ from synthfair.deploy.messages import Hex32, sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, whole_file
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking
 
 if TYPE_CHECKING:
     import jax
@@ -269,11 +269,4 @@ def _stored(asked: Asked, ready: _Ready) -> _Answered | None:
 def _book(asked: Asked, ready: _Ready) -> None:
     guarantee = ready.planned.plan.guarantee
     run = ready.run if guarantee else sha256(f"{asked.ask.job} {ready.run}".encode())
-    booking = Booking(kind="training", output=asked.ask.job, run=run, guarantee=guarantee)
-    ledger = Ledger(asked.settings.ledger_file)
-    try:
-        if guarantee:
-            ledger.require_affordable(booking, reserve=asked.settings.limits.least_epsilon_left)
-        ledger.book(booking)
-    except InputError as error:
-        raise RefusedError("budget") from error
+    asked.book(Booking(kind="training", output=asked.ask.job, run=run, guarantee=guarantee))
