@@ -14,11 +14,15 @@ from synthfair.deploy.agreed import packed, unpacked
 from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import Message
 from synthfair.deploy.training import TrainJob, run_train
+from synthfair.federated.two_phase import TwoPhase
 from synthfair.privacy.ledger import Ledger
 
 TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}
 FPFL = {"method": "fpfl", "rounds": 6, "learning_rate": 0.5, "alpha": 0.01, "multiplier_rate": 1.0}
 DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": 20, "local_epochs": 0.2, "clip": 1.0}
+FAIR_SGD = {"method": "fair_sgd", "rounds": 2, "batch": 20, "local_epochs": 0.5, "kappa": 2.0}
+TWO_PHASE = DP_SGD | {"method": "two_phase", "teacher_epochs": 2.0, "kappa": 2.0}
+END_TO_END = TWO_PHASE | {"end_to_end": True}
 PRIVATE = {"clip": 0.5, "epsilon": 2.0, "delta": 1e-3}
 ROWS = 120
 
@@ -44,7 +48,7 @@ def channel_of(world, job="job-1"):
 
 def train(world, channel, settings=TRAIN, **changes):
     federation = world.federation(channel)
-    rows = ROWS if settings["method"] == "dp_sgd" else None
+    rows = ROWS if TrainConfig(**settings).averaged else None
     job = TrainJob(train=settings, least_rows=rows, **changes)
     run_train(federation, job, world.folder / "server" / channel.job, world.folder / channel.job)
     return federation, sf.read_model(world.folder / channel.job / "model.json").theta
@@ -68,8 +72,9 @@ def stop_after(channel, questions):
 
 @pytest.mark.parametrize(
     "settings",
-    [TRAIN, TRAIN | {"clip": 0.05}, FPFL, FPFL | {"hidden": [3], "clip": 2.0, "rounds": 2}, DP_SGD],
-)
+    [TRAIN, TRAIN | {"clip": 0.05}, FPFL, FPFL | {"hidden": [3], "clip": 2.0, "rounds": 2}, DP_SGD,
+     FAIR_SGD, TWO_PHASE],
+)  # fmt: skip
 def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
     federation, theta = train(world, channel_of(world), settings)
     expected = in_process(settings)
@@ -82,8 +87,9 @@ def test_rounds_give_the_numbers_of_the_engine_in_one_process(world, settings):
 
 
 @pytest.mark.usefixtures("one_seed")
-@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+@pytest.mark.parametrize("settings", [FPFL, DP_SGD, END_TO_END])
 def test_noise_is_that_of_the_engine_in_one_process(world, settings):
+    settings = settings | PRIVATE
     _, theta = train(world, channel_of(world), settings)
     expected = in_process(settings, noise_seed=7)
     np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
@@ -105,7 +111,7 @@ def test_nobody_can_repeat_the_noise(world, settings):
     assert first.read_text() != second.read_text()
 
 
-@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])
+@pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE, END_TO_END | PRIVATE])
 def test_a_training_with_epsilon_is_booked_once_over_its_jobs(world, settings):
     stopped = channel_of(world)
     stop_after(stopped, 2)
@@ -143,6 +149,62 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
     assert world.code(Message(text, states[0]), job="job-6") == "rounds"
 
 
+def test_a_site_that_starts_again_has_the_same_teacher(world, monkeypatch):
+    train(world, channel := channel_of(world), END_TO_END | PRIVATE)
+    (path,) = (world.folder / "north" / "synthfair" / "trainings").iterdir()
+    stored = path.read_bytes()
+
+    def answer(job):
+        asked = channel.asked[1]
+        text = asked.text.replace(b"job-1", job.encode())
+        return world.site("north").answer(Message(text, asked.carried), job=job, submitter="x")
+
+    first = answer("job-2")
+    assert path.read_bytes() == stored
+    labels = json.loads(stored)["labels"]
+    path.write_bytes(stored.replace(f'"{labels}"'.encode(), b"null"))
+    assert answer("job-3").carried == first.carried  # trained anew, from the stored seed
+    assert path.read_bytes() == stored
+    monkeypatch.setattr(TwoPhase, "teach", lambda *_: pytest.fail("trained anew"))
+    assert answer("job-4").carried == first.carried  # from the stored labels alone
+    flipped = f"{int(labels, 16) ^ 1 << 200:0{len(labels)}x}"
+    path.write_bytes(stored.replace(labels.encode(), flipped.encode()))
+    assert answer("job-5").carried != first.carried
+    assert ledger_of(world).spent().releases == 1
+
+
+def test_another_training_has_another_teacher(world):
+    """Of one process: the seed of the first is used up, and so is what was learned with it."""
+    site = world.site("north")
+    train(world, channel := channel_of(world), END_TO_END | PRIVATE)
+    asked = channel.asked[0]
+
+    def answer(job, state):
+        text = asked.text.replace(b"job-1", job.encode())
+        return site.answer(Message(text, state), job=job, submitter="x").carried
+
+    folder = world.folder / "north" / "synthfair" / "trainings"
+    found = []
+    for job, state in (("job-2", asked.carried), ("job-3", channel.asked[1].carried)):
+        assert answer(job, state)
+        found.append(json.loads(next(folder.iterdir()).read_text()))
+    assert found[0]["seed"] != found[1]["seed"]
+    assert found[0]["labels"] != found[1]["labels"]
+    assert ledger_of(world).spent().releases == 2
+
+
+def test_what_a_teacher_leaves_open_is_no_epsilon(world):
+    settings = TWO_PHASE | PRIVATE
+    train(world, channel_of(world), settings)
+    assert ledger_of(world).spent().composition is None
+    assert [event.epsilon for event in world.site("north").trace.events()] == [None] * 3
+    (booked,) = ledger_of(world).entries()
+    assert "not an end-to-end guarantee" in booked.what.guarantee.condition
+    ledger_of(world).set_limit(50.0, 1e-2)
+    with pytest.raises(TooFewError, match="north: budget"):
+        train(world, channel_of(world, job="job-2"), settings | {"seed": 1})
+
+
 def test_another_table_is_another_training(world):
     settings = DP_SGD | PRIVATE
     channel = channel_of(world)
@@ -167,6 +229,8 @@ def test_fewer_rows_than_the_noise_was_computed_for_are_refused(world):
         train(world, channel_of(world), DP_SGD | PRIVATE)
     with pytest.raises(ValueError, match="least_rows"):
         TrainJob(train=DP_SGD)
+    with pytest.raises(ValueError, match="least_rows"):
+        TrainJob(train=TWO_PHASE)
 
 
 def test_a_new_job_goes_on_to_the_same_numbers(world):
@@ -202,7 +266,13 @@ def test_another_training_does_not_go_on_from_it(world):
         ({"most_epsilon": 1.9}, FPFL | PRIVATE, "epsilon"),
         ({"most_epsilon": None}, DP_SGD | PRIVATE, "epsilon"),
         ({}, FPFL | PRIVATE | {"delta": 0.6}, "settings"),
-        ({}, TRAIN | {"method": "two_phase"}, "settings"),
+        ({}, TRAIN | {"method": "mmdm"}, "settings"),
+        ({"without_epsilon": False}, FAIR_SGD, "epsilon"),
+        ({"most_rounds": 0}, FAIR_SGD, "rounds"),
+        ({"without_epsilon": False}, TWO_PHASE | PRIVATE, "epsilon"),
+        ({"most_rounds": 0}, TWO_PHASE | PRIVATE, "rounds"),
+        ({"most_epsilon": 1.9}, TWO_PHASE | PRIVATE, "epsilon"),
+        ({"without_epsilon": False, "most_rounds": 0}, END_TO_END | PRIVATE, "message"),
         ({}, TRAIN | {"cohort": 1}, "settings"),
         ({}, TRAIN | {"rounds": 0}, "settings"),
         ({}, TRAIN, "message"),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from synthfair.federated.methods import TrainingPlan
     from synthfair.federated.user_data import UserData
 
-IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd")
+IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase")
 """Methods that a job can ask for."""
 
 
@@ -54,7 +54,7 @@ TrainSettings = Annotated[dict[str, Any], AfterValidator(_readable)]
 """Of a method, see :func:`train_config`."""
 
 LeastRows = Annotated[int | None, Field(default=None, ge=1, lt=2**31)]
-"""Rows of the smallest site: a public number, on which noise and steps of dp_sgd rest."""
+"""Rows of the smallest site: a public number, on which noise and numbers of steps rest."""
 
 
 class Agreed(BaseModel):
@@ -96,9 +96,18 @@ def require_rows(config: TrainConfig, least_rows: int | None) -> None:
         raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
 
 
+def holds(config: TrainConfig) -> bool:
+    """Whether the settings have an epsilon, and it holds on no condition.
+
+    That of ``two_phase`` does end to end alone, see
+    :data:`synthfair.federated.two_phase.TEACHER_NOT_COVERED`.
+    """
+    return config.epsilon is not None and (config.end_to_end or not config.reads("end_to_end"))
+
+
 def adds_noise(config: TrainConfig) -> bool:
     """Whether each site adds the noise itself, so that what it sends is private by itself."""
-    return config.averaged and config.epsilon is not None
+    return config.averaged and holds(config)
 
 
 class Planned(NamedTuple):

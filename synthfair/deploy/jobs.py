@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel
 
 from synthfair.deploy.federation import Federation
+from synthfair.deploy.gap import GapJob, answer_gap, run_gap
 from synthfair.deploy.messages import TaskName
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
 from synthfair.deploy.site import Routine
@@ -34,5 +35,6 @@ class JobKind(NamedTuple):
 KINDS: dict[TaskName, JobKind] = {
     "single_shot": JobKind(SingleShotJob, lambda: answer_single_shot, run_single_shot),
     "train": JobKind(TrainJob, SiteTraining, run_train),
+    "gap": JobKind(GapJob, lambda: answer_gap, run_gap),
 }
 """By name of the job, which is also that of its task."""

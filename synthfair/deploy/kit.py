@@ -11,10 +11,8 @@ from typing import Any
 
 from synthfair.data.schema import read_schema
 from synthfair.deploy.hardening import CLASSES, harden
-from synthfair.deploy.project import Project, read_project
+from synthfair.deploy.project import Job, Project, read_project
 from synthfair.deploy.settings import FILE
-from synthfair.deploy.single_shot import SingleShotJob
-from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError
 from synthfair.files import write_json
 
@@ -41,8 +39,7 @@ def make_kits(project_path: Path, output: Path) -> list[Path]:
     """
     project = read_project(project_path)
     schema = read_schema(project.schema_path)
-    if output.is_dir() and any(output.iterdir()):
-        raise InputError(f"{output}: exists and is not empty; name another")
+    _require_empty(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.chmod(0o700)
     _provision(project, output)
@@ -52,6 +49,27 @@ def make_kits(project_path: Path, output: Path) -> list[Path]:
     _write_settings(project, schema.to_json(), output / KITS)
     write_jobs(project, output / JOBS)
     return kits
+
+
+def make_jobs(project_path: Path, output: Path) -> list[Path]:
+    """Writes the jobs alone, for kits that were made before; returns their folders.
+
+    Args:
+        project_path: project.yml.
+        output: folder, new or empty.
+
+    Raises:
+        InputError: the project is refused, or the folder is not empty.
+    """
+    project = read_project(project_path)
+    _require_empty(output)
+    write_jobs(project, output)
+    return sorted(output.iterdir()) if output.is_dir() else []
+
+
+def _require_empty(output: Path) -> None:
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: exists and is not empty; name another")
 
 
 def _provision(project: Project, output: Path) -> None:
@@ -140,7 +158,7 @@ def write_jobs(project: Project, output: Path) -> None:
             _write_job(kind, job, project, output / kind)
 
 
-def _write_job(kind: str, job: SingleShotJob | TrainJob, project: Project, folder: Path) -> None:
+def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     least = job.least_answers or len(project.sites)

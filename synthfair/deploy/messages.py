@@ -32,7 +32,7 @@ MAX_TEXT, MAX_CARRIED = 100_000, 200_000_000
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-TaskName = Literal["single_shot", "train"]
+TaskName = Literal["single_shot", "train", "gap"]
 
 SiteCode = Literal[
     "ok",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from synthfair.config.rules import FROZEN
+from synthfair.deploy.gap import GapJob
 from synthfair.deploy.settings import Limits
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.training import TrainJob
@@ -54,6 +55,9 @@ class Submitter(BaseModel):
     org: Organisation
 
 
+Job = SingleShotJob | TrainJob | GapJob
+
+
 class Jobs(BaseModel):
     """The jobs whose folders are written, by kind."""
 
@@ -61,6 +65,7 @@ class Jobs(BaseModel):
 
     single_shot: SingleShotJob | None = None
     train: TrainJob | None = None
+    gap: GapJob | None = None
 
 
 class Project(BaseModel):
@@ -123,7 +128,7 @@ def read_project(path: Path) -> Project:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not YAML: {reason(error)}") from error
     try:
-        found = Project.model_validate(content)
+        found = Project.model_validate(content, context={"folder": path.parent})
     except ValidationError as error:
         raise refusal(str(path), error) from error
     return found.model_copy(update={"schema_path": path.parent.resolve() / found.schema_path})

@@ -23,7 +23,8 @@ FILE = "synthfair.json"
 MAX_BYTES = 1_000_000
 """Of such a file."""
 
-Kind = Literal["fair", "surrogate"]
+Kind = Literal["fair", "surrogate", "gap"]
+"""Of release: fair synthetic rows, a surrogate, or reports of gaps, one of each row."""
 
 
 class Limits(BaseModel):
@@ -31,7 +32,8 @@ class Limits(BaseModel):
 
     Attributes:
         releases: kinds of release that may leave; by default none.
-        most_epsilon: of one release, or one training; None where none may claim an epsilon.
+        most_epsilon: of one release, one training, or one report of a row; None where none may
+            claim an epsilon.
         without_epsilon: whether there may be a release, or a training, without one.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).

@@ -28,6 +28,7 @@ from synthfair.deploy.trace import FILE as TRACE
 from synthfair.deploy.trace import Event, Trace
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY
+from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.keys import read_signing_key
 
 
@@ -79,6 +80,20 @@ class Asked:
     folder: Path
     stopped: Callable[[], bool]
     bare_rounds: int
+
+    def book(self, booking: Booking) -> None:
+        """Books what leaves, within the site's limits.
+
+        Raises:
+            RefusedError: the ledger's limit would be passed, or too little of it left.
+        """
+        ledger, reserve = Ledger(self.settings.ledger_file), self.settings.limits.least_epsilon_left
+        try:
+            if booking.guarantee:
+                ledger.require_affordable(booking, reserve=reserve)
+            ledger.book(booking)
+        except InputError as error:
+            raise RefusedError("budget") from error
 
 
 Routine = Callable[[Asked], Made]

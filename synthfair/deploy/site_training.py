@@ -1,10 +1,15 @@
-"""A site's side of a training in rounds: its report in each, within its limits, booked once."""
+"""A site's side of a training in rounds: its report in each, within its limits, booked once.
+
+What a method does before the rounds, as ``two_phase`` trains a teacher, the site does when it is
+asked for the first time.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,12 +18,20 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config.rules import FROZEN
-from synthfair.deploy.agreed import Agreed, Planned, adds_noise, make_planned, packed, unpacked
+from synthfair.deploy.agreed import (
+    Agreed,
+    Planned,
+    adds_noise,
+    holds,
+    make_planned,
+    packed,
+    unpacked,
+)
 from synthfair.deploy.messages import Hex32, sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, whole_file
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking
 
 if TYPE_CHECKING:
     import jax
@@ -41,6 +54,7 @@ class SiteTraining:
     def __init__(self) -> None:
         """Nothing is read yet."""
         self._ready: _Ready | None = None
+        self._learned: tuple[str, Users] | None = None
 
     def __call__(self, asked: Asked) -> Made:
         """The site's clipped report in one round.
@@ -54,13 +68,16 @@ class SiteTraining:
         agreed = _allowed(asked)
         start_jax()
         if self._ready is None or self._ready.agreed != agreed:
-            self._ready = _read(asked, agreed)
+            self._ready, self._learned = _read(asked, agreed), None
         ready = self._ready
         try:
             state = unpacked(asked.carried, ready.state)
         except ValueError as error:
             raise RefusedError("message") from error
-        report = ready.report(state, _key(asked, ready))
+        booked = _booked(asked, ready)
+        if self._learned is None or self._learned[0] != booked.seed:
+            self._learned = booked.seed, _learned(asked, ready, booked)
+        report = ready.report(state, self._learned[1], _key(asked, ready, booked))
         return Made(packed(report), agreed.config.epsilon if adds_noise(agreed.config) else None)
 
 
@@ -72,15 +89,24 @@ class _Ready(NamedTuple):
         planned: from that.
         run: fingerprint of the training on this very table. Private: who guesses the rows could
             confirm them.
+        users: one, the site, with its rows.
         state: shapes of the server's.
-        report: clipped, of a state and a key.
     """
 
     agreed: Agreed
     planned: Planned
     run: str
+    users: Users
     state: Any
-    report: Callable[[Any, jax.Array], Any]
+
+    def report(self, state: Any, users: Users, key: jax.Array) -> Any:
+        """Clipped."""
+        plan = self.planned.plan
+        return _compiled_report()(plan.algorithm, plan.protection.clip, state, users, key)
+
+    def number(self, site: str) -> int:
+        """Of the site among all users."""
+        return self.agreed.sites.index(site)
 
 
 def _allowed(asked: Asked) -> Agreed:
@@ -93,7 +119,7 @@ def _allowed(asked: Asked) -> Agreed:
     config = agreed.config
     if asked.site not in agreed.sites:
         raise RefusedError("settings")
-    if config.epsilon is None and not limits.without_epsilon:
+    if not holds(config) and not limits.without_epsilon:
         raise RefusedError("epsilon")
     if config.epsilon is not None and config.epsilon > (limits.most_epsilon or 0):
         raise RefusedError("epsilon")
@@ -116,7 +142,7 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
         planned = make_planned(agreed, asked.schema)
     except InputError as error:
         raise RefusedError("settings") from error
-    path, plan = asked.settings.data, planned.plan
+    path = asked.settings.data
     rows = encode(read_table(path, asked.schema), asked.schema, source=str(path))
     if len(rows.y) < (agreed.least_rows or 0):
         raise InputError(f"{path}: {len(rows.y)} rows; the job says at least {agreed.least_rows}")
@@ -126,14 +152,9 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     for leaf in jax.tree.leaves(data.users):
         digest.update(np.ascontiguousarray(leaf).data)
 
-    compiled, protection = _compiled_report(), plan.protection
-    return _Ready(
-        agreed,
-        planned,
-        agreed.run(asked.schema, digest.hexdigest()),
-        jax.eval_shape(plan.algorithm.init, jax.random.key(0)),
-        lambda state, key: compiled(plan.algorithm, protection.clip, state, data.users, key),
-    )
+    run = agreed.run(asked.schema, digest.hexdigest())
+    state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
+    return _Ready(agreed, planned, run, data.users, state)
 
 
 @cache
@@ -152,15 +173,37 @@ def _compiled_report() -> Callable[..., Any]:
     return report
 
 
-def _key(asked: Asked, ready: _Ready) -> jax.Array:
-    """Of the round and the site, as the engine in one process has it; the training is booked."""
+def _key(asked: Asked, ready: _Ready, booked: _Answered) -> jax.Array:
+    """Of the round and the site, as the engine in one process has it."""
     import jax
 
     from synthfair.federated.engine import key_from
 
-    seed = _booked_seed(asked, ready)
-    of_round = jax.random.fold_in(key_from(seed, 1), asked.ask.round)
-    return jax.random.fold_in(of_round, ready.agreed.sites.index(asked.site))
+    of_round = jax.random.fold_in(key_from(int(booked.seed, 16), 1), asked.ask.round)
+    return jax.random.fold_in(of_round, ready.number(asked.site))
+
+
+def _learned(asked: Asked, ready: _Ready, booked: _Answered) -> Users:
+    """The site's rows with the labels that are learned: of ``two_phase``, its teacher's.
+
+    With an epsilon, they are stored before they are used. A teacher that is trained again, on
+    another machine or by another version of JAX, may decide some row differently, and two answers
+    with the same noise would show that row by their difference.
+    """
+    import jax.numpy as jnp
+
+    own, prepare = ready.users, ready.planned.plan.prepare
+    if prepare is None:
+        return own
+    if booked.labels is not None:
+        bits = np.frombuffer(bytes.fromhex(booked.labels), np.uint8)
+        decided = 2.0 * np.unpackbits(bits, count=len(own.y)) - 1.0
+        return replace(own, y=jnp.asarray(decided, own.y.dtype))
+    users = prepare(own, int(booked.seed, 16), [ready.number(asked.site)])
+    if ready.agreed.config.epsilon is not None:
+        bits = np.packbits(np.asarray(users.y) > 0)
+        _store(asked, ready, booked.model_copy(update={"labels": bits.tobytes().hex()}))
+    return users
 
 
 # Booking
@@ -172,16 +215,18 @@ class _Answered(BaseModel):
     Attributes:
         seed: of the site's noise, in hexadecimal: whoever reads it can undo the privacy.
         states: sha256 of what was asked in each round.
+        labels: that the site learns in the place of its own, eight rows a byte, in hexadecimal.
     """
 
     model_config = FROZEN
 
     seed: str = Field(pattern="^[0-9a-f]{32}$")
-    states: dict[int, Hex32]
+    states: dict[int, Hex32] = Field(default_factory=dict)
+    labels: str | None = Field(default=None, pattern="^([0-9a-f]{2})*$")
 
 
-def _booked_seed(asked: Asked, ready: _Ready) -> int:
-    """The seed of the site's draws, when the training is booked.
+def _booked(asked: Asked, ready: _Ready) -> _Answered:
+    """What is answered of, once the training is booked.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
     operating system's is stored with the sha256 of each round's question, before it is used.
@@ -189,22 +234,30 @@ def _booked_seed(asked: Asked, ready: _Ready) -> int:
     config, number = ready.agreed.config, asked.ask.round
     if config.epsilon is None:
         _book(asked, ready)
-        return config.seed
-    folder = asked.folder / FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    path, question = folder / f"{ready.run}.json", sha256(asked.carried)
-    found = _read_answered(path)
+        return _Answered(seed=f"{config.seed:032x}")
+    question, found = sha256(asked.carried), _stored(asked, ready)
     if found is None or found.states.get(number, question) != question:
         _book(asked, ready)
-        found = _Answered(seed=secrets.token_hex(16), states={})
+        found = _Answered(seed=secrets.token_hex(16))
     if number not in found.states:
-        found = _Answered(seed=found.seed, states=found.states | {number: question})
-        with whole_file(path, mode=OWNER_ONLY) as temporary:
-            temporary.write_text(found.model_dump_json(), encoding="utf-8")
-    return int(found.seed, 16)
+        found = found.model_copy(update={"states": found.states | {number: question}})
+        _store(asked, ready, found)
+    return found
 
 
-def _read_answered(path: Path) -> _Answered | None:
+def _place(asked: Asked, ready: _Ready) -> Path:
+    return asked.folder / FOLDER / f"{ready.run}.json"
+
+
+def _store(asked: Asked, ready: _Ready, answered: _Answered) -> None:
+    path = _place(asked, ready)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with whole_file(path, mode=OWNER_ONLY) as temporary:
+        temporary.write_text(answered.model_dump_json(), encoding="utf-8")
+
+
+def _stored(asked: Asked, ready: _Ready) -> _Answered | None:
+    path = _place(asked, ready)
     try:
         return _Answered.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -216,11 +269,4 @@ def _read_answered(path: Path) -> _Answered | None:
 def _book(asked: Asked, ready: _Ready) -> None:
     guarantee = ready.planned.plan.guarantee
     run = ready.run if guarantee else sha256(f"{asked.ask.job} {ready.run}".encode())
-    booking = Booking(kind="training", output=asked.ask.job, run=run, guarantee=guarantee)
-    ledger = Ledger(asked.settings.ledger_file)
-    try:
-        if guarantee:
-            ledger.require_affordable(booking, reserve=asked.settings.limits.least_epsilon_left)
-        ledger.book(booking)
-    except InputError as error:
-        raise RefusedError("budget") from error
+    asked.book(Booking(kind="training", output=asked.ask.job, run=run, guarantee=guarantee))

@@ -49,9 +49,11 @@ class TrainJob(BaseModel):
 
     Attributes:
         train: settings of the method, see :class:`synthfair.config.TrainConfig`.
-        least_rows: rows of the smallest site, a public number; dp_sgd needs it.
+        least_rows: rows of the smallest site, a public number; ``dp_sgd``,
+            ``fair_sgd`` and ``two_phase`` need it.
         least_answers: sites that must answer well in every round; all if not given.
-        timeout: seconds to wait for the answers of a round.
+        timeout: seconds to wait for the answers of a round; in the first one of ``two_phase`` sites
+            train their teachers as well.
         save_each: rounds between two checkpoints; from the last, the same job submitted anew goes
             on. With an epsilon every round is saved, as sites answer one question a round.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -43,7 +43,8 @@ class TrainingPlan(NamedTuple):
         protection: of what users send; sums by shares, if so.
         guarantee: of privacy, if the settings ask for one.
         chunk: rounds between two looks at the progress; few where a round takes long.
-        prepare: what happens once, on the users' side, before the rounds: of users and the seed.
+        prepare: what happens once, on the users' side, before the rounds: of users, the seed and
+            their numbers among all users, the same users with the labels that they learn.
     """
 
     algorithm: Algorithm
@@ -51,7 +52,7 @@ class TrainingPlan(NamedTuple):
     protection: Protection | SecureSums = UNPROTECTED
     guarantee: TrainingGuarantee | None = None
     chunk: int = CHUNK
-    prepare: Callable[[Users, int], Users] | None = None
+    prepare: Callable[[Users, int, Sequence[int]], Users] | None = None
 
     @property
     def secure(self) -> SecureSums | None:

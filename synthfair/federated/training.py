@@ -128,7 +128,9 @@ def train_rounds(
             on_rounds(progress.rounds, config.rounds, words)
 
     try:
-        users = plan.prepare(data.users, begun.seed) if plan.prepare else data.users
+        users = data.users
+        if plan.prepare:
+            users = plan.prepare(users, begun.seed, range(len(users)))
         done = engine.run(
             plan.algorithm,
             users,

@@ -12,6 +12,7 @@ phase 2 the students are averaged in rounds. The teacher is either as published,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import jax
@@ -82,30 +83,36 @@ class TwoPhase:
         """
         return self.with_noise(common_noise(self.sums(users, rounds), epsilon, delta))
 
-    def teach(self, users: Users, seed: int) -> Users:
+    def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
         """Phase 1: the users, with their teachers' decisions for labels.
 
         Args:
             users: with their own labels.
             seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
+            numbers: [K] of the users among all, by which their draws differ; 0 to K - 1 if not
+                given. A site that is user 3 by itself draws as user 3 among the others does.
         """
-        decided = np.asarray(_decisions(self.teacher, users, key_from(seed, 4)))
+        which = jnp.asarray(range(len(users)) if numbers is None else numbers)
+        decided = np.asarray(_decisions(self.teacher, users, which, key_from(seed, 4)))
         owner = np.repeat(np.arange(len(users)), users.size)
         place = np.arange(len(owner)) - np.asarray(users.first)[owner]
         return replace(users, y=jnp.asarray(decided[owner, place], users.y.dtype))
 
 
 @jax.jit
-def _decisions(teacher: FairSgd | PrivateFairSgd, users: Users, key: jax.Array) -> jax.Array:
+def _decisions(
+    teacher: FairSgd | PrivateFairSgd, users: Users, numbers: jax.Array, key: jax.Array
+) -> jax.Array:
     """[K, R] -1 or +1, one user after the other."""
 
-    def of_user(user: jax.Array) -> jax.Array:
+    def of_user(which: tuple[jax.Array, jax.Array]) -> jax.Array:
+        user, number = which
         rows = users.rows_of(user)
-        first, training = jax.random.split(jax.random.fold_in(key, user))
+        first, training = jax.random.split(jax.random.fold_in(key, number))
         trained = teacher.train(teacher.init(first), rows, training)
         return jnp.where(teacher.model.scores(trained.params, rows.a) > 0, 1.0, -1.0)
 
-    return jax.lax.map(of_user, jnp.arange(len(users)))
+    return jax.lax.map(of_user, (jnp.arange(len(users)), numbers))
 
 
 def make_two_phase(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TextIO
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from synthfair.privacy.noise import RandomBytes, system_entropy
 
 ID_BYTES = 16
 
-RATES = {"true_positive_rate": 1, "false_positive_rate": -1}
+Rate = Literal["true_positive_rate", "false_positive_rate"]
+
+RATES: dict[str, int] = {"true_positive_rate": 1, "false_positive_rate": -1}
 """Rates of a model, with the label of the rows that count."""
 
 NO_RATE = 0.5
@@ -97,6 +100,36 @@ def perturb_record(
     return perturb_records(collection, [group], [value], source)[0]
 
 
+def write_reports(reports: Sequence[Report], file: TextIO, *, header: bool) -> None:
+    """Writes reports as lines of CSV, below the columns' names if asked."""
+    lines = csv.writer(file, lineterminator="\n")
+    if header:
+        lines.writerow(COLUMNS)
+    lines.writerows((*report[:3], repr(report.value)) for report in reports)
+
+
+def require_rates(collection: Collection, groups: Sequence[str]) -> None:
+    """Refuses a collection that cannot take rates of a model, whatever the rows are.
+
+    Args:
+        collection: the public file.
+        groups: of the model's schema.
+
+    Raises:
+        InputError: a group, or "(no value)", is missing, or the range does not hold 0 to 1.
+    """
+    if missing := {*groups, NO_VALUE} - {*collection.groups}:
+        raise InputError(
+            f"collection: groups: {', '.join(sorted(missing))[:200]}: missing; rates of a model"
+            f" need its schema's groups and {NO_VALUE!r}"
+        )
+    if collection.lower > 0 or collection.upper < 1:
+        raise InputError(
+            f"collection: range {collection.lower:g} to {collection.upper:g}: must hold rates,"
+            " 0 to 1"
+        )
+
+
 def perturb_rates(
     collection: Collection,
     rows: Scored,
@@ -139,11 +172,7 @@ def perturb_rates(
     """
     if not len(rows.y):
         raise InputError("rows: none; at least one is needed")
-    if missing := {*groups, NO_VALUE} - {*collection.groups}:
-        raise InputError(
-            f"collection: groups: {', '.join(sorted(missing))[:200]}: missing; rates of a model"
-            f" need its schema's groups and {NO_VALUE!r}"
-        )
+    require_rates(collection, groups)
     if together and np.ptp(rows.s):
         other = int(np.argmax(rows.s != rows.s[0])) + 1
         raise InputError(

@@ -3,7 +3,7 @@
 from tests.mutants import Mutant
 
 KIT, JOBS, ENGINE = "test_deploy_kit.py", "test_deploy_jobs.py", "test_deploy_engine.py"
-ROUNDS = "test_deploy_training.py"
+ROUNDS, GAP = "test_deploy_training.py", "test_deploy_gap.py"
 
 MUTANTS = [
     Mutant(
@@ -191,8 +191,8 @@ MUTANTS = [
     Mutant(
         "noise of the server's counts as the site's own",
         "deploy/agreed.py",
-        "return config.averaged and config.epsilon is not None",
-        "return config.epsilon is not None",
+        "return config.averaged and holds(config)",
+        "return holds(config)",
         ROUNDS,
     ),
     Mutant(
@@ -233,8 +233,8 @@ MUTANTS = [
     Mutant(
         "another table gets the same noise",
         "deploy/site_training.py",
-        "agreed.run(asked.schema, digest.hexdigest())",
-        "agreed.run(asked.schema)",
+        "run = agreed.run(asked.schema, digest.hexdigest())",
+        "run = agreed.run(asked.schema)",
         ROUNDS,
     ),
     Mutant(
@@ -254,7 +254,7 @@ MUTANTS = [
     Mutant(
         "sites draw the same noise",
         "deploy/site_training.py",
-        "jax.random.fold_in(of_round, ready.agreed.sites.index(asked.site))",
+        "jax.random.fold_in(of_round, ready.number(asked.site))",
         "of_round",
         ROUNDS,
     ),
@@ -308,17 +308,157 @@ MUTANTS = [
         ROUNDS,
     ),
     Mutant(
-        "a training is not booked",
-        "deploy/site_training.py",
-        "        ledger.book(booking)\n",
-        "        pass\n",
+        "a training, or a measurement, is not booked",
+        "deploy/site.py",
+        "            ledger.book(booking)\n",
+        "            pass\n",
+        f"{ROUNDS} {GAP}",
+    ),
+    Mutant(
+        "a training, or a measurement, may take what must be left",
+        "deploy/site.py",
+        "ledger.require_affordable(booking, reserve=reserve)",
+        "ledger.require_affordable(booking)",
+        f"{ROUNDS} {GAP}",
+    ),
+    Mutant(
+        "an epsilon that leaves the teacher open counts as one",
+        "deploy/agreed.py",
+        'return config.epsilon is not None and (config.end_to_end or not config.reads("end_to_end"))',
+        "return config.epsilon is not None",
         ROUNDS,
     ),
     Mutant(
-        "a training may take what must be left",
+        "teachers of all sites draw the same",
         "deploy/site_training.py",
-        "reserve=asked.settings.limits.least_epsilon_left)",
-        "reserve=0.0)",
+        "[ready.number(asked.site)])",
+        "[0])",
         ROUNDS,
+    ),
+    Mutant(
+        "no teacher is trained",
+        "deploy/site_training.py",
+        "    if prepare is None:\n",
+        "    if True:\n",
+        ROUNDS,
+    ),
+    Mutant(
+        "anybody can repeat a teacher",
+        "deploy/site_training.py",
+        "prepare(own, int(booked.seed, 16),",
+        "prepare(own, ready.agreed.config.seed,",
+        ROUNDS,
+    ),
+    Mutant(
+        "another training learns from the same teacher",
+        "deploy/site_training.py",
+        "if self._learned is None or self._learned[0] != booked.seed:",
+        "if self._learned is None:",
+        ROUNDS,
+    ),
+    Mutant(
+        "a teacher's decisions are not stored",
+        "deploy/site_training.py",
+        "    if ready.agreed.config.epsilon is not None:\n",
+        "    if False:\n",
+        ROUNDS,
+    ),
+    Mutant(
+        "a round forgets the teacher's decisions",
+        "deploy/site_training.py",
+        'found = found.model_copy(update={"states": found.states | {number: question}})',
+        "found = _Answered(seed=found.seed, states=found.states | {number: question})",
+        ROUNDS,
+    ),
+    Mutant(
+        "reports leave a site that allows none",
+        "deploy/gap.py",
+        'if "gap" not in limits.releases:',
+        "if not limits.releases:",
+        GAP,
+    ),
+    Mutant(
+        "a report may have any epsilon",
+        "deploy/gap.py",
+        "question.collection.epsilon > (limits.most_epsilon or 0)",
+        "question.collection.epsilon > (limits.most_epsilon or 10)",
+        GAP,
+    ),
+    Mutant(
+        "the same question gets fresh noise",
+        "deploy/gap.py",
+        "    if not answer.exists():\n",
+        "    if True:\n",
+        GAP,
+    ),
+    Mutant(
+        "another model gets the reports of the first",
+        "deploy/gap.py",
+        "question.model_dump_json(), sha256(asked.carried)",
+        "question.model_dump_json()",
+        GAP,
+    ),
+    Mutant(
+        "another plan or rate gets the reports of the first",
+        "deploy/gap.py",
+        "asked.schema.hash, question.model_dump_json(), sha256",
+        "asked.schema.hash, sha256",
+        GAP,
+    ),
+    Mutant(
+        "other rows get the reports of the first",
+        "deploy/gap.py",
+        "        digest.update(np.ascontiguousarray(part).data)\n",
+        "        pass\n",
+        GAP,
+    ),
+    Mutant(
+        "others may read a site's reports",
+        "deploy/gap.py",
+        "with whole_file(answer, mode=OWNER_ONLY)",
+        "with whole_file(answer)",
+        GAP,
+    ),
+    Mutant(
+        "a job may name a file of the server",
+        "deploy/gap.py",
+        "        if isinstance(found, str) and info.context:\n            return",
+        "        if isinstance(found, str):\n            return",
+        GAP,
+    ),
+    Mutant(
+        "a model of another schema is scored",
+        "deploy/gap.py",
+        "    if model.schema_.hash != schema.hash:\n",
+        "    if False:\n",
+        GAP,
+    ),
+    Mutant(
+        "a plan may have a range that rows' rates leave",
+        "measure/reports.py",
+        "    if collection.lower > 0 or collection.upper < 1:\n",
+        "    if False:\n",
+        GAP,
+    ),
+    Mutant(
+        "lines that the mechanism cannot have made count",
+        "deploy/gap.py",
+        "    if found.examples:\n",
+        "    if False:\n",
+        GAP,
+    ),
+    Mutant(
+        "a site's reports count again under another name",
+        "deploy/gap.py",
+        "aggregate_reports(paths, collection, SeenIds())",
+        "aggregate_reports(paths, collection, None)",
+        GAP,
+    ),
+    Mutant(
+        "epsilon is spent on reports that are too large to send",
+        "deploy/gap.py",
+        "        if len(content) > MAX_CARRIED:\n",
+        "        if False:\n",
+        GAP,
     ),
 ]

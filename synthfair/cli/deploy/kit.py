@@ -32,7 +32,12 @@ where project.yml has
       least_answers: 2
 
 DIR/kits/NAME goes to the party NAME, by a way that nobody else can read: it holds a
-private key. Limits are a proposal; each site has the last word, in its local/synthfair.json.
+private key. A measurement of gaps is of a model that is there already. So write its job when
+it is, for the same parties:
+
+  python -m synthfair deploy kit project.yml --jobs-only --output DIR/more
+
+Limits are a proposal; each site has the last word, in its local/synthfair.json.
 """
 
 
@@ -40,12 +45,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.add_argument("project", type=Path, help="The project, YAML.")
     parser.add_argument("--output", type=Path, required=True, help="A new folder to write to.")
+    parser.add_argument(
+        "--jobs-only", action="store_true", help="Write the jobs' folders, and no kits."
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     from synthfair.cli.show import say
-    from synthfair.deploy.kit import make_kits
+    from synthfair.deploy.kit import make_jobs, make_kits
 
-    for kit in make_kits(args.project, args.output):
-        say(str(kit))
+    make = make_jobs if args.jobs_only else make_kits
+    for folder in make(args.project, args.output):
+        say(str(folder))

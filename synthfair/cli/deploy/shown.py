@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
+from rich.text import Text
 
 from synthfair.cli.show import say, stage_bar, warn
 
@@ -52,5 +53,15 @@ def tell(run: Run, output: Path) -> None:
             if (metric := found[name])["value"] is not None:
                 low, high = (metric[end] for end in ("low", "high"))
                 table.add_row(name, f"{metric['value']:+.3f}", f"{low:+.3f} to {high:+.3f}")
+        say(table)
+    gaps = output / "gaps.json"
+    if gaps.exists():
+        found = json.loads(gaps.read_bytes())
+        title = f"{found['rate'].replace('_', ' ')}, {found['reports']:,} reports"
+        table = Table("gap", "value", f"{100 * found['confidence']:g} % interval", title=title)
+        for gap in found["gaps"]:
+            value = "unknown" if gap["value"] is None else f"{gap['value']:+.3f}"
+            interval = f"{gap['low']:+.3f} to {gap['high']:+.3f}"
+            table.add_row(Text(f"{gap['second']} - {gap['first']}"), value, interval)
         say(table)
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -61,10 +61,8 @@ def run(args: argparse.Namespace) -> None:
     if args.one_person and not args.model:
         raise InputError("flags: one-person needs model, table and rate")
 
-    import csv
-
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.reports import COLUMNS, perturb_record
+    from synthfair.measure.reports import perturb_record, write_reports
 
     collection = read_collection(args.collection)
     if args.model:
@@ -72,10 +70,7 @@ def run(args: argparse.Namespace) -> None:
     else:
         group, value = _record() if args.group is None else (args.group, args.value)
         reports = [perturb_record(collection, group, value)]
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    if args.header:
-        lines.writerow(COLUMNS)
-    lines.writerows((*report[:3], repr(report.value)) for report in reports)
+    write_reports(reports, sys.stdout, header=args.header)
 
 
 def _require_together(args: argparse.Namespace, names: tuple[str, ...]) -> None:

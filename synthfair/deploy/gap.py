@@ -1,0 +1,266 @@
+"""A model's gap between groups, of reports that each site perturbs row by row. Both sides.
+
+A site's part is the routine of ``python -m synthfair gap perturb``, the server's that of
+``gap aggregate``, whatever carries their bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+
+from synthfair.config.rules import FROZEN
+from synthfair.data.encode import encode
+from synthfair.data.schema import Schema
+from synthfair.deploy.federation import Federation
+from synthfair.deploy.messages import MAX_CARRIED, sha256
+from synthfair.deploy.site import Asked, Made, RefusedError
+from synthfair.errors import InputError, reason
+from synthfair.files import OWNER_ONLY, whole_file, write_json
+from synthfair.measure.collection import Collection, read_collection
+from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
+from synthfair.privacy.ledger import Booking, PureGuarantee
+from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDER = "gaps"
+"""In the site's own: the reports that it has answered with."""
+
+
+class GapQuestion(BaseModel):
+    """What sites are asked; the model comes with it.
+
+    Attributes:
+        collection: the public file of ``gap plan``, with "(no value)" among its groups.
+        rate: of the model, of which the gap is measured.
+    """
+
+    model_config = FROZEN
+
+    collection: Collection
+    rate: Rate
+
+
+class GapJob(GapQuestion):
+    """What a job asks for. A project names files, a job has what is in them.
+
+    Attributes:
+        model: a model file, in base64: the engine would read names in braces as its variables.
+        confidence: of each interval.
+        least_answers: sites that must have answered well for the job to go on; all if not given.
+        timeout: seconds to wait for answers.
+    """
+
+    model: str = Field(max_length=2 * MAX_BYTES)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    least_answers: int | None = Field(default=None, ge=1)
+    timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
+
+    @field_validator("collection", mode="before")
+    @classmethod
+    def _of_a_file(cls, found: Any, info: ValidationInfo) -> Any:
+        if isinstance(found, str) and info.context:
+            return read_collection(info.context["folder"] / found)
+        return found
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _of_another_file(cls, found: Any, info: ValidationInfo) -> Any:
+        if isinstance(found, str) and info.context:
+            path = info.context["folder"] / found
+            try:
+                with path.open("rb") as file:
+                    found = base64.b64encode(file.read(MAX_BYTES + 1)).decode()
+            except OSError as error:
+                raise ValueError(f"{path}: cannot read: {reason(error)}") from error
+        return found
+
+    @field_validator("model")
+    @classmethod
+    def _is_a_model(cls, found: str) -> str:
+        try:
+            parse_model(base64.b64decode(found, validate=True), "model")
+        except binascii.Error as error:
+            raise ValueError("is no model file in base64") from error
+        return found
+
+    @property
+    def model_file(self) -> bytes:
+        """Content of the model file."""
+        return base64.b64decode(self.model)
+
+    @property
+    def question(self) -> GapQuestion:
+        """What sites are asked."""
+        return GapQuestion(collection=self.collection, rate=self.rate)
+
+
+def guarantee_of(collection: Collection) -> PureGuarantee:
+    """What all reports of a site guarantee together, each being of one row.
+
+    Guarantee: epsilon-local differential privacy of each row's report. So epsilon for the rows of
+    two tables that differ in one row: add or remove, where the number of rows is public, and also
+    replace. Unit: one row; of a person with several rows the epsilons add up.
+    """
+    return PureGuarantee(epsilon=collection.epsilon, unit="one row", relation="add_or_remove")
+
+
+def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
+    """A site's side: a report for each of its rows, within its limits, booked once.
+
+    Guarantee: :func:`guarantee_of`, against everyone who sees the reports. The same question of the
+    same rows gets the very same reports, at no cost; any other is booked anew.
+
+    Args:
+        asked: the question; the model is what it carries.
+        source: of all randomness; one that can be repeated gives no guarantee.
+
+    Raises:
+        RefusedError: a limit of the site, or of its ledger.
+        InputError: the table is refused.
+    """
+    from synthfair.data.tables import read_table
+    from synthfair.evaluation import pooled_scores
+
+    question, model = _allowed(asked)
+    path = asked.settings.data
+    table = read_table(path, asked.schema)
+    run = _fingerprint(asked, question, table)
+    answer = asked.folder / FOLDER / f"{run}.csv"
+    if not answer.exists():
+        rows = pooled_scores(model, {path.name: table}, sources=[path])
+        reports = perturb_rates(
+            question.collection, rows, _groups(asked.schema), question.rate, source=source
+        )
+        text = io.StringIO()
+        write_reports(reports, text, header=True)
+        content = text.getvalue().encode()
+        if len(content) > MAX_CARRIED:
+            raise InputError(f"{path}: {len(reports)} rows: their reports are too large to send")
+        asked.book(
+            Booking(output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection))
+        )
+        answer.parent.mkdir(mode=0o700, exist_ok=True)
+        with whole_file(answer, mode=OWNER_ONLY) as temporary:
+            temporary.write_bytes(content)
+    return Made(answer.read_bytes(), question.collection.epsilon)
+
+
+def _allowed(asked: Asked) -> tuple[GapQuestion, TrainedModel]:
+    """What is asked for, if the site's limits allow it; nothing is read of the table."""
+    limits = asked.settings.limits
+    try:
+        question = GapQuestion.model_validate(asked.ask.settings)
+    except ValidationError as error:
+        raise RefusedError("settings") from error
+    if "gap" not in limits.releases:
+        raise RefusedError("kind")
+    if question.collection.epsilon > (limits.most_epsilon or 0):
+        raise RefusedError("epsilon")
+    try:
+        model = parse_model(asked.carried, "model")
+        _require_fitting(question, model, asked.schema)
+    except InputError as error:
+        raise RefusedError("settings") from error
+    return question, model
+
+
+def _require_fitting(question: GapQuestion, model: TrainedModel, schema: Schema) -> None:
+    """Refuses a model of another schema, and a plan without its groups. Raises InputError."""
+    if model.schema_.hash != schema.hash:
+        raise InputError(
+            f"model: of the schema {model.schema_.hash}; must be of {schema.hash}, as all sites are"
+        )
+    require_rates(question.collection, _groups(schema))
+
+
+def _groups(schema: Schema) -> tuple[str, ...]:
+    return tuple(map(str, schema.groups))
+
+
+def _fingerprint(asked: Asked, question: GapQuestion, table: pd.DataFrame) -> str:
+    """Of the question and the rows. Private: who guesses the rows could confirm them.
+
+    It is of the model and not of its decisions. Else a model that differs a little would get the
+    same reports, or others, and so tell whether any row is decided otherwise.
+    """
+    asked_for = asked.schema.hash, question.model_dump_json(), sha256(asked.carried)
+    digest = hashlib.sha256(repr(asked_for).encode())
+    for part in encode(table, asked.schema, source=str(asked.settings.data)):
+        digest.update(np.ascontiguousarray(part).data)
+    return digest.hexdigest()
+
+
+def _reports_in(path: Path, collection: Collection) -> int:
+    """How many a site has sent. Raises InputError: none, or a line that no site would send."""
+    from synthfair.measure.aggregate import aggregate_reports
+
+    found = aggregate_reports([path], collection, ids=None)
+    if found.examples:
+        raise InputError(next(iter(found.examples.values())))
+    if not found.tally.reports:
+        raise InputError(f"{path}: has no reports")
+    return found.tally.reports
+
+
+def run_gap(federation: Federation, job: GapJob, private: Path, output: Path) -> None:
+    """The server's side: asks for reports, and writes the gaps that they show.
+
+    A site whose answer has a line that the mechanism cannot have made is refused. One that makes
+    reports up cannot be recognised: gaps.json says how many came from each site.
+
+    Args:
+        federation: of the sites.
+        job: what is asked for.
+        private: folder for the reports, which stay at the server.
+        output: folder for gaps.json.
+
+    Raises:
+        TooFewError: fewer sites than the job says have answered well.
+        InputError: model and plan do not fit the schema, or there are too few reports.
+    """
+    from synthfair.measure.aggregate import SeenIds, aggregate_reports
+    from synthfair.measure.diagnostics import diagnose_reports
+    from synthfair.measure.estimate import estimate_gaps
+    from synthfair.report.gaps import estimate_document
+
+    question, collection = job.question, job.collection
+    model = parse_model(job.model_file, "model")
+    _require_fitting(question, model, federation.schema)
+    private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    asked = question.model_dump(mode="json")
+    answers = federation.ask("gap", 0, asked, job.model_file, timeout=job.timeout)
+    reports: dict[str, int] = {}
+    for site, content in answers.items():
+        path = private / f"{site}.csv"
+        path.write_bytes(content)
+        try:
+            reports[site] = _reports_in(path, collection)
+        except InputError as error:
+            federation.refuse(site, str(error))
+    federation.require(job.least_answers)
+    paths = [private / f"{site}.csv" for site in reports]
+    collected = aggregate_reports(paths, collection, SeenIds())
+    found = estimate_gaps(collected.tally, collection.make_mechanism(), confidence=job.confidence)
+    output.mkdir(parents=True, exist_ok=True)
+    write_json(
+        output / "gaps.json",
+        {
+            **estimate_document(found, collected, collection),
+            "doubts": diagnose_reports(collected.tally, collection),
+            "rate": job.rate,
+            "model": model.sha256,
+            "guarantee": guarantee_of(collection).model_dump(mode="json"),
+            "sites": reports,
+        },
+    )
