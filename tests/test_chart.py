@@ -76,6 +76,19 @@ def test_names_are_escaped(name):
         assert name in [found.text for found in root.iter() if found.text]
 
 
+def test_a_legend_has_whole_names_within_the_chart_and_none_on_another():
+    words = "single-shot, surrogates; penalty = selection_rate, gap at most 0.05 wanted".split()
+    names = ["short", " ".join(words * 2), "brief", "last"]
+    root = drawn(Chart("t", "", "", [Series(name, [Mark(0, 0, "")]) for name in names]))
+    *_, width, height = map(float, root.get("viewBox").split())
+    texts = [t for t in root.iter(f"{NS}text") if t.text in names or t.text.split()[0] in words]
+    assert " ".join(t.text for t in texts) == " ".join(names)
+    ends = [float(t.get("x")) + 6.3 * len(t.text) for t in texts]
+    assert max(ends) < width
+    assert max(float(t.get("y")) for t in texts) < height
+    assert len({(t.get("x"), t.get("y")) for t in texts}) == len(texts)
+
+
 def luminance(color):
     """Relative luminance, WCAG 2.2."""
     parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]

@@ -11,13 +11,20 @@ from hypothesis import given, settings
 from scipy.stats import binom, binomtest
 
 from synthfair.fairness.intervals import (
-    Differences,
+    UNDEFINED,
+    Estimates,
     Shares,
+    _covariances,
+    difference,
+    gap_interval,
     group_sizes,
     largest,
     metrics_with_intervals,
+    near_constant,
+    rate_interval,
+    size,
 )
-from synthfair.fairness.metrics import Scored, metrics
+from synthfair.fairness.metrics import Metric, Scored, metrics
 
 FALSE_ALARM = 1e-6
 GAPS = ("spd", "equal_opportunity_difference", "equalized_odds_difference")
@@ -41,7 +48,7 @@ def test_an_interval_contains_the_value_that_metrics_give(seed, n_groups, n, coi
     if coins:
         rows = rows._replace(probability=np.random.default_rng(seed).random(n))
     values = metrics(rows)
-    for name, (value, low, high) in found(rows, resamples=1).items():
+    for name, (value, low, high) in found(rows, resamples=2).items():
         assert value == pytest.approx(values[name], nan_ok=True, abs=1e-12)
         assert np.isnan([value, low, high]).all() or low <= value <= high
         assert name == "covariance" or not (high > 1 or low < -1)
@@ -49,14 +56,50 @@ def test_an_interval_contains_the_value_that_metrics_give(seed, n_groups, n, coi
 
 @pytest.mark.parametrize(("hits", "size"), [(0, 12), (12, 12), (1, 40), (17, 30), (399, 1000)])
 def test_limits_of_a_rate_are_scipys_exact_ones(hits, size):
-    low, high = Shares(np.array([float(hits)]), np.array([size])).limits(0.025)
-    assert (low[0], high[0]) == pytest.approx(tuple(binomtest(hits, size).proportion_ci(0.95)))
+    theirs = binomtest(hits, size).proportion_ci(0.95)
+    assert rate_interval(hits, size) == pytest.approx((hits / size, *theirs))
+
+
+def test_a_rate_of_no_rows_is_undefined():
+    assert np.isnan(rate_interval(0, 0)).all()
+    assert np.isnan(gap_interval(Shares(np.array([3, 0]), np.array([4, 0])))).all()
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "said"),
+    [
+        (Metric(0.9, 0.87, 0.93), None),
+        (Metric(0.88, 0.84, 0.91), "not clearly above the 0.860"),
+        (Metric(0.865, 0.862, 0.868), "less than 0.01 above the 0.860"),
+        (Metric(0.86, 0.84, 0.9), "not above the 0.860"),
+        (UNDEFINED, None),
+    ],
+)
+def test_a_model_near_the_constant_classifier_is_named(accuracy, said):
+    found = near_constant(accuracy, 0.86)
+    assert (found is None) if said is None else (said in found)
+    assert near_constant(accuracy, np.nan) is None
+
+
+@given(*[st.integers(0, 30)] * 4)
+def test_differences_and_their_sizes_contain_their_value(hits, misses, others, other_misses):
+    rates = [rate_interval(h, h + m) for h, m in ((hits, misses), (others, other_misses))]
+    gap = Metric(*difference(*rates))
+    for found in (gap, size(gap), size(Metric(gap.value, gap.high, gap.high))):
+        assert np.isnan(found).all() or found.low <= found.value <= found.high
+    assert not size(gap).low < 0
+
+
+def test_of_two_groups_the_size_of_the_gap_has_the_interval_of_the_signed_one():
+    rows = sample(3)
+    hits = np.bincount(rows.s, weights=rows.score > 0)
+    assert gap_interval(Shares(hits, np.bincount(rows.s))) == size(found(rows)["spd"])
 
 
 def test_limits_of_a_difference_follow_from_those_of_both_rates():
     """The formula of Zou and Donner (2008), written out for two groups."""
     shares = Shares(np.array([4.0, 9.0]), np.array([20, 15]))
-    (l0, l1), (u0, u1) = shares.limits(0.025)
+    _, (l0, l1), (u0, u1) = shares.limits(0.025)
     p0, p1 = 4 / 20, 9 / 15
     d, low, high = (part[0] for part in shares.differences(0.025))
     assert d == pytest.approx(p1 - p0)
@@ -65,9 +108,9 @@ def test_limits_of_a_difference_follow_from_those_of_both_rates():
 
 
 def test_the_largest_is_at_least_what_all_say_and_at_most_what_one_may():
-    near = Differences(*np.array([[0.1, -0.2, 0.0], [0.05, -0.3, -0.02], [0.15, -0.1, 0.02]]))
+    near = Estimates(*np.array([[0.1, -0.2, 0.0], [0.05, -0.3, -0.02], [0.15, -0.1, 0.02]]))
     assert largest([near], [near]) == pytest.approx((0.2, 0.1, 0.3))
-    across = Differences(*np.array([[0.1], [-0.4], [0.2]]))
+    across = Estimates(*np.array([[0.1], [-0.4], [0.2]]))
     assert largest([across], [across]) == pytest.approx((0.1, 0.0, 0.4))
 
 
@@ -165,6 +208,61 @@ def test_half_as_wide_intervals_would_be_missed_more_often():
             _, low, high = drawn.differences(tail)
             wrong[i] += not low[0] <= 0 <= high[0]
     assert wrong[0] <= most < wrong[1]
+
+
+SHARES = np.array([0.4, 0.2, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05])
+"""Of eight groups."""
+
+
+def covariances_missed(shift, *, n, resamples, runs, percentiles=False):
+    """How often the largest covariance of eight groups and score is not within its interval.
+
+    Scores are skewed, chi-squared with two degrees of freedom, and ``shift`` higher in the first
+    group. With that group's share p its covariance with the score is p (1 - p) shift, and no other
+    is larger in size.
+    """
+    rng, wrong, truth = np.random.default_rng(0), 0, SHARES[0] * (1 - SHARES[0]) * shift
+    for seed in range(runs):
+        s = rng.choice(len(SHARES), p=SHARES, size=n)
+        score = rng.chisquare(2, size=n) + shift * (s == 0)
+        rows = Scored(np.ones(n), score, s, len(SHARES))
+        _, low, high = found(rows, resamples=resamples, seed=seed)["covariance"]
+        if percentiles:
+            drawn = [_covariances(rows.take(rng.integers(n, size=n))) for _ in range(resamples)]
+            tails = [0.025 / 16, 1 - 0.025 / 16], [0.025, 0.975]
+            far, near = (np.quantile(drawn, tail, axis=0) for tail in tails)
+            low, high = max(0, *far[0], *-far[1]), np.abs(near).max()
+        wrong += not low <= truth <= high
+    return wrong
+
+
+@pytest.mark.parametrize("resamples", [10, 40])
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_covariances_of_many_groups_are_covered_by_few_resamples(shift, resamples):
+    """At most one in 20 is missed: 300 runs; false alarm once in a million."""
+    most = binom.isf(FALSE_ALARM, 300, 0.05)
+    assert covariances_missed(shift, n=400, resamples=resamples, runs=300) <= most
+
+
+def test_percentiles_of_few_resamples_would_not_cover():
+    """The planted bug: between 10 resamples there is no tail of 0.0016."""
+    most = binom.isf(FALSE_ALARM, 300, 0.05)
+    wrong = covariances_missed(0.0, n=400, resamples=10, runs=300, percentiles=True)
+    assert wrong > most
+
+
+def test_one_resample_gives_a_covariance_without_interval():
+    value, low, high = found(sample(0), resamples=1)["covariance"]
+    assert np.isfinite(value)
+    assert np.isnan([low, high]).all()
+
+
+def test_many_resamples_give_the_standard_error_of_a_mean():
+    """That of (1 - p, or -p) (z - mean z), of which the covariance is the mean."""
+    rows = sample(0, n=2000)
+    _, low, high = found(rows, resamples=2000)["covariance"]
+    products = (rows.s - rows.s.mean()) * (rows.score - rows.score.mean())
+    assert (high - low) / 2 == pytest.approx(1.96 * products.std() / 2000**0.5, rel=0.1)
 
 
 class TestSmallGroups:

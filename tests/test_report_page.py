@@ -4,11 +4,11 @@ import html
 import itertools
 import json
 import re
-import shutil
 import statistics
 from xml.etree import ElementTree
 
 import pytest
+from browser import headless, needs_browser
 from report_runs import CONFIG, Tables, copied, edited, write_runs
 from scipy.stats import binomtest
 
@@ -16,6 +16,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.release.format import disclosures
 from synthfair.report import read_results, write_report
+from synthfair.report.overview import overviews
 from synthfair.report.page import TITLES
 
 
@@ -32,7 +33,7 @@ def page(runs, tmp_path_factory):
 
 
 def shown(value):
-    return "undefined" if value is None else f"{value:.4f}"
+    return "undefined" if value is None else f"{value:z.3f}"
 
 
 def expected_cells(runs):
@@ -56,13 +57,13 @@ def expected_rates(runs):
                 "false_positive_rate": rates["n"] - positive,
                 "error_rate": rates["n"],
             }
-            cells = [wilson_cell(rates[key], n) for key, n in rows.items()]
+            cells = [rate_cell(rates[key], n) for key, n in rows.items()]
             yield group, str(rates["n"]), *cells
 
 
-def wilson_cell(share, n):
-    found = binomtest(round(share * n), n).proportion_ci(method="wilson")
-    return f"{share:.4f} [{found.low:.3f}, {found.high:.3f}]"
+def rate_cell(share, n):
+    found = binomtest(round(share * n), n).proportion_ci()
+    return f"{share:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
 def test_the_numbers_are_those_of_metrics_json(page, runs):
@@ -72,19 +73,78 @@ def test_the_numbers_are_those_of_metrics_json(page, runs):
 
 
 def test_the_overview_is_mean_and_standard_deviation(page, runs):
-    found = {(r[0], r[4]): (*r[1:3], *r[4:]) for r in Tables(page.read_text()).overview}
-    for folders, row in (
+    titles, *rows = Tables(page.read_text()).overview
+    assert titles[4:] == ("asked for", "rounds", "sent", "seconds", "converged", "runs")
+    found = {(row[0], row[4]): row for row in rows}
+    for folders, run in (
         (runs[::2], ("single-shot", "rho_o = 0")),
         (runs[1::2], ("central", "rho_o = 10")),
     ):
         metrics = [json.loads((folder / "metrics.json").read_text()) for folder in folders]
         accuracy, spd = ([m[key]["value"] for m in metrics] for key in ("accuracy", "spd"))
-        means = [f"{statistics.mean(v):.4f} ± {statistics.stdev(v):.4f}" for v in (accuracy, spd)]
-        assert (*found[row][:3], *found[row][-2:]) == (*means, row[1], "yes", "2")
-        costs = [(m["cost"]["rounds"], m["seconds"]) for m in metrics]
-        assert found[row][3] == str(costs[0][0]) == "1"
-        assert found[row][4:6] == ("5 kB", f"{statistics.mean(c[1] for c in costs):.1f}")
-        assert found[row][6] == "none"
+        means = [f"{statistics.mean(v):z.3f} ± {statistics.stdev(v):.3f}" for v in (accuracy, spd)]
+        seconds = f"{statistics.mean(m['seconds'] for m in metrics):.1f}"
+        assert found[run][1:3] == tuple(means)
+        assert found[run][5:] == ("1", "5 kB", seconds, "yes", "2")
+
+
+def test_what_no_run_has_is_left_out(runs, tmp_path):
+    """As of a server, which does not know rounds, bytes and seconds."""
+    unknown = dict.fromkeys(("cost", "seconds", "converged"))
+    write_report(read_results([edited(runs[0], tmp_path / "u", **unknown)]), tmp_path / "r.html")
+    assert Tables((tmp_path / "r.html").read_text()).overview[0][4:] == ("asked for",)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "asked"),
+    [
+        ("constant", {}, ("", False)),
+        ("surrogate", {}, ("rho = 10", True)),
+        ("exponentiated_gradient", {}, ("eps = 0.1", True)),
+        ("local", {}, ("rho_o = 10", True)),
+        ("fedsgd", {"train": {"method": "fedsgd"}}, ("", False)),
+        ("fpfl", {"train": {"method": "fpfl", "alpha": 0.1}}, ("alpha = 0.1", True)),
+    ],
+)
+def test_a_method_has_its_own_settings_and_no_others(method, settings, asked, runs, tmp_path):
+    folder = copied(runs[0], tmp_path / "x", rho_o=10.0)
+    edited(folder, folder, method=method, **settings)
+    (summary,) = overviews(read_results([folder]))[0].summaries
+    assert (summary.weight, summary.penalised) == asked
+
+
+def test_small_groups_are_named_and_gaps_without_them_said(runs, tmp_path):
+    small = {"town=c": {"n": 7, "positive": 3, "negative": 4}}
+    folder = edited(runs[0], tmp_path / "s", small_groups=small, min_group_rows=40)
+    write_report(read_results([folder]), tmp_path / "r.html")
+    text = (tmp_path / "r.html").read_text()
+    assert "town=c (7 rows, 3 of them with the positive label). Fewer than 40 count" in text
+    assert "Gaps leave out groups with fewer than 40 test rows" in text
+
+
+def test_influences_have_changes_of_rates_and_what_stands_out(runs, tmp_path):
+    moved = {
+        "theta": 1.0, "scores": 0.5, "relative": 0.25, "accuracy": -0.01, "spd": 0.02,
+        "converged": True, "outlier": False, "rates": [0.125, None], "by": [],
+    }  # fmt: skip
+    far = moved | {"outlier": True, "by": ["SPD", "selection rate of town=a"], "rates": [0.3, 0.1]}
+    influence = {"outliers_above": None, "releases": {"a": moved, "b": far}}
+    cells = influence_rows(edited(runs[0], tmp_path / "i", influence=influence), tmp_path)
+    assert cells[0][-3:] == ["selected, town=a", "selected, town=b", "stands out by"]
+    assert cells[1] == ["a", "0.500", "0.250", "-0.010", "+0.020", "+0.125", "undefined", "nothing"]
+    assert cells[2][-3:] == ["+0.300", "+0.100", "SPD, selection rate of town=a"]
+    old = {key: moved[key] for key in moved if key not in ("rates", "by")} | {"converged": False}
+    influence["releases"] = {"a": old, "b": old}
+    cells = influence_rows(edited(runs[0], tmp_path / "old", influence=influence), tmp_path)
+    assert cells[1] == ["a", "0.500", "0.250", "-0.010", "+0.020", "nothing", "first step"]
+
+
+def influence_rows(folder, tmp_path):
+    write_report(read_results([folder]), tmp_path / "r.html", force=True)
+    text = (tmp_path / "r.html").read_text()
+    table = re.search(r'<table class="influence">.*?</table>', text, re.DOTALL)[0]
+    rows = re.findall(r"<tr.*?</tr>", table, re.DOTALL)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
 
 
 def test_what_did_not_converge_is_said(runs, tmp_path):
@@ -92,7 +152,7 @@ def test_what_did_not_converge_is_said(runs, tmp_path):
         read_results([edited(runs[0], tmp_path / "u", converged=False)]), tmp_path / "r.html"
     )
     text = (tmp_path / "r.html").read_text()
-    assert Tables(text).overview[1][-2] == "NO"
+    assert Tables(text).overview[1][-1] == "NO"
     assert "did not converge" in text
 
 
@@ -123,23 +183,27 @@ def test_headings_are_in_order(page):
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
 
 
+WIDE = "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+
+CUT = """return [...document.querySelectorAll('svg text')].filter(text => {
+  const inner = text.getBoundingClientRect(), outer = text.ownerSVGElement.getBoundingClientRect();
+  return inner.left < outer.left || inner.right > outer.right || inner.bottom > outer.bottom;
+}).map(text => text.textContent)"""
+
+
+def resize(driver, width, *, media="screen"):
+    size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media})
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")),
-    reason="needs chromium and chromium-driver",
-)
+@needs_browser
 def test_a_browser_opens_it_without_error_and_shows_the_numbers(page, runs):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By
 
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
-    try:
+    with headless() as driver:
         driver.get(page.as_uri())
         assert driver.get_log("browser") == []
         for chart in driver.find_elements(By.TAG_NAME, "svg"):
@@ -151,14 +215,16 @@ def test_a_browser_opens_it_without_error_and_shows_the_numbers(page, runs):
             for c in cells
         ]
         assert shown == list(expected_cells(runs))
-        size = {"width": 360, "height": 800, "deviceScaleFactor": 2, "mobile": True}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        width = "return document.documentElement.scrollWidth"
-        assert driver.execute_script(width) <= 360, "wider than a phone"
+        resize(driver, 1280)
+        assert driver.execute_script(WIDE) == 0, "a table is wider than a usual screen"
+        assert driver.execute_script(CUT) == []
+        resize(driver, 700, media="print")
+        right = "return Math.max(...[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right))"
+        assert driver.execute_script(right) <= 700, "a table is wider than paper"
+        resize(driver, 360)
         cell = driver.find_elements(By.CSS_SELECTOR, "table.overview td")[1]
         assert cell.location["x"] + cell.size["width"] <= 360, "the gap is out of sight"
-    finally:
-        driver.quit()
+        assert driver.execute_script(CUT) == []
 
 
 def test_it_needs_no_network(page):
@@ -209,7 +275,7 @@ def test_a_client_may_be_called_like_the_whole(runs, tmp_path):
     write_report(read_results([folder]), tmp_path / "r.html")
     found = [c[2] for c in Tables((tmp_path / "r.html").read_text()).metrics if c[0] == "accuracy"]
     assert [cell.split()[0] for cell in found] == [
-        f"{m['accuracy']['value']:.4f}" for m in (metrics, part)
+        f"{m['accuracy']['value']:.3f}" for m in (metrics, part)
     ]
 
 

@@ -2,13 +2,13 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from browser import asked_for, headless, needs_browser
 
 import synthfair as sf
 
@@ -86,21 +86,9 @@ def test_every_public_name_is_in_the_api(site):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not (shutil.which("chromium") and shutil.which("chromedriver")),
-    reason="needs chromium and chromium-driver",
-)
+@needs_browser
 def test_a_browser_reads_the_site_without_network_and_without_errors(site):
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or ""
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
-    try:
+    with headless() as driver:
         for name in ("index", "tutorial", "method", "surrogates", "api/index", "reproduction"):
             driver.get((site / f"{name}.html").as_uri())
             assert driver.get_log("browser") == [], name
@@ -110,13 +98,6 @@ def test_a_browser_reads_the_site_without_network_and_without_errors(site):
             widths = driver.execute_script(formulas)
             assert all(width > 0 for width in widths)
             assert bool(widths) is (name in {"method", "surrogates"})
-        sent = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
-        asked = [
-            m["params"]["request"]["url"]
-            for m in sent
-            if m["method"] == "Network.requestWillBeSent"
-        ]
-        assert asked
-        assert all(url.startswith(("file:", "data:")) for url in asked)
-    finally:
-        driver.quit()
+        asked = asked_for(driver)
+    assert asked
+    assert all(url.startswith(("file:", "data:")) for url in asked)

@@ -260,15 +260,18 @@ def test_the_commands_go_from_unlike_clients_to_a_fair_model(folder, capsys):
 
 def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
     """Each is fair by itself; pooled they are not, and the wanted gap is missed."""
+    from synthfair.fairness.metrics import Metric
     from synthfair.server.parts import PoolCheck
 
-    check = PoolCheck(0.2, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, 0.6, 0.7)
+    check = PoolCheck(0.2, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, Metric(0.6, 0.55, 0.65), 0.7)
     said = " ".join(check.warnings)
     assert "at most 0.05 was asked for" in said
     assert "less fair than its parts" in said
-    assert "no more than the 0.700" in said
+    assert "not above the 0.700 of the more frequent label" in said
     assert "--release surrogate" in said
-    assert PoolCheck(0.05, {"a": 0.05, "b": 0.06}, 0.05, 0.8, 0.7).warnings == ()
+    assert (
+        PoolCheck(0.05, {"a": 0.05, "b": 0.06}, 0.05, Metric(0.8, 0.75, 0.85), 0.7).warnings == ()
+    )
 
 
 def total_covariance(scores, rows):

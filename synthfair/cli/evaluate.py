@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> None:
         read_tests,
         small_group_warnings,
     )
+    from synthfair.fairness.intervals import near_constant
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report import evaluation_tables, untrained_warning
     from synthfair.trained import read_model
@@ -63,5 +64,7 @@ def run(args: argparse.Namespace) -> None:
     say(evaluation_tables(evaluation))
     for warning in small_group_warnings(evaluation, model.schema_, config):
         warn(warning)
+    if near := near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy):
+        warn(near)
     if warning := untrained_warning(model):
         warn(warning)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from synthfair.config import TrainConfig
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
+    from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, Training
 
 HELP = "train in rounds (FedAvg, FPFL, ...), to compare with one upload"
@@ -142,6 +143,8 @@ def run(args: argparse.Namespace) -> None:
     _report(training, evaluation, files, config)
     for warning in small_group_warnings(evaluation, schema, ServerConfig()):
         warn(warning)
+    if near := near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy):
+        warn(near)
 
 
 def _tables(

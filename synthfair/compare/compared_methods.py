@@ -16,6 +16,7 @@ from synthfair.client.many_clients import distill_clients
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
+from synthfair.config.train import is_read
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
@@ -79,7 +80,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        free = method in ("fedsgd", "dp_sgd", "privfairfl_pre") or config.rho_o <= 1
+        free = method in UNWEIGHTED or config.rho_o <= 1
         own = TrainConfig.model_validate({"method": method})
         changed = {
             "method": method,
@@ -292,6 +293,14 @@ METHODS: dict[str, Callable[[Federation, DistillConfig], Fitted]] = {
 
 ALL_METHODS = (*METHODS, *(name for name in ROUND_METHODS if name not in METHODS))
 """All names; those not in :data:`METHODS` train as ``synthfair.federated`` has them."""
+
+
+UNWEIGHTED = tuple(
+    name
+    for name in ALL_METHODS
+    if name == "constant" or (name not in METHODS and not is_read("alpha", name))
+)
+"""Those that read nothing of rho_o: one run a seed, whatever the weights."""
 
 
 def require_method(name: str) -> None:

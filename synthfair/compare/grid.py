@@ -11,6 +11,7 @@ from synthfair.client.history import write_history
 from synthfair.compare.compared_methods import (
     DEFAULT_ROUNDS,
     METHODS,
+    UNWEIGHTED,
     RoundOptions,
     require_method,
     run_method,
@@ -86,7 +87,8 @@ def make_grid(
 ) -> list[GridPoint]:
     """All points of a grid, seeds first, so that an interrupted one has whole comparisons.
 
-    Methods and weights that are given twice are run once.
+    Methods and weights that are given twice are run once, and so are methods without a weight: as
+    with rho_o = 0.
 
     Raises:
         InputError: an unknown method, or one that needs a package that is not installed; too few or
@@ -102,7 +104,7 @@ def make_grid(
         GridPoint(method, rho_o, seed, output / f"{method}-rho_{_shortest(rho_o)}-seed_{seed}")
         for seed in range(seeds)
         for method in dict.fromkeys(methods)
-        for rho_o in dict.fromkeys(weights)
+        for rho_o in ([0.0] if method in UNWEIGHTED else dict.fromkeys(weights))
     ]
 
 

@@ -21,15 +21,23 @@ one of 2K limits is. The limits of differences are approximate; in simulations w
 2,000 rows, rates from 0 to 1, and gaps from 0 on, every interval covered at least 95 %, and more
 where rates are near 0 or 1. Rows count as drawn independently, the groups' sizes as given.
 
-The covariance of group and score is no rate: its limits are percentiles over resampled rows, of
-each group's signed covariance, put together in the same way, and moved outwards to the value if
-need be.
+The covariance of group and score is no rate. The limits of each group's signed covariance are
+
+    covariance -+ t(tail, B - 1) sd,
+
+sd being its standard deviation over B resamples of the rows, and t the quantile of Student's
+distribution (Efron and Tibshirani 1993, chapter 12); they are put together in the same way. So few
+resamples, or the small tails of many groups, make an interval wider, and not too narrow: between 20
+percentiles there is none of a tail of 0.025 / 2K. One resample gives none.
+
+Everything that is reported of rates, on the terminal, in files and on the page, has the intervals
+of this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,11 +89,16 @@ class Shares(NamedTuple):
         with np.errstate(invalid="ignore"):
             return self.hits / self.size
 
-    def limits(self, tail: float) -> tuple[np.ndarray, np.ndarray]:
-        """[G] limits l and u of Clopper and Pearson (1934), each missed with at most this chance.
+    def of_at_least(self, n: int) -> Shares:
+        """Those of the sets that have so many rows."""
+        counts = self.size >= n
+        return Shares(self.hits[counts], self.size[counts])
+
+    def limits(self, tail: float = TAIL) -> Estimates:
+        """[G] rates, with limits of Clopper and Pearson (1934), each missed at most so often.
 
         Probabilities vary less than 0 and 1 with the same mean: their limits are wider than need
-        be.
+        be. Without rows all is not-a-number.
         """
         from scipy.special import betaincinv  # SciPy takes a while
 
@@ -93,25 +106,100 @@ class Shares(NamedTuple):
         with np.errstate(invalid="ignore"):
             low = np.where(hits > 0, betaincinv(hits, misses + 1, tail), 0.0)
             high = np.where(misses > 0, betaincinv(hits + 1, misses, 1 - tail), 1.0)
-        return np.minimum(low, self.rate), np.maximum(high, self.rate)
+        return Estimates(self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate))
 
-    def differences(self, tail: float) -> Differences:
+    def differences(self, tail: float = TAIL) -> Estimates:
         """Of all pairs of groups a < b, rate of b minus rate of a, with limits of this tail."""
         a, b = np.triu_indices(len(self.size), 1)
-        rate, (low, high) = self.rate, self.limits(tail)
-        below, above = rate - low, high - rate
-        found = rate[b] - rate[a]
-        return Differences(
-            found, found - np.hypot(below[b], above[a]), found + np.hypot(above[b], below[a])
-        )
+        rates = self.limits(tail)
+        return Estimates(*difference(rates.take(b), rates.take(a)))
 
 
-class Differences(NamedTuple):
-    """Some signed differences with limits, [K] each."""
+class Estimates(NamedTuple):
+    """Some values with limits, [K] each."""
 
     value: np.ndarray
     low: np.ndarray
     high: np.ndarray
+
+    def take(self, index: np.ndarray) -> Estimates:
+        """Those at these positions."""
+        return Estimates(*(part[index] for part in self))
+
+    def metrics(self) -> list[Metric]:
+        """Each by itself."""
+        return [Metric(*map(float, parts)) for parts in zip(*self, strict=True)]
+
+
+def rate_interval(hits: float, size: float) -> Metric:
+    """A share of some rows with its interval, of Clopper and Pearson (1934).
+
+    Args:
+        hits: rows that count as 1, from 0 to ``size``; a sum of probabilities where coins decide.
+        size: rows; without any, all is not-a-number.
+
+    Example:
+        No error among 20 rows does not mean that there are none:
+
+        >>> from synthfair.fairness.intervals import rate_interval
+        >>> [round(number, 3) for number in rate_interval(0, 20)]
+        [0.0, 0.0, 0.168]
+    """
+    return Shares(np.array([float(hits)]), np.array([size])).limits().metrics()[0]
+
+
+NEAR = 0.01
+"""By which a model's accuracy must exceed that of the constant classifier not to be near it."""
+
+
+def near_constant(accuracy: Metric, constant: float) -> str | None:
+    """What to say of a model that is near the constant classifier; None if it is not.
+
+    It is near if the interval of its accuracy reaches down to the share of the more frequent label,
+    or if its accuracy exceeds that by less than :data:`NEAR`. One decision for everybody has no gap
+    between groups: such a model may be fair because it has learned little.
+
+    Args:
+        accuracy: of the model, with its interval.
+        constant: share of the more frequent label; not-a-number where it is not known.
+
+    Example:
+        >>> from synthfair.fairness.intervals import near_constant, rate_interval
+        >>> said = near_constant(rate_interval(880, 1000), 0.87)
+        >>> said[:87]
+        'the model is near the constant classifier: its accuracy of 0.880 is not clearly above t'
+        >>> near_constant(rate_interval(880, 1000), 0.8)
+    """
+    above = accuracy.value - constant
+    if not (accuracy.low <= constant or above < NEAR):
+        return None
+    how = "not clearly above" if accuracy.low <= constant else f"less than {NEAR:g} above"
+    return (
+        f"the model is near the constant classifier: its accuracy of {accuracy.value:.3f} is"
+        f" {how if above > 0 else 'not above'} the {constant:.3f} of the more frequent label for"
+        " everybody, which treats all groups alike"
+    )
+
+
+def difference(first: Metric | Estimates, second: Metric | Estimates) -> tuple[Any, Any, Any]:
+    """``first - second`` of values with limits of the same tail, after Zou and Donner (2008).
+
+    It holds for independent estimates; of two models on the same test rows, which tend to err
+    together, the limits are too far apart rather than too near.
+
+    Example:
+        56 of 70 against 48 of 80, as in Newcombe (1998), who takes other limits of the rates:
+
+        >>> from synthfair.fairness.intervals import difference, rate_interval
+        >>> found = difference(rate_interval(56, 70), rate_interval(48, 80))
+        >>> [round(float(number), 3) for number in found]
+        [0.2, 0.044, 0.344]
+    """
+    (value, low, high), (other, other_low, other_high) = first, second
+    found = value - other
+    below = ((value - low) ** 2 + (other_high - other) ** 2) ** 0.5
+    above = ((high - value) ** 2 + (other - other_low) ** 2) ** 0.5
+    return found, found - below, found + above
 
 
 def metrics_with_intervals(
@@ -139,22 +227,17 @@ def metrics_with_intervals(
         >>> print(f"{spd.value:.2f} [{spd.low:.2f}, {spd.high:.2f}]")
         0.00 [-0.44, 0.44]
     """
-    signed = rows.n_groups == 2
 
     def gap(*among: np.ndarray) -> Metric:
         shares = [_shares(rows, part, min_group_rows) for part in among]
-        if any(len(part.size) < 2 or not part.size.all() for part in shares):
-            return UNDEFINED
-        if signed and len(shares) == 1:
-            return Metric(*(float(part[0]) for part in shares[0].differences(TAIL)))
-        n_limits = 2 * sum(len(part.size) * (len(part.size) - 1) // 2 for part in shares)
-        return largest(
-            [part.differences(TAIL) for part in shares],
-            [part.differences(TAIL / n_limits) for part in shares],
-        )
+        if rows.n_groups > 2 or len(shares) > 1:
+            return gap_interval(*shares)
+        pairs = shares[0].differences().metrics()
+        return pairs[0] if pairs else UNDEFINED
 
+    right = np.where(rows.y > 0, rows.selected, 1 - rows.selected)
     return {
-        "accuracy": _accuracy(rows),
+        "accuracy": rate_interval(right.sum(), len(right)),
         "spd": gap(np.full(len(rows.y), True)),
         "equal_opportunity_difference": gap(rows.y > 0),
         "equalized_odds_difference": gap(rows.y > 0, rows.y < 0),
@@ -162,7 +245,33 @@ def metrics_with_intervals(
     }
 
 
-def largest(near: Sequence[Differences], far: Sequence[Differences]) -> Metric:
+def gap_interval(*shares: Shares) -> Metric:
+    """The largest size of the differences between groups' rates, of one rate or of several.
+
+    Args:
+        shares: of each rate, the rows of each group that counts.
+
+    Returns:
+        Not-a-number where a rate has fewer than two groups, or a group has no rows.
+
+    Example:
+        Selected are 20 of 40, 8 of 40 and 27 of 30 rows:
+
+        >>> import numpy as np
+        >>> from synthfair.fairness.intervals import Shares, gap_interval
+        >>> found = gap_interval(Shares(np.array([20, 8, 27]), np.array([40, 40, 30])))
+        >>> [round(number, 2) for number in found]
+        [0.7, 0.39, 0.83]
+    """
+    if any(len(part.size) < 2 or not part.size.all() for part in shares):
+        return UNDEFINED
+    near = [part.differences() for part in shares]
+    pairs = sum(len(part.value) for part in near)
+    tail = TAIL / (2 * pairs) if pairs > 1 else TAIL  # one difference cannot be missed twice
+    return largest(near, [part.differences(tail) for part in shares])
+
+
+def largest(near: Sequence[Estimates], far: Sequence[Estimates]) -> Metric:
     """The largest size of some differences.
 
     Args:
@@ -175,21 +284,28 @@ def largest(near: Sequence[Differences], far: Sequence[Differences]) -> Metric:
     return Metric(float(max(sizes)), float(max(0.0, *least)), float(max(most)))
 
 
+def size(signed: Metric) -> Metric:
+    """The absolute value; its interval reaches down to 0 where the signed one contains 0.
+
+    Also of intervals from files, which may leave out their value.
+
+    Example:
+        >>> from synthfair.fairness.intervals import size
+        >>> from synthfair.fairness.metrics import Metric
+        >>> size(Metric(-0.02, -0.05, 0.01))
+        Metric(value=0.02, low=0.0, high=0.05)
+    """
+    value, low, high = signed
+    low, high = min(low, value), max(high, value)
+    return Metric(abs(value), float(np.max([0.0, low, -high])), max(-low, high))
+
+
 def _shares(rows: Scored, among: np.ndarray, least: int) -> Shares:
     """Decisions +1 by group, among some rows; of the groups that have at least so many there."""
     s = rows.s[among]
     size = np.bincount(s, minlength=rows.n_groups)
     hits = np.bincount(s, weights=rows.selected[among], minlength=rows.n_groups)
-    counts = size >= least
-    return Shares(hits[counts], size[counts])
-
-
-def _accuracy(rows: Scored) -> Metric:
-    right = np.where(rows.y > 0, rows.selected, 1 - rows.selected)
-    shares = Shares(np.array([right.sum()]), np.array([len(right)]))
-    if not len(right):
-        return UNDEFINED
-    return Metric(*(float(part[0]) for part in (shares.rate, *shares.limits(TAIL))))
+    return Shares(hits, size).of_at_least(least)
 
 
 def _covariance(rows: Scored, resamples: int, seed: int, least: int) -> Metric:
@@ -198,16 +314,20 @@ def _covariance(rows: Scored, resamples: int, seed: int, least: int) -> Metric:
     if len(counted) < 2:
         return UNDEFINED
     of = counted[1:] if rows.n_groups == 2 else counted
-    rng, n = np.random.default_rng(seed), len(rows.y)
-    drawn = [_covariances(rows.take(rng.integers(n, size=n)))[of] for _ in range(resamples)]
-    value = _covariances(rows)[of]
+    value, spread = _covariances(rows)[of], np.full(len(of), np.nan)
+    if resamples > 1:
+        rng, n = np.random.default_rng(seed), len(rows.y)
+        drawn = [_covariances(rows.take(rng.integers(n, size=n)))[of] for _ in range(resamples)]
+        spread = np.std(drawn, axis=0, ddof=1)
 
-    def limits(tail: float) -> Differences:
-        low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
-        return Differences(value, np.minimum(low, value), np.maximum(high, value))
+    def limits(tail: float) -> Estimates:
+        from scipy.special import stdtrit  # SciPy takes a while
+
+        half = -stdtrit(resamples - 1, tail) * spread
+        return Estimates(value, value - half, value + half)
 
     if rows.n_groups == 2:
-        return Metric(*(float(part[0]) for part in limits(TAIL)))
+        return limits(TAIL).metrics()[0]
     return largest([limits(TAIL)], [limits(TAIL / (2 * len(of)))])
 
 

@@ -124,7 +124,8 @@ def demographic_parity_difference(
         ... )
         0.5
     """
-    return _gap(_positive(y_pred, "y_pred"), sensitive_features, sample_weight)
+    selected = _positive(y_pred, "y_pred")
+    return _gap(selected, sensitive_features, sample_weight, [np.ones(len(selected))])
 
 
 def equal_opportunity_difference(
@@ -138,8 +139,8 @@ def equal_opportunity_difference(
 
     Arguments and errors as of :func:`demographic_parity_difference`.
     """
-    found = _positive(y_pred, "y_pred")
-    return _gap(found, sensitive_features, sample_weight, among=_positive(y_true, "y_true"))
+    selected, true = _positive(y_pred, "y_pred"), _positive(y_true, "y_true")
+    return _gap(selected, sensitive_features, sample_weight, [true])
 
 
 def equalized_odds_difference(
@@ -153,9 +154,8 @@ def equalized_odds_difference(
 
     Arguments and errors as of :func:`demographic_parity_difference`.
     """
-    found, true = _positive(y_pred, "y_pred"), _positive(y_true, "y_true")
-    gaps = [_gap(found, sensitive_features, sample_weight, among=rows) for rows in (true, ~true)]
-    return float(np.max(gaps))
+    selected, true = _positive(y_pred, "y_pred"), _positive(y_true, "y_true")
+    return _gap(selected, sensitive_features, sample_weight, [true, ~true])
 
 
 def _positive(labels: ArrayLike, name: str) -> np.ndarray:
@@ -174,13 +174,12 @@ def _gap(
     selected: np.ndarray,
     sensitive_features: ArrayLike,
     sample_weight: ArrayLike | None,
-    among: np.ndarray | None = None,
+    among: list[np.ndarray],
 ) -> float:
+    """The largest, over the sets of rows ``among`` which groups are compared; [N] of each."""
     groups, s = np.unique(np.asarray(sensitive_features), return_inverse=True)
-    counts = np.ones(len(s)) if sample_weight is None else np.asarray(sample_weight, float)
-    counts = counts if among is None else counts * among
-    rates = _rates(selected, s, len(groups), counts)
-    return float(rates.max() - rates.min())
+    weight = np.ones(len(s)) if sample_weight is None else np.asarray(sample_weight, float)
+    return float(np.max([np.ptp(_rates(selected, s, len(groups), weight * a)) for a in among]))
 
 
 def boundary_covariance(

@@ -6,17 +6,14 @@ from collections.abc import Sequence
 from math import isnan, nan
 from typing import Literal, NamedTuple
 
+from synthfair.fairness.intervals import FEW_ROWS, difference, near_constant, rate_interval
 from synthfair.fairness.metrics import Metric
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary
-from synthfair.report.proportions import difference, wilson
 from synthfair.run_files import FrontierLine, LabelCounts, MetricsFile
 
 RULE_OF_THUMB = 0.1
 """Gap that counts as fair enough where nobody says another. Documentation of fairness libraries
 names it as acceptable (Holistic AI's ``statistical_parity``); it is no law and no theorem."""
-
-FEW_ROWS = 30
-"""Test rows of a group below which an interval says little."""
 
 Verdict = Literal["yes", "no", "cannot tell", "not measured"]
 
@@ -141,16 +138,18 @@ def _cost(subject: Summary, reference: Summary | None) -> Cost | None:
     if not subject.penalised:
         return None
     if reference:
-        return Cost(difference(reference.accuracy, subject.accuracy), reference.name)
+        return Cost(Metric(*difference(reference.accuracy, subject.accuracy)), reference.name)
     run = subject.runs[0]
     if len(subject.runs) > 1 or (plain := without_penalty(run.frontier)) is None:
         return None
-    accuracy = wilson(plain.test_accuracy, run.metrics.n_test)
-    return Cost(difference(accuracy, subject.accuracy), "rho = 0 in frontier.csv")
+    accuracy = rate_interval(plain.test_accuracy * run.metrics.n_test, run.metrics.n_test)
+    lost = Metric(*difference(accuracy, subject.accuracy))
+    return Cost(lost, "rho = 0 in frontier.csv")
 
 
 def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> str:
-    first = subject.runs[0].metrics
+    first, near = subject.runs[0].metrics, near_constant(subject.accuracy, subject.constant)
+    end = f". But {near}." if near else "."
     rows = f"{first.n_test:,} test rows"
     if len(subject.runs) > 1:
         rows = f"test rows of {len(subject.runs)} runs"
@@ -158,15 +157,15 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> st
     if isnan(subject.gap.value):
         return (
             f"On {rows} the difference of the groups' {COMPARED[gap]} is undefined, as a group has"
-            f" no row that counts; {accuracy}{_cost_words(subject, cost)}."
+            f" no row that counts; {accuracy}{_cost_words(subject, cost)}{end}"
         )
-    groups = first.by_group
+    groups = _groups_that_count(first, gap)
     two = len(groups) == 2
     who = f"of {' and '.join(groups)}" if two else f"of {len(groups)} groups"
     upto = "" if two and gap != "equalized_odds_difference" else "up to "
     return (
         f"On {rows} the {COMPARED[gap]} {who} differ by {upto}{interval(subject.gap_size)}, where"
-        f" at most {limit:g} is fair enough; {accuracy}{_cost_words(subject, cost)}."
+        f" at most {limit:g} is fair enough; {accuracy}{_cost_words(subject, cost)}{end}"
     )
 
 
@@ -180,6 +179,9 @@ def _cost_words(subject: Summary, cost: Cost | None) -> str:
     lost = cost.lost
     if isnan(lost.low):
         return same
+    if abs(lost.value) < 5e-4:  # which would be shown as 0.000
+        bounds = f"{lost.low:z.3f} to {lost.high:z.3f}"
+        return f", as without a penalty (interval of the difference {bounds}){same}"
     sure = "" if lost.low > 0 or lost.high < 0 else ", so it may be chance"
     value, low, high, word = *lost, "less"
     if value < 0:
@@ -211,11 +213,6 @@ def _notes(subject: Summary, gap: str, limit: Limit, cost: Cost | None) -> list[
             f"Without a penalty: {cost.than}. The interval of the difference takes the two as"
             " independent; as they share test rows, it is rather too wide."
         )
-    if not subject.constant < subject.accuracy.low and not isnan(subject.constant):
-        notes.append(
-            "The model is not shown to be more accurate than the more frequent label for everybody"
-            f" ({subject.constant:.3f}), which treats all groups alike."
-        )
     if len(subject.runs) > 1:
         notes.append(
             f"Means over {len(subject.runs)} runs that differ in the seed alone; bounds of"
@@ -223,7 +220,7 @@ def _notes(subject: Summary, gap: str, limit: Limit, cost: Cost | None) -> list[
         )
     notes += _small_groups(first, gap)
     notes += _other_views(first, gap)
-    if not subject.converged:
+    if subject.converged is False:
         notes.append("A training did not converge: the numbers may be worse than they could be.")
     notes.append(
         "Intervals say what other test rows from the same source would give, and nothing of other"
@@ -233,13 +230,26 @@ def _notes(subject: Summary, gap: str, limit: Limit, cost: Cost | None) -> list[
 
 
 def _small_groups(metrics: MetricsFile, gap: str) -> list[str]:
-    sizes = {name: int(_counted(metrics, name, gap)) for name in metrics.by_group}
+    sizes, notes = _groups_that_count(metrics, gap), []
+    if left_out := [name for name in metrics.by_group if name not in sizes]:
+        notes.append(
+            f"The gap leaves out groups with fewer than {metrics.min_group_rows} test rows that"
+            f" count: {', '.join(left_out)}."
+        )
+    if not sizes:
+        return notes
     name = min(sizes, key=lambda group: sizes[group])
     rows = "test rows"
     if metrics.rows is not None and gap not in ("spd", ACCURACY_GAP):
         rows = "test rows that count (of one label)"
     few = f": fewer than {FEW_ROWS} say little" if sizes[name] < FEW_ROWS else ""
-    return [f"The smallest group, {name}, has {sizes[name]:,} {rows}{few}."]
+    return [*notes, f"The smallest group, {name}, has {sizes[name]:,} {rows}{few}."]
+
+
+def _groups_that_count(metrics: MetricsFile, gap: str) -> dict[str, int]:
+    """Those that a metric compares, and the rows of each among which it does."""
+    sizes = {name: int(_counted(metrics, name, gap)) for name in metrics.by_group}
+    return {name: n for name, n in sizes.items() if n >= metrics.min_group_rows}
 
 
 def _counted(metrics: MetricsFile, group: str, gap: str) -> float:

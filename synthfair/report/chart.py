@@ -8,6 +8,7 @@ or dashes differ, too.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -43,7 +44,7 @@ _SHAPES = (
 _DASHES = ("", "7 3", "2 2", "7 3 2 3")
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT = 400, 46, 14, 30, 220
 _ROW, _LETTER = 17, 6.3  # of the legend: height of a row, width of a letter
-_LONGEST = 52  # letters of a name in the legend
+_LONGEST = 56  # letters of a line of the legend
 
 
 class Mark(NamedTuple):
@@ -144,8 +145,9 @@ def _drawn(chart: Chart, *, alone: bool) -> ElementTree.Element:
     y = _axis(chart, "y", bottom, _TOP)
     lines = max((name.count("\n") + 1 for name in chart.categories), default=1)
     legend = bottom + 14 * lines + (24 if chart.x_label else 8)
-    rows = list(_legend_places(chart.series))
-    height = legend + (_ROW * (rows[-1][1] + 1) if rows else 0)
+    names = [textwrap.wrap(series.name, _LONGEST) or [""] for series in chart.series]
+    *rows, (_, last) = _legend_places(names)
+    height = legend + _ROW * last
     box = f"0 0 {_WIDTH} {height}"
     look = {"class": "chart", "role": "img", "viewBox": box, "aria-label": chart.title}
     root = ElementTree.Element("svg", look)
@@ -156,8 +158,8 @@ def _drawn(chart: Chart, *, alone: bool) -> ElementTree.Element:
     for i, series in reversed([*enumerate(chart.series)]):
         group = _add(root, "g", **{"class": f"s{i % len(LIGHT)}"})
         _draw_series(group, series, i, x, y)
-    for (column, row), (i, series) in zip(rows, enumerate(chart.series), strict=True):
-        _draw_key(root, series, i, 8 + column, legend + _ROW * row)
+    for i, (series, name, (column, row)) in enumerate(zip(chart.series, names, rows, strict=True)):
+        _draw_key(root, series, name, i, (8 + column, legend + _ROW * row))
     return root
 
 
@@ -224,27 +226,34 @@ def _draw_series(group: ElementTree.Element, series: Series, i: int, x: _Axis, y
         _shape(one, i, across, up, series.scale)
 
 
-def _legend_places(series: Sequence[Series]) -> Iterator[tuple[float, int]]:
-    """Of each name: its place from the left, and its row."""
-    left, row = 0.0, 0
-    for one in series:
-        width = 34 + _LETTER * min(len(one.name), _LONGEST)
-        if left and left + width > _WIDTH:
-            left, row = 0.0, row + 1
+def _legend_places(names: Sequence[Sequence[str]]) -> Iterator[tuple[float, int]]:
+    """Of each name, in lines: its place from the left, and its first row; last, the end of all."""
+    left, row, lines = 0.0, 0, 0
+    for name in names:
+        width = 34 + _LETTER * max(map(len, name))
+        if left and (left + width > _WIDTH or len(name) > 1):
+            left, row, lines = 0.0, row + lines, 0
         yield left, row
-        left += width
+        left, lines = left + width, max(lines, len(name))
+    yield 0.0, row + lines
 
 
-def _draw_key(root: ElementTree.Element, series: Series, i: int, left: float, top: float) -> None:
+def _draw_key(
+    root: ElementTree.Element,
+    series: Series,
+    name: Sequence[str],
+    i: int,
+    place: tuple[float, float],
+) -> None:
+    left, top = place
     key = _add(root, "g", **{"class": f"s{i % len(LIGHT)}"})
     if series.line:
         line = _line(key, "line", (left - 4, top + 8), (left + 16, top + 8))
         line.set("stroke-dasharray", _DASHES[i % len(_DASHES)])
     if series.scale:
         _shape(key, i, left + 6, top + 8, 1.0)
-    name = series.name
-    shown = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}\N{HORIZONTAL ELLIPSIS}"
-    _add(root, "text", shown, x=left + 20, y=top + 12)
+    for row, line in enumerate(name):
+        _add(root, "text", line, x=left + 20, y=top + 12 + _ROW * row)
 
 
 def _shape(parent: ElementTree.Element, i: int, x: float, y: float, scale: float) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 
 from synthfair.config.train import is_read
 from synthfair.errors import InputError
+from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import Metric
-from synthfair.report.proportions import difference, mean, size, wilson
 from synthfair.report.results import Result
 from synthfair.run_files import MetricsFile
 
@@ -48,45 +48,40 @@ class Summary(NamedTuple):
 
     Attributes:
         method: its name, and the settings in which it differs from other runs, but for the weight.
-        weight: of the penalty, in words.
+        weight: of the penalty, or tolerance of the constraint, in words; empty for a method that
+            has neither.
+        penalised: whether fairness was asked for: by a weight, a wanted gap, or a constraint.
         runs: at least one.
         accuracy: mean; its interval's bounds are the means of the runs' bounds.
         gap: the same, signed.
         accuracy_spread: standard deviation over runs; 0 for a single one.
         gap_spread: the same.
-        converged: whether all did, as far as their metrics.json says.
+        converged: whether all did, as far as their metrics.json says; None where none says.
         cost: rounds, bytes sent and seconds, means where they are known.
         epsilon: the largest guaranteed, if all runs guarantee one.
     """
 
     method: str
     weight: str
+    penalised: bool
     runs: tuple[Result, ...]
     accuracy: Metric
     gap: Metric
     accuracy_spread: float
     gap_spread: float
-    converged: bool
+    converged: bool | None
     cost: Effort
     epsilon: float | None
 
     @property
     def name(self) -> str:
         """Method and weight, for a legend."""
-        return f"{self.method}, {self.weight}" if self.weight != "none" else self.method
+        return f"{self.method}, {self.weight}" if self.weight else self.method
 
     @property
     def gap_size(self) -> Metric:
         """Of the mean gap, which is not the mean of the sizes."""
         return size(self.gap)
-
-    @property
-    def penalised(self) -> bool:
-        """Whether fairness was asked for: by a weight, a wanted gap, or a constraint."""
-        settings = self.runs[0].settings
-        if settings.get("max_gap", (None,)) != (None,):
-            return True
-        return any(settings["rho_o"]) if "rho_o" in settings else self.weight != "none"
 
     @property
     def wanted(self) -> float | None:
@@ -189,18 +184,26 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
     method = metrics[0].method.replace("_", "-") + (", surrogates" if metrics[0].server else "")
     own = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
     clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
+    known = [m.converged for m in metrics if m.converged is not None]
+    weight, penalised = _weight(metrics[0], settings)
     return Summary(
         method="; ".join([method, *clients, *own]),
-        weight=_weight(settings, "rho" if metrics[0].server else "rho_o"),
+        weight=weight,
+        penalised=penalised,
         runs=tuple(runs),
-        accuracy=mean(accuracies),
-        gap=mean(gaps),
+        accuracy=_mean(accuracies),
+        gap=_mean(gaps),
         accuracy_spread=_spread(accuracies),
         gap_spread=_spread(gaps),
-        converged=all(m.converged is not False for m in metrics),
+        converged=all(known) if known else None,
         cost=_effort(metrics),
         epsilon=max(epsilons) if len(epsilons) == len(runs) else None,
     )
+
+
+def _mean(values: Sequence[Metric]) -> Metric:
+    """Of values, and of lower and of upper bounds: the interval of one run, not of their mean."""
+    return Metric(*(sum(column) / len(values) for column in zip(*values, strict=True)))
 
 
 def _spread(values: Sequence[Metric]) -> float:
@@ -210,9 +213,10 @@ def _spread(values: Sequence[Metric]) -> float:
 def _gap(metrics: MetricsFile, name: str) -> Metric:
     if name != ACCURACY_GAP:
         return getattr(metrics, name)
-    errors = [wilson(rates.error_rate, rates.n) for rates in metrics.by_group.values()]
-    values = [error.value for error in errors]
-    return difference(errors[int(np.argmax(values))], errors[int(np.argmin(values))])
+    groups = metrics.by_group.values()
+    rows = np.array([rates.n for rates in groups])
+    errors = Shares(np.array([rates.error_rate for rates in groups]) * rows, rows)
+    return gap_interval(errors.of_at_least(metrics.min_group_rows))
 
 
 def _effort(metrics: Sequence[MetricsFile]) -> Effort:
@@ -222,13 +226,24 @@ def _effort(metrics: Sequence[MetricsFile]) -> Effort:
     return Effort(*(float(np.mean(column)) if column else np.nan for column in columns))
 
 
-def _weight(settings: Mapping[str, tuple[Any, ...]], name: str) -> str:
-    if "rho_o" not in settings:  # of training in rounds, or of thresholds, which have no method
-        constrained = all(is_read("alpha", method) for method in settings.get("method", ()))
-        return f"alpha = {_words(settings['alpha'])}" if constrained else "none"
-    if settings["max_gap"] == (None,):
-        return f"{name} = {_words(settings['rho_o'])}"
-    return f"gap at most {_words(settings['max_gap'])} wanted"
+def _weight(metrics: MetricsFile, settings: Mapping[str, tuple[Any, ...]]) -> tuple[str, bool]:
+    """How much fairness was asked for, in words, by what the method reads; and whether it was.
+
+    A comparison gives all its methods one rho_o: those with a constraint take 1 / rho_o as their
+    tolerance, and some read nothing of it.
+    """
+    method, rho_o = metrics.method, settings.get("rho_o", (None,))
+    if method == "constant" or (metrics.train and not is_read("alpha", metrics.train.method)):
+        return "", False
+    if constraint := metrics.train or metrics.decision:
+        free = rho_o[0] is not None and rho_o[0] <= 1  # as compare has it
+        return ("no constraint", False) if free else (f"alpha = {constraint.alpha:g}", True)
+    if settings["max_gap"] != (None,):
+        return f"gap at most {_words(settings['max_gap'])} wanted", True
+    if method == "exponentiated_gradient":
+        return f"eps = {1 / max(rho_o[0], 1):g}", rho_o[0] > 1
+    name = "rho" if metrics.server or method == "surrogate" else "rho_o"
+    return f"{name} = {_words(rho_o)}", any(rho_o)
 
 
 def _words(values: tuple[object, ...]) -> str:

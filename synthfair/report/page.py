@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import synthfair
+from synthfair.fairness.intervals import FEW_ROWS, rate_interval
 from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
@@ -23,7 +24,6 @@ from synthfair.report.answer import (
 from synthfair.report.chart import STYLE, Chart, as_svg
 from synthfair.report.commands import commands
 from synthfair.report.overview import ACCURACY_GAP, METRIC_OF, Overview, Summary, overviews
-from synthfair.report.proportions import wilson
 from synthfair.report.releases import statement_lines, training_guarantee_lines
 from synthfair.report.results import Result, inputs_of
 from synthfair.report.scores import (
@@ -74,6 +74,29 @@ class Lead(NamedTuple):
     answer: Answer
     picture: Picture
 
+    @property
+    def several(self) -> bool:
+        """Whether there are means over runs."""
+        return any(len(s.runs) > 1 for s in self.overview.summaries)
+
+    @property
+    def columns(self) -> list[tuple[str, list[str]]]:
+        """Of the table of all runs, titles and cells of what is known of at least one run."""
+        private = any(s.epsilon is not None for s in self.overview.summaries)
+        rows = [
+            (
+                s.weight,
+                *effort(s.cost),
+                ("none" if s.epsilon is None else f"{s.epsilon:g}") if private else "",
+                {True: "yes", False: "NO", None: ""}[s.converged],
+                f"{len(s.runs)}" if self.several else "",
+            )
+            for s in self.overview.summaries
+        ]
+        titles = "asked for", "rounds", "sent", "seconds", "epsilon", "converged", "runs"
+        cells = map(list, zip(*rows, strict=True))
+        return [found for found in zip(titles, cells, strict=True) if any(found[1])]
+
     def within(self, summary: Summary) -> str:
         """Whether other runs are within the limit of the answer."""
         return verdict(summary.gap_size, self.answer.limit.value)
@@ -101,6 +124,43 @@ class Section(NamedTuple):
     charts: dict[str, Picture]
     statements: dict[str, tuple[str, ...]]
     commands: list[str]
+
+
+SAID_OF = {
+    "asked for": "Asked for: the weight of the fairness penalty (rho) or the tolerance of the"
+    " constraint (alpha, eps).",
+    "rounds": "Rounds: between clients and server.",
+    "sent": "Sent: by all clients together, without what the server sends.",
+    "epsilon": "Epsilon: of the differential privacy that is guaranteed.",
+}
+"""Of columns of the table of all runs, what they hold."""
+
+
+class ShownInfluence(NamedTuple):
+    """What the table of influences has beside the numbers that each release has.
+
+    Attributes:
+        groups: those whose rates are shown, and their places among the rates.
+        remarks: by release; empty if there are none.
+    """
+
+    groups: dict[str, int]
+    remarks: dict[str, str]
+
+    @classmethod
+    def of(cls, metrics: MetricsFile) -> ShownInfluence:
+        """Of a run with influences; older files have no rates."""
+        moved = metrics.influence.releases if metrics.influence else {}
+        remarks = {
+            name: ", ".join(
+                ["first step"] * (not one.converged) + ["alone with a group and label"] * one.alone
+            )
+            for name, one in moved.items()
+        }
+        known = all(len(one.rates) == len(metrics.by_group) for one in moved.values())
+        drawn = pictures.largest_groups({g: int(r.n) for g, r in metrics.by_group.items()})
+        groups = {group: i for i, group in enumerate(metrics.by_group) if known and group in drawn}
+        return cls(groups, remarks if any(remarks.values()) else {})
 
 
 CHARTS = ("groups", "thresholds", "selection", "calibration", "objective", "gap")
@@ -164,7 +224,7 @@ def _section(result: Result) -> Section:
     thresholds, calibrations = [], {}
     if metrics.scores is not None and has_scores(metrics.scores):
         sizes = {group: int(rates.n) for group, rates in metrics.by_group.items()}
-        thresholds = at_thresholds(metrics.scores, gap)
+        thresholds = at_thresholds(metrics.scores, gap, metrics.min_group_rows)
         calibrations = {group: calibration(found) for group, found in metrics.scores.items()}
         charts["thresholds"] = pictures.threshold_chart(thresholds, GAP_NAMES[gap])
         charts["selection"] = pictures.selection_chart(thresholds, sizes)
@@ -184,13 +244,13 @@ def _section(result: Result) -> Section:
 
 
 def _bounds(metrics: MetricsFile, group: str) -> dict[str, Metric]:
-    """Wilson's intervals of a group's rates; of rates by label only where labels were counted."""
+    """Intervals of a group's rates; of rates by label only where labels were counted."""
     rates, labels = metrics.by_group[group], group_labels(metrics).get(group)
     rows = {"selection_rate": rates.n, "error_rate": rates.n}
     if labels:
         rows |= {"true_positive_rate": labels.positive, "false_positive_rate": labels.negative}
     return {
-        name: wilson(share, rows[name])
+        name: rate_interval(share * rows[name], rows[name])
         if name in rows
         else Metric(share, float("nan"), float("nan"))
         for name, share in rates._asdict().items()
@@ -225,13 +285,16 @@ def _render(results: Sequence[Result], leads: Sequence[Lead], sections: Sequence
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": _shown, "metric": _metric, "words": _words, "effort": effort}
+    environment.filters |= {"shown": _shown, "change": _change, "metric": _metric, "words": _words}
     return environment.get_template("report.html.j2").render(
         metrics=TITLES,
         gap_names=GAP_NAMES,
         verdicts=VERDICTS,
         rates=pictures.RATES,
         few=FEW,
+        few_rows=FEW_ROWS,
+        said_of=SAID_OF,
+        influences=ShownInfluence.of,
         results=results,
         leads=leads,
         sections=sections,
@@ -246,16 +309,20 @@ def _parts(metrics: MetricsFile) -> list[tuple[str, Part]]:
     return [("all clients", metrics), *metrics.per_client.items()]
 
 
-def _shown(value: float | None, digits: int = 4) -> str:
+def _shown(value: float | None, digits: int = 3) -> str:
     return "undefined" if value is None or isnan(value) else f"{value:z.{digits}f}"
 
 
-def _metric(found: Metric, digits: int = 3) -> str:
+def _change(value: float) -> str:
+    """With its sign."""
+    return "undefined" if isnan(value) else f"{value:+z.3f}"
+
+
+def _metric(found: Metric) -> str:
     """A value and its interval, as in a table."""
     if isnan(found.value) or isnan(found.low):
-        return _shown(found.value, digits)
-    bounds = (_shown(bound, digits) for bound in found[1:])
-    return f"{_shown(found.value, digits)} [{', '.join(bounds)}]"
+        return _shown(found.value)
+    return f"{_shown(found.value)} [{', '.join(map(_shown, found[1:]))}]"
 
 
 def _words(name: str) -> str:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from synthfair.fairness.intervals import UNDEFINED, Shares, gap_interval, rate_interval
 from synthfair.fairness.metrics import Metric
 from synthfair.postprocess.score_counts import BINS, ScoreCounts
 from synthfair.report.answer import COMPARED
-from synthfair.report.proportions import largest_gap, wilson
 
 CALIBRATION_BINS = 10
 """Fewer than are counted, so that each has more rows."""
@@ -41,44 +41,37 @@ def has_scores(scores: Mapping[str, ScoreCounts] | None) -> bool:
     return bool(np.count_nonzero(used) > 2)
 
 
-def at_thresholds(scores: Mapping[str, ScoreCounts], gap: str) -> list[AtThreshold]:
+def at_thresholds(
+    scores: Mapping[str, ScoreCounts], gap: str, min_group_rows: int = 0
+) -> list[AtThreshold]:
     """Accuracy, gap and selection rates at 0.05, 0.10, ..., 0.95.
 
     Args:
         scores: by group.
         gap: name of a metric, such as ``spd``.
+        min_group_rows: a gap leaves out groups with fewer rows, of those that it compares.
     """
     counts = np.array([(found.negative, found.positive) for found in scores.values()])
-    return [_at(k, counts, list(scores), gap) for k in range(1, BINS)]
+    return [_at(k, counts, list(scores), gap, min_group_rows) for k in range(1, BINS)]
 
 
-def _at(k: int, counts: np.ndarray, groups: Sequence[str], gap: str) -> AtThreshold:
+def _at(k: int, counts: np.ndarray, groups: Sequence[str], gap: str, least: int) -> AtThreshold:
     rows, hits = counts.sum(axis=2), counts[:, :, k:].sum(axis=2)  # [G, 2] by label -1, +1
-    n, right = int(rows.sum()), hits[:, 1].sum() + (rows - hits)[:, 0].sum()
-    positive, negative = _rates(hits[:, 1], rows[:, 1]), _rates(hits[:, 0], rows[:, 0])
-    selected = _rates(hits.sum(axis=1), rows.sum(axis=1))
-    correct = _rates(hits[:, 1] + (rows - hits)[:, 0], rows.sum(axis=1))
-    gaps = {
+    right = hits[:, 1] + (rows - hits)[:, 0]
+    positive, negative = Shares(hits[:, 1], rows[:, 1]), Shares(hits[:, 0], rows[:, 0])
+    selected, correct = Shares(hits.sum(axis=1), rows.sum(axis=1)), Shares(right, rows.sum(axis=1))
+    compared = {
         "selection rates": [selected],
         "true positive rates": [positive],
         "true or false positive rates": [positive, negative],
         "accuracies": [correct],
     }[COMPARED[gap]]
-    found = max(map(largest_gap, gaps), key=_value_or_first)
     return AtThreshold(
-        k / BINS, wilson(right / n, n), found, dict(zip(groups, selected, strict=True))
+        k / BINS,
+        rate_interval(right.sum(), rows.sum()),
+        gap_interval(*(part.of_at_least(least) for part in compared)),
+        dict(zip(groups, selected.limits().metrics(), strict=True)),
     )
-
-
-def _value_or_first(metric: Metric) -> float:
-    """For ``max``: of two gaps of which one is undefined, so is the larger."""
-    return np.inf if np.isnan(metric.value) else metric.value
-
-
-def _rates(hits: np.ndarray, rows: np.ndarray) -> list[Metric]:
-    return [
-        wilson(h / n if n else nan, n) for h, n in zip(hits.tolist(), rows.tolist(), strict=True)
-    ]
 
 
 class Calibrated(NamedTuple):
@@ -130,12 +123,12 @@ def calibration(found: ScoreCounts) -> Calibration:
     sums = np.where(rows > 0, rows * np.nan_to_num(found.probability), 0.0)
     merged = (part.reshape(CALIBRATION_BINS, -1).sum(axis=1) for part in (positive, rows, sums))
     bins = [
-        Calibrated(total / n, wilson(hits / n, n), n)
+        Calibrated(total / n, rate_interval(hits, n), n)
         for hits, n, total in zip(*(part.tolist() for part in merged), strict=True)
         if n
     ]
     n = int(rows.sum())
     if not n:
-        return Calibration([], nan, wilson(nan, 0), nan)
+        return Calibration([], nan, UNDEFINED, nan)
     error = sum(b.n * abs(b.predicted - b.observed.value) for b in bins) / n
-    return Calibration(bins, float(sums.sum()) / n, wilson(float(positive.sum() / n), n), error)
+    return Calibration(bins, float(sums.sum()) / n, rate_interval(positive.sum(), n), error)

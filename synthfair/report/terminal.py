@@ -117,10 +117,10 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 def overview_tables(overview: Overview) -> Group:
     """Means over seeds of accuracy and gap of several methods, and what they cost."""
-    table = _table("method", "penalty", "runs", "accuracy", _SHORT_TITLES[overview.gap])
-    costs = _table("method", "penalty", "rounds", "sent", "seconds", "epsilon")
+    table = _table("method", "asked for", "runs", "accuracy", _SHORT_TITLES[overview.gap])
+    costs = _table("method", "asked for", "rounds", "sent", "seconds", "epsilon")
     for s in overview.summaries:
-        method = Text(s.method + ("" if s.converged else ", NOT CONVERGED"))
+        method = Text(s.method + (", NOT CONVERGED" if s.converged is False else ""))
         values = ((s.accuracy.value, s.accuracy_spread), (s.gap.value, s.gap_spread))
         cells = [_mean(*pair, several=len(s.runs) > 1) for pair in values]
         table.add_row(method, s.weight, str(len(s.runs)), *cells)

@@ -9,8 +9,8 @@ import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.evaluation import Evaluation, pooled_scores
-from synthfair.fairness.intervals import group_sizes
-from synthfair.fairness.metrics import group_rates
+from synthfair.fairness.intervals import group_sizes, near_constant
+from synthfair.fairness.metrics import Metric, group_rates
 from synthfair.release.format import Release
 from synthfair.server.pooling import make_pool, train_pool
 from synthfair.trained import TrainedModel
@@ -40,7 +40,7 @@ class PoolCheck(NamedTuple):
         gap: largest difference between the groups' decision rates, of the pooled model.
         parts: the same of the model that is trained on each release alone, by name.
         wanted: the smallest ``max_gap`` that was asked for; None where none was.
-        accuracy: of the pooled model.
+        accuracy: of the pooled model, with its interval.
         constant_accuracy: of the more frequent label for everybody.
         remedy: what to do.
     """
@@ -48,7 +48,7 @@ class PoolCheck(NamedTuple):
     gap: float
     parts: dict[str, float]
     wanted: float | None
-    accuracy: float
+    accuracy: Metric
     constant_accuracy: float
     remedy: str = REMEDY
 
@@ -68,12 +68,8 @@ class PoolCheck(NamedTuple):
                 f" {self.gap:.3f}, and the median of models of a single release"
                 f" (of {len(self.parts)}) {usual:.3f}. {self.remedy}"
             )
-        if self.accuracy <= self.constant_accuracy:
-            found.append(
-                f"the pooled model's accuracy on the test rows, {self.accuracy:.3f}, is no more"
-                f" than the {self.constant_accuracy:.3f} of the more frequent label for everybody."
-                f" {self.remedy}"
-            )
+        if near := near_constant(self.accuracy, self.constant_accuracy):
+            found.append(f"{near}. {self.remedy}" if self.parts else near)
         return tuple(found)
 
 
@@ -96,7 +92,7 @@ def check_surrogates(
         config: with the gap that is wanted, if one is, its notion, and the groups that count.
     """
     gap = largest_gap(pooled_scores(trained, tables), config.notion, config.min_group_rows)
-    accuracy = evaluation.overall["accuracy"].value
+    accuracy = evaluation.overall["accuracy"]
     return PoolCheck(gap, {}, config.max_gap, accuracy, evaluation.constant_accuracy, STRICTER)
 
 
@@ -129,7 +125,7 @@ def check_pool(
         largest_gap(pooled_scores(trained, tables), notion, least),
         parts,
         strictest.max_gap,
-        evaluation.overall["accuracy"].value,
+        evaluation.overall["accuracy"],
         evaluation.constant_accuracy,
     )
 

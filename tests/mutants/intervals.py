@@ -6,15 +6,15 @@ MUTANTS = [
     Mutant(
         "the ends of an interval are swapped",
         "fairness/intervals.py",
-        "found, found - np.hypot(below[b], above[a]), found + np.hypot(above[b], below[a])",
-        "found, found + np.hypot(above[b], below[a]), found - np.hypot(below[b], above[a])",
+        "return found, found - below, found + above",
+        "return found, found + above, found - below",
         "test_intervals.py",
     ),
     Mutant(
         "the limits of the wrong side are put together",
         "fairness/intervals.py",
-        "np.hypot(below[b], above[a])",
-        "np.hypot(above[b], below[a])",
+        "below = ((value - low) ** 2 + (other_high - other) ** 2) ** 0.5",
+        "below = ((value - low) ** 2 + (other - other_low) ** 2) ** 0.5",
         "test_intervals.py",
     ),
     Mutant(
@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "groups with too few rows count",
         "fairness/intervals.py",
-        "counts = size >= least",
-        "counts = size >= 0",
+        "counts = self.size >= n",
+        "counts = self.size >= 0",
         "test_intervals.py",
     ),
     Mutant(
@@ -43,6 +43,20 @@ MUTANTS = [
         "fairness/intervals.py",
         "    s = rows.s[among]\n    size = np.bincount(s, minlength=rows.n_groups)\n",
         "    s = rows.s[among]\n    size = np.bincount(rows.s, minlength=rows.n_groups)\n",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "few resamples give the interval of many",
+        "fairness/intervals.py",
+        "-stdtrit(resamples - 1, tail)",
+        "-stdtrit(1e6, tail)",
+        "test_intervals.py",
+    ),
+    Mutant(
+        "the smaller tails of many groups are not taken",
+        "fairness/intervals.py",
+        "limits(TAIL / (2 * len(of)))",
+        "limits(TAIL)",
         "test_intervals.py",
     ),
     Mutant(
