@@ -90,7 +90,7 @@ MUTANTS = [
     Mutant(
         "the chain of a ledger is not checked",
         "chain.py",
-        "if entry.previous != previous:",
+        "if entry.previous != self._last:",
         "if False:",
         "test_ledger.py",
     ),
