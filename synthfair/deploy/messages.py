@@ -56,10 +56,11 @@ SiteCode = Literal[
 
 ok: with what was asked for. message: the question is none. version: the site has another version of
 synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
-epsilon, rounds, releases: against the site's limits. budget: the ledger's limit would be passed. answered:
-this was asked before. busy: it works for another job. table: the site could not, or would not, make
-it from its table. stopped: while it was made. failed: for another reason; the site's own log has
-it. Where settings have an epsilon, ``table`` and ``stopped`` are sent as ``failed``, too.
+epsilon, rounds, releases: against the site's limits. budget: the ledger's limit would be passed.
+answered: this was asked before. busy: it works for another job. table: the site could not, or
+would not, make it from its table. stopped: while it was made. failed: for another reason; the
+site's own log has it. Where settings have an epsilon, ``table`` and ``stopped`` are sent as
+``failed``, too.
 """
 
 DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})

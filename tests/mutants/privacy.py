@@ -246,7 +246,7 @@ MUTANTS = [
     Mutant(
         "rounds in one process do not say that they are a simulation",
         "privacy/rounds.py",
-        '"Rounds run in one process, as here: a simulation, in which that process sees everything.",',
+        "    SIMULATED,\n",
         "",
         "test_composition.py test_secure_rounds.py",
     ),
