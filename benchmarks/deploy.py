@@ -76,7 +76,7 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     booked = course.sites.values()
     return DeployValues(
         load, os.cpu_count() or 1, shown.start_seconds, shown.job_seconds, course.rounds,
-        course.median_round_seconds, max(one.site_seconds for one in booked),
+        course.median_round_seconds, max(one.site_seconds or 0.0 for one in booked),
         sum(one.carried_bytes for one in booked) / 1e6,
     )  # fmt: skip
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -45,18 +45,33 @@ _Entry = TypeVar("_Entry", bound=Linked)
 class Chain(Generic[_Entry]):
     """The file. It is locked while it is written to, and its owner alone reads it.
 
-    It knows not of an older version of the whole file put back.
+    Each line is read and verified once in the life of this object, however often it is asked, and
+    handed to ``on_line``. It knows not of an older version of the whole file put back before that.
     """
 
-    def __init__(self, path: Path, entry: type[_Entry], *, elsewhere: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        entry: type[_Entry],
+        *,
+        elsewhere: str,
+        on_line: Callable[[_Entry], object] = lambda _: None,
+        most_bytes: int = MAX_BYTES,
+    ) -> None:
         """The file need not exist.
 
         Args:
             path: of the file.
             entry: what a line is.
             elsewhere: what names another place for it, for errors.
+            on_line: called once for every line, in their order.
+            most_bytes: of a file that is read.
         """
         self.path, self._entry, self._elsewhere = path, entry, elsewhere
+        self._on_line, self._most_bytes = on_line, most_bytes
+        # What was verified: its bytes, its lines, the sha256 of the last, and whether that has its
+        # end.
+        self._end, self._lines, self._last, self._ended = 0, 0, _START, True
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -81,23 +96,32 @@ class Chain(Generic[_Entry]):
 
     def append(self, **content: Any) -> None:
         """Adds a line, which survives a crash once this returns; the file must be locked."""
-        lines = [line for _, line in self.read()]
-        last = hashlib.sha256(lines[-1]).hexdigest() if lines else _START
+        self.catch_up()
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        entry = self._entry(time=now, previous=last, **content)
-        whole = sum(len(line) + 1 for line in lines)
+        line = self._entry(time=now, previous=self._last, **content).model_dump_json().encode()
         handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, OWNER_ONLY)
         with os.fdopen(handle, "ab") as file:
-            file.truncate(min(whole, file.tell()))  # what a crash cut off was never written
-            if file.seek(0, os.SEEK_END) < whole:
-                file.write(b"\n")  # an editor took it away
-            file.write(entry.model_dump_json().encode() + b"\n")
+            file.truncate(self._end)  # what a crash cut off was never written
+            file.write((b"" if self._ended else b"\n") + line + b"\n")  # an editor took the end
             file.flush()
             os.fsync(file.fileno())
         sync_folder(self.path.parent)
+        self.catch_up()
 
-    def read(self) -> list[tuple[_Entry, bytes]]:
-        """The lines, parsed and as they are.
+    def read(self) -> list[_Entry]:
+        """All lines; raises as :meth:`catch_up`."""
+        found: list[_Entry] = []
+        Chain(
+            self.path,
+            self._entry,
+            elsewhere=self._elsewhere,
+            on_line=found.append,
+            most_bytes=self._most_bytes,
+        ).catch_up()
+        return found
+
+    def catch_up(self) -> None:
+        """Reads the lines that have come since the last time; all, the first time.
 
         A last one without its end counts if it is whole; if not, a crash cut it off while it was
         written, which is before anything followed from it.
@@ -106,25 +130,39 @@ class Chain(Generic[_Entry]):
             InputError: unreadable, a line that is none of this file's, or the chain is broken.
         """
         try:
-            if not self.path.exists():
-                return []
-            if self.path.stat().st_size > MAX_BYTES:
-                raise InputError(f"{self.path}: larger than the {MAX_BYTES} bytes that are allowed")
-            *lines, last = self.path.read_bytes().split(b"\n")
+            size = self.path.stat().st_size if self.path.exists() else 0
+            if size > self._most_bytes:
+                raise InputError(
+                    f"{self.path}: larger than the {self._most_bytes} bytes that are allowed"
+                )
+            if size < self._end:
+                raise InputError(f"{self.path}: lines that it had are lost")
+            if size == self._end:
+                return
+            with self.path.open("rb") as file:
+                file.seek(self._end)
+                for line in file:
+                    self._take(line)
         except OSError as error:
             raise InputError(f"{self.path}: cannot read: {reason(error)}") from error
-        entries, previous = [], _START
-        for number, line in enumerate(lines, 1):
-            try:
-                entry = self._entry.model_validate_json(line)
-            except ValidationError as error:
+
+    def _take(self, line: bytes) -> None:
+        """Verifies a line that follows; one that a crash cut off is left for the next time."""
+        whole, content = line.endswith(b"\n"), line.removesuffix(b"\n")
+        if not self._ended and line == b"\n":
+            self._end, self._ended = self._end + 1, True
+            return
+        number = self._lines + 1
+        try:
+            entry = self._entry.model_validate_json(content)
+        except ValidationError as error:
+            if whole:
                 raise refusal(f"{self.path}: line {number}", error) from error
-            if entry.previous != previous:
+            return
+        if entry.previous != self._last:
+            if whole:
                 raise InputError(f"{self.path}: line {number}: a line before it is lost or altered")
-            previous = hashlib.sha256(line).hexdigest()
-            entries.append((entry, line))
-        with suppress(ValidationError):
-            entry = self._entry.model_validate_json(last)
-            if entry.previous == previous:
-                entries.append((entry, last))
-        return entries
+            return
+        self._end, self._lines, self._ended = self._end + len(line), number, whole
+        self._last = hashlib.sha256(content).hexdigest()
+        self._on_line(entry)

@@ -22,7 +22,7 @@ PATIENCE = 570
 """Seconds that a scenario may take on a busy machine."""
 
 SCENARIOS = ["site_killed", "server_killed", "slow_site", "other_schema", "other_version",
-             "forged_certificate", "expired_certificate"]  # fmt: skip
+             "forged_certificate", "expired_certificate", "large_answers"]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ class Federation:
         config["workflows"][0]["args"]["job"] |= job
         write_json(path, config)
         output = self.folder / f"results-{self.number}"
-        return run_job(session, changed, output, on_progress, most_seconds=180)
+        return run_job(session, changed, output, on_progress, most_seconds=400)
 
     def codes(self, run):
         return {name: site.code for name, site in run.course.sites.items()}
@@ -242,6 +242,19 @@ def forged_certificate(folder):
 
 def expired_certificate(folder):
     _stays_out(folder, lambda kits: _certificate(kits, of_root=True, days=-1))
+
+
+def large_answers(folder):
+    """One step of a network of so many weights that each site's answer has 1 MB, and 50 MB."""
+    with Federation(folder) as fed, fed.session() as session:
+        fed.demo.wait_for_sites(session, fed.lenders)
+        for hidden, least in (([350, 340], 1_000_000), ([2500, 2480], 50_000_000)):
+            train = {"method": "fedavg", "hidden": hidden, "rounds": 1, "local_steps": 1}
+            run = fed.run(session, "train", train=train, timeout=390)
+            assert run.completed, run
+            for site in run.course.sites.values():
+                assert site.code == "ok"
+                assert least <= site.carried_bytes < 1.1 * least
 
 
 if __name__ == "__main__":

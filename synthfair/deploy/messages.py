@@ -44,6 +44,7 @@ SiteCode = Literal[
     "k_min",
     "epsilon",
     "rounds",
+    "releases",
     "budget",
     "answered",
     "busy",
@@ -55,11 +56,15 @@ SiteCode = Literal[
 
 ok: with what was asked for. message: the question is none. version: the site has another version of
 synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
-epsilon, rounds: against the site's limits. budget: the ledger's limit would be passed. answered:
-this was asked before. busy: it works for another job. table: the site could not, or would not, make
-it from its table. stopped: while it was made. failed: for another reason; the site's own log has
-it.
+epsilon, rounds, releases: against the site's limits. budget: the ledger's limit would be passed.
+answered: this was asked before. busy: it works for another job. table: the site could not, or
+would not, make it from its table. stopped: while it was made. failed: for another reason; the
+site's own log has it. Where settings have an epsilon, ``table`` and ``stopped`` are sent as
+``failed``, too.
 """
+
+DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
+"""Codes that say how far the work on private rows came."""
 
 ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]
 """How the server books an answer; beyond the above, late: none in time. lost: the engine says that
@@ -91,6 +96,15 @@ class Ask(BaseModel):
     schema_hash: Hex32
     settings: dict[str, Any]
 
+    @property
+    def has_epsilon(self) -> bool:
+        """Whether the settings claim an epsilon, of whatever task, at any depth.
+
+        Then the answer says of private rows no more than that it could not be made: one code, and
+        no seconds.
+        """
+        return _has_epsilon(self.settings)
+
 
 class Answer(BaseModel):
     """An answer, without what it carries.
@@ -102,7 +116,8 @@ class Answer(BaseModel):
         recipient: of the question.
         site: who answers.
         code: how.
-        seconds: that it took at the site.
+        seconds: that it took at the site; None where the question has an epsilon, as time depends
+            on the rows.
         version: of synthfair at the site.
     """
 
@@ -115,7 +130,7 @@ class Answer(BaseModel):
     recipient: Name
     site: Name
     code: SiteCode
-    seconds: float = Field(ge=0)
+    seconds: float | None = Field(default=None, ge=0)
     version: Line = Field(max_length=40)
 
 
@@ -188,6 +203,13 @@ def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, st
     if found != (asked.job, asked.round, asked.recipient, sha256(ask.text), site):
         raise BadAnswerError("signature")
     return answer
+
+
+def _has_epsilon(found: Any) -> bool:
+    if isinstance(found, dict):
+        named = any("epsilon" in key and value is not None for key, value in found.items())
+        return named or any(map(_has_epsilon, found.values()))
+    return isinstance(found, list) and any(map(_has_epsilon, found))
 
 
 def _signed(text: bytes, carried: bytes) -> bytes:

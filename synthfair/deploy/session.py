@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -10,12 +11,10 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pydantic import ValidationError
-
-from synthfair.deploy.federation import FILE, Course
 from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
 from synthfair.deploy.project import require_engine
-from synthfair.errors import InputError, reason, refusal
+from synthfair.errors import InputError, reason
+from synthfair.report.federation import FILE, Course, read_course
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -130,21 +129,26 @@ def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnP
 
 
 def _fetch(session: Session, job: str, output: Path) -> Course | None:
-    """Downloads a job's results, of which only known files are copied.
+    """Downloads a job's results, and takes the known files that are no links and not too large.
+
+    They are moved, not copied: the engine unpacks them next to where they go.
 
     Raises:
         InputError: federation.json is none.
     """
     output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        location = session.download_job_result(job, folder)
-        found = [path.parent for path in Path(location or folder).rglob(f"synthfair/{FILE}")]
+    with tempfile.TemporaryDirectory(dir=output, prefix=".download-") as folder:
+        location = Path(session.download_job_result(job, folder) or folder)
+        found = [path for path in location.rglob(f"synthfair/{FILE}") if _is_ordinary(path)]
         if not found:
             return None
-        for path in found[0].iterdir():
-            if path.name in RESULTS and path.is_file() and path.stat().st_size <= MAX_BYTES:
-                shutil.copyfile(path, output / path.name)
-    try:
-        return Course.model_validate_json((output / FILE).read_bytes())
-    except ValidationError as error:
-        raise refusal(str(output / FILE), error) from error
+        for path in found[0].parent.iterdir():
+            if path.name in RESULTS and _is_ordinary(path):
+                path.replace(output / path.name)
+    return read_course(output / FILE)
+
+
+def _is_ordinary(path: Path) -> bool:
+    """Whether it is a file, no link, and not larger than its kind may be."""
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_size <= MAX_BYTES

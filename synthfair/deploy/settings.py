@@ -35,6 +35,8 @@ class Limits(BaseModel):
         most_epsilon: of one release, one training, or one report of a row; None where none may
             claim an epsilon.
         without_epsilon: whether there may be a release, or a training, without one.
+        most_releases: that may leave without an epsilon, over all jobs. One more of the same rows
+            with other settings reveals more of them, and no ledger bounds that.
         least_epsilon_left: of the ledger's limit, what must be left after a job; above 0, the
             ledger must have a limit (``python -m synthfair ledger``).
         k_min: least rows of a pair of group and label in a surrogate.
@@ -47,6 +49,7 @@ class Limits(BaseModel):
     releases: tuple[Kind, ...] = ()
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     without_epsilon: bool = False
+    most_releases: int = Field(default=1, ge=0)
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
     most_rounds: int = Field(default=0, ge=0)

@@ -112,6 +112,8 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
         raise RefusedError("epsilon")
     if config.epsilon is not None and config.epsilon > (limits.most_epsilon or 0):
         raise RefusedError("epsilon")
+    if config.epsilon is None and asked.bare_rounds >= limits.most_releases:
+        raise RefusedError("releases")
     try:
         guarantee = make_guarantee(config, asked.schema) if config.epsilon else None
         booking = Booking(output=asked.ask.job, run="0" * 64, guarantee=guarantee)

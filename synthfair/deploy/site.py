@@ -13,6 +13,7 @@ from pydantic import ValidationError
 import synthfair
 from synthfair.data.schema import Schema, read_schema
 from synthfair.deploy.messages import (
+    DEPENDS_ON_ROWS,
     MAX_CARRIED,
     MAX_TEXT,
     Answer,
@@ -157,30 +158,29 @@ class Site:
         code: SiteCode = "ok"
         try:
             ask = self._read(message, job)
-            made = self._make(ask, message.carried, stopped)
+            made = self._make(ask, message.carried, stopped, submitter)
         except RefusedError as error:
             code = error.code
         except KeyboardInterrupt:
             code = "stopped"
-        except InputError as error:
-            self._log(f"job {job}: {error}")
-            code = "table"
         except Exception as error:  # whatever it says may quote the table
             self._log(f"job {job}: {error!r}")
             code = "failed"
-        try:
-            self._write_down(code, made, ask, job=job, submitter=submitter)
-        except Exception as error:  # what is not traced does not leave
-            self._log(f"job {job}: {error!r}")
-            code, made = "failed", Made(b"")
+        if code != "ok":
+            try:
+                self._write_down(code, made, ask, job=job, submitter=submitter)
+            except Exception as error:  # nothing leaves but that it failed
+                self._log(f"job {job}: {error!r}")
+                code = "failed"
+        private = ask is not None and ask.has_epsilon
         answer = Answer(
             job=job,
             round=ask.round if ask else 0,
             asked=sha256(message.text),
             recipient=ask.recipient if ask else "unknown",
             site=self.name,
-            code=code,
-            seconds=round(time.monotonic() - begun, 3),
+            code="failed" if private and code in DEPENDS_ON_ROWS else code,
+            seconds=None if private else round(time.monotonic() - begun, 3),
             version=synthfair.__version__,
         )
         return make_answer(answer, made.content, self._key)
@@ -196,23 +196,30 @@ class Site:
             raise RefusedError("message")
         return ask
 
-    def _make(self, ask: Ask, carried: bytes, stopped: Callable[[], bool]) -> Made:
+    def _make(self, ask: Ask, carried: bytes, stopped: Callable[[], bool], submitter: str) -> Made:
+        """What leaves: made within the limits, and traced, under one lock over all jobs."""
         from filelock import FileLock, Timeout
 
         if ask.version != synthfair.__version__:
             raise RefusedError("version")
         if ask.schema_hash != self.schema.hash:
             raise RefusedError("schema")
-        if self.trace.has_answered(ask.job, ask.round):
-            raise RefusedError("answered")
         if ask.task not in self._routines:
             raise RefusedError("message")
-        known = self.settings, self.schema, self.folder
-        bare = self.trace.bare_rounds(ask.task)
-        asked = Asked(self.name, ask, carried, *known, stopped, bare)
-        try:  # one at a time, so that two jobs cannot both spend what is left
+        try:  # one at a time, so that two jobs cannot both have what is left
             with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):
-                return self._routines[ask.task](asked)
+                if self.trace.has_answered(ask.job, ask.round):
+                    raise RefusedError("answered")
+                known = self.settings, self.schema, self.folder
+                bare = self.trace.bare_rounds(ask.task)
+                asked = Asked(self.name, ask, carried, *known, stopped, bare)
+                try:
+                    made = self._routines[ask.task](asked)
+                except InputError as error:
+                    self._log(f"job {ask.job}: {error}")
+                    raise RefusedError("table") from error
+                self._write_down("ok", made, ask, job=ask.job, submitter=submitter)
+                return made
         except Timeout as error:
             raise RefusedError("busy") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from pathlib import Path
 
 from pydantic import BaseModel, Field
@@ -14,6 +15,9 @@ from synthfair.privacy.statement import Line
 FILE = "trace.jsonl"
 """Its name, in the folder ``synthfair`` of a kit."""
 
+MOST_BYTES = 500_000_000
+"""Of a trace, about a million lines; with a longer one, a site answers nothing."""
+
 
 class Event(BaseModel):
     """One question, and how it was answered.
@@ -23,7 +27,10 @@ class Event(BaseModel):
         submitter: who submitted the job, as the engine says.
         task: what for.
         round: from 0.
-        code: of the answer.
+        code: how it went. Where the question has an epsilon, the server was told less, see
+            :attr:`synthfair.deploy.messages.Ask.has_epsilon`.
+        refused: questions of this job that ended with this code so far, this one included; 0 for
+            ``ok``.
         carried_bytes: that left with it.
         sha256: of what left; None where nothing did.
         epsilon: that the release claims, or the training, for all its rounds; None where what left
@@ -37,6 +44,7 @@ class Event(BaseModel):
     task: Line
     round: int = Field(ge=0)
     code: SiteCode
+    refused: int = Field(default=0, ge=0)
     carried_bytes: int = Field(default=0, ge=0)
     sha256: Hex32 | None = None
     epsilon: float | None = None
@@ -53,30 +61,63 @@ class TraceLine(Linked):
 
 
 class Trace:
-    """The log of a site: appended to before an answer leaves, refused ones too."""
+    """The log of a site: appended to before an answer leaves.
+
+    Whatever leaves has a line of its own. Of the refused questions of one job with one code, the
+    1st, 2nd, 4th, 8th and so on have one, which says how many there were: a job cannot fill the
+    file with junk, and at most half of its questions are not in it.
+
+    The file is read and verified once in the life of this object; later only what was added.
+    """
 
     def __init__(self, path: Path) -> None:
         """The file need not exist; its folder must."""
-        self._chain = Chain(path, TraceLine, elsewhere="the folder of the kit")
+        self._chain = Chain(
+            path,
+            TraceLine,
+            elsewhere="the folder of the kit",
+            on_line=self._count,
+            most_bytes=MOST_BYTES,
+        )
+        self._answered: defaultdict[str, set[int]] = defaultdict(set)
+        self._bare: Counter[str] = Counter()
+        self._refused: Counter[tuple[str, str]] = Counter()
 
     def write(self, event: Event) -> None:
-        """Adds an event, durably.
+        """Adds an event, durably; one that was refused is counted, and not always written.
 
         Raises:
             InputError: the file cannot be read or written, or its chain is broken.
         """
         with self._chain.locked():
+            self._chain.catch_up()
+            if event.code != "ok":
+                number = self._refused[event.job, event.code] + 1
+                if number & (number - 1):  # no power of two
+                    self._refused[event.job, event.code] = number
+                    return
+                event = event.model_copy(update={"refused": number})
             self._chain.append(what=event)
 
     def events(self) -> list[Event]:
-        """All of them. Raises as :meth:`write`."""
-        return [line.what for line, _ in self._chain.read()]
+        """All that were written. Raises as :meth:`write`."""
+        return [line.what for line in self._chain.read()]
 
     def bare_rounds(self, task: str) -> int:
         """Answers to a task, over all jobs, that claimed no epsilon. Raises as :meth:`write`."""
-        good = [event for event in self.events() if event.code == "ok"]
-        return sum(event.task == task and event.epsilon is None for event in good)
+        self._chain.catch_up()
+        return self._bare[task]
 
     def has_answered(self, job: str, number: int) -> bool:
         """Whether a round of a job was answered with what it asked for. Raises as :meth:`write`."""
-        return any(e.code == "ok" and (e.job, e.round) == (job, number) for e in self.events())
+        self._chain.catch_up()
+        return job in self._answered and number in self._answered[job]
+
+    def _count(self, line: TraceLine) -> None:
+        event = line.what
+        if event.code != "ok":
+            known = self._refused[event.job, event.code]
+            self._refused[event.job, event.code] = max(known, event.refused, 1)
+            return
+        self._answered[event.job].add(event.round)
+        self._bare[event.task] += event.epsilon is None

@@ -177,7 +177,7 @@ class Ledger:
         Raises:
             InputError: unreadable, a line that is not one of a ledger, or the chain is broken.
         """
-        return [entry for entry, _ in self._chain.read()]
+        return self._chain.read()
 
     def spent(self) -> Spent:
         """What the releases so far add up to. Raises as :meth:`entries`."""

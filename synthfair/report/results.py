@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.client.history import ENDING, History, read_history
 from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
+from synthfair.report.federation import FILE as FEDERATION
+from synthfair.report.federation import Course, read_course
 from synthfair.run_files import (
     FrontierLine,
     GapsFile,
@@ -41,6 +43,7 @@ class Result(NamedTuple):
         histories: of the clients, by name; only where they were written.
         gaps: measured over devices, where they were.
         frontier: other weights of a server's penalty, and what they reach; often none.
+        course: how the sites of a federation have answered, where it was one.
     """
 
     folder: Path
@@ -49,6 +52,7 @@ class Result(NamedTuple):
     histories: dict[str, History]
     gaps: GapsFile | None = None
     frontier: tuple[FrontierLine, ...] = ()
+    course: Course | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -83,7 +87,7 @@ class Result(NamedTuple):
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:
-    """Runs from their folders: metrics.json, every *.history.csv, gaps.json and frontier.csv.
+    """Runs from their folders: metrics.json and what else a run may have left there.
 
     Raises:
         InputError: a folder is given twice, its metrics.json is unreadable or not what a server
@@ -103,7 +107,9 @@ def _read_result(folder: Path, name: str) -> Result:
     measured = read_run_file(gaps, GapsFile) if gaps.exists() else None
     lines = folder / FRONTIER
     frontier = read_frontier(lines) if lines.exists() else ()
-    return Result(folder, name, metrics, read_histories(folder), measured, frontier)
+    sites = folder / FEDERATION
+    course = read_course(sites) if sites.exists() else None
+    return Result(folder, name, metrics, read_histories(folder), measured, frontier, course)
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -134,7 +140,8 @@ def read_histories(folder: Path) -> dict[str, History]:
 
 def inputs_of(folder: Path) -> list[Path]:
     """The files that are read from a run's folder."""
-    return [folder / METRICS, folder / GAPS, folder / FRONTIER, *sorted(folder.glob(f"*{ENDING}"))]
+    named = [folder / name for name in (METRICS, GAPS, FRONTIER, FEDERATION)]
+    return [*named, *sorted(folder.glob(f"*{ENDING}"))]
 
 
 def shown(name: str) -> str:

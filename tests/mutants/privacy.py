@@ -90,7 +90,7 @@ MUTANTS = [
     Mutant(
         "the chain of a ledger is not checked",
         "chain.py",
-        "if entry.previous != previous:",
+        "if entry.previous != self._last:",
         "if False:",
         "test_ledger.py",
     ),
@@ -246,7 +246,7 @@ MUTANTS = [
     Mutant(
         "rounds in one process do not say that they are a simulation",
         "privacy/rounds.py",
-        '"Rounds run in one process, as here: a simulation, in which that process sees everything.",',
+        "    SIMULATED,\n",
         "",
         "test_composition.py test_secure_rounds.py",
     ),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,10 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from synthfair.cli.show import say, stage_bar, warn
+from synthfair.report.federation import course_table
+from synthfair.run_files import MetricsFile, read_run_file
 
 if TYPE_CHECKING:
-    from synthfair.deploy.federation import Course
     from synthfair.deploy.session import OnProgress, Run
+    from synthfair.report.federation import Course
 
 
 @contextmanager
@@ -36,23 +38,21 @@ def in_words(status: str, course: Course | None) -> str:
 def tell(run: Run, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
     if run.course:
-        table = Table("site", "answer", "rounds", "seconds", "bytes", title=f"job {run.job}")
-        for name, booked in run.course.sites.items():
-            numbers = booked.rounds, f"{booked.seconds:.1f}", booked.carried_bytes
-            table.add_row(name, booked.code, *map(str, numbers))
-        say(table)
+        say(course_table(run.course))
     if not run.completed:
         reason = (run.course and run.course.error) or "see the server's log"
         warn(f"job {run.job}: {run.status}: {reason}")
         return
     metrics = output / "metrics.json"
     if metrics.exists():
-        found = json.loads(metrics.read_bytes())
+        found = read_run_file(metrics, MetricsFile)
         table = Table("metric", "value", "95 % interval")
         for name in ("accuracy", "spd", "equal_opportunity_difference"):
-            if (metric := found[name])["value"] is not None:
-                low, high = (metric[end] for end in ("low", "high"))
-                table.add_row(name, f"{metric['value']:+.3f}", f"{low:+.3f} to {high:+.3f}")
+            metric = getattr(found, name)
+            if not isnan(metric.value):
+                table.add_row(
+                    name, f"{metric.value:+.3f}", f"{metric.low:+.3f} to {metric.high:+.3f}"
+                )
         say(table)
     gaps = output / "gaps.json"
     if gaps.exists():

@@ -1,0 +1,94 @@
+"""How a federation's sites have answered, on a terminal and on the page."""
+
+import re
+from typing import get_args
+
+import pytest
+from report_runs import write_run
+
+from synthfair.deploy.messages import ServerCode
+from synthfair.errors import InputError
+from synthfair.files import write_json
+from synthfair.report import plain_text, read_results, write_report
+from synthfair.report.federation import CODES, course_table, read_course
+
+COURSE = {
+    "format": "synthfair-federation/1",
+    "job": "job-1",
+    "server": "hub",
+    "version": "0.1.0",
+    "seconds": 21.0,
+    "rounds": 1,
+    "median_round_seconds": 5.5,
+    "error": None,
+    "sites": {
+        "city": {"code": "ok", "rounds": 1, "seconds": 5.5, "site_seconds": None,
+                 "carried_bytes": 283000, "version": "0.1.0"},
+        "suburbs": {"code": "releases", "rounds": 0, "seconds": 0.1, "site_seconds": 0.02,
+                    "carried_bytes": 0, "version": None},
+    },
+}  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path):
+    write_run(tmp_path / "run")
+    return tmp_path / "run"
+
+
+def write(run, **changes):
+    write_json(run / "federation.json", COURSE | changes)
+    return run / "federation.json"
+
+
+def test_every_code_has_words():
+    assert set(CODES) == set(get_args(ServerCode))
+
+
+def test_the_page_shows_the_federation(run, tmp_path):
+    write(run, error="too few")
+    write_report(read_results([run]), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    rows = re.findall(r'<tr data-site="(\w+)">(.*)</tr>', text)
+    cells = {site: re.findall(r"<td[^>]*>([^<]*)</td>", row) for site, row in rows}
+    assert cells == {
+        "city": ["ok", "1", "5.5", "not said", "283000", "0.1.0"],
+        "suburbs": ["releases", "0", "0.1", "0.0", "0", "unknown"],
+    }
+    assert CODES["releases"] in text
+    assert CODES["busy"] not in text
+    assert "It was stopped: too few" in text
+
+
+def test_a_run_of_no_federation_has_no_such_section(run, tmp_path):
+    write_report(read_results([run]), tmp_path / "page.html")
+    assert "How the sites have answered" not in (tmp_path / "page.html").read_text()
+
+
+def test_names_of_sites_are_not_markup(run, tmp_path):
+    hostile = {"<script>x</script>": COURSE["sites"]["city"], "[red]": COURSE["sites"]["city"]}
+    path = write(run, sites=hostile)
+    write_report(read_results([run]), tmp_path / "page.html")
+    assert "<script>" not in (tmp_path / "page.html").read_text()
+    assert "[red]" in plain_text(course_table(read_course(path)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sites": {"city": {"code": "evil"}}}, "sites.city.code"),
+        ({"sites": {"city": {"code": "ok", "rounds": -1}}}, "sites.city.rounds"),
+        ({"error": "two\nlines"}, "error"),
+        ({"more": 1}, "more"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(run, changes, said):
+    path = write(run, **changes)
+    with pytest.raises(InputError, match=said):
+        read_course(path)
+
+
+def test_a_terminal_shows_codes_in_words(run):
+    text = plain_text(course_table(read_course(write(run))))
+    assert "283000" in text
+    assert CODES["releases"] in " ".join(text.split())
