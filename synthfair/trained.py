@@ -319,22 +319,27 @@ def read_model(path: Path) -> TrainedModel:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     if len(text) > MAX_BYTES:
         raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are allowed")
+    return parse_model(text, str(path))
+
+
+def parse_model(text: bytes, source: str) -> TrainedModel:
+    """The same of a file's content; ``source`` names it in errors."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a model file: {error}") from error
+        raise InputError(f"{source}: not a model file: {error}") from error
     shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
         raise InputError(
-            f"{path}: not a model file, or altered since it was written (sha256 differs)"
+            f"{source}: not a model file, or altered since it was written (sha256 differs)"
         )
     try:
         model = TrainedModel.model_validate_json(json.dumps(body))
     except ValidationError as error:
-        raise refusal(str(path), error) from error
-    _check_shapes(model, path)
+        raise refusal(source, error) from error
+    _check_shapes(model, source)
     if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
-        raise InputError(f"{path}: coefficients: are not those of theta; leave them out")
+        raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
 
 
@@ -348,7 +353,7 @@ def _close(shown: object, coefficients: dict[str, float]) -> bool:
     return np.allclose(there, here, rtol=1e-9, atol=0.0)
 
 
-def _check_shapes(model: TrainedModel, path: Path) -> None:
+def _check_shapes(model: TrainedModel, source: str) -> None:
     names = input_names(
         model.schema_,
         intercept=model.intercept and not model.hidden,
@@ -356,18 +361,18 @@ def _check_shapes(model: TrainedModel, path: Path) -> None:
     )
     if model.inputs != names or (not model.hidden and len(model.theta) != len(names)):
         raise InputError(
-            f"{path}: inputs and theta must be the {len(names)} that the schema encodes"
+            f"{source}: inputs and theta must be the {len(names)} that the schema encodes"
         )
     width = len(names)
     for i, layer in enumerate(model.hidden, 1):
         if len(layer.weight) != len(layer.bias) or {len(w) for w in layer.weight} != {width}:
-            raise InputError(f"{path}: hidden layer {i}: must be of {width} inputs")
+            raise InputError(f"{source}: hidden layer {i}: must be of {width} inputs")
         width = len(layer.bias)
     if model.hidden and len(model.theta) != width + model.intercept:
-        raise InputError(f"{path}: theta must have {width + model.intercept} entries")
+        raise InputError(f"{source}: theta must have {width + model.intercept} entries")
     if model.decision and len(model.decision.steps) != len(model.schema_.groups):
         raise InputError(
-            f"{path}: decision: steps must be those of {len(model.schema_.groups)} groups"
+            f"{source}: decision: steps must be those of {len(model.schema_.groups)} groups"
         )
 
 
