@@ -11,8 +11,10 @@ from typing import Any
 
 from synthfair.data.schema import read_schema
 from synthfair.deploy.hardening import CLASSES, harden
-from synthfair.deploy.project import Project, read_project
-from synthfair.deploy.settings import FILE
+from synthfair.deploy.jobs import MORE
+from synthfair.deploy.privfairfl import PrivFairFLJob
+from synthfair.deploy.project import Project, needs_aggregators, read_project
+from synthfair.deploy.settings import AGGREGATOR, FILE
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError
@@ -89,7 +91,7 @@ def _engine_project(project: Project) -> dict[str, Any]:
             },
             *(
                 {"name": site.name, "type": "client", "org": site.org, "allow_log_streaming": False}
-                for site in project.sites
+                for site in (*project.sites, *project.aggregators)
             ),
             *(
                 {"name": one.name, "type": "admin", "org": one.org, "role": "lead"}
@@ -116,8 +118,11 @@ def _write_settings(project: Project, schema: str, kits: Path) -> None:
     server = kits / project.server.name / "local"
     (server / "keys").mkdir()
     document = {"format": "synthfair-server/1", "schema": "schema.json", "keys": "keys"}
-    write_json(server / FILE, document | {"tests": [], "revoked": []})
+    pinned = {"aggregators": "aggregators"} if project.aggregators else {}
+    write_json(server / FILE, document | pinned | {"tests": [], "revoked": []})
     (server / "schema.json").write_text(schema, encoding="utf-8")
+    for name in [project.server.name, *project.site_names] if pinned else []:
+        (kits / name / "local" / "aggregators").mkdir()
     for site in project.sites:
         local = kits / site.name / "local"
         (local / "schema.json").write_text(schema, encoding="utf-8")
@@ -128,7 +133,23 @@ def _write_settings(project: Project, schema: str, kits: Path) -> None:
                 "data": "../data/table.csv",
                 "schema": "schema.json",
                 "key": f"{site.name}.key",
+                **pinned,
                 "limits": site.limits.model_dump(mode="json"),
+            },
+        )
+    for one in project.aggregators:
+        local = kits / one.name / "local"
+        (local / "schema.json").write_text(schema, encoding="utf-8")
+        (local / "keys").mkdir()
+        (kits / one.name / "sums").mkdir(mode=0o700)  # of its key and its answers
+        write_json(
+            local / FILE,
+            {
+                "format": AGGREGATOR,
+                "schema": "schema.json",
+                "key": f"../sums/{one.name}.key",
+                "clients": "keys",
+                "limits": one.limits.model_dump(mode="json"),
             },
         )
 
@@ -140,13 +161,19 @@ def write_jobs(project: Project, output: Path) -> None:
             _write_job(kind, job, project, output / kind)
 
 
-def _write_job(kind: str, job: SingleShotJob | TrainJob, project: Project, folder: Path) -> None:
+def _write_job(
+    kind: str, job: SingleShotJob | TrainJob | PrivFairFLJob, project: Project, folder: Path
+) -> None:
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     least = job.least_answers or len(project.sites)
-    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
-    write_json(folder / "meta.json", meta | {"min_clients": least})
+    aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
+    parties = ["server", *project.site_names, *aggregators]
+    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": parties}}
+    needed = {"min_clients": least + len(aggregators), "mandatory_clients": aggregators}
+    write_json(folder / "meta.json", meta | needed)
     arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
+    arguments |= {"aggregators": aggregators}
     controller = {"id": "controller", "path": CLASSES["server"][0], "args": arguments}
     executor = {"path": CLASSES["client"][0], "args": {}}
     shared = {
@@ -158,7 +185,7 @@ def _write_job(kind: str, job: SingleShotJob | TrainJob, project: Project, folde
     server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
     client = {
         "default_task_fetch_interval": FETCH,
-        "executors": [{"tasks": [kind], "executor": executor}],
+        "executors": [{"tasks": [kind, *MORE], "executor": executor}],
     }
     write_json(config / "config_fed_server.json", shared | server)
     write_json(config / "config_fed_client.json", shared | client)

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 COMPLETED = "FINISHED:COMPLETED"
 """How the engine calls a job that did all of its work."""
 
-RESULTS = frozenset({FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv"})
+RESULTS = frozenset(
+    {FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv"}
+    | {"fair_model.json", "histogram.json"}
+)
 """Files that a job's result may have."""
 
 MAX_BYTES = 1_000_000_000

@@ -66,6 +66,11 @@ class TrainJob(BaseModel):
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
     save_each: int = Field(default=10, ge=1)
 
+    @property
+    def rounds(self) -> int:
+        """Of the training."""
+        return train_config(self.train).rounds
+
     @model_validator(mode="after")
     def _is_whole(self) -> TrainJob:
         require_rows(train_config(self.train), self.least_rows)
@@ -101,7 +106,7 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     start_jax()
     import jax
 
-    sites = tuple(sorted(federation.booked))
+    sites = tuple(sorted(federation.sites))
     agreed = Agreed(train=job.train, sites=sites, least_rows=job.least_rows)
     config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)

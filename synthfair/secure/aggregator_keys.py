@@ -186,7 +186,7 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
 
 
 def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
-    """The public keys in a folder by name, NAME.pub, in the order of the names, which is the roles'.
+    """The public keys in a folder, by name, NAME.pub; the order of the names is that of the roles.
 
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
