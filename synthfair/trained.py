@@ -317,13 +317,13 @@ def read_model(path: Path) -> TrainedModel:
             text = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    if len(text) > MAX_BYTES:
-        raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are allowed")
     return parse_model(text, str(path))
 
 
-def parse_model(text: bytes, source: str) -> TrainedModel:
-    """The same of a file's content; ``source`` names it in errors."""
+def parse_model(text: bytes | str, source: str) -> TrainedModel:
+    """The model in a file's content, which came from ``source``; see :func:`read_model`."""
+    if len(text) > MAX_BYTES:
+        raise InputError(f"{source}: larger than the {MAX_BYTES} bytes that are allowed")
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -60,9 +60,9 @@ ok: with what was asked for. message: the question is none. version: the site ha
 synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
 epsilon, rounds: against the site's limits. aggregators: not those that the site trusts. uploads:
 the aggregator refuses what clients sent. tasks: against the aggregator's limits. budget: the
-ledger's limit would be passed. answered: this was asked before. busy: it works for another job. table: the site could not, or would not, make
-it from its table. stopped: while it was made. failed: for another reason; the site's own log has
-it.
+ledger's limit would be passed. answered: this was asked before. busy: it works for another job.
+table: the site could not, or would not, make it from its table. stopped: while it was made. failed:
+for another reason; the site's own log has it.
 """
 
 ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]

@@ -7,35 +7,68 @@ sites of their own, and get the model back with decisions by group. Pentyala et 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.sums import Question, make_sum, secure_sum
 from synthfair.deploy.training import TrainJob, run_train
-from synthfair.errors import InputError, refusal
-from synthfair.files import write_json
+from synthfair.errors import InputError, reason, refusal
+from synthfair.files import whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.secure.summands import GroupCounts
-
-if TYPE_CHECKING:
-    from synthfair.trained import TrainedModel
+from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""
+
+
+def _content(found: Any, info: ValidationInfo) -> Any:
+    """Of the file that a project names, in base64; of a job, as it is."""
+    if not isinstance(found, str) or not info.context:
+        return found
+    path: Path = info.context["folder"] / found
+    try:
+        with path.open("rb") as file:
+            return base64.b64encode(file.read(MAX_BYTES + 1)).decode()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read: {reason(error)}") from error
+
+
+def _is_a_model(found: str) -> str:
+    try:
+        parse_model(base64.b64decode(found, validate=True), "model")
+    except binascii.Error as error:
+        raise ValueError("is no model file in base64") from error
+    return found
+
+
+ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]
+"""A model file in base64."""
 
 
 class PrivFairFLJob(BaseModel):
     """What a job asks for.
 
     Attributes:
-        train: a training in rounds that comes first; without it, ``deploy run`` is given a model.
-        model: that is given, as in its file.
+        train: a training in rounds that comes first, or
+        model: one that is there already. A project names its file; a job has the file in base64:
+            the engine would read names in braces as its variables.
         notion: of the rates that are compared.
         alpha: most by which they may differ between groups, as estimated.
         randomized: whether decisions may be drawn by coins.
@@ -51,7 +84,7 @@ class PrivFairFLJob(BaseModel):
     model_config = FROZEN
 
     train: TrainJob | None = None
-    model: dict[str, Any] | None = None
+    model: ModelFile | None = None
     notion: Notion
     alpha: float = Field(default=0.02, ge=0, lt=1)
     randomized: bool = False
@@ -65,8 +98,8 @@ class PrivFairFLJob(BaseModel):
 
     @model_validator(mode="after")
     def _one_model(self) -> PrivFairFLJob:
-        if self.train is not None and self.model is not None:
-            raise ValueError("model: is given, and trained as well; leave out train or model")
+        if (self.train is None) == (self.model is None):
+            raise ValueError("train, model: must have one of both")
         return self
 
 
@@ -85,7 +118,7 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
 
     Raises:
         TooFewError: fewer sites than the job says, or not all aggregators, have answered well.
-        InputError: there is no model, or the histogram has too few rows for its noise.
+        InputError: the model is of another schema, or there are too few rows for the noise.
     """
     from synthfair.jax_setup import start_jax
     from synthfair.postprocess import choose_decision, write_histogram
@@ -98,10 +131,9 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
     if job.train is not None:
         run_train(federation, job.train, private, output)
         begun = job.train.rounds
-    elif job.model is not None:
-        write_json(output / MODEL, job.model)
     else:
-        raise InputError("model: the job has none; give one: deploy run --model model.json")
+        with whole_file(output / MODEL) as temporary:
+            temporary.write_bytes(base64.b64decode(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
     label = f"{federation.job} {begun}"

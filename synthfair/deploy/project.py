@@ -154,7 +154,7 @@ def read_project(path: Path) -> Project:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not YAML: {reason(error)}") from error
     try:
-        found = Project.model_validate(content)
+        found = Project.model_validate(content, context={"folder": path.parent})
     except ValidationError as error:
         raise refusal(str(path), error) from error
     return found.model_copy(update={"schema_path": path.parent.resolve() / found.schema_path})
