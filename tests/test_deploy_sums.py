@@ -4,20 +4,31 @@ import base64
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
-from conftest import make_schema
-from test_deploy_jobs import NAMES, InProcess, World
+from conftest import make_schema, make_table
+from scipy import stats
+from test_deploy_jobs import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.federation import Federation
+from synthfair.deploy.federation import Federation, TooFewError
 from synthfair.deploy.jobs import make_routines
+from synthfair.deploy.messages import Message
 from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.settings import ServerSettings, read_settings
 from synthfair.deploy.site import Site
+from synthfair.errors import InputError
 from synthfair.files import write_json
-from synthfair.secure import make_aggregator_keys
-from synthfair.secure.summands import GroupCounts
+from synthfair.privacy.ledger import Ledger
+from synthfair.secure import (
+    GroupCounts,
+    Task,
+    make_aggregator_keys,
+    new_aggregator_secret,
+    read_aggregator_secret,
+    read_upload,
+)
 from synthfair.trained import input_names
 
 ADDERS = ("sums-a", "sums-b")
@@ -70,6 +81,9 @@ class SumWorld(World):
         federation, output = self.federation(channel), self.folder / channel.job
         run_privfairfl(federation, job, self.folder / "server" / channel.job, output)
         return federation, output
+
+    def ledger(self, name="north"):
+        return Ledger.for_table(self.folder / name / "rows.csv")
 
     def model(self):
         schema = make_schema()
@@ -135,3 +149,261 @@ def test_the_numbers_are_those_of_the_files_route(world):
     for name in NAMES:
         sent = world.folder / name / "synthfair" / "models" / "job-1.json"
         assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
+
+
+def histogram(world, channel, answered=lambda site, m: m, **changes):
+    channel.on_way = answered
+    world.post(channel, **changes)
+    return json.loads((world.folder / channel.job / "histogram.json").read_text())
+
+
+def test_a_sum_is_booked_once_and_says_what_it_guarantees(world):
+    stated = histogram(world, world.channel())["statement"]
+    assert (stated["epsilon"], stated["unit"], stated["clients"]) == (2.0, "one row", 2)
+    assert "any single aggregator" in stated["holds_against"]
+    (booked,) = world.ledger().entries()
+    assert booked.what.kind == "secure_sum"
+    assert world.ledger().spent().epsilon(1e-9) == 2.0
+    events = {name: world.site(name).trace.events() for name in NAMES + ADDERS}
+    assert [(e.task, e.epsilon) for e in events["north"]] == [
+        ("privfairfl", 2.0),
+        ("deliver", None),
+    ]
+    assert [(e.task, e.epsilon) for e in events["sums-a"]] == [("add", 2.0)]
+
+
+def test_the_noise_is_of_both_aggregators(world, monkeypatch):
+    """Known noise of 1 and then 3 in each count moves each by twice that."""
+    found = []
+    for job, steps in (("job-1", 1), ("job-2", 3)):
+        monkeypatch.setattr(GroupCounts, "noise", lambda what, *_, s=steps: np.full(what.length, s))
+        found.append(np.array(histogram(world, world.channel(job))["counts"]))
+    assert np.unique(found[1] - found[0]).tolist() == [4]
+
+
+class TestWhatIsSeen:
+    """Of a site's part by the server, and by one aggregator that colludes with it."""
+
+    @pytest.fixture
+    def view(self, world):
+        """Both uploads of a site as they pass the server, with their task and the part."""
+        seen, channel = {}, world.channel()
+        model = world.model()
+        histogram(world, channel, lambda s, m: (seen.setdefault(s, m.carried) and m) or m, bins=1000,
+                  model=model)  # fmt: skip
+        task = Task.model_validate(json.loads(channel.asked[0].text)["settings"]["task"])
+        rows = pd.read_csv(world.folder / "north" / "rows.csv")
+        given = sf.read_model(world.folder / "given.json")
+        part = sf.secure.count_table(task.what, rows, make_schema(), model=given)
+        return task, seen["north"], part
+
+    def share(self, world, task, content, role):
+        size = len(content) // 2
+        secret = read_aggregator_secret(world.site(ADDERS[role]).settings.key)
+        return read_upload(content[role * size : (role + 1) * size], task, secret).share
+
+    def test_all_aggregators_together_see_it(self, world, view):
+        task, content, part = view
+        both = self.share(world, task, content, 0) + self.share(world, task, content, 1)
+        assert np.array_equal(both.view(np.int64), part)
+
+    @pytest.mark.parametrize("role", [0, 1])
+    def test_one_sees_random_bytes(self, world, view, role):
+        """Chi-squared over byte values, at a level of 1e-6; it rejects the part itself."""
+        task, content, part = view
+        share = self.share(world, task, content, role)
+
+        def uniform(values):
+            counts = np.bincount(np.frombuffer(values.tobytes(), np.uint8), minlength=256)
+            return stats.chisquare(counts).pvalue
+
+        assert uniform(share) > 1e-6
+        assert uniform(part) < 1e-6
+
+    def test_the_server_can_read_no_upload(self, world, view):
+        """Not even as who has put a key of its own into the place of the aggregator's."""
+        task, content, _ = view
+        stranger, known = new_aggregator_secret(), task.id
+        posed = task.model_copy(update={"aggregators": (stranger.public, task.aggregators[1])})
+        assert posed.id == known  # as it was computed before
+        with pytest.raises(InputError, match="another key"):
+            read_upload(content[: len(content) // 2], posed, stranger)
+
+    def test_uploads_say_nothing_by_their_length(self, world, view):
+        _, content, _ = view
+        make_table(3).to_csv(world.folder / "north" / "rows.csv", index=False)
+        seen, channel = {}, world.channel("job-2")
+        histogram(
+            world, channel, lambda s, m: (seen.setdefault(s, m.carried) and m) or m, bins=1000
+        )
+        assert len(seen["north"]) == len(content)
+
+
+REFUSED = [
+    ({"most_epsilon": 1.9}, {}, "epsilon"),
+    ({"most_epsilon": None}, {}, "epsilon"),
+    ({"least_epsilon_left": 1.5}, {}, "budget"),
+]
+
+
+@pytest.mark.parametrize(("limits", "changes", "code"), REFUSED)
+def test_sites_limit_sums(world, limits, changes, code):
+    world.ledger().set_limit(3.0, 1e-6)
+    world.limit("north", **limits)
+    with pytest.raises(TooFewError, match=f"north: {code}"):
+        world.post(world.channel(), **changes)
+    assert world.ledger().spent().releases == 0
+
+
+def test_a_second_task_beyond_the_ledgers_limit_is_refused(world):
+    world.ledger().set_limit(3.0, 1e-6)
+    world.post(world.channel())
+    with pytest.raises(TooFewError, match="north: budget"):
+        world.post(world.channel("job-2"))
+    assert world.ledger().spent().releases == 1
+
+
+@pytest.mark.parametrize("pinned", ["others", "swapped", "none"])
+def test_a_task_with_other_aggregators_is_refused(world, pinned, tmp_path):
+    folder = tmp_path / "pinned"
+    for i, name in enumerate(ADDERS):
+        public, _ = make_aggregator_keys(folder / f"{name}.key")
+        if pinned == "swapped":
+            own = world.folder / "aggregators" / f"{ADDERS[1 - i]}.pub"
+            public.write_bytes(own.read_bytes())
+    world.pinned = {"aggregators": None if pinned == "none" else str(folder)}
+    world.limit("north")
+    with pytest.raises(TooFewError, match="north: aggregators"):
+        world.post(world.channel())
+    assert world.ledger().spent().releases == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [({"most_tasks": 0}, "tasks"), ({"most_epsilon": 1.0}, "epsilon"),
+     ({"most_epsilon": None}, "epsilon"), ({"least_clients": 3}, "settings")],
+)  # fmt: skip
+def test_aggregators_limit_sums(world, limits, code):
+    world.allow("sums-b", **limits)
+    with pytest.raises(TooFewError, match=f"sums-b: {code}"):
+        world.post(world.channel())
+
+
+def test_an_aggregator_adds_up_known_clients_alone(world, tmp_path):
+    """Else whoever makes tasks could add clients of its own, and learn what is left of the sum."""
+    known = tmp_path / "known"
+    known.mkdir()
+    (known / "north.pub").write_bytes((world.folder / "keys" / "north.pub").read_bytes())
+    path = world.folder / "sums-a" / "local" / "synthfair.json"
+    write_json(path, json.loads(path.read_text()) | {"clients": str(known)})
+    with pytest.raises(TooFewError, match="sums-a: settings"):
+        world.post(world.channel())
+
+
+def add_question(world, channel, **changes):
+    """What the server asked the first aggregator, for another job."""
+    found = next(m for m in channel.asked if json.loads(m.text)["task"] == "add")
+    return Message(found.text.replace(b"job-1", b"job-2"), changes.get("carried", found.carried))
+
+
+def test_an_aggregator_answers_once_for_a_task(world):
+    first, channel = {}, world.channel()
+    histogram(world, channel, lambda s, m: (first.setdefault(s, m.carried) and m) or m)
+    again = add_question(world, channel, carried=b"")  # whatever comes with it
+    answer = world.site("sums-a").answer(again, job="job-2", submitter="x")
+    assert answer.carried == first["sums-a"]
+    (record,) = world.site("sums-a").settings.records.glob("*.json")
+    record.write_bytes(b"")  # killed between noise and answer
+    text = again.text.replace(b"job-2", b"job-3")
+    assert world.code(Message(text, again.carried), "sums-a", job="job-3") == "answered"
+    record.unlink()
+    (record.parent / "owner.pub").unlink()  # a folder that was lost
+    text = again.text.replace(b"job-2", b"job-4")
+    assert world.code(Message(text, again.carried), "sums-a", job="job-4") == "answered"
+
+
+def test_uploads_are_refused_as_by_files(world):
+    channel = world.channel()
+    channel.on_way = lambda name, m: None if name == "sums-a" else m
+    with pytest.raises(TooFewError, match="sums-a: lost"):
+        world.post(channel)
+    (record,) = world.site("sums-a").settings.records.glob("*.json")
+    record.unlink()  # as if it were not answered
+    found = add_question(world, channel)
+    half = len(found.carried) // 2
+    for number, content in enumerate(
+        (b"", found.carried[:-1], found.carried[half:], found.carried[half:] * 2)
+    ):
+        text = found.text.replace(b"job-2", b"job-%d" % (number + 5))
+        code = world.code(Message(text, content), "sums-a", job=f"job-{number + 5}")
+        assert code == "uploads"
+
+
+@pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
+def test_a_part_that_is_none_is_refused_by_the_server(world, what):
+    channel, sent = world.channel(), {}
+
+    def altered(name, message):
+        sent.setdefault(name, message.carried)
+        content = sent["north"]
+        if name != "south" or not message.carried:
+            return message
+        half = len(message.carried) // 2
+        found = {"junk": bytes(2 * half), "short": message.carried[:-1], "the other site's": content,
+                 "swapped": message.carried[half:] + message.carried[:half]}  # fmt: skip
+        return resigned(world, name, message, found[what])
+
+    channel.on_way = altered
+    with pytest.raises(TooFewError, match="south: refused"):
+        world.post(channel)
+    world.post(channel.__class__(channel.sites, job="job-2"), send_back=False)
+
+
+def test_a_job_goes_on_without_some_sites_if_it_says_so(world):
+    world.allow("sums-a", least_clients=1)
+    world.allow("sums-b", least_clients=1)
+    channel = world.channel()
+    del channel.sites["north"]
+    federation, output = world.post(channel, least_answers=1)
+    assert federation.booked["north"].code == "late"
+    assert json.loads((output / "histogram.json").read_text())["statement"]["clients"] == 1
+
+
+def test_without_an_aggregator_nothing_opens(world):
+    channel = world.channel()
+    del channel.sites["sums-b"]
+    with pytest.raises(TooFewError, match="sums-b: late"):
+        world.post(channel)
+    assert not (world.folder / "job-1" / "histogram.json").exists()
+
+
+def test_roles_do_not_mix(world):
+    """A site adds nothing up, and an aggregator has no table."""
+    task = {"task": {}}
+    assert world.code(world.ask(task, task="add")) == "message"
+    for name in ("single_shot", "train", "privfairfl", "deliver"):
+        assert world.code(world.ask(task, task=name), "sums-a") == "message"
+
+
+def test_models_that_are_sent_back_are_read_first(world):
+    ask = world.ask({}, task="deliver")
+    assert world.code(Message(ask.text, b"{}")) == "message"
+    assert not list((world.folder / "north" / "synthfair").glob("models/*"))
+
+
+def test_a_training_comes_first_if_the_job_says_so(world):
+    world.limit("north", most_rounds=3)
+    world.limit("south", most_rounds=3)
+    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5}
+    federation, output = world.post(world.channel(), model=None, train={"train": settings})
+    assert federation.booked["north"].rounds == 5
+    trained, fair = (sf.read_model(output / f"{n}.json") for n in ("model", "fair_model"))
+    assert trained.theta == fair.theta
+    assert fair.decision is not None
+    assert json.loads((output / "metrics.json").read_text())["train"]["rounds"] == 3
+
+
+@pytest.mark.parametrize("given", [{"model": None}, {"train": {"train": {}}}, {"model": "@"}])
+def test_a_job_has_one_model(world, given):
+    with pytest.raises(ValueError, match="model"):
+        PrivFairFLJob(**({"model": world.model()} | JOB | given))

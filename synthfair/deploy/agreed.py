@@ -16,11 +16,13 @@ import synthfair
 from synthfair.config import TrainConfig
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.messages import Name, sha256
+from synthfair.privacy.rounds import IN_ONE_PROCESS
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
     from synthfair.federated.methods import TrainingPlan
     from synthfair.federated.user_data import UserData
+    from synthfair.privacy.rounds import TrainingGuarantee
 
 IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase")
 """Methods that a job can ask for."""
@@ -37,10 +39,9 @@ def train_config(settings: dict[str, Any]) -> TrainConfig:
         raise ValueError(
             f"method: {config.method!r} is not a job; must be one of {', '.join(IN_ROUNDS)}"
         )
-    if config.cohort is not None or config.secure or config.also:
+    if config.cohort is not None or config.also:
         raise ValueError(
-            "cohort, secure and also are not read by a job: all sites take part, and one"
-            " attribute counts"
+            "cohort and also are not read by a job: all sites take part, and one attribute counts"
         )
     return config
 
@@ -105,9 +106,12 @@ def holds(config: TrainConfig) -> bool:
     return config.epsilon is not None and (config.end_to_end or not config.reads("end_to_end"))
 
 
-def adds_noise(config: TrainConfig) -> bool:
-    """Whether each site adds the noise itself, so that what it sends is private by itself."""
-    return config.averaged and holds(config)
+def is_private(config: TrainConfig) -> bool:
+    """Whether the guarantee holds against the server, too.
+
+    Each site adds the noise itself; or sends shares, to whose sum the aggregators add it.
+    """
+    return (config.averaged or config.secure) and holds(config)
 
 
 class Planned(NamedTuple):
@@ -138,7 +142,19 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
     if agreed.least_rows is not None:
         size = jnp.full(sites, agreed.least_rows)
         data = data._replace(users=replace(data.users, size=size))
-    return Planned(data, make_plan(data, config))
+    plan = make_plan(data, config)
+    if plan.secure and plan.guarantee:
+        plan = plan._replace(guarantee=_between_sites(plan.guarantee))
+    return Planned(data, plan)
+
+
+def _between_sites(guarantee: TrainingGuarantee) -> TrainingGuarantee:
+    """Of sums by shares, with aggregators that are sites of their own: nothing is simulated."""
+    found = guarantee.model_dump()
+    for mechanism in found["mechanisms"]:
+        mechanism["shares"]["simulated"] = False
+    found["not_covered"] = [line for line in guarantee.not_covered if line != IN_ONE_PROCESS]
+    return type(guarantee).model_validate(found)
 
 
 # Numbers on their way

@@ -67,6 +67,8 @@ class Submitter(BaseModel):
 
 def needs_aggregators(job: BaseModel) -> bool:
     """Whether a job sums by shares."""
+    if isinstance(job, TrainJob):
+        return bool(job.train.get("secure"))
     return isinstance(job, PrivFairFLJob)
 
 

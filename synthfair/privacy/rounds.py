@@ -19,13 +19,17 @@ from synthfair.privacy.statement import Line, Relation
 Unit = Literal["one user, with all its rows", "one row of one client"]
 """Whose presence is protected."""
 
+IN_ONE_PROCESS = (
+    "Rounds run in one process, as here: a simulation, in which that process sees everything."
+)
+
 _NEVER_COVERED = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"
     " is refused because nobody is of some group.",
     "Rows kept for testing: metrics are computed of them without noise.",
     "The settings, the numbers of users and of a cohort among them: they are public.",
     "Other releases about the same persons.",
-    "Rounds run in one process, as here: a simulation, in which that process sees everything.",
+    IN_ONE_PROCESS,
 )
 
 _FLOATING = (
