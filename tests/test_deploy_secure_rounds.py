@@ -76,6 +76,7 @@ def test_the_epsilon_is_that_of_the_engine_in_one_process(world):
     (mechanism,) = stated["mechanisms"]
     expected = in_process(settings).guarantee.mechanisms[0]
     assert mechanism["noise"] == expected.noise
+    assert mechanism["shares"]["simulated"] is False
     assert booked.what.composition.epsilon(PRIVATE["delta"]) == pytest.approx(2.0, rel=0.01)
     (event, *_) = world.site("north").trace.events()
     assert event.epsilon == PRIVATE["epsilon"]
@@ -112,6 +113,12 @@ def test_a_training_with_epsilon_is_booked_once_over_its_jobs(world):
     assert world.site("sums-a").settings.records.is_dir()
     assert len(list(world.site("sums-a").settings.records.glob("*.json"))) == 3
     assert not list((world.folder / "server").rglob("*.uploads"))
+
+
+def test_another_job_without_epsilon_has_sums_of_its_own(world):
+    for job in ("job-1", "job-2"):
+        train(world, world.channel(job), TRAIN | SECURE | {"rounds": 2})
+    assert len(list(world.site("sums-a").settings.records.glob("*.json"))) == 4
 
 
 def test_another_sum_of_the_same_round_is_booked_as_a_new_training(world):

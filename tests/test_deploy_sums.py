@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -12,15 +13,19 @@ from test_deploy_jobs import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
+from synthfair.deploy.check import problems
 from synthfair.deploy.federation import Federation, TooFewError
 from synthfair.deploy.jobs import make_routines
+from synthfair.deploy.kit import make_kits
 from synthfair.deploy.messages import Message
 from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.project import read_project
 from synthfair.deploy.settings import ServerSettings, read_settings
 from synthfair.deploy.site import Site
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import make_keys
 from synthfair.secure import (
     GroupCounts,
     Task,
@@ -392,15 +397,18 @@ def test_models_that_are_sent_back_are_read_first(world):
 
 
 def test_a_training_comes_first_if_the_job_says_so(world):
-    world.limit("north", most_rounds=3)
-    world.limit("south", most_rounds=3)
-    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5}
+    for name in NAMES:
+        world.limit(name, most_rounds=3)
+    for name in ADDERS:
+        world.allow(name, without_noise=True)
+    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5, "secure": True, "clip": 1.0}
     federation, output = world.post(world.channel(), model=None, train={"train": settings})
     assert federation.booked["north"].rounds == 5
     trained, fair = (sf.read_model(output / f"{n}.json") for n in ("model", "fair_model"))
     assert trained.theta == fair.theta
     assert fair.decision is not None
-    assert json.loads((output / "metrics.json").read_text())["train"]["rounds"] == 3
+    assert json.loads((output / "metrics.json").read_text())["secure_sums"]["aggregators"] == 2
+    assert main(["report", str(output), "--output", str(world.folder / "page.html")]) == 0
 
 
 @pytest.mark.parametrize("given", [{"model": None}, {"train": {"train": {}}}, {"model": "@"}])

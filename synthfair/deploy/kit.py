@@ -11,7 +11,7 @@ from typing import Any
 
 from synthfair.data.schema import read_schema
 from synthfair.deploy.hardening import CLASSES, harden
-from synthfair.deploy.jobs import MORE
+from synthfair.deploy.jobs import KINDS, MORE
 from synthfair.deploy.privfairfl import PrivFairFLJob
 from synthfair.deploy.project import Project, needs_aggregators, read_project
 from synthfair.deploy.settings import AGGREGATOR, FILE
@@ -185,7 +185,7 @@ def _write_job(
     server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
     client = {
         "default_task_fetch_interval": FETCH,
-        "executors": [{"tasks": [kind, *MORE], "executor": executor}],
+        "executors": [{"tasks": [*KINDS, *MORE], "executor": executor}],
     }
     write_json(config / "config_fed_server.json", shared | server)
     write_json(config / "config_fed_client.json", shared | client)

@@ -171,7 +171,7 @@ def _counts(federation: Federation, model: TrainedModel, job: PrivFairFLJob) -> 
 
 
 def _write_metrics(federation: Federation, fair: TrainedModel, path: Path) -> None:
-    """Of the model with its decisions; how it was trained stays as it is."""
+    """Of the model with its decisions; what was guaranteed of its training stays."""
     from synthfair.evaluation import (
         decision_document,
         evaluate,
@@ -185,4 +185,5 @@ def _write_metrics(federation: Federation, fair: TrainedModel, path: Path) -> No
     report = ServerConfig()
     document = evaluation_document(evaluate(fair, tests, report), federation.schema, report)
     trained = json.loads(path.read_bytes()) if path.exists() else {}
-    write_json(path, trained | document | decision_document(fair))
+    stays = {key: trained[key] for key in ("guarantee", "secure_sums") if key in trained}
+    write_json(path, document | decision_document(fair) | stays)
