@@ -2,7 +2,6 @@
 
 import base64
 import json
-import shutil
 
 import numpy as np
 import pandas as pd
@@ -13,19 +12,15 @@ from test_deploy_jobs import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.check import problems
 from synthfair.deploy.federation import Federation, TooFewError
 from synthfair.deploy.jobs import make_routines
-from synthfair.deploy.kit import make_kits
 from synthfair.deploy.messages import Message
 from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
-from synthfair.deploy.project import read_project
 from synthfair.deploy.settings import ServerSettings, read_settings
 from synthfair.deploy.site import Site
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
-from synthfair.release.keys import make_keys
 from synthfair.secure import (
     GroupCounts,
     Task,
