@@ -16,13 +16,11 @@ import synthfair
 from synthfair.config import TrainConfig
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.messages import Name, sha256
-from synthfair.privacy.rounds import IN_ONE_PROCESS
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
     from synthfair.federated.methods import TrainingPlan
     from synthfair.federated.user_data import UserData
-    from synthfair.privacy.rounds import TrainingGuarantee
 
 IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase")
 """Methods that a job can ask for."""
@@ -143,18 +141,9 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
         size = jnp.full(sites, agreed.least_rows)
         data = data._replace(users=replace(data.users, size=size))
     plan = make_plan(data, config)
-    if plan.secure and plan.guarantee:
-        plan = plan._replace(guarantee=_between_sites(plan.guarantee))
+    if plan.guarantee:  # what is stated, and booked, is not that of a simulation
+        plan = plan._replace(guarantee=plan.guarantee.deployed)
     return Planned(data, plan)
-
-
-def _between_sites(guarantee: TrainingGuarantee) -> TrainingGuarantee:
-    """Of sums by shares, with aggregators that are sites of their own: nothing is simulated."""
-    found = guarantee.model_dump()
-    for mechanism in found["mechanisms"]:
-        mechanism["shares"]["simulated"] = False
-    found["not_covered"] = [line for line in guarantee.not_covered if line != IN_ONE_PROCESS]
-    return type(guarantee).model_validate(found)
 
 
 # Numbers on their way

@@ -54,6 +54,8 @@ class TrainJob(BaseModel):
         train: settings of the method, see :class:`synthfair.config.TrainConfig`.
         least_rows: rows of the smallest site, a public number; ``dp_sgd``,
             ``fair_sgd`` and ``two_phase`` need it.
+        most_rows: rows of the largest site, a public number: sites count by their rows in fedavg
+            without a clip and in dp_sgd, and one that claims more is refused.
         least_answers: sites that must answer well in every round; all if not given.
         timeout: seconds to wait for the answers of a round; in the first one of ``two_phase`` sites
             train their teachers as well.
@@ -65,6 +67,7 @@ class TrainJob(BaseModel):
 
     train: TrainSettings
     least_rows: LeastRows
+    most_rows: int = Field(default=2**31 - 1, ge=1, lt=2**31)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
     save_each: int = Field(default=10, ge=1)
@@ -77,6 +80,8 @@ class TrainJob(BaseModel):
     @model_validator(mode="after")
     def _is_whole(self) -> TrainJob:
         require_rows(train_config(self.train), self.least_rows)
+        if (self.least_rows or 1) > self.most_rows:
+            raise ValueError("most_rows: must be at least least_rows")
         return self
 
 
@@ -123,22 +128,27 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     save_each = job.save_each if config.epsilon is None else 1
     some = data.users.rows_of(0)
     like = jax.eval_shape(plan.algorithm.report, progress.state, some, noise_key)
-    expected = _Report(like, plan.protection.clip)
+    expected = _Report(like, plan.protection.clip, *_weights(job, data.row_weights))
     # With an epsilon, a training that goes on asks for the very sums that it had asked for before.
     salt = federation.job if config.epsilon is None else begun.seed
     label = f"{agreed.run(federation.schema)} {salt}"
     shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like)
     protection = engine.UNPROTECTED if plan.secure else plan.protection
 
-    update = _compiled_update(len(sites))
+    update = _compiled_update()
     while (number := progress.rounds) < config.rounds:
         if number % save_each == 0:
             checkpoint.save(to_save(begun._replace(progress=progress)))
         question = Question("train", number, asked, packed(progress.state), job.timeout)
         summed = shares.total if shares else expected.total
-        total = summed(federation, question, job.least_answers)
+        total, count = summed(federation, question, job.least_answers)
+        # A site that is missing must not make the step shorter; with an epsilon it does, as the
+        # guarantee is for a public number of sites, where one's part is zeroed out.
+        cohort = float(count if plan.guarantee is None else len(sites))
         key = jax.random.fold_in(noise_key, number)
-        state, record = update(plan.algorithm, protection, progress.state, total, key)
+        state, record = update(
+            plan.algorithm, protection, progress.state, total=total, cohort=cohort, key=key
+        )
         history = jax.tree.map(
             lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
         )
@@ -153,37 +163,66 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
 
 
 @cache
-def _compiled_update(sites: int) -> Callable[..., tuple[Any, Any]]:
+def _compiled_update() -> Callable[..., tuple[Any, Any]]:
     import jax
 
     from synthfair.federated.engine import add_noise
 
     @jax.jit
     def update(
-        algorithm: Algorithm, protection: Protection, state: Any, total: Any, key: jax.Array
+        algorithm: Algorithm,
+        protection: Protection,
+        state: Any,
+        *,
+        total: Any,
+        cohort: float,
+        key: jax.Array,
     ) -> tuple[Any, Any]:
         noisy = add_noise(total, protection.noise, key)
-        return algorithm.update(state, noisy, float(sites))
+        return algorithm.update(state, noisy, cohort)
 
     return update
 
 
+def _weights(job: TrainJob, row_weights: jax.Array | None) -> tuple[float, float]:
+    """Between which the weight of a site lies: the sum of its rows' weights."""
+    low, high = (1.0, 1.0) if row_weights is None else (row_weights.min(), row_weights.max())
+    return (job.least_rows or 0) * min(float(low), 1.0), job.most_rows * max(float(high), 1.0)
+
+
 class _Report(NamedTuple):
-    """What a report must be: its shapes and types, and the norm that it may have."""
+    """What a report must be: its shapes and types, and the norm and weight that it may have."""
 
     like: Any
     clip: jax.Array | float | None
+    least_weight: float
+    most_weight: float
 
     def read(self, content: bytes) -> Any:
-        """Of a site. Raises ValueError: another length, not finite, or too large a norm."""
+        """Of a site. Raises ValueError: another length, not finite, too large, or too heavy."""
+        from synthfair.federated.fedavg import Movement
+        from synthfair.federated.fpfl import Statistics
+
         norm = np.linalg.norm(np.frombuffer(content[: len(content) // 8 * 8], "<f8"))
         most = np.inf if self.clip is None else float(self.clip) * (1 + ROUNDING)
         if not np.isfinite(norm) or norm > most:
             raise ValueError("its numbers are not finite, or larger than the clip allows")
-        return unpacked(content, self.like)
+        found = unpacked(content, self.like)
+        if isinstance(found, Movement) and found.weight.size:  # else sites count alike
+            if not self.least_weight <= float(found.weight) <= self.most_weight:
+                raise ValueError("its weight is not that of a number of rows that a site may have")
+        elif isinstance(found, Statistics) and not 0 <= found.sums.right <= found.sums.rows:
+            raise ValueError("its counts of rows are negative, or more are right than there are")
+        return found
 
-    def total(self, federation: Federation, question: Question, least: int | None) -> Any:
-        """The sum of the sites' reports in a round; those that are none are refused."""
+    def total(
+        self, federation: Federation, question: Question, least: int | None
+    ) -> tuple[Any, int]:
+        """The sum of the sites' reports in a round, and their number; what is none is refused.
+
+        Raises:
+            TooFewError: fewer than the job says, or nobody, has sent one.
+        """
         import jax
 
         reports = []
@@ -194,7 +233,7 @@ class _Report(NamedTuple):
             except ValueError as error:
                 federation.refuse(site, str(error))
         federation.require(least)
-        return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports)
+        return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports), len(reports)
 
 
 class _Shares(NamedTuple):
@@ -205,12 +244,15 @@ class _Shares(NamedTuple):
     folder: Path
     like: Any
 
-    def total(self, federation: Federation, question: Question, least: int | None) -> Any:
-        """The noisy sum of a round, as aggregators open it."""
+    def total(
+        self, federation: Federation, question: Question, least: int | None
+    ) -> tuple[Any, int]:
+        """The noisy sum of a round, as aggregators open it, and the number of sites in it."""
         label, bare = f"{self.label} {question.number}", self.what.rho is None
         task = make_sum(federation, self.what, label=label, least=least, without_noise=bare)
         opened = secure_sum(federation, task, question, folder=self.folder)
-        return unpacked(self.what.values(opened.total).astype("<f8").tobytes(), self.like)
+        total = unpacked(self.what.values(opened.total).astype("<f8").tobytes(), self.like)
+        return total, opened.statement["clients"]
 
 
 def _write_metrics(

@@ -19,9 +19,17 @@ from synthfair.privacy.statement import Line, Relation
 Unit = Literal["one user, with all its rows", "one row of one client"]
 """Whose presence is protected."""
 
-IN_ONE_PROCESS = (
+SIMULATED = (
     "Rounds run in one process, as here: a simulation, in which that process sees everything."
 )
+"""Of rounds whose users are simulated."""
+
+DEPLOYED = (
+    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
+    " and whoever can read the server's sees what sites send, and noise that the server draws.",
+    "When, how fast and with which code a site answers, and how much it sends.",
+)
+"""Of rounds between organisations, in its place."""
 
 _NEVER_COVERED = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"
@@ -29,7 +37,7 @@ _NEVER_COVERED = (
     "Rows kept for testing: metrics are computed of them without noise.",
     "The settings, the numbers of users and of a cohort among them: they are public.",
     "Other releases about the same persons.",
-    IN_ONE_PROCESS,
+    SIMULATED,
 )
 
 _FLOATING = (
@@ -211,6 +219,16 @@ class TrainingGuarantee(BaseModel):
         """All mechanisms together."""
         found = Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
         return replace(found, pure=self.counts_epsilon or 0.0)
+
+    @property
+    def deployed(self) -> TrainingGuarantee:
+        """The same where server and users are machines of their own, and say so."""
+        covered = [line for line in self.not_covered if line != SIMULATED]
+        found = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
+        for mechanism in found["mechanisms"]:
+            if mechanism["shares"]:
+                mechanism["shares"]["simulated"] = False
+        return TrainingGuarantee.model_validate(found)
 
     def with_counts(self, epsilon: float) -> TrainingGuarantee:
         """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""

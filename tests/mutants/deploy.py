@@ -437,9 +437,9 @@ MUTANTS = [
     ),
     Mutant(
         "a guarantee between sites says that it is simulated",
-        "deploy/agreed.py",
-        '        mechanism["shares"]["simulated"] = False\n',
-        '        mechanism["shares"]["simulated"] = True\n',
+        "privacy/rounds.py",
+        'mechanism["shares"]["simulated"] = False\n',
+        'mechanism["shares"]["simulated"] = True\n',
         SECURE,
     ),
     Mutant(
