@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -224,7 +224,7 @@ class TrainingGuarantee(BaseModel):
     def deployed(self) -> TrainingGuarantee:
         """The same where server and users are machines of their own, and say so."""
         covered = [line for line in self.not_covered if line != SIMULATED]
-        found = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
+        found: dict[str, Any] = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
         for mechanism in found["mechanisms"]:
             if mechanism["shares"]:
                 mechanism["shares"]["simulated"] = False
