@@ -5,7 +5,7 @@ import json
 
 import pytest
 from conftest import make_schema, make_table
-from test_deploy_jobs import NAMES, InProcess, World, resigned
+from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main

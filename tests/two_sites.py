@@ -7,7 +7,7 @@ from conftest import make_schema, make_table
 import synthfair
 from synthfair.deploy import messages
 from synthfair.deploy.federation import Federation, Reply
-from synthfair.deploy.jobs import KINDS
+from synthfair.deploy.jobs import make_routines
 from synthfair.deploy.messages import Message
 from synthfair.deploy.settings import ServerSettings, read_settings
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
@@ -67,8 +67,7 @@ class World:
             "limits": LIMITS | limits})  # fmt: skip
 
     def site(self, name):
-        routines = {kind: found.routine() for kind, found in KINDS.items()}
-        return Site(name, self.folder / name, routines, self.said.append)
+        return Site(name, self.folder / name, make_routines(), self.said.append)
 
     def federation(self, channel, **changes):
         settings = read_settings(self.folder / "server.json", ServerSettings)

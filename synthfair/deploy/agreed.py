@@ -37,10 +37,9 @@ def train_config(settings: dict[str, Any]) -> TrainConfig:
         raise ValueError(
             f"method: {config.method!r} is not a job; must be one of {', '.join(IN_ROUNDS)}"
         )
-    if config.cohort is not None or config.secure or config.also:
+    if config.cohort is not None or config.also:
         raise ValueError(
-            "cohort, secure and also are not read by a job: all sites take part, and one"
-            " attribute counts"
+            "cohort and also are not read by a job: all sites take part, and one attribute counts"
         )
     return config
 
@@ -105,9 +104,12 @@ def holds(config: TrainConfig) -> bool:
     return config.epsilon is not None and (config.end_to_end or not config.reads("end_to_end"))
 
 
-def adds_noise(config: TrainConfig) -> bool:
-    """Whether each site adds the noise itself, so that what it sends is private by itself."""
-    return config.averaged and holds(config)
+def is_private(config: TrainConfig) -> bool:
+    """Whether the guarantee holds against the server, too.
+
+    Each site adds the noise itself; or sends shares, to whose sum the aggregators add it.
+    """
+    return (config.averaged or config.secure) and holds(config)
 
 
 class Planned(NamedTuple):

@@ -26,10 +26,21 @@ from synthfair.deploy.hardening import (
     role_of,
     startup_file,
 )
-from synthfair.deploy.settings import FILE, ServerSettings, SiteSettings, read_settings
+from synthfair.deploy.settings import (
+    FILE,
+    AggregatorSettings,
+    ServerSettings,
+    read_settings,
+    read_site_settings,
+)
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
+from synthfair.secure.aggregator_keys import (
+    read_aggregator_folder,
+    read_aggregator_secret,
+    require_records,
+)
 
 EXPIRES_SOON = timedelta(days=14)
 
@@ -258,6 +269,8 @@ def _server(kit: Path) -> Iterator[str]:
     settings = read_settings(kit / "local" / FILE, ServerSettings)
     read_schema(settings.schema_path)
     read_keys([settings.keys])
+    if settings.aggregators:
+        read_aggregator_folder(settings.aggregators)
     for path in settings.tests:
         if not path.is_file():
             yield f"{path}: no such test table"
@@ -265,8 +278,13 @@ def _server(kit: Path) -> Iterator[str]:
 
 def _site(kit: Path) -> Iterator[str]:
     path = kit / "local" / FILE
-    settings = read_settings(path, SiteSettings)
+    settings = read_site_settings(path)
     read_schema(settings.schema_path)
+    if isinstance(settings, AggregatorSettings):
+        yield from _aggregator(path, settings)
+        return
+    if settings.aggregators:
+        read_aggregator_folder(settings.aggregators)
     if not settings.data.exists():
         yield f"{settings.data}: no such table; data in {path} must name the site's own"
     elif not os.access(settings.data, os.R_OK):
@@ -286,3 +304,18 @@ def _site(kit: Path) -> Iterator[str]:
     ledger = Ledger(settings.ledger_file)
     if limits.least_epsilon_left > 0 and ledger.spent().limit is None:
         yield f"{ledger.path}: has no limit, of which least_epsilon_left could be left"
+
+
+def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
+    if not settings.key.exists():
+        yield (
+            f"{settings.key}: no such key; python -m synthfair secure key --output {settings.key},"
+            f" and give {settings.key.with_suffix('.pub').name} to the server and to each site"
+        )
+    else:
+        require_records(settings.records, read_aggregator_secret(settings.key).public)
+        if settings.key.stat().st_mode & 0o077:
+            yield f"{settings.key}: others may read it; chmod 600"
+    read_keys([settings.clients])
+    if not settings.limits.most_tasks:
+        yield f"{path}: limits allow no task: no job may have a sum"

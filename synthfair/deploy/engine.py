@@ -22,7 +22,7 @@ from nvflare.apis.signal import Signal
 
 from synthfair.deploy.federation import Federation, Reply
 from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.jobs import KINDS
+from synthfair.deploy.jobs import KINDS, make_routines
 from synthfair.deploy.messages import Message, TaskName
 from synthfair.deploy.settings import FILE, ServerSettings, read_settings
 from synthfair.deploy.site import Site
@@ -48,7 +48,7 @@ class SiteExecutor(Executor):
             self._site = self._site or Site(
                 str(fl_ctx.get_identity_name()),
                 Path(_workspace(fl_ctx).get_root_dir()).resolve(),
-                {name: kind.routine() for name, kind in KINDS.items()},
+                make_routines(),
                 lambda text: self.log_error(fl_ctx, text, fire_event=False),
             )
             message = _message(shareable)
@@ -69,17 +69,25 @@ class SiteExecutor(Executor):
 class JobController(Controller):
     """Runs a job of one of the kinds in :mod:`synthfair.deploy.jobs` at the server."""
 
-    def __init__(self, kind: TaskName, sites: list[str], job: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        kind: TaskName,
+        sites: list[str],
+        job: dict[str, Any],
+        aggregators: list[str] | None = None,
+    ) -> None:
         """As the job's file says.
 
         Args:
             kind: of job.
             sites: that are asked.
             job: its settings.
+            aggregators: sites that add up shares, if it needs any.
         """
         super().__init__(task_check_period=CHECK_PERIOD)
         self._kind: TaskName = kind
         self._sites, self._job = tuple(map(str, sites)), job
+        self._aggregators = tuple(map(str, aggregators or ()))
         self._federation: Federation | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
@@ -103,6 +111,7 @@ class JobController(Controller):
                 job=job,
                 server=str(fl_ctx.get_identity_name()),
                 sites=self._sites,
+                aggregators=self._aggregators,
                 log=lambda text: self.log_warning(fl_ctx, text),
             )
             kind.run(self._federation, settings, root / "synthfair" / job, output)

@@ -19,9 +19,11 @@ from synthfair.deploy.messages import (
     read_answer,
 )
 from synthfair.deploy.settings import ServerSettings
+from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
 from synthfair.report.federation import FILE, Booked, Course
+from synthfair.secure.aggregator_keys import AggregatorKeys, read_aggregator_folder
 
 
 class Reply(NamedTuple):
@@ -59,8 +61,11 @@ class Federation:
 
     Attributes:
         settings: of the server.
+        job: the engine's name of the job.
         schema: the public schema.
-        keys: public keys of the sites in hexadecimal, by name, but for revoked ones.
+        sites: that hold tables.
+        aggregators: public keys of the sites that add up shares, by name, in the order of roles.
+        keys: public keys of all sites in hexadecimal, by name, but for revoked ones.
         booked: how each site has answered.
     """
 
@@ -73,6 +78,7 @@ class Federation:
         server: str,
         sites: tuple[str, ...],
         log: Callable[[str], None],
+        aggregators: tuple[str, ...] = (),
     ) -> None:
         """Reads schema and keys.
 
@@ -83,16 +89,19 @@ class Federation:
             server: its own name.
             sites: that are asked.
             log: takes text for the server's operator.
+            aggregators: sites that add up shares.
 
         Raises:
-            InputError: the schema or a key is refused.
+            InputError: the schema or a key is refused, or an aggregator has none.
         """
         self.settings, self.schema = settings, read_schema(settings.schema_path)
+        self.sites, self.aggregators = sites, _aggregators(settings.aggregators, aggregators)
         every = {name: key for key, name in read_keys([settings.keys]).items()}
+        every |= {name: keys.signature for name, keys in self.aggregators.items()}
         self._revoked = {name for name, key in every.items() if key in settings.revoked}
         self.keys = {name: key for name, key in every.items() if name not in self._revoked}
-        self.booked = dict.fromkeys(sites, Booked())
-        self._channel, self._job, self._server, self._log = channel, job, server, log
+        self.booked = dict.fromkeys((*sites, *self.aggregators), Booked())
+        self.job, self._channel, self._server, self._log = job, channel, server, log
         self._begun = time.monotonic()
         self._round_seconds: list[float] = []
 
@@ -104,8 +113,9 @@ class Federation:
         carried: bytes = b"",
         *,
         timeout: int,
+        sites: tuple[str, ...] | None = None,
     ) -> dict[str, bytes]:
-        """Asks all sites, and books their answers.
+        """Asks sites, and books their answers.
 
         Args:
             task: what for.
@@ -113,13 +123,14 @@ class Federation:
             settings: of the method.
             carried: goes with the question.
             timeout: seconds to wait.
+            sites: who is asked; if not given, all that hold tables, and a round begins.
 
         Returns:
             What came from those that answered well, by name, in the order of the names.
         """
         ask = Ask(
             task=task,
-            job=self._job,
+            job=self.job,
             round=number,
             recipient=self._server,
             version=synthfair.__version__,
@@ -127,11 +138,13 @@ class Federation:
             settings=settings,
         )
         message = Message(ask.model_dump_json().encode(), carried)
-        begun = time.monotonic()
-        replies = self._channel.send(task, message, tuple(self.booked), timeout=timeout)
-        self._round_seconds.append(time.monotonic() - begun)
+        if sites is None or not self._round_seconds:
+            self._round_seconds.append(0.0)
+        asked, begun = self.sites if sites is None else sites, time.monotonic()
+        replies = self._channel.send(task, message, asked, timeout=timeout)
+        self._round_seconds[-1] += time.monotonic() - begun
         good = {}
-        for site in sorted(self.booked):
+        for site in sorted(asked):
             code = self._book(site, replies.get(site), message)
             if code == "ok":
                 good[site] = replies[site].message.carried  # type: ignore[union-attr]
@@ -143,15 +156,20 @@ class Federation:
         old = self.booked[site]
         self.booked[site] = old.but(code="refused", rounds=old.rounds - 1)
 
-    def require(self, least: int | None) -> None:
-        """Goes on only if enough sites have answered well; all if ``least`` is not given.
+    def require(self, least: int | None, sites: tuple[str, ...] | None = None) -> None:
+        """Goes on only if enough have answered well; all if ``least`` is not given.
+
+        Args:
+            least: number of them.
+            sites: of which; all that hold tables if not given.
 
         Raises:
             TooFewError: names those that have not, with their codes.
         """
-        bad = {name: booked.code for name, booked in self.booked.items() if booked.code != "ok"}
-        n_good = len(self.booked) - len(bad)
-        needed = len(self.booked) if least is None else least
+        codes = {name: self.booked[name].code for name in (self.sites if sites is None else sites)}
+        bad = {name: code for name, code in codes.items() if code != "ok"}
+        n_good = len(codes) - len(bad)
+        needed = len(codes) if least is None else least
         if n_good < needed:
             named = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
             raise TooFewError(f"{n_good} sites have answered well of the {needed} needed ({named})")
@@ -160,7 +178,7 @@ class Federation:
         """How the job goes; with what stopped it, if anything has."""
         said = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
         return Course(
-            job=self._job,
+            job=self.job,
             server=self._server,
             version=synthfair.__version__,
             seconds=round(time.monotonic() - self._begun, 3),
@@ -200,3 +218,11 @@ class Federation:
                 version=answer.version,
             )
         return code  # type: ignore[return-value]
+
+
+def _aggregators(folder: Path | None, names: tuple[str, ...]) -> dict[str, AggregatorKeys]:
+    """The keys of those that a job names, in the order of their roles."""
+    known = read_aggregator_folder(folder) if folder and names else {}
+    if missing := sorted(set(names) - known.keys()):
+        raise InputError(f"{folder}: no key of the aggregators {', '.join(missing)}")
+    return {name: keys for name, keys in known.items() if name in names}

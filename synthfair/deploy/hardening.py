@@ -49,8 +49,8 @@ PERMISSIONS = {"lead": RIGHTS, "project_admin": NOTHING, "org_admin": NOTHING, "
 """By role; submitters have the role lead."""
 
 LOCAL_FILES: dict[Role, frozenset[str]] = {
-    "server": frozenset({"schema.json", "keys"}),
-    "client": frozenset({"schema.json"}),
+    "server": frozenset({"schema.json", "keys", "aggregators"}),
+    "client": frozenset({"schema.json", "keys", "aggregators"}),
     "admin": frozenset({"resources.json.default"}),
 }
 """In the folder ``local``, beyond what :func:`harden` writes and the engine's settings of logs."""

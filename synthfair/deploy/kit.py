@@ -11,8 +11,9 @@ from typing import Any
 
 from synthfair.data.schema import read_schema
 from synthfair.deploy.hardening import CLASSES, harden
-from synthfair.deploy.project import Job, Project, read_project
-from synthfair.deploy.settings import FILE
+from synthfair.deploy.jobs import KINDS, MORE
+from synthfair.deploy.project import Job, Project, needs_aggregators, read_project
+from synthfair.deploy.settings import AGGREGATOR, FILE
 from synthfair.errors import InputError
 from synthfair.files import write_json
 
@@ -107,7 +108,7 @@ def _engine_project(project: Project) -> dict[str, Any]:
             },
             *(
                 {"name": site.name, "type": "client", "org": site.org, "allow_log_streaming": False}
-                for site in project.sites
+                for site in (*project.sites, *project.aggregators)
             ),
             *(
                 {"name": one.name, "type": "admin", "org": one.org, "role": "lead"}
@@ -134,8 +135,11 @@ def _write_settings(project: Project, schema: str, kits: Path) -> None:
     server = kits / project.server.name / "local"
     (server / "keys").mkdir()
     document = {"format": "synthfair-server/1", "schema": "schema.json", "keys": "keys"}
-    write_json(server / FILE, document | {"tests": [], "revoked": []})
+    pinned = {"aggregators": "aggregators"} if project.aggregators else {}
+    write_json(server / FILE, document | pinned | {"tests": [], "revoked": []})
     (server / "schema.json").write_text(schema, encoding="utf-8")
+    for name in [project.server.name, *project.site_names] if pinned else []:
+        (kits / name / "local" / "aggregators").mkdir()
     for site in project.sites:
         local = kits / site.name / "local"
         (local / "schema.json").write_text(schema, encoding="utf-8")
@@ -146,7 +150,23 @@ def _write_settings(project: Project, schema: str, kits: Path) -> None:
                 "data": "../data/table.csv",
                 "schema": "schema.json",
                 "key": f"{site.name}.key",
+                **pinned,
                 "limits": site.limits.model_dump(mode="json"),
+            },
+        )
+    for one in project.aggregators:
+        local = kits / one.name / "local"
+        (local / "schema.json").write_text(schema, encoding="utf-8")
+        (local / "keys").mkdir()
+        (kits / one.name / "sums").mkdir(mode=0o700)  # of its key and its answers
+        write_json(
+            local / FILE,
+            {
+                "format": AGGREGATOR,
+                "schema": "schema.json",
+                "key": f"../sums/{one.name}.key",
+                "clients": "keys",
+                "limits": one.limits.model_dump(mode="json"),
             },
         )
 
@@ -162,9 +182,13 @@ def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
     config = folder / "app" / "config"
     config.mkdir(parents=True)
     least = job.least_answers or len(project.sites)
-    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
-    write_json(folder / "meta.json", meta | {"min_clients": least})
+    aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
+    parties = ["server", *project.site_names, *aggregators]
+    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": parties}}
+    needed = {"min_clients": least + len(aggregators), "mandatory_clients": aggregators}
+    write_json(folder / "meta.json", meta | needed)
     arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
+    arguments |= {"aggregators": aggregators}
     controller = {"id": "controller", "path": CLASSES["server"][0], "args": arguments}
     executor = {"path": CLASSES["client"][0], "args": {}}
     shared = {
@@ -176,7 +200,7 @@ def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
     server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
     client = {
         "default_task_fetch_interval": FETCH,
-        "executors": [{"tasks": [kind], "executor": executor}],
+        "executors": [{"tasks": [*KINDS, *MORE], "executor": executor}],
     }
     write_json(config / "config_fed_server.json", shared | server)
     write_json(config / "config_fed_client.json", shared | client)

@@ -32,7 +32,7 @@ MAX_TEXT, MAX_CARRIED = 100_000, 200_000_000
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-TaskName = Literal["single_shot", "train", "gap"]
+TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
 SiteCode = Literal[
     "ok",
@@ -45,6 +45,9 @@ SiteCode = Literal[
     "epsilon",
     "rounds",
     "releases",
+    "aggregators",
+    "uploads",
+    "tasks",
     "budget",
     "answered",
     "busy",
@@ -56,11 +59,12 @@ SiteCode = Literal[
 
 ok: with what was asked for. message: the question is none. version: the site has another version of
 synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
-epsilon, rounds, releases: against the site's limits. budget: the ledger's limit would be passed.
-answered: this was asked before. busy: it works for another job. table: the site could not, or
-would not, make it from its table. stopped: while it was made. failed: for another reason; the
-site's own log has it. Where settings have an epsilon, ``table`` and ``stopped`` are sent as
-``failed``, too.
+epsilon, rounds, releases: against the site's limits. aggregators: not those that the site trusts.
+uploads: the aggregator refuses what clients sent. tasks: against the aggregator's limits. budget:
+the ledger's limit would be passed. answered: this was asked before. busy: it works for another job.
+table: the site could not, or would not, make it from its table. stopped: while it was made. failed:
+for another reason; the site's own log has it. Where settings have an epsilon, ``table`` and
+``stopped`` are sent as ``failed``, too.
 """
 
 DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})

@@ -9,7 +9,8 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.gap import GapJob
-from synthfair.deploy.settings import Limits
+from synthfair.deploy.privfairfl import PrivFairFLJob
+from synthfair.deploy.settings import AggregatorLimits, Limits
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError, reason, refusal
@@ -46,6 +47,16 @@ class SiteEntry(BaseModel):
     limits: Limits = Limits()
 
 
+class AggregatorEntry(BaseModel):
+    """A site that adds up shares and holds no table, and what is proposed for its own file."""
+
+    model_config = FROZEN
+
+    name: SiteName
+    org: Organisation
+    limits: AggregatorLimits = AggregatorLimits()
+
+
 class Submitter(BaseModel):
     """Who may submit jobs, and download their results."""
 
@@ -55,7 +66,14 @@ class Submitter(BaseModel):
     org: Organisation
 
 
-Job = SingleShotJob | TrainJob | GapJob
+Job = SingleShotJob | TrainJob | GapJob | PrivFairFLJob
+
+
+def needs_aggregators(job: BaseModel) -> bool:
+    """Whether a job sums by shares."""
+    if isinstance(job, TrainJob):
+        return bool(job.train.get("secure"))
+    return isinstance(job, PrivFairFLJob)
 
 
 class Jobs(BaseModel):
@@ -66,6 +84,7 @@ class Jobs(BaseModel):
     single_shot: SingleShotJob | None = None
     train: TrainJob | None = None
     gap: GapJob | None = None
+    privfairfl: PrivFairFLJob | None = None
 
 
 class Project(BaseModel):
@@ -76,6 +95,7 @@ class Project(BaseModel):
         schema_path: ``schema`` in the file; the public schema, relative to the file.
         server: see there.
         sites: at least one.
+        aggregators: two or three, of other organisations, where a job needs sums by shares.
         submitters: at least one.
         jobs: see there.
     """
@@ -86,6 +106,7 @@ class Project(BaseModel):
     schema_path: Path = Field(alias="schema")
     server: Server
     sites: tuple[SiteEntry, ...] = Field(min_length=1, max_length=1000)
+    aggregators: tuple[AggregatorEntry, ...] = Field(default=(), max_length=3)
     submitters: tuple[Submitter, ...] = Field(min_length=1, max_length=100)
     jobs: Jobs = Jobs()
 
@@ -98,10 +119,22 @@ class Project(BaseModel):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Project:
-        names = [self.server.name, *(p.name for p in (*self.sites, *self.submitters))]
+        parties = *self.sites, *self.aggregators, *self.submitters
+        names = [self.server.name, *(party.name for party in parties)]
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"the name {name!r} is used twice")
+        return self
+
+    @model_validator(mode="after")
+    def _aggregators_suffice(self) -> Project:
+        needed = [kind for kind, job in self.jobs if job is not None and needs_aggregators(job)]
+        if len(self.aggregators) == 1 or (needed and not self.aggregators):
+            why = f"the job {needed[0]} needs" if needed else "sums by shares need"
+            raise ValueError(f"aggregators: {why} two or three that do not collude")
+        orgs = [one.org for one in self.aggregators]
+        if len(set(orgs)) < len(orgs):
+            raise ValueError("aggregators: of one organisation; together they see every part")
         return self
 
     @property

@@ -24,6 +24,7 @@ COMPLETED = "FINISHED:COMPLETED"
 
 RESULTS = frozenset(
     {FILE, "model.json", "metrics.json", "fair_table.parquet", "rounds.csv", "gaps.json"}
+    | {"fair_model.json", "histogram.json"}
 )
 """Files that a job's result may have."""
 

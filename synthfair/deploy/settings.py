@@ -7,15 +7,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
+from synthfair.deploy.hardening import read_document
 from synthfair.deploy.messages import Hex32
 from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import read_signing_key
+from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 FILE = "synthfair.json"
 """Its name, in the folder ``local`` of a kit."""
@@ -63,6 +69,8 @@ class SiteSettings(BaseModel):
         schema_path: ``schema`` in the file; the public schema, which the site has read.
         key: private key that signs releases and answers, of ``python -m synthfair keygen``.
         ledger: where releases are booked; next to the table if not given.
+        aggregators: folder of the public keys of those whom the site trusts with shares, NAME.pub;
+            in no other sum it takes part, and in none if not given.
         limits: see there.
     """
 
@@ -73,12 +81,72 @@ class SiteSettings(BaseModel):
     schema_path: Path = Field(alias="schema")
     key: Path
     ledger: Path | None = None
+    aggregators: Path | None = None
     limits: Limits = Limits()
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """Of the site's answers. Raises InputError: it cannot be read."""
+        return read_signing_key(self.key)
 
     @property
     def ledger_file(self) -> Path:
         """Where releases and trainings are booked."""
         return self.ledger or Ledger.for_table(self.data).path
+
+
+class AggregatorLimits(BaseModel):
+    """What jobs may have of an aggregator at most; by default nothing.
+
+    Attributes:
+        most_tasks: sums over all jobs; a training takes one a round.
+        most_epsilon: of one sum of counts; None where there may be none.
+        most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
+        without_noise: whether there may be sums of vectors without noise, which protect parts but
+            not the total.
+        least_clients: in one sum.
+    """
+
+    model_config = FROZEN
+
+    most_tasks: int = Field(default=0, ge=0)
+    most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    most_rho: float | None = Field(default=None, gt=0, le=10_000)
+    without_noise: bool = False
+    least_clients: int = Field(default=2, ge=1)
+
+
+AGGREGATOR = "synthfair-aggregator-site/1"
+"""Format of its file."""
+
+
+class AggregatorSettings(BaseModel):
+    """Of an aggregator that is a site. Relative paths start at the folder of the file.
+
+    Attributes:
+        schema_path: ``schema`` in the file; the public schema.
+        key: its private keys, of ``python -m synthfair secure key``, with the folder of its answers
+            next to them.
+        clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
+            add clients of its own would learn, without noise, what is left of the sum.
+        limits: see there.
+    """
+
+    model_config = FROZEN | {"populate_by_name": True}
+
+    format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
+    schema_path: Path = Field(alias="schema")
+    key: Path
+    clients: Path
+    limits: AggregatorLimits = AggregatorLimits()
+
+    @property
+    def records(self) -> Path:
+        """Folder of its answers."""
+        return self.key.with_suffix(RECORDS)
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """Of its answers. Raises InputError: it cannot be read."""
+        return read_aggregator_secret(self.key).signing_key
 
 
 class ServerSettings(BaseModel):
@@ -88,6 +156,8 @@ class ServerSettings(BaseModel):
         schema_path: ``schema`` in the file; the public schema.
         keys: folder of the sites' public keys, each named after its site: NAME.pub.
         tests: test tables; without any there is no metrics.json.
+        aggregators: folder of the aggregators' public keys, each named after its site: NAME.pub;
+            the order of the names is that of their roles.
         revoked: public keys, in hexadecimal, that no longer count, whatever lies in ``keys``.
     """
 
@@ -97,10 +167,18 @@ class ServerSettings(BaseModel):
     schema_path: Path = Field(alias="schema")
     keys: Path
     tests: tuple[Path, ...] = ()
+    aggregators: Path | None = None
     revoked: tuple[Hex32, ...] = ()
 
 
-_Settings = TypeVar("_Settings", SiteSettings, ServerSettings)
+_Settings = TypeVar("_Settings", SiteSettings, AggregatorSettings, ServerSettings)
+
+
+def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
+    """Those of a site, or of an aggregator, as the file's format says. Raises InputError."""
+    if read_document(path).get("format") == AGGREGATOR:
+        return read_settings(path, AggregatorSettings)
+    return read_settings(path, SiteSettings)
 
 
 def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
@@ -124,7 +202,7 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
     return found.model_copy(update=_absolute(found, path.parent.resolve()))
 
 
-def _absolute(found: SiteSettings | ServerSettings, folder: Path) -> dict[str, object]:
+def _absolute(found: BaseModel, folder: Path) -> dict[str, object]:
     """The paths of settings; an absolute one stays as it is."""
 
     def place(path: Path) -> Path:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
@@ -24,13 +24,19 @@ from synthfair.deploy.messages import (
     make_answer,
     sha256,
 )
-from synthfair.deploy.settings import FILE, SiteSettings, read_settings
+from synthfair.deploy.settings import (
+    FILE,
+    AggregatorSettings,
+    SiteSettings,
+    read_site_settings,
+)
 from synthfair.deploy.trace import FILE as TRACE
 from synthfair.deploy.trace import Event, Trace
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.release.keys import read_signing_key
+
+Settings = TypeVar("Settings", bound=SiteSettings | AggregatorSettings)
 
 
 class RefusedError(Exception):
@@ -59,14 +65,14 @@ class Made(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Asked(Generic[Settings]):
     """A question that may be answered, and what a routine needs for that.
 
     Attributes:
         site: its name.
         ask: the question.
         carried: what came with it.
-        settings: of the site.
+        settings: of the site, or of the aggregator.
         schema: the public schema; the question has the same.
         folder: the site's own, for releases and the like.
         stopped: whether the job was stopped meanwhile.
@@ -76,13 +82,13 @@ class Asked:
     site: str
     ask: Ask
     carried: bytes
-    settings: SiteSettings
+    settings: Settings
     schema: Schema
     folder: Path
     stopped: Callable[[], bool]
     bare_rounds: int
 
-    def book(self, booking: Booking) -> None:
+    def book(self: Asked[SiteSettings], booking: Booking) -> None:
         """Books what leaves, within the site's limits.
 
         Raises:
@@ -97,7 +103,7 @@ class Asked:
             raise RefusedError("budget") from error
 
 
-Routine = Callable[[Asked], Made]
+Routine = Callable[[Asked[Any]], Made]
 """Answers a task's questions.
 
 It raises RefusedError for a limit, InputError for what its table forbids, and KeyboardInterrupt
@@ -131,9 +137,9 @@ class Site:
             InputError: the file, the schema or the key is refused.
         """
         self.name, self._routines, self._log = name, routines, log
-        self.settings = read_settings(workspace / "local" / FILE, SiteSettings)
+        self.settings = read_site_settings(workspace / "local" / FILE)
         self.schema = read_schema(self.settings.schema_path)
-        self._key = read_signing_key(self.settings.key)
+        self._key = self.settings.signing_key()
         self.folder = workspace / "synthfair"
         self.folder.mkdir(mode=0o700, exist_ok=True)
         self.trace = Trace(self.folder / TRACE)
@@ -160,6 +166,8 @@ class Site:
             ask = self._read(message, job)
             made = self._make(ask, message.carried, stopped, submitter)
         except RefusedError as error:
+            if error.__cause__:
+                self._log(f"job {job}: {error.code}: {error.__cause__}")
             code = error.code
         except KeyboardInterrupt:
             code = "stopped"
@@ -204,7 +212,8 @@ class Site:
             raise RefusedError("version")
         if ask.schema_hash != self.schema.hash:
             raise RefusedError("schema")
-        if ask.task not in self._routines:
+        aggregates = isinstance(self.settings, AggregatorSettings)
+        if ask.task not in self._routines or aggregates != (ask.task == "add"):
             raise RefusedError("message")
         try:  # one at a time, so that two jobs cannot both have what is left
             with FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY):

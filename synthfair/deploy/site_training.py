@@ -21,23 +21,27 @@ from synthfair.config.rules import FROZEN
 from synthfair.deploy.agreed import (
     Agreed,
     Planned,
-    adds_noise,
     holds,
+    is_private,
     make_planned,
     packed,
     unpacked,
 )
 from synthfair.deploy.messages import Hex32, sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
+from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, whole_file
 from synthfair.privacy.ledger import Booking
+from synthfair.release.keys import read_signing_key
+from synthfair.secure.upload import make_uploads
 
 if TYPE_CHECKING:
     import jax
 
     from synthfair.federated.algorithm import Algorithm
     from synthfair.federated.users import Users
+    from synthfair.secure.task import Task
 
 FOLDER = "trainings"
 """In the site's own: what was answered in trainings with an epsilon."""
@@ -57,7 +61,7 @@ class SiteTraining:
         self._learned: tuple[str, Users] | None = None
 
     def __call__(self, asked: Asked) -> Made:
-        """The site's clipped report in one round.
+        """The site's clipped report in one round; of sums by shares, one upload an aggregator.
 
         Raises:
             RefusedError: a limit of the site, or of its ledger.
@@ -74,11 +78,16 @@ class SiteTraining:
             state = unpacked(asked.carried, ready.state)
         except ValueError as error:
             raise RefusedError("message") from error
-        booked = _booked(asked, ready)
+        task = _task(asked, ready)
+        booked = _booked(asked, ready, task)
         if self._learned is None or self._learned[0] != booked.seed:
             self._learned = booked.seed, _learned(asked, ready, booked)
         report = ready.report(state, self._learned[1], _key(asked, ready, booked))
-        return Made(packed(report), agreed.config.epsilon if adds_noise(agreed.config) else None)
+        content, secure = packed(report), ready.planned.plan.secure
+        if task and secure:
+            part = secure.what.integers(np.frombuffer(content, "<f8"))
+            content = b"".join(make_uploads(task, part, read_signing_key(asked.settings.key)))
+        return Made(content, agreed.config.epsilon if is_private(agreed.config) else None)
 
 
 class _Ready(NamedTuple):
@@ -113,7 +122,7 @@ def _allowed(asked: Asked) -> Agreed:
     """What is asked for, if the site's limits allow it."""
     limits, ask = asked.settings.limits, asked.ask
     try:
-        agreed = Agreed.model_validate(ask.settings)
+        agreed = Agreed.model_validate({k: v for k, v in ask.settings.items() if k != "task"})
     except ValidationError as error:
         raise RefusedError("settings") from error
     config = agreed.config
@@ -125,9 +134,20 @@ def _allowed(asked: Asked) -> Agreed:
         raise RefusedError("epsilon")
     if ask.round >= config.rounds:
         raise RefusedError("rounds")
-    if not adds_noise(config) and asked.bare_rounds >= limits.most_rounds:
+    if not is_private(config) and asked.bare_rounds >= limits.most_rounds:
         raise RefusedError("rounds")
     return agreed
+
+
+def _task(asked: Asked, ready: _Ready) -> Task | None:
+    """Of the round's sum, as the site plans it itself; None where reports go to the server."""
+    secure = ready.planned.plan.secure
+    if secure is None:
+        return None
+    task = agreed_task(asked)
+    if task.what != secure.what:
+        raise RefusedError("settings")
+    return task
 
 
 def _read(asked: Asked, agreed: Agreed) -> _Ready:
@@ -225,7 +245,7 @@ class _Answered(BaseModel):
     labels: str | None = Field(default=None, pattern="^([0-9a-f]{2})*$")
 
 
-def _booked(asked: Asked, ready: _Ready) -> _Answered:
+def _booked(asked: Asked, ready: _Ready, task: Task | None) -> _Answered:
     """What is answered of, once the training is booked.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
@@ -235,7 +255,9 @@ def _booked(asked: Asked, ready: _Ready) -> _Answered:
     if config.epsilon is None:
         _book(asked, ready)
         return _Answered(seed=f"{config.seed:032x}")
-    question, found = sha256(asked.carried), _stored(asked, ready)
+    # In another sum the same report would get other noise.
+    question = sha256(asked.carried + (task.id if task else b""))
+    found = _stored(asked, ready)
     if found is None or found.states.get(number, question) != question:
         _book(asked, ready)
         found = _Answered(seed=secrets.token_hex(16))

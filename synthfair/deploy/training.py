@@ -3,6 +3,7 @@
 The sites compute its ``report``, the server its ``update``: the numbers are those of the engine in
 one process, to rounding. The server sees each site's report, and where the users are protected it
 is the server that adds the noise; so sites agree to that, and to how many rounds, in their limits.
+With ``secure``, reports are shared among aggregators, which add the noise; the server sees none.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from synthfair.deploy.agreed import (
     unpacked,
 )
 from synthfair.deploy.federation import Federation
+from synthfair.deploy.sums import Question, make_sum, secure_sum
+from synthfair.secure.summands import ClippedVectors
 
 if TYPE_CHECKING:
     import jax
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from synthfair.config import TrainConfig
     from synthfair.federated.algorithm import Algorithm
     from synthfair.federated.engine import Protection
-    from synthfair.privacy.rounds import TrainingGuarantee
+    from synthfair.federated.methods import TrainingPlan
     from synthfair.trained import TrainedModel
 
 
@@ -69,6 +72,11 @@ class TrainJob(BaseModel):
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
     save_each: int = Field(default=10, ge=1)
 
+    @property
+    def rounds(self) -> int:
+        """Of the training."""
+        return train_config(self.train).rounds
+
     @model_validator(mode="after")
     def _is_whole(self) -> TrainJob:
         require_rows(train_config(self.train), self.least_rows)
@@ -81,7 +89,7 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     """The server's side: rounds, checkpoints, a model and its metrics.
 
     Guarantee: the plan's, for all that a job's result holds; of methods whose noise is the
-    server's, the server itself sees what each site sends.
+    server's, the server itself sees what each site sends, unless ``secure`` is set.
 
     Args:
         federation: of the sites.
@@ -106,7 +114,7 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     start_jax()
     import jax
 
-    sites = tuple(sorted(federation.booked))
+    sites = tuple(sorted(federation.sites))
     agreed = Agreed(train=job.train, sites=sites, least_rows=job.least_rows)
     config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)
@@ -120,22 +128,26 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     save_each = job.save_each if config.epsilon is None else 1
     some = data.users.rows_of(0)
     like = jax.eval_shape(plan.algorithm.report, progress.state, some, noise_key)
-    bounds = _weights(job, data.row_weights)
-    expected = _Report(like, plan.protection.clip, *bounds)
+    expected = _Report(like, plan.protection.clip, *_weights(job, data.row_weights))
+    # With an epsilon, a training that goes on asks for the very sums that it had asked for before.
+    salt = federation.job if config.epsilon is None else begun.seed
+    label = f"{agreed.run(federation.schema)} {salt}"
+    shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like)
+    protection = engine.UNPROTECTED if plan.secure else plan.protection
 
     update = _compiled_update()
     while (number := progress.rounds) < config.rounds:
         if number % save_each == 0:
             checkpoint.save(to_save(begun._replace(progress=progress)))
-        carried = packed(progress.state)
-        answers = federation.ask("train", number, asked, carried, timeout=job.timeout)
-        total, count = _total(federation, answers, expected, job.least_answers)
+        question = Question("train", number, asked, packed(progress.state), job.timeout)
+        summed = shares.total if shares else expected.total
+        total, count = summed(federation, question, job.least_answers)
         # A site that is missing must not make the step shorter; with an epsilon it does, as the
         # guarantee is for a public number of sites, where one's part is zeroed out.
         cohort = float(count if plan.guarantee is None else len(sites))
         key = jax.random.fold_in(noise_key, number)
         state, record = update(
-            plan.algorithm, plan.protection, progress.state, total=total, cohort=cohort, key=key
+            plan.algorithm, protection, progress.state, total=total, cohort=cohort, key=key
         )
         history = jax.tree.map(
             lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
@@ -144,7 +156,7 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     converged = METHODS[config.method].converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
-    _write_metrics(federation, config, plan.guarantee, model, output)
+    _write_metrics(federation, config, plan, model, output)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
     checkpoint.path.unlink(missing_ok=True)
@@ -203,31 +215,50 @@ class _Report(NamedTuple):
             raise ValueError("its counts of rows are negative, or more are right than there are")
         return found
 
+    def total(
+        self, federation: Federation, question: Question, least: int | None
+    ) -> tuple[Any, int]:
+        """The sum of the sites' reports in a round, and their number; what is none is refused.
 
-def _total(
-    federation: Federation, answers: dict[str, bytes], expected: _Report, least: int | None
-) -> tuple[Any, int]:
-    """The sum of the sites' reports in a round, and their number; those that are none are refused.
+        Raises:
+            TooFewError: fewer than the job says, or nobody, has sent one.
+        """
+        import jax
 
-    Raises:
-        TooFewError: fewer than the job says, or nobody, has sent one.
-    """
-    import jax
+        reports = []
+        answers = federation.ask(*question[:-1], timeout=question.timeout)
+        for site, content in answers.items():
+            try:
+                reports.append(self.read(content))
+            except ValueError as error:
+                federation.refuse(site, str(error))
+        federation.require(least)
+        return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports), len(reports)
 
-    reports = []
-    for site, content in answers.items():
-        try:
-            reports.append(expected.read(content))
-        except ValueError as error:
-            federation.refuse(site, str(error))
-    federation.require(least)
-    return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports), len(reports)
+
+class _Shares(NamedTuple):
+    """How reports are summed so that the server sees none: what, in which sums, and where to."""
+
+    what: ClippedVectors
+    label: str
+    folder: Path
+    like: Any
+
+    def total(
+        self, federation: Federation, question: Question, least: int | None
+    ) -> tuple[Any, int]:
+        """The noisy sum of a round, as aggregators open it, and the number of sites in it."""
+        label, bare = f"{self.label} {question.number}", self.what.rho is None
+        task = make_sum(federation, self.what, label=label, least=least, without_noise=bare)
+        opened = secure_sum(federation, task, question, folder=self.folder)
+        total = unpacked(self.what.values(opened.total).astype("<f8").tobytes(), self.like)
+        return total, opened.statement["clients"]
 
 
 def _write_metrics(
     federation: Federation,
     config: TrainConfig,
-    guarantee: TrainingGuarantee | None,
+    plan: TrainingPlan,
     model: TrainedModel,
     output: Path,
 ) -> None:
@@ -238,7 +269,11 @@ def _write_metrics(
         return
     report, schema = ServerConfig(seed=config.seed), federation.schema
     evaluation = evaluate(model, read_tests(federation.settings.tests, schema), report)
-    stated = {} if guarantee is None else {"guarantee": guarantee.model_dump(mode="json")}
+    stated: dict[str, Any] = {}
+    if plan.guarantee:
+        stated["guarantee"] = plan.guarantee.model_dump(mode="json")
+    if plan.secure:
+        stated["secure_sums"] = plan.secure.shares.model_dump() | {"simulated": False}
     write_json(
         output / "metrics.json",
         {

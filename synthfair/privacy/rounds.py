@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -224,8 +224,11 @@ class TrainingGuarantee(BaseModel):
     def deployed(self) -> TrainingGuarantee:
         """The same where server and users are machines of their own, and say so."""
         covered = [line for line in self.not_covered if line != SIMULATED]
-        changed = {"not_covered": (*covered, *DEPLOYED)}
-        return TrainingGuarantee.model_validate(self.model_dump() | changed)
+        found: dict[str, Any] = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
+        for mechanism in found["mechanisms"]:
+            if mechanism["shares"]:
+                mechanism["shares"]["simulated"] = False
+        return TrainingGuarantee.model_validate(found)
 
     def with_counts(self, epsilon: float) -> TrainingGuarantee:
         """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""

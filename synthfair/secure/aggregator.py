@@ -102,16 +102,27 @@ def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Re
         uploads: files, in any order.
 
     Raises:
+        InputError: as :func:`add_shares`.
+    """
+    return add_shares(task, secret, ((str(path), _content(path, task)) for path in uploads))
+
+
+def add_shares(
+    task: Task, secret: AggregatorSecret, uploads: Iterable[tuple[str, bytes]]
+) -> Received:
+    """The same of uploads in memory, each after a name of it for errors.
+
+    Raises:
         InputError: an upload is refused, see :func:`~synthfair.secure.upload.read_upload`; comes
             twice, or is a second one of its client; or there are fewer clients than the task asks.
     """
     total, nonces = np.zeros(task.what.length, np.uint64), dict[bytes, bytes]()
-    for path in uploads:
-        client, nonce, share = read_upload(_content(path, task), task, secret, source=str(path))
+    for source, content in uploads:
+        client, nonce, share = read_upload(content, task, secret, source=source)
         if client in nonces:
             replayed = nonces[client] == nonce
             raise InputError(
-                f"{path}: {'repeats an upload' if replayed else 'a second upload'} of the client"
+                f"{source}: {'repeats an upload' if replayed else 'a second upload'} of the client"
                 f" {client.hex()}; each sends one"
             )
         nonces[client] = nonce

@@ -185,6 +185,18 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
         raise refusal(str(path), error) from error
 
 
+def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
+    """The public keys in a folder, by name, NAME.pub; the order of the names is that of the roles.
+
+    Raises:
+        InputError: there are not two or three, or one is unreadable, or not such a file.
+    """
+    found = {path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC}"))}
+    if len(found) not in (2, 3):
+        raise InputError(f"{folder}: has {len(found)} keys of aggregators; must have two or three")
+    return found
+
+
 def read_document(path: Path, most_bytes: int) -> dict[str, Any]:
     """A JSON object from a file of at most so many bytes.
 

@@ -10,12 +10,14 @@ from synthfair.data.encode import encode
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
+from synthfair.privacy.ledger import Booking, PureGuarantee
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from synthfair.data.schema import Schema
     from synthfair.secure.summands import GroupCounts
+    from synthfair.secure.task import Task
     from synthfair.trained import TrainedModel
 
 
@@ -71,6 +73,25 @@ def count_table(
         np.zeros(len(s), np.int64) if model is None else score_bins(model.scores(x, s), what.bins)
     )
     return count_scores(bins, s, y, len(what.groups), what.bins).ravel().astype(np.int64)
+
+
+def counts_booking(what: GroupCounts, task: Task, *, client: str, output: str) -> Booking:
+    """What a client's part of a task of counts costs, for the ledger of its table.
+
+    Args:
+        what: the task sums.
+        task: its part is of.
+        client: its public key, in hexadecimal.
+        output: name under which it is booked.
+    """
+    unit = "one row" if what.unit == "row" else "one user, with all its rows"
+    return Booking(
+        kind="secure_sum",
+        output=output,
+        run=task.id.hex(),
+        client=client,
+        guarantee=PureGuarantee(epsilon=what.epsilon, unit=unit, relation=what.relation),
+    )
 
 
 def _require_task(

@@ -53,6 +53,8 @@ class Task(BaseModel):
         full_share: the role that gets full shares; the others get seeds.
         clients: Ed25519 public keys of those that may send.
         least_clients: with fewer, nothing is answered or opened.
+        without_noise: whether vectors may be summed without noise: then parts are hidden, and
+            nothing is guaranteed of the total.
 
     Raises:
         ValueError: the parts do not fit together.
@@ -67,6 +69,7 @@ class Task(BaseModel):
     full_share: int = Field(default=0, ge=0, le=2)
     clients: tuple[Hex32, ...] = Field(strict=False, min_length=1, max_length=MAX_CLIENTS)
     least_clients: int = Field(ge=1, le=MAX_CLIENTS)
+    without_noise: bool = False
 
     @cached_property
     def id(self) -> bytes:
@@ -140,7 +143,8 @@ class Task(BaseModel):
             raise ValueError(f"full_share: must be a role, 0 to {len(self.aggregators) - 1}")
         if len(set(self.clients)) < len(self.clients):
             raise ValueError("clients: a key comes twice")
-        if isinstance(self.what, ClippedVectors) and self.what.rho is None:
+        bare = isinstance(self.what, ClippedVectors) and self.what.rho is None
+        if bare and not self.without_noise:
             raise ValueError("rho: must be given; a total without noise protects nobody")
         if len(self.clients) * self.what.largest > 2**62:
             raise ValueError("clients: so many could sum to more than fits into 64 bits")

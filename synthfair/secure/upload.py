@@ -29,8 +29,24 @@ _HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s16s")
 _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
 
 
+class Signed(NamedTuple):
+    """An upload whose signature was verified, as anybody can who cannot read it.
+
+    Attributes:
+        client: Ed25519 public key, 32 bytes.
+        nonce: of the sharing, 16 bytes.
+        header: with which the share is encrypted.
+        encrypted: the share.
+    """
+
+    client: bytes
+    nonce: bytes
+    header: bytes
+    encrypted: bytes
+
+
 class Upload(NamedTuple):
-    """A verified upload.
+    """A verified upload, decrypted.
 
     Attributes:
         client: Ed25519 public key, 32 bytes.
@@ -79,23 +95,21 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     return uploads
 
 
-def read_upload(
-    content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
-) -> Upload:
-    """Verifies and decrypts an upload; nothing in it is trusted before its signature is.
+def verify_upload(content: bytes, task: Task, role: int, *, source: str = "upload") -> Signed:
+    """Verifies an upload without reading its share; nothing is trusted before its signature is.
 
     Args:
         content: of the file.
         task: that it must be of.
-        secret: of the aggregator that it must be for.
+        role: of the aggregator that it must be for.
         source: the file, for errors.
 
     Raises:
         InputError: another length; of another task or for another aggregator; of an unknown client;
-            altered, or not signed by that client; or encrypted to another key.
+            or altered, or not signed by that client.
     """
     require_hpke("a secure sum")
-    from cryptography.exceptions import InvalidSignature, InvalidTag
+    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if len(content) != upload_bytes(task) or not content.startswith(FORMAT):
@@ -104,14 +118,14 @@ def read_upload(
             f" has {len(content)}{' or more' if len(content) > upload_bytes(task) else ''}"
         )
     header, signed = content[: _HEADER.size], content[:-_SIGNATURE_BYTES]
-    _, task_id, role, client, nonce = _HEADER.unpack(header)
+    _, task_id, found, client, nonce = _HEADER.unpack(header)
     if task_id != task.id:
         raise InputError(
             f"{source}: of another task, {task_id.hex()}; must be of {task.id.hex()}. Tasks differ"
             " where their model, schema, bins or epsilon do"
         )
-    if role != (own := task.role_of(secret.public)):
-        raise InputError(f"{source}: for aggregator {role}; this is aggregator {own}")
+    if found != role:
+        raise InputError(f"{source}: for aggregator {found}; this is aggregator {role}")
     if client not in task.known:
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
     try:
@@ -120,8 +134,29 @@ def read_upload(
         raise InputError(
             f"{source}: altered, or not signed by the client {client.hex()} that it names"
         ) from error
+    return Signed(client, nonce, header, signed[_HEADER.size :])
+
+
+def read_upload(
+    content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
+) -> Upload:
+    """Verifies and decrypts an upload.
+
+    Args:
+        content: of the file.
+        task: that it must be of.
+        secret: of the aggregator that it must be for.
+        source: the file, for errors.
+
+    Raises:
+        InputError: as :func:`verify_upload`; or encrypted to another key.
+    """
+    own = task.role_of(secret.public)
+    client, nonce, header, encrypted = verify_upload(content, task, own, source=source)
+    from cryptography.exceptions import InvalidTag
+
     try:
-        message = _suite().decrypt(signed[_HEADER.size :], secret.decryption_key, header)
+        message = _suite().decrypt(encrypted, secret.decryption_key, header)
     except (InvalidTag, ValueError) as error:
         raise InputError(f"{source}: cannot be decrypted; encrypted to another key") from error
     return Upload(client, nonce, task.sharing.share(message, own, source=source))

@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.data.schema import read_schema
     from synthfair.data.tables import read_table
     from synthfair.files import claimed, whole_file
-    from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
+    from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
     from synthfair.report.sums import statement_table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
-    from synthfair.secure.counting import count_table
+    from synthfair.secure.counting import count_table, counts_booking
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import read_task
     from synthfair.secure.upload import make_uploads
@@ -88,22 +88,9 @@ def run(args: argparse.Namespace) -> None:
             user_column=args.user_column,
             source=str(args.data),
         )
-        uploads, what = make_uploads(task, counts, key), task.what
-        guarantee = PureGuarantee(
-            epsilon=what.epsilon,
-            unit="one row" if what.unit == "row" else "one user, with all its rows",
-            relation=what.relation,
-        )
+        uploads = make_uploads(task, counts, key)
         ledger = Ledger(args.ledger) if args.ledger else Ledger.for_table(args.data)
-        ledger.book(
-            Booking(
-                kind="secure_sum",
-                output=args.task.name,
-                run=task.id.hex(),
-                client=client,
-                guarantee=guarantee,
-            )
-        )
+        ledger.book(counts_booking(task.what, task, client=client, output=args.task.name))
         for path, upload in zip(outputs, uploads, strict=True):
             with whole_file(path) as temporary:
                 temporary.write_bytes(upload)

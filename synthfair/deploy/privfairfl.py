@@ -1,0 +1,189 @@
+"""PrivFairFL after training: thresholds by group from a histogram over all sites that nobody sees.
+
+The sites count a model's scores by group and label, share the counts among aggregators that are
+sites of their own, and get the model back with decisions by group. Pentyala et al. (2022); see
+:mod:`synthfair.postprocess` for the method and its guarantee.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
+from synthfair.config.rules import FROZEN
+from synthfair.deploy.federation import Federation
+from synthfair.deploy.sums import Question, make_sum, secure_sum
+from synthfair.deploy.training import TrainJob, run_train
+from synthfair.errors import InputError, reason, refusal
+from synthfair.files import whole_file, write_json
+from synthfair.postprocess.decision import MOST_BINS
+from synthfair.secure.summands import GroupCounts
+from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
+
+MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
+"""Files of the result: as it was trained, with decisions by group, and what they come from."""
+
+
+def _content(found: Any, info: ValidationInfo) -> Any:
+    """Of the file that a project names, in base64; of a job, as it is."""
+    if not isinstance(found, str) or not info.context:
+        return found
+    path: Path = info.context["folder"] / found
+    try:
+        with path.open("rb") as file:
+            return base64.b64encode(file.read(MAX_BYTES + 1)).decode()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read: {reason(error)}") from error
+
+
+def _is_a_model(found: str) -> str:
+    try:
+        parse_model(base64.b64decode(found, validate=True), "model")
+    except binascii.Error as error:
+        raise ValueError("is no model file in base64") from error
+    return found
+
+
+ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]
+"""A model file in base64."""
+
+
+class PrivFairFLJob(BaseModel):
+    """What a job asks for.
+
+    Attributes:
+        train: a training in rounds that comes first, or
+        model: one that is there already. A project names its file; a job has the file in base64:
+            the engine would read names in braces as its variables.
+        notion: of the rates that are compared.
+        alpha: most by which they may differ between groups, as estimated.
+        randomized: whether decisions may be drawn by coins.
+        bins: of the score.
+        epsilon: of the histogram, for one row of one site.
+        relation: which tables are neighbours.
+        rows_per_client: a public number that no site's rows pass.
+        send_back: whether the sites get the model with its decisions.
+        least_answers: sites that must be in the sum; all if not given.
+        timeout: seconds to wait for the sites, and for each aggregator.
+    """
+
+    model_config = FROZEN
+
+    train: TrainJob | None = None
+    model: ModelFile | None = None
+    notion: Notion
+    alpha: float = Field(default=0.02, ge=0, lt=1)
+    randomized: bool = False
+    bins: int = Field(default=101, ge=2, le=MOST_BINS)
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    relation: Relation = "add_or_remove"
+    rows_per_client: int = Field(ge=1, le=2**40)
+    send_back: bool = True
+    least_answers: int | None = Field(default=None, ge=1)
+    timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
+
+    @model_validator(mode="after")
+    def _one_model(self) -> PrivFairFLJob:
+        if (self.train is None) == (self.model is None):
+            raise ValueError("train, model: must have one of both")
+        return self
+
+
+def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, output: Path) -> None:
+    """The server's side: a model, a noisy histogram of its scores, decisions by group.
+
+    Guarantee: epsilon-differential privacy of all that is written but what the training wrote,
+    against any single aggregator together with the server and all who see the result. Unit: one
+    row. Relation: ``job.relation``.
+
+    Args:
+        federation: of the sites and the aggregators.
+        job: what is asked for.
+        private: folder of the server's own, for encrypted uploads.
+        output: folder for model.json, fair_model.json, histogram.json and metrics.json.
+
+    Raises:
+        TooFewError: fewer sites than the job says, or not all aggregators, have answered well.
+        InputError: the model is of another schema, or there are too few rows for the noise.
+    """
+    from synthfair.jax_setup import start_jax
+    from synthfair.postprocess import choose_decision, write_histogram
+    from synthfair.secure.opening import score_histogram
+    from synthfair.trained import read_model, write_model
+
+    start_jax()
+    output.mkdir(parents=True, exist_ok=True)
+    begun = 0
+    if job.train is not None:
+        run_train(federation, job.train, private, output)
+        begun = job.train.rounds
+    else:
+        with whole_file(output / MODEL) as temporary:
+            temporary.write_bytes(base64.b64decode(job.model or ""))
+    model = read_model(output / MODEL)
+    what = _counts(federation, model, job)
+    label = f"{federation.job} {begun}"
+    task = make_sum(federation, what, label=label, least=job.least_answers)
+    content = (output / MODEL).read_bytes()
+    question = Question("privfairfl", begun, {}, content, job.timeout)
+    opened = secure_sum(federation, task, question, folder=private)
+    histogram = score_histogram(what, opened)
+    write_histogram(histogram, output / HISTOGRAM)
+    chosen = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
+    fair = model.model_copy(update={"decision": chosen.decision})
+    write_model(fair, output / FAIR_MODEL)
+    _write_metrics(federation, fair, output / "metrics.json")
+    if job.send_back:
+        content = (output / FAIR_MODEL).read_bytes()
+        federation.ask("deliver", begun + 1, {}, content, timeout=job.timeout)
+        federation.require(job.least_answers)
+
+
+def _counts(federation: Federation, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:
+    if model.schema_.hash != federation.schema.hash:
+        raise InputError("model: of another schema than the server's")
+    try:
+        return GroupCounts(
+            schema_hash=federation.schema.hash,
+            groups=tuple(map(str, federation.schema.groups)),
+            model=model.sha256,
+            bins=job.bins,
+            epsilon=job.epsilon,
+            relation=job.relation,
+            rows_per_client=job.rows_per_client,
+        )
+    except ValidationError as error:
+        raise refusal("privfairfl", error) from error
+
+
+def _write_metrics(federation: Federation, fair: TrainedModel, path: Path) -> None:
+    """Of the model with its decisions; what was guaranteed of its training stays."""
+    from synthfair.evaluation import (
+        decision_document,
+        evaluate,
+        evaluation_document,
+        read_tests,
+    )
+
+    if not federation.settings.tests:
+        return
+    tests = read_tests(federation.settings.tests, federation.schema)
+    report = ServerConfig()
+    document = evaluation_document(evaluate(fair, tests, report), federation.schema, report)
+    trained = json.loads(path.read_bytes()) if path.exists() else {}
+    stays = {key: trained[key] for key in ("guarantee", "secure_sums") if key in trained}
+    write_json(path, document | decision_document(fair) | stays)

@@ -1,0 +1,158 @@
+"""Sums by shares over sites: the server carries what it cannot read to aggregators of their own.
+
+Each site answers with one upload for each aggregator, encrypted to it; each aggregator answers with
+its noisy sum of shares; the sums open to the noisy total, and to nothing else. All routines are
+those of :mod:`synthfair.secure`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from synthfair.deploy.federation import Federation
+from synthfair.deploy.messages import TaskName, sha256
+from synthfair.errors import InputError, refusal
+from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.secure.aggregator import PartialSum
+from synthfair.secure.opening import NoisyTotal, open_sums
+from synthfair.secure.summands import AnySummand
+from synthfair.secure.task import Task
+from synthfair.secure.upload import upload_bytes, verify_upload
+
+
+class Question(NamedTuple):
+    """To the sites, for their shares.
+
+    Attributes:
+        name: what for.
+        number: of the round.
+        settings: of the method; the task of the sum is added.
+        carried: goes with it.
+        timeout: seconds to wait for the sites, and for each aggregator.
+    """
+
+    name: TaskName
+    number: int
+    settings: dict[str, Any]
+    carried: bytes
+    timeout: int
+
+
+def make_sum(
+    federation: Federation,
+    what: AnySummand,
+    *,
+    label: str,
+    least: int | None,
+    without_noise: bool = False,
+) -> Task:
+    """The task of one sum over all sites of a job.
+
+    Args:
+        federation: of the sites and the aggregators.
+        what: is summed.
+        label: of the job and its round. The task is the same where label and all else are, so that
+            a job that goes on gets the answer that the aggregators have given, and no second one.
+        least: sites that must be in it; all if not given.
+        without_noise: whether there may be none.
+
+    Raises:
+        InputError: a site's key is missing, or the parts do not fit together.
+    """
+    if missing := sorted(set(federation.sites) - federation.keys.keys()):
+        raise InputError(f"sums by shares: no key, or a revoked one, of {', '.join(missing)}")
+    try:
+        return Task(
+            nonce=sha256(f"synthfair-sum/1 {label}".encode()),
+            what=what,
+            aggregators=tuple(federation.aggregators.values()),
+            clients=tuple(sorted(federation.keys[site] for site in federation.sites)),
+            least_clients=least or len(federation.sites),
+            without_noise=without_noise,
+        )
+    except ValidationError as error:
+        raise refusal("sums by shares", error) from error
+
+
+def secure_sum(
+    federation: Federation, task: Task, question: Question, *, folder: Path
+) -> NoisyTotal:
+    """Asks the sites for shares and the aggregators for their sums, and opens these.
+
+    Guarantee: that of ``task.what``, against any single aggregator together with the server, which
+    sees encrypted shares and the sums.
+
+    Args:
+        federation: of the sites and the aggregators.
+        task: of the sum.
+        question: to the sites.
+        folder: of the server's own, where uploads lie until the sum is opened: a job that stops in
+            between goes on with the same ones, and so can the aggregators.
+
+    Raises:
+        TooFewError: fewer sites than the task asks, or not all aggregators, have answered well.
+        InputError: the sums do not open, see :func:`synthfair.secure.open_sums`.
+    """
+    name, number, settings, carried, timeout = question
+    asked = settings | {"task": task.model_dump(mode="json")}
+    saved = folder / f"{task.id.hex()}.uploads"
+    if not saved.exists():
+        answers = federation.ask(name, number, asked, carried, timeout=timeout)
+        uploads = []
+        for site, content in answers.items():
+            try:
+                _require_uploads(task, content, federation.keys[site])
+            except InputError as error:
+                federation.refuse(site, str(error))
+            else:
+                uploads.append(content)
+        federation.require(task.least_clients)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with whole_file(saved, mode=OWNER_ONLY) as temporary:
+            temporary.write_bytes(b"".join(uploads))
+    content = saved.read_bytes()
+    sums = [
+        _partial_sum(federation, name, task, question, _of_role(task, content, role))
+        for role, name in enumerate(federation.aggregators)
+    ]
+    opened = open_sums(task, sums, sources=list(federation.aggregators))
+    saved.unlink()
+    return opened
+
+
+def _partial_sum(
+    federation: Federation, name: str, task: Task, question: Question, uploads: list[bytes]
+) -> PartialSum:
+    """What an aggregator answers. Raises TooFewError: nothing, or no sum."""
+    asked, one = {"task": task.model_dump(mode="json")}, (name,)
+    found = federation.ask(
+        "add", question.number, asked, b"".join(uploads), timeout=question.timeout, sites=one
+    )
+    federation.require(None, one)
+    try:
+        return PartialSum.model_validate_json(found[name])
+    except ValidationError as error:
+        raise refusal(name, error) from error
+
+
+def _require_uploads(task: Task, content: bytes, client: str) -> None:
+    """Refuses what a client cannot have sent as one upload for each aggregator."""
+    roles = len(task.aggregators)
+    if len(content) != roles * upload_bytes(task):
+        raise InputError(f"{len(content)} bytes; must be {roles} times {upload_bytes(task)}")
+    found = {
+        verify_upload(upload, task, role)[:2]
+        for role in range(roles)
+        for upload in _of_role(task, content, role)
+    }
+    if len(found) != 1 or next(iter(found))[0].hex() != client:
+        raise InputError("uploads: of another client, or of different sharings")
+
+
+def _of_role(task: Task, content: bytes, role: int) -> list[bytes]:
+    """The uploads for one aggregator; those of a client follow each other."""
+    size, roles = upload_bytes(task), len(task.aggregators)
+    return [content[at : at + size] for at in range(role * size, len(content), roles * size)]

@@ -1,0 +1,414 @@
+"""Sums by shares over sites and aggregators, without an engine: PrivFairFL's thresholds."""
+
+import base64
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+from scipy import stats
+from two_sites import NAMES, InProcess, World, resigned
+
+import synthfair as sf
+from synthfair.cli import main
+from synthfair.deploy.federation import Federation, TooFewError
+from synthfair.deploy.jobs import make_routines
+from synthfair.deploy.messages import Message
+from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
+from synthfair.deploy.settings import ServerSettings, read_settings
+from synthfair.deploy.site import Site
+from synthfair.errors import InputError
+from synthfair.files import write_json
+from synthfair.privacy.ledger import Ledger
+from synthfair.secure import (
+    GroupCounts,
+    Task,
+    make_aggregator_keys,
+    new_aggregator_secret,
+    read_aggregator_secret,
+    read_upload,
+)
+from synthfair.trained import input_names
+
+ADDERS = ("sums-a", "sums-b")
+ALLOWED = {"most_tasks": 20, "most_epsilon": 2.0, "most_rho": 100.0}
+JOB = {"notion": "statistical_parity", "alpha": 0.1, "bins": 11, "epsilon": 2.0,
+       "rows_per_client": 500}  # fmt: skip
+
+
+class SumWorld(World):
+    """Two sites, two aggregators and a server in one folder."""
+
+    def __init__(self, folder, rows=300):
+        self.pinned = {}
+        super().__init__(folder, rows)
+        (folder / "aggregators").mkdir()
+        for name in ADDERS:
+            (folder / name / "local").mkdir(parents=True)
+            public, _ = make_aggregator_keys(folder / name / "sums" / f"{name}.key")
+            (folder / "aggregators" / public.name).write_bytes(public.read_bytes())
+            self.allow(name)
+        path = folder / "server.json"
+        write_json(path, json.loads(path.read_text()) | {"aggregators": "aggregators"})
+
+    def limit(self, name, **limits):
+        super().limit(name, **limits)
+        path = self.folder / name / "local" / "synthfair.json"
+        pinned = {"aggregators": "../../aggregators"} | self.pinned
+        write_json(path, json.loads(path.read_text()) | pinned)
+
+    def allow(self, name, **limits):
+        write_json(self.folder / name / "local" / "synthfair.json", {
+            "format": "synthfair-aggregator-site/1", "schema": "../../schema.json",
+            "key": f"../sums/{name}.key", "clients": "../../keys",
+            "limits": ALLOWED | limits})  # fmt: skip
+
+    def site(self, name):
+        return Site(name, self.folder / name, make_routines(), self.said.append)
+
+    def channel(self, job="job-1"):
+        return InProcess({name: self.site(name) for name in NAMES + ADDERS}, job=job)
+
+    def federation(self, channel, **changes):
+        settings = read_settings(self.folder / "server.json", ServerSettings)
+        return Federation(
+            channel, settings.model_copy(update=changes), job=channel.job, server="hub",
+            sites=NAMES, log=self.said.append, aggregators=ADDERS)  # fmt: skip
+
+    def post(self, channel, **changes):
+        job = PrivFairFLJob(**({"model": self.model()} | JOB | changes))
+        federation, output = self.federation(channel), self.folder / channel.job
+        run_privfairfl(federation, job, self.folder / "server" / channel.job, output)
+        return federation, output
+
+    def ledger(self, name="north"):
+        return Ledger.for_table(self.folder / name / "rows.csv")
+
+    def model(self):
+        schema = make_schema()
+        names = input_names(schema, intercept=True)
+        theta = tuple(np.linspace(-1, 1, len(names)).tolist())
+        model = sf.TrainedModel(
+            schema=schema, version="0", loss="logistic", intercept=True, inputs=names, theta=theta,
+            gradient_norm=None, converged=None,
+        )  # fmt: skip
+        sf.write_model(model, self.folder / "given.json")
+        return base64.b64encode((self.folder / "given.json").read_bytes()).decode()
+
+
+@pytest.fixture
+def world(tmp_path):
+    return SumWorld(tmp_path)
+
+
+@pytest.fixture
+def known_noise(monkeypatch):
+    """Noise that anybody can repeat: the same at each aggregator."""
+
+    def noise(what, source=None):
+        return np.random.default_rng(3).integers(-9, 10, what.length)
+
+    monkeypatch.setattr(GroupCounts, "noise", noise)
+
+
+def by_hand(world, folder):
+    """The same sum by the commands and files of ``secure`` and ``thresholds``."""
+    folder.mkdir()
+    aggregators = [str(world.folder / "aggregators" / f"{name}.pub") for name in ADDERS]
+    model, task = str(world.folder / "given.json"), str(folder / "task.json")
+    plan = ["plan", "--model", model, "--bins", "11", "--epsilon", "2", "--rows-per-client", "500"]
+    plan += ["--aggregators", *aggregators, "--clients", str(world.folder / "keys")]
+    assert main(["secure", *plan, "--output", task]) == 0
+    for name in NAMES:
+        share = ["--data", str(world.folder / name / "rows.csv"), "--model", model]
+        share += ["--aggregators", *aggregators, "--ledger", str(folder / name)]
+        share += ["--sign", str(world.folder / name / "local" / f"{name}.key")]
+        assert main(["secure", "share", "--task", task, *share, "--output", str(folder)]) == 0
+    sums = []
+    for role, name in enumerate(ADDERS):
+        key = str(world.folder / name / "sums" / f"{name}.key")
+        sums.append(str(folder / f"sum_{role}.json"))
+        add = ["--task", task, "--key", key, str(folder), "--output", sums[-1]]
+        assert main(["secure", "add", *add]) == 0
+    histogram, fair = str(folder / "histogram.json"), str(folder / "fair_model.json")
+    assert main(["secure", "open", "--task", task, *sums, "--output", histogram]) == 0
+    choice = ["--notion", "statistical_parity", "--alpha", "0.1", "--model", model]
+    assert main(["thresholds", histogram, *choice, "--output", fair]) == 0
+
+
+@pytest.mark.usefixtures("known_noise")
+def test_the_numbers_are_those_of_the_files_route(world):
+    _, output = world.post(world.channel())
+    by_hand(world, world.folder / "hand")
+    for file in ("histogram.json", "fair_model.json"):
+        assert (output / file).read_text() == (world.folder / "hand" / file).read_text()
+    metrics = json.loads((output / "metrics.json").read_text())
+    assert metrics["decision"]["notion"] == "statistical_parity"
+    assert metrics["counts"]["epsilon"] == 2.0
+    for name in NAMES:
+        sent = world.folder / name / "synthfair" / "models" / "job-1.json"
+        assert sent.read_bytes() == (output / "fair_model.json").read_bytes()
+
+
+def histogram(world, channel, answered=lambda site, m: m, **changes):
+    channel.on_way = answered
+    world.post(channel, **changes)
+    return json.loads((world.folder / channel.job / "histogram.json").read_text())
+
+
+def test_a_sum_is_booked_once_and_says_what_it_guarantees(world):
+    stated = histogram(world, world.channel())["statement"]
+    assert (stated["epsilon"], stated["unit"], stated["clients"]) == (2.0, "one row", 2)
+    assert "any single aggregator" in stated["holds_against"]
+    (booked,) = world.ledger().entries()
+    assert booked.what.kind == "secure_sum"
+    assert world.ledger().spent().epsilon(1e-9) == 2.0
+    events = {name: world.site(name).trace.events() for name in NAMES + ADDERS}
+    assert [(e.task, e.epsilon) for e in events["north"]] == [
+        ("privfairfl", 2.0),
+        ("deliver", None),
+    ]
+    assert [(e.task, e.epsilon) for e in events["sums-a"]] == [("add", 2.0)]
+
+
+def test_the_noise_is_of_both_aggregators(world, monkeypatch):
+    """Known noise of 1 and then 3 in each count moves each by twice that."""
+    found = []
+    for job, steps in (("job-1", 1), ("job-2", 3)):
+        monkeypatch.setattr(GroupCounts, "noise", lambda what, *_, s=steps: np.full(what.length, s))
+        found.append(np.array(histogram(world, world.channel(job))["counts"]))
+    assert np.unique(found[1] - found[0]).tolist() == [4]
+
+
+class TestWhatIsSeen:
+    """Of a site's part by the server, and by one aggregator that colludes with it."""
+
+    @pytest.fixture
+    def view(self, world, monkeypatch):
+        """Both uploads of a site as they pass the server, with their task and the part."""
+        # Noise comes later, and would drown so few rows in so many bins.
+        monkeypatch.setattr(GroupCounts, "noise", lambda what, *_: np.zeros(what.length, int))
+        seen, channel = {}, world.channel()
+        model = world.model()
+        histogram(world, channel, lambda s, m: (seen.setdefault(s, m.carried) and m) or m, bins=1000,
+                  model=model)  # fmt: skip
+        task = Task.model_validate(json.loads(channel.asked[0].text)["settings"]["task"])
+        rows = pd.read_csv(world.folder / "north" / "rows.csv")
+        given = sf.read_model(world.folder / "given.json")
+        part = sf.secure.count_table(task.what, rows, make_schema(), model=given)
+        return task, seen["north"], part
+
+    def share(self, world, task, content, role):
+        size = len(content) // 2
+        secret = read_aggregator_secret(world.site(ADDERS[role]).settings.key)
+        return read_upload(content[role * size : (role + 1) * size], task, secret).share
+
+    def test_all_aggregators_together_see_it(self, world, view):
+        task, content, part = view
+        both = self.share(world, task, content, 0) + self.share(world, task, content, 1)
+        assert np.array_equal(both.view(np.int64), part)
+
+    @pytest.mark.parametrize("role", [0, 1])
+    def test_one_sees_random_bytes(self, world, view, role):
+        """Chi-squared over byte values, at a level of 1e-6; it rejects the part itself."""
+        task, content, part = view
+        share = self.share(world, task, content, role)
+
+        def uniform(values):
+            counts = np.bincount(np.frombuffer(values.tobytes(), np.uint8), minlength=256)
+            return stats.chisquare(counts).pvalue
+
+        assert uniform(share) > 1e-6
+        assert uniform(part) < 1e-6
+
+    def test_the_server_can_read_no_upload(self, world, view):
+        """Not even as who has put a key of its own into the place of the aggregator's."""
+        task, content, _ = view
+        stranger, known = new_aggregator_secret(), task.id
+        posed = task.model_copy(update={"aggregators": (stranger.public, task.aggregators[1])})
+        assert posed.id == known  # as it was computed before
+        with pytest.raises(InputError, match="another key"):
+            read_upload(content[: len(content) // 2], posed, stranger)
+
+    def test_uploads_say_nothing_by_their_length(self, world, view):
+        _, content, _ = view
+        make_table(3).to_csv(world.folder / "north" / "rows.csv", index=False)
+        seen, channel = {}, world.channel("job-2")
+        histogram(
+            world, channel, lambda s, m: (seen.setdefault(s, m.carried) and m) or m, bins=1000
+        )
+        assert len(seen["north"]) == len(content)
+
+
+REFUSED = [
+    ({"most_epsilon": 1.9}, {}, "epsilon"),
+    ({"most_epsilon": None}, {}, "epsilon"),
+    ({"least_epsilon_left": 1.5}, {}, "budget"),
+]
+
+
+@pytest.mark.parametrize(("limits", "changes", "code"), REFUSED)
+def test_sites_limit_sums(world, limits, changes, code):
+    world.ledger().set_limit(3.0, 1e-6)
+    world.limit("north", **limits)
+    with pytest.raises(TooFewError, match=f"north: {code}"):
+        world.post(world.channel(), **changes)
+    assert world.ledger().spent().releases == 0
+
+
+def test_a_second_task_beyond_the_ledgers_limit_is_refused(world):
+    world.ledger().set_limit(3.0, 1e-6)
+    world.post(world.channel())
+    with pytest.raises(TooFewError, match="north: budget"):
+        world.post(world.channel("job-2"))
+    assert world.ledger().spent().releases == 1
+
+
+@pytest.mark.parametrize("pinned", ["others", "swapped", "none"])
+def test_a_task_with_other_aggregators_is_refused(world, pinned, tmp_path):
+    folder = tmp_path / "pinned"
+    for i, name in enumerate(ADDERS):
+        public, _ = make_aggregator_keys(folder / f"{name}.key")
+        if pinned == "swapped":
+            own = world.folder / "aggregators" / f"{ADDERS[1 - i]}.pub"
+            public.write_bytes(own.read_bytes())
+    world.pinned = {"aggregators": None if pinned == "none" else str(folder)}
+    world.limit("north")
+    with pytest.raises(TooFewError, match="north: aggregators"):
+        world.post(world.channel())
+    assert world.ledger().spent().releases == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"),
+    [({"most_tasks": 0}, "tasks"), ({"most_epsilon": 1.0}, "epsilon"),
+     ({"most_epsilon": None}, "epsilon"), ({"least_clients": 3}, "settings")],
+)  # fmt: skip
+def test_aggregators_limit_sums(world, limits, code):
+    world.allow("sums-b", **limits)
+    with pytest.raises(TooFewError, match=f"sums-b: {code}"):
+        world.post(world.channel())
+
+
+def test_an_aggregator_adds_up_known_clients_alone(world, tmp_path):
+    """Else whoever makes tasks could add clients of its own, and learn what is left of the sum."""
+    known = tmp_path / "known"
+    known.mkdir()
+    (known / "north.pub").write_bytes((world.folder / "keys" / "north.pub").read_bytes())
+    path = world.folder / "sums-a" / "local" / "synthfair.json"
+    write_json(path, json.loads(path.read_text()) | {"clients": str(known)})
+    with pytest.raises(TooFewError, match="sums-a: settings"):
+        world.post(world.channel())
+
+
+def add_question(world, channel, **changes):
+    """What the server asked the first aggregator, for another job."""
+    found = next(m for m in channel.asked if json.loads(m.text)["task"] == "add")
+    return Message(found.text.replace(b"job-1", b"job-2"), changes.get("carried", found.carried))
+
+
+def test_an_aggregator_answers_once_for_a_task(world):
+    first, channel = {}, world.channel()
+    histogram(world, channel, lambda s, m: (first.setdefault(s, m.carried) and m) or m)
+    again = add_question(world, channel, carried=b"")  # whatever comes with it
+    answer = world.site("sums-a").answer(again, job="job-2", submitter="x")
+    assert answer.carried == first["sums-a"]
+    (record,) = world.site("sums-a").settings.records.glob("*.json")
+    record.write_bytes(b"")  # killed between noise and answer
+    text = again.text.replace(b"job-2", b"job-3")
+    assert world.code(Message(text, again.carried), "sums-a", job="job-3") == "answered"
+    record.unlink()
+    (record.parent / "owner.pub").unlink()  # a folder that was lost
+    text = again.text.replace(b"job-2", b"job-4")
+    assert world.code(Message(text, again.carried), "sums-a", job="job-4") == "answered"
+
+
+def test_uploads_are_refused_as_by_files(world):
+    channel = world.channel()
+    channel.on_way = lambda name, m: None if name == "sums-a" else m
+    with pytest.raises(TooFewError, match="sums-a: lost"):
+        world.post(channel)
+    (record,) = world.site("sums-a").settings.records.glob("*.json")
+    record.unlink()  # as if it were not answered
+    found = add_question(world, channel)
+    half = len(found.carried) // 2
+    for number, content in enumerate(
+        (b"", found.carried[:-1], found.carried[half:], found.carried[half:] * 2)
+    ):
+        text = found.text.replace(b"job-2", b"job-%d" % (number + 5))
+        code = world.code(Message(text, content), "sums-a", job=f"job-{number + 5}")
+        assert code == "uploads"
+
+
+@pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
+def test_a_part_that_is_none_is_refused_by_the_server(world, what):
+    channel, sent = world.channel(), {}
+
+    def altered(name, message):
+        sent.setdefault(name, message.carried)
+        content = sent["north"]
+        if name != "south" or not message.carried:
+            return message
+        half = len(message.carried) // 2
+        found = {"junk": bytes(2 * half), "short": message.carried[:-1], "the other site's": content,
+                 "swapped": message.carried[half:] + message.carried[:half]}  # fmt: skip
+        return resigned(world, name, message, found[what])
+
+    channel.on_way = altered
+    with pytest.raises(TooFewError, match="south: refused"):
+        world.post(channel)
+    world.post(channel.__class__(channel.sites, job="job-2"), send_back=False)
+
+
+def test_a_job_goes_on_without_some_sites_if_it_says_so(world):
+    world.allow("sums-a", least_clients=1)
+    world.allow("sums-b", least_clients=1)
+    channel = world.channel()
+    del channel.sites["north"]
+    federation, output = world.post(channel, least_answers=1)
+    assert federation.booked["north"].code == "late"
+    assert json.loads((output / "histogram.json").read_text())["statement"]["clients"] == 1
+
+
+def test_without_an_aggregator_nothing_opens(world):
+    channel = world.channel()
+    del channel.sites["sums-b"]
+    with pytest.raises(TooFewError, match="sums-b: late"):
+        world.post(channel)
+    assert not (world.folder / "job-1" / "histogram.json").exists()
+
+
+def test_roles_do_not_mix(world):
+    """A site adds nothing up, and an aggregator has no table."""
+    task = {"task": {}}
+    assert world.code(world.ask(task, task="add")) == "message"
+    for name in ("single_shot", "train", "privfairfl", "deliver"):
+        assert world.code(world.ask(task, task=name), "sums-a") == "message"
+
+
+def test_models_that_are_sent_back_are_read_first(world):
+    ask = world.ask({}, task="deliver")
+    assert world.code(Message(ask.text, b"{}")) == "message"
+    assert not list((world.folder / "north" / "synthfair").glob("models/*"))
+
+
+def test_a_training_comes_first_if_the_job_says_so(world):
+    for name in NAMES:
+        world.limit(name, most_rounds=3)
+    for name in ADDERS:
+        world.allow(name, without_noise=True)
+    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5, "secure": True, "clip": 1.0}
+    federation, output = world.post(world.channel(), model=None, train={"train": settings})
+    assert federation.booked["north"].rounds == 5
+    trained, fair = (sf.read_model(output / f"{n}.json") for n in ("model", "fair_model"))
+    assert trained.theta == fair.theta
+    assert fair.decision is not None
+    assert json.loads((output / "metrics.json").read_text())["secure_sums"]["aggregators"] == 2
+    assert main(["report", str(output), "--output", str(world.folder / "page.html")]) == 0
+
+
+@pytest.mark.parametrize("given", [{"model": None}, {"train": {"train": {}}}, {"model": "@"}])
+def test_a_job_has_one_model(world, given):
+    with pytest.raises(ValueError, match="model"):
+        PrivFairFLJob(**({"model": world.model()} | JOB | given))
