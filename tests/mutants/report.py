@@ -95,6 +95,13 @@ MUTANTS = [
         "test_report_page.py",
     ),
     Mutant(
+        "the constant classifier is run for each weight",
+        "compare/grid.py",
+        '{"": 0.0} if method in UNWEIGHTED else named',
+        "named",
+        "test_compare_own_table.py",
+    ),
+    Mutant(
         "one group's change of its rate as another's",
         "report/page.py",
         "return cls(groups, remarks",
