@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "the cost with the wrong sign",
         "report/answer.py",
-        "Cost(difference(reference.accuracy, subject.accuracy)",
-        "Cost(difference(subject.accuracy, reference.accuracy)",
+        "difference(reference.accuracy, subject.accuracy)",
+        "difference(subject.accuracy, reference.accuracy)",
         "test_answer.py",
     ),
     Mutant(
