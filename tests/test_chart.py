@@ -77,11 +77,11 @@ def test_names_are_escaped(name):
 
 
 def test_a_legend_has_whole_names_within_the_chart_and_none_on_another():
-    words = "single-shot, surrogates; penalty = selection_rate, gap at most 0.05 wanted".split()
-    names = ["short", " ".join(words * 2), "brief", "last"]
+    long = "single-shot, surrogates; penalty = selection_rate, gap at most 0.05 wanted, or less"
+    names = ["short", long, "brief", "last"]
     root = drawn(Chart("t", "", "", [Series(name, [Mark(0, 0, "")]) for name in names]))
     *_, width, height = map(float, root.get("viewBox").split())
-    texts = [t for t in root.iter(f"{NS}text") if t.text in names or t.text.split()[0] in words]
+    texts = [t for t in root.iter(f"{NS}text") if t.text and t.text[0].isalpha()]
     assert " ".join(t.text for t in texts) == " ".join(names)
     ends = [float(t.get("x")) + 6.3 * len(t.text) for t in texts]
     assert max(ends) < width

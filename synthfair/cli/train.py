@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from synthfair.config import TrainConfig
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
-    from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, Training
 
 HELP = "train in rounds (FedAvg, FPFL, ...), to compare with one upload"
@@ -119,6 +118,7 @@ def run(args: argparse.Namespace) -> None:
     table, schema, tests = _tables(args)
     start_jax()
     from synthfair.evaluation import small_group_warnings
+    from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
     from synthfair.files import claimed
     from synthfair.postprocess import read_weights

@@ -87,8 +87,8 @@ def make_grid(
 ) -> list[GridPoint]:
     """All points of a grid, seeds first, so that an interrupted one has whole comparisons.
 
-    Methods and weights that are given twice are run once, and so are methods without a weight: as
-    with rho_o = 0.
+    Methods and weights that are given twice are run once. Methods that read no weight have one run
+    a seed, with rho_o = 0.
 
     Raises:
         InputError: an unknown method, or one that needs a package that is not installed; too few or
@@ -100,11 +100,12 @@ def make_grid(
         raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
+    named = {f"-rho_{_shortest(weight)}": weight for weight in weights}
     return [
-        GridPoint(method, rho_o, seed, output / f"{method}-rho_{_shortest(rho_o)}-seed_{seed}")
+        GridPoint(method, rho_o, seed, output / f"{method}{name}-seed_{seed}")
         for seed in range(seeds)
         for method in dict.fromkeys(methods)
-        for rho_o in ([0.0] if method in UNWEIGHTED else dict.fromkeys(weights))
+        for name, rho_o in ({"": 0.0} if method in UNWEIGHTED else named).items()
     ]
 
 

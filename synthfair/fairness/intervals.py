@@ -28,7 +28,9 @@ The covariance of group and score is no rate. The limits of each group's signed 
 sd being its standard deviation over B resamples of the rows, and t the quantile of Student's
 distribution (Efron and Tibshirani 1993, chapter 12); they are put together in the same way. So few
 resamples, or the small tails of many groups, make an interval wider, and not too narrow: between 20
-percentiles there is none of a tail of 0.025 / 2K. One resample gives none.
+percentiles there is none of a tail of 0.025 / 2K. In simulations of eight groups, the smallest with
+20 rows, and skewed scores, 5 to 7 % of the intervals missed the truth with 10 to 200 resamples; of
+percentiles 22 to 82 %. One resample gives no interval.
 
 Everything that is reported of rates, on the terminal, in files and on the page, has the intervals
 of this module.

@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "fairlearn's true positive rate is over all rows",
         "fairness/metrics.py",
-        'among=_positive(y_true, "y_true"))',
-        "among=None)",
+        "sample_weight, [true])",
+        "sample_weight, [true | True])",
         "test_metrics.py",
     ),
     Mutant(

@@ -69,8 +69,8 @@ MUTANTS = [
     Mutant(
         "the cost with the wrong sign",
         "report/answer.py",
-        "Cost(difference(reference.accuracy, subject.accuracy)",
-        "Cost(difference(subject.accuracy, reference.accuracy)",
+        "difference(reference.accuracy, subject.accuracy)",
+        "difference(subject.accuracy, reference.accuracy)",
         "test_answer.py",
     ),
     Mutant(
@@ -93,6 +93,13 @@ MUTANTS = [
         'if method == "constant" or (metrics.train',
         "if (metrics.train",
         "test_report_page.py",
+    ),
+    Mutant(
+        "the constant classifier is run for each weight",
+        "compare/grid.py",
+        '{"": 0.0} if method in UNWEIGHTED else named',
+        "named",
+        "test_compare_own_table.py",
     ),
     Mutant(
         "one group's change of its rate as another's",
