@@ -302,5 +302,5 @@ def test_a_projects_files_are_validated(world, key, name, said):
 
 def test_more_reports_than_can_be_sent_are_not_booked(world, monkeypatch):
     monkeypatch.setattr("synthfair.deploy.gap.MAX_CARRIED", 1000)
-    assert answer(world, ask(world)) == ("table", b"")
+    assert answer(world, ask(world)) == ("failed", b"")
     assert not ledger_of(world).path.exists()

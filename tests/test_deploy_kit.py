@@ -165,7 +165,8 @@ def test_nothing_else_lies_among_the_settings(kit, name):
     [
         ("a", "startup/azure_start.sh", "startup/azure_start.sh"),
         ("a", "startup/custom/own.py", "startup/custom"),
-        ("a", "local/keys/b.pub", "local/keys"),
+        ("a", "local/keys/run.sh", "local/keys/run.sh"),
+        ("a", "local/aggregators/run.sh", "local/aggregators/run.sh"),
         ("localhost", "startup/client.key", "startup/client.key"),
         ("localhost", "local/keys/run.sh", "local/keys/run.sh"),
         ("localhost", "local/keys/more/a.pub", "local/keys/more"),

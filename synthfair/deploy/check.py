@@ -14,6 +14,7 @@ from typing import Any
 
 from synthfair.data.schema import read_schema
 from synthfair.deploy.hardening import (
+    KEY_FOLDERS,
     LOCAL_FILES,
     LOGS,
     PERMISSIONS,
@@ -102,15 +103,15 @@ def _files(kit: Path, role: Role) -> Iterator[str]:
     for folder, names in allowed.items():
         for found in sorted(folder.iterdir()):
             is_key = role == "client" and folder.name == "local" and found.suffix in KEYS
-            is_folder = found.name == "keys"
+            is_folder = found.name in KEY_FOLDERS
             if found.is_symlink():
                 yield f"{found}: is a link; put the file itself here"
             elif not (found.name in names or is_key) or found.is_dir() != is_folder:
                 yield f"{found}: not part of a hardened kit; remove it"
-    keys = kit / "local" / "keys"
-    for found in sorted(keys.iterdir()) if role == "server" and keys.is_dir() else ():
-        if found.suffix != ".pub" or found.is_symlink() or not found.is_file():
-            yield f"{found}: not a site's public key, NAME.pub; remove it"
+    for keys in (kit / "local" / name for name in sorted(KEY_FOLDERS & LOCAL_FILES[role])):
+        for found in sorted(keys.iterdir()) if keys.is_dir() else ():
+            if found.suffix != ".pub" or found.is_symlink() or not found.is_file():
+                yield f"{found}: not a public key, NAME.pub; remove it"
     if CODE_FOR_ALL.exists():
         yield f"{CODE_FOR_ALL}: exists, and the engine would import code from it; remove it"
 

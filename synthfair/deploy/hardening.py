@@ -55,6 +55,9 @@ LOCAL_FILES: dict[Role, frozenset[str]] = {
 }
 """In the folder ``local``, beyond what :func:`harden` writes and the engine's settings of logs."""
 
+KEY_FOLDERS = frozenset({"keys", "aggregators"})
+"""Those of them that are folders of public keys, NAME.pub."""
+
 LOGS = "log_config.json.default"
 
 SHARED_FILES = frozenset({"authorization.json", "resources.json", "synthfair.json", LOGS})

@@ -11,9 +11,9 @@ HELP = "refuse a kit that is loosened, or not ready"
 
 DESCRIPTION = """\
 Look whether a kit is as it was hardened: no code in jobs, no shells, only synthfair's own
-classes, no log that leaves, stores that nobody else reads; and whether it is ready: its
-certificate, its key, its table, its limits. What is not is said, one line each, and the
-exit code is 2.
+classes, no log that leaves, stores that nobody else reads, no file in startup and local
+that is not the engine's own or the party's; and whether it is ready: its certificate, its
+key, its table, its limits. What is not is said, one line each, and the exit code is 2.
 
   python -m synthfair deploy check KIT
   python -m synthfair deploy check KIT --moved     the server's, once it is where it stays

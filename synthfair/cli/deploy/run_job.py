@@ -14,9 +14,8 @@ The exit code is 0 if the job did all of its work, and 1 if it did not.
 
   python -m synthfair deploy run kits/lead@example.org --job jobs/single_shot --output results
 
-A site that refuses says so by a code: version, schema, settings, kind, k_min, epsilon,
-rounds, aggregators, uploads, tasks, budget, answered, busy, table. Why, it says in its own
-log alone.
+A site that refuses says so by a code, which is shown with what it means. Why, it says in
+its own log alone. The page of python -m synthfair report shows the sites, too.
 """
 
 
