@@ -226,9 +226,7 @@ def least_weight(problem: GlobalProblem, max_gap: float) -> FrontierPoint:
 def _bisected(
     problem: GlobalProblem, path: Sequence[FrontierPoint], max_gap: float
 ) -> FrontierPoint | None:
-    """The least rho of a path, refined between the first point that meets a gap and the last that
-    does not; None if none meets it.
-    """
+    """The first point of a path that meets a gap, with rho refined; None if none does."""
     first = next((i for i, point in enumerate(path) if _meets(point, max_gap)), None)
     if not first:
         return None if first is None else path[0]
