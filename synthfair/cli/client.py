@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.errors import InputError
@@ -153,6 +153,9 @@ def run(args: argparse.Namespace) -> None:
                 _tell_real_rows(clipping, config)
                 show = shown.enter_context(bar())
 
+            def show_now(*now: Any) -> None:
+                show(*now)  # of the bar that is there now
+
             made, receipt = distill_file(
                 args.data,
                 args.schema,
@@ -160,7 +163,7 @@ def run(args: argparse.Namespace) -> None:
                 config,
                 options,
                 on_rows=on_rows,
-                **{"on_stage" if surrogate else "progress": lambda *now: show(*now)},
+                **{"on_stage" if surrogate else "progress": show_now},
             )
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
