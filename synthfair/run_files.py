@@ -409,8 +409,10 @@ def read_numbers(
 
 
 def _lines(rows: list[list[str]], names: tuple[str, ...], most: int) -> list[list[str]]:
-    if not 2 <= len(rows) <= most + 1 or tuple(rows[0]) != names:
-        raise ValueError(f"needs the columns {', '.join(names)}, and 1 to {most} lines")
+    if len(rows) > most + 1:
+        raise ValueError(f"holds more than {most} lines")
+    if len(rows) < 2 or tuple(rows[0]) != names:
+        raise ValueError(f"needs the columns {', '.join(names)}, and lines")
     if any(len(row) != len(names) for row in rows):
         raise ValueError(f"each line needs {len(names)} numbers")
     return rows[1:]

@@ -1,8 +1,8 @@
 """Accuracy against fairness over rho: each point starts at the solution of the one before.
 
 A penalty of selection rates is not convex. The path of growing rho may end where all are selected,
-or nobody, and smooth rates no longer move: less accurate than a constant. So there is a second path,
-of falling rho: it begins at theta = 0, where the groups' rates are equal, and no score is large.
+or nobody, and smooth rates no longer move: less accurate than a constant. So there is a second
+path, of falling rho: it begins at theta = 0, where the groups' rates are equal and no score large.
 """
 
 from __future__ import annotations
