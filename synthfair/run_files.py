@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -368,31 +368,26 @@ def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
     Raises:
         InputError: unreadable, other columns, a number out of range, no lines or too many.
     """
-    return read_numbers(path, FrontierLine, _frontier_line, what="frontier", most=MOST_LINES)
+    columns = FrontierLine._fields
+    return read_numbers(path, columns, _frontier_line, what="frontier", most=MOST_LINES)
 
 
-class _Named(Protocol):
-    """A class of named tuples."""
-
-    _fields: tuple[str, ...]
-
-
-_Line = TypeVar("_Line")
+_Row = TypeVar("_Row")
 
 
 def read_numbers(
     path: Path,
-    columns: type[_Named],
-    understand: Callable[[list[str]], _Line],
+    columns: tuple[str, ...],
+    understand: Callable[[list[str]], _Row],
     *,
     what: str,
     most: int,
-) -> tuple[_Line, ...]:
-    """The lines of a CSV file whose columns are the fields of a named tuple.
+) -> tuple[_Row, ...]:
+    """The lines of a CSV file.
 
     Args:
         path: of the file.
-        columns: the named tuple.
+        columns: names that its first line must hold.
         understand: makes an entry of the fields of a line; ValueError where they are not allowed.
         what: the file must be, for errors.
         most: lines that are read.
@@ -403,7 +398,7 @@ def read_numbers(
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(itertools.islice(csv.reader(file), most + 2))
-        return tuple(map(understand, _lines(rows, columns._fields, most)))
+        return tuple(map(understand, _lines(rows, columns, most)))
     except (OSError, ValueError, csv.Error) as error:
         raise InputError(f"{path}: not a {what}: {reason(error)}") from error
 

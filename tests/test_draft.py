@@ -266,3 +266,16 @@ def test_blanks_around_a_mark_make_one_question(monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\nn\n"))
     found = _Questions().which_mean_missing(["", "NA", "NaN", " ?", "?", "n/a"], ())
     assert found == ["", "NA", "NaN", " ?", "?"]
+
+
+def test_a_number_named_as_a_column_of_releases_is_to_be_renamed():
+    rows = pd.DataFrame({"weight": np.arange(100.0) / 3, "s": ["a", "b"] * 50})
+    asked = draft_table(rows, name="mine").to_complete
+    assert "rename" in asked["columns.weight"]
+    assert "columns.s" not in asked  # its categories have names of their own
+
+
+def test_roles_that_are_left_open_are_named_in_the_error():
+    text = draft_table(make_table(), name="mine").to_json(reviewed=True)
+    with pytest.raises(InputError, match="mine.json: label, positive, sensitive: null, as a draft"):
+        parse_schema(text, source="mine.json")

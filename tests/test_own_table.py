@@ -103,7 +103,7 @@ def test_a_draft_leaves_open_what_it_has_no_reason_for(table, capsys):
     found = json.loads(capsys.readouterr().out)
     assert (found["label"], found["sensitive"], found["positive"]) == (None, "race", None)
     asked = found["draft"]["to_complete"]
-    assert asked["sensitive"].startswith("'race', by its name?")
+    assert asked["sensitive"].startswith("is it 'race', as its name says?")
     assert "Draft anew with --label; few values have race, age, " in asked["label"]
     assert "missing_values" not in asked  # it was given
     assert "examide" not in asked["label"]  # a constant

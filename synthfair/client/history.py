@@ -67,7 +67,7 @@ def read_history(path: Path) -> History:
         InputError: unreadable, other columns, a value other than a gap that is no number, one that
             is too large, no rows or too many.
     """
-    lines = read_numbers(path, History, _line, what="history", most=MAX_STEPS)
+    lines = read_numbers(path, History._fields, _line, what="history", most=MAX_STEPS)
     return History(*map(list, zip(*lines, strict=True)))
 
 

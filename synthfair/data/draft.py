@@ -31,6 +31,9 @@ WARNING = (
     " client accepts the schema before."
 )
 
+OF_RELEASES = ("s", "y", "weight")
+"""Columns of releases that no number may be named as."""
+
 _LINE = 100
 """Characters of a line, beyond which an object is spread over several."""
 
@@ -75,9 +78,13 @@ class Draft:
         for role, column in (("label", self.label), ("sensitive", self.sensitive)):
             if column is None:
                 which = shown(self.with_few_values)
-                found[role] = f"which column? Draft anew with --{role}; few values have {which}"
+                found[role] = (
+                    f"which column is it? Draft anew with --{role}; few values have {which}"
+                )
             elif column in self.to_confirm:
-                found[role] = f"{column!r}, by its name? If not, draft anew with --{role}"
+                found[role] = (
+                    f"is it {column!r}, as its name says? If not, draft anew with --{role}"
+                )
         if self.positive is None and self.label:
             values = self.label_values
             found["positive"] = f"which values of {self.label!r} are positive: {shown(values)}?"
@@ -89,6 +96,8 @@ class Draft:
             if column.question:
                 where = "ignored" if column.entry is None else "columns"
                 found[f"{where}.{name}"] = column.question
+            if name in OF_RELEASES and column.use == "numeric":
+                found[f"columns.{name}"] = "releases have a column of this name; rename it"
         return found
 
     @property
