@@ -1,5 +1,11 @@
 """Values beyond the schema's bounds: counted as they are clipped, and shown at home alone."""
 
+import os
+import pty
+import subprocess
+import sys
+from contextlib import suppress
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -102,6 +108,65 @@ def test_every_release_counts_each_row_once_and_sends_nothing_of_it(config, fold
     assert receipt.clipping.rows == 200  # held-out rows, too, and once however often they are read
     assert receipt.clipping.columns["income"].above == 1
     assert "clip" not in read_release(output, SCHEMA).header.privacy.model_dump_json()
+
+
+@pytest.mark.parametrize("kind", ["fair", "surrogate"])
+@pytest.mark.parametrize("epsilon", [None, 8.0])
+def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
+    """Who stops there has spent nothing, and left nothing behind."""
+    config = QUICK if kind == "fair" else SURROGATE
+    delta = epsilon and 1e-3
+    config = config.model_copy(update={"epsilon": epsilon, "delta": delta})
+    before, seen = sorted(folder.rglob("*")), []
+
+    def stop(clipping):
+        seen.append(clipping.columns["income"].above)
+        raise KeyboardInterrupt
+
+    paths = folder / "rows", folder / "schema.json", folder / "out.parquet"
+    with pytest.raises(KeyboardInterrupt):
+        distill_file(*paths, config, Options(hold_out=0.2), on_rows=stop)
+    assert seen == [1.0]
+    assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("\n", 2), ("y\n", 0)])
+def test_a_person_is_asked_before_epsilon_is_spent(folder, answer, code):
+    """On a terminal; Enter stops. The ledger says whether anything was booked."""
+    argv = [sys.executable, "-m", "synthfair", "client", "--data", "rows", "--schema"]
+    argv += ["schema.json", "--output", "out.parquet", "--release", "surrogate", "--moments-only"]
+    argv += ["--epsilon", "8", "--delta", "1e-3", "--k-min", "5", "--accept-risk"]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        argv, cwd=folder, stdin=theirs, stdout=theirs, stderr=theirs, close_fds=True
+    )
+    os.close(theirs)
+    said = b""
+    while b"nevertheless?" not in said:
+        said += os.read(ours, 1000)
+    assert not list(folder.glob("*.ledger.jsonl"))
+    os.write(ours, answer.encode())
+    with suppress(OSError):  # as Linux says that the other end is closed
+        while more := os.read(ours, 1000):
+            said += more
+    assert process.wait(timeout=60) == code, said.decode()
+    assert b"were clipped to them" in said
+    assert (folder / "out.parquet").exists() == bool(list(folder.glob("*.ledger.jsonl"))) == (code == 0)  # fmt: skip
+
+
+@pytest.mark.parametrize("config", [QUICK, SURROGATE], ids=["fair", "surrogate"])
+def test_a_data_frame_is_warned_of_before_noise_is_drawn(config):
+    def noise(_size):
+        raise AssertionError("the warning comes first")
+
+    private = config.model_copy(update={"epsilon": 8.0, "delta": 1e-3})
+    beyond = TABLE.assign(income=TABLE["income"] + 1000)
+    with pytest.raises(UserWarning, match=r"lender: column 'income': 100.0% of the values lie"):
+        sf.distill_table(beyond, SCHEMA, private, noise=noise, source="lender")
+
+
+def test_a_data_frame_within_its_bounds_makes_no_warning():
+    sf.distill_table(TABLE, SCHEMA, SURROGATE)  # warnings are errors here
 
 
 def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys):

@@ -1,3 +1,4 @@
+import io
 import json
 import time
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from own_tables import hospital
 
 from synthfair.data.column_draft import draft_column, round_bounds
-from synthfair.data.draft import draft_table, find_missing
+from synthfair.data.draft import draft_table, find_missing, propose
 from synthfair.data.encode import encode
 from synthfair.data.schema import parse_schema
 from synthfair.data.tables import read_raw_table, read_table
@@ -236,3 +237,45 @@ def test_drafting_a_large_table_takes_seconds():
     began = time.process_time()
     draft(table, label="readmitted", sensitive="race")
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("columns", "label", "sensitive"),
+    [
+        (["age", "sex", "outcome"], "outcome", "sex"),
+        (["race", "sex", "Class"], "Class", None),  # two could be
+        (["home", "applicant-gender", "paid"], None, "applicant-gender"),
+        (["embrace", "classic", "last"], None, None),  # no words of their own
+    ],
+)
+def test_a_role_is_proposed_by_the_only_name_that_says_so(columns, label, sensitive):
+    rows = pd.DataFrame({name: ["a", "b"] for name in columns})
+    assert (propose(rows, "label"), propose(rows, "sensitive")) == (label, sensitive)
+    draft = draft_table(rows, name="mine")
+    assert (draft.label, draft.sensitive) == (label, sensitive)
+    assert {"label", "sensitive"} <= set(draft.to_complete)
+
+
+def test_a_name_of_many_values_is_no_reason():
+    assert propose(pd.DataFrame({"y": [f"{i}" for i in range(100)]}), "label") is None
+
+
+def test_blanks_around_a_mark_make_one_question(monkeypatch, capsys):
+    from synthfair.cli.schema_questions import _Questions
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nn\n"))
+    found = _Questions().which_mean_missing(["", "NA", "NaN", " ?", "?", "n/a"], ())
+    assert found == ["", "NA", "NaN", " ?", "?"]
+
+
+def test_a_number_named_as_a_column_of_releases_is_to_be_renamed():
+    rows = pd.DataFrame({"weight": np.arange(100.0) / 3, "s": ["a", "b"] * 50})
+    asked = draft_table(rows, name="mine").to_complete
+    assert "rename" in asked["columns.weight"]
+    assert "columns.s" not in asked  # its categories have names of their own
+
+
+def test_roles_that_are_left_open_are_named_in_the_error():
+    text = draft_table(make_table(), name="mine").to_json(reviewed=True)
+    with pytest.raises(InputError, match="mine.json: label, positive, sensitive: null, as a draft"):
+        parse_schema(text, source="mine.json")

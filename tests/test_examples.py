@@ -44,11 +44,11 @@ def evaluate(example):
     return f"the page says\n{claimed}\nbut the example prints\n{printed.getvalue()}"
 
 
-def same_output(claimed, printed):
+def same_output(claimed, printed, tolerance=TOLERANCE, rel=0):
     texts = [" ".join(text.split()) for text in (claimed, printed)]
     words = [NUMBER.split(text) for text in texts]
     expected, found = ([float(number) for number in NUMBER.findall(text)] for text in texts)
-    return words[0] == words[1] and found == pytest.approx(expected, abs=TOLERANCE, rel=0)
+    return words[0] == words[1] and found == pytest.approx(expected, abs=tolerance, rel=rel)
 
 
 sybil = Sybil(parsers=[examples], filenames=["README.md"], patterns=["*.md"])

@@ -4,11 +4,12 @@ import jax
 import numpy as np
 import pytest
 import scipy.optimize
-from weighted_rows import LAMBDA, covariance, objective, weighted_rows
+from weighted_rows import LAMBDA, covariance, objective, selection_rates, weighted_rows
 
+import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from synthfair.surrogate import GlobalProblem, frontier, least_weight
-from synthfair.surrogate.frontier import WEIGHTS
+from synthfair.surrogate.frontier import WEIGHTS, _paths
 
 ROWS = weighted_rows()
 
@@ -64,6 +65,39 @@ def test_the_least_weight_meets_the_gap_and_half_of_it_does_not(global_problem):
 
 def test_a_gap_that_is_met_already_needs_no_weight():
     assert least_weight(BY_RATE, 1.0).rho == 0.0
+
+
+def loans_without(group, label):
+    """The problem of a pool in which all clients have left out a pair of group and label."""
+    x, s, y = sf.encode(*sf.load_dataset("loanapp"))
+    rest = (s != group) | (y != label)
+    table = sf.surrogate.WeightedTable(x[rest], s[rest], y[rest], np.ones(rest.sum()))
+    return problem(SelectionRatePenalty())._replace(rows=table.rows(n_groups=2), lambda_theta=1e-3)
+
+
+@pytest.mark.parametrize(("max_gap", "least"), [(0.05, 0.66), (0.02, 0.65)])
+def test_where_a_pair_is_left_out_the_gap_does_not_cost_all_accuracy(max_gap, least):
+    """The path of growing rho alone ends where all are refused: .56 and .53; a constant has .53."""
+    found = least_weight(loans_without(1, 1.0), max_gap)
+    assert found.gap <= max_gap
+    assert found.accuracy > least
+
+
+def test_a_gap_that_growing_rho_misses_is_met_by_falling_rho():
+    found = least_weight(loans_without(0, 1.0), 0.02)
+    assert found.gap <= 0.02
+    assert found.accuracy > 0.87  # a constant has .86
+
+
+@pytest.mark.parametrize("rho", [30.0, 300.0])
+def test_of_two_local_optima_it_is_the_lower(rho):
+    """Their objectives in NumPy."""
+    bad = loans_without(1, 1.0)
+    (up,) = [point for point in _paths(bad, [0.0, 1.0, 3.0, 10.0, rho])[0] if point.rho == rho]
+    for found in (bad.point(rho), frontier(bad, [0.0, rho])[1]):
+        args = (bad.rows, selection_rates, rho, bad.lambda_theta)
+        assert found.objective == pytest.approx(objective(found.theta, *args))
+        assert found.objective < objective(up.theta, *args) - 0.03
 
 
 def test_where_no_weight_meets_the_gap_it_is_the_fairest_of_all():

@@ -93,8 +93,32 @@ def test_enter_takes_every_proposal_and_leaves_a_draft(table, monkeypatch, capsy
     for words in ("'?' mean", "'diag_1': ", "8 whole numbers", "is ignored", "positive, of"):
         assert words in " ".join(said.err.split())
     written = json.loads(schema.read_text())
-    assert set(written["draft"]["to_complete"]) == {"description", "missing_values"}
+    assert set(written["draft"]["to_complete"]) == {"description"}  # all else was answered
     assert written["positive"] == ["<30", ">30"]
+
+
+def test_a_draft_leaves_open_what_it_has_no_reason_for(table, capsys):
+    """Label and groups: one by its name, the other open; --interactive proposes the same."""
+    assert main(["schema", str(table), "--missing", "?"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["label"], found["sensitive"], found["positive"]) == (None, "race", None)
+    asked = found["draft"]["to_complete"]
+    assert asked["sensitive"].startswith("is it 'race', as its name says?")
+    assert "Draft anew with --label; few values have race, age, " in asked["label"]
+    assert "missing_values" not in asked  # it was given
+    assert "examide" not in asked["label"]  # a constant
+
+
+def test_interactive_asks_for_the_label_until_one_is_named(table, monkeypatch, capsys):
+    schema = table.with_name("schema.json")
+    answers(monkeypatch, "", "", "readmitted", *[""] * 60, "<30", "", "")
+    assert main(["schema", str(table), "--interactive", "--output", str(schema)]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("Which column is the label, of encounter_id, ") == 3
+    assert "Which column holds the groups? (race)" in said
+    assert said.count("'?' mean that a value is missing") == 1
+    written = json.loads(schema.read_text())
+    assert (written["label"], written["sensitive"]) == ("readmitted", "race")
 
 
 def test_answers_make_a_schema_that_client_accepts(tmp_path, monkeypatch, capsys):
@@ -174,7 +198,7 @@ def test_what_is_no_schema_stays_a_draft(tmp_path, monkeypatch, capsys):
     ("flags", "complaint"),
     [
         (["--interactive"], "--interactive: needs --output"),
-        (["--label", "readmitted"], "--label and --sensitive must be given"),
+        (["--sensitive", "race", "--positive", "yes"], "positive yes: of which label? Give"),
         (["--interactive", "--output", "TABLE"], "is named twice"),
         (["--interactive", "--output", "NEW"], "the answers end before the questions; nothing is"),
         (

@@ -1,5 +1,6 @@
 """``predict`` on files, folders and streams, and with explanations."""
 
+import csv
 import io
 import subprocess
 import sys
@@ -61,6 +62,30 @@ def test_a_stream_is_the_table_however_it_arrives(size, line, last):
     whole = pd.concat(found, ignore_index=True)
     pd.testing.assert_frame_equal(sf.predict(MODEL, whole), sf.predict(MODEL, TABLE))
     assert list(whole["note"]) == list(TABLE["note"])
+
+
+@pytest.mark.parametrize("field", ['5" pipe', 'so-called "own"', '"quoted, here"', '""""'])
+@pytest.mark.parametrize("separator", [",", ";"])
+def test_a_quote_within_a_field_delays_no_row(field, separator):
+    """It opens a field only as its first character; Arrow reads whole files so, too."""
+    header, *rows = TABLE.drop(columns="note").to_csv(index=False, sep=separator).splitlines()
+    lines = [f"{header}{separator}note", *(f"{row}{separator}{field}" for row in rows[:3])]
+    arriving = InPieces(b"", 1)
+    arriving.pieces = [f"{line}\n".encode() for line in lines]
+    parts = read_stream(arriving, MODEL.schema_, text=["note"])
+    told = [(part["note"].iloc[0], len(arriving.pieces)) for part in parts]
+    said = next(csv.reader([field]))[0] if field.startswith('"') else field
+    assert told == [(said, 2), (said, 1), (said, 0)]
+
+
+def test_a_quote_that_is_never_closed_is_an_error_after_a_hundred_lines():
+    lines = TABLE.drop(columns="note").to_csv(index=False).encode().splitlines(True)
+    broken = b'1,20,"own,a,yes\n'
+    arriving = InPieces(b"", 1)
+    arriving.pieces = [lines[0], broken, *lines[1:] * 100]
+    with pytest.raises(sf.InputError, match="row that begins '1,20,\"own,a,yes' is longer than"):
+        list(read_stream(arriving, MODEL.schema_))
+    assert len(arriving.pieces) == 100 * (len(lines) - 1) - stream.MOST_LINES
 
 
 def test_rows_are_scored_as_soon_as_they_are_whole():

@@ -104,7 +104,7 @@ def test_histories_that_never_end_are_refused(tmp_path, monkeypatch):
     path.write_text("objective,covariance,gap,gradient_norm\n" + "1,2,3,4\n" * 3)
     assert len(read_history(path).gap) == 3
     path.write_text(path.read_text() + "1,2,3,4\n")
-    with pytest.raises(sf.InputError, match="more than 3 steps"):
+    with pytest.raises(sf.InputError, match="more than 3 lines"):
         read_history(path)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.errors import InputError
@@ -139,18 +141,33 @@ def run(args: argparse.Namespace) -> None:
         ledger=args.ledger,
         noise_seed=args.insecure_noise_seed,
     )
+    surrogate = isinstance(config, SurrogateConfig)
+    bar = stage_bar if surrogate else partial(progress_bar, "distilling")
     try:
-        paths = args.data, args.schema, args.output
-        if isinstance(config, SurrogateConfig):
-            with stage_bar() as show:
-                made, receipt = distill_file(*paths, config, options, on_stage=show)
-        else:
-            with progress_bar("distilling") as progress:
-                made, receipt = distill_file(*paths, config, options, progress=progress)
+        with ExitStack() as shown:
+            show: Callable[..., None] = shown.enter_context(stage_bar())
+
+            def on_rows(clipping: Clipping) -> None:
+                nonlocal show
+                shown.close()  # a bar would hide the question
+                _tell_real_rows(clipping, config)
+                show = shown.enter_context(bar())
+
+            def show_now(*now: Any) -> None:
+                show(*now)  # of the bar that is there now
+
+            made, receipt = distill_file(
+                args.data,
+                args.schema,
+                args.output,
+                config,
+                options,
+                on_rows=on_rows,
+                **{"on_stage" if surrogate else "progress": show_now},
+            )
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
-            _tell_real_rows(refused.clipping, config)
         raise
     if args.history and isinstance(made, Distillation):
         write_history(made.history, args.history)
@@ -182,16 +199,29 @@ def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Pa
     say(preview_table(receipt.preview))
     if signed:
         say(f"Signed with {signed}.")
-    _tell_real_rows(receipt.clipping, made.release.header.config)
     for warning in fit_warnings(made):
         warn(warning)
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
-    from synthfair.cli.show import say, warn
+    """What is wrong with the rows. Where an epsilon is to be spent on them, a person may stop."""
+    import sys
+
+    from rich.prompt import Confirm
+
+    from synthfair.cli.show import say, terminal, warn
     from synthfair.report import clipping_table, real_rows_warnings
 
     if table := clipping_table(clipping):
         say(table)
-    for warning in real_rows_warnings(clipping, config):
+    warnings = real_rows_warnings(clipping, config)
+    for warning in warnings:
         warn(warning)
+    console = terminal()
+    if not (warnings and config.epsilon is not None):
+        return
+    if sys.stdin is None or not sys.stdin.isatty() or console.quiet:
+        return  # a script has nobody who answers
+    question = f"Make a release with epsilon = {config.epsilon:g} nevertheless?"
+    if not Confirm.ask(question, console=console, default=False):
+        raise InputError("no release is made")

@@ -26,7 +26,11 @@ proposal.
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.add_argument("table", type=Path, help="The table, CSV or Parquet.")
-    parser.add_argument("--label", metavar="COLUMN", help="The column with the label.")
+    parser.add_argument(
+        "--label",
+        metavar="COLUMN",
+        help="The column with the label. If not given, it is left open, or proposed by its name.",
+    )
     parser.add_argument(
         "--positive",
         nargs="+",
@@ -34,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="VALUE",
         help="The label's values that are positive, one or several; the others are negative.",
     )
-    parser.add_argument("--sensitive", metavar="COLUMN", help="The column with the groups.")
+    parser.add_argument(
+        "--sensitive", metavar="COLUMN", help="The column with the groups; the same."
+    )
     parser.add_argument(
         "--missing",
         nargs="+",
@@ -60,10 +66,6 @@ def run(args: argparse.Namespace) -> None:
 
     if args.interactive and not args.output:
         raise InputError("--interactive: needs --output, the file to write when all is answered")
-    if not args.interactive and not (args.label and args.sensitive):
-        raise InputError(
-            "--label and --sensitive must be given, unless --interactive asks for them"
-        )
     if args.output:
         require_distinct(args.output, args.table)
         require_free(args.output, force=args.force)
@@ -75,7 +77,8 @@ def run(args: argparse.Namespace) -> None:
         draft, reviewed = ask_for_draft(table, name=name, missing=args.missing, **roles)
     else:
         words = find_missing(table, args.missing)
-        draft, reviewed = draft_table(table, name=name, missing_values=words, **roles), False
+        draft = draft_table(table, name=name, missing_values=words, confirmed=args.missing, **roles)
+        reviewed = False
     text = draft.to_json(reviewed=reviewed)
     if args.output:
         write_text(args.output, text)

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.prompt import Confirm, Prompt
 from rich.text import Text
 
-from synthfair.data.column_draft import ColumnDraft
-from synthfair.data.draft import Draft, draft_table, find_missing
+from synthfair.data.column_draft import ColumnDraft, Role
+from synthfair.data.draft import Draft, draft_table, find_missing, propose
 from synthfair.data.schema import MISSING_VALUES, Value, parse_schema, shown
 from synthfair.errors import InputError
 
@@ -50,14 +50,17 @@ def ask_for_draft(
     ask = _Questions()
     ask.console.print(_HOW, highlight=False)
     try:
-        names = list(table.columns)
-        label = label or ask.one_of("Which column is the label?", names)
-        sensitive = sensitive or ask.one_of(
-            "Which column holds the groups?", [column for column in names if column != label]
-        )
-        words = [word for word in find_missing(table, missing) if ask.is_missing(word, missing)]
+        label = label or ask.column("Which column is the label", table, "label")
+        others = table.drop(columns=label, errors="ignore")
+        sensitive = sensitive or ask.column("Which column holds the groups", others, "sensitive")
+        words = ask.which_mean_missing(find_missing(table, missing), missing)
         draft = draft_table(
-            table, name=name, label=label, sensitive=sensitive, missing_values=words
+            table,
+            name=name,
+            label=label,
+            sensitive=sensitive,
+            missing_values=words,
+            confirmed=words,
         )
         for column, found in draft.columns.items():
             draft.columns[column] = ask.about(column, found)
@@ -95,17 +98,27 @@ class _Questions:
             except InputError as error:
                 self.console.print(f"  {error}", highlight=False, markup=False)
 
-    def one_of(self, question: str, values: Sequence[str]) -> str:
+    def column(self, question: str, table: pd.DataFrame, role: Role) -> str:
+        """A column of a table; one is proposed only where its name is a reason."""
+        names = list(table.columns)
+
         def understand(answer: str) -> str:
-            if answer not in values:
-                raise InputError(f"{answer!r}: must be one of {shown(values, 100)}")
+            if answer not in names:
+                raise InputError(f"{answer!r}: must be one of {shown(names, 100)}")
             return answer
 
-        return self.until(question, understand, default=values[-1])
+        proposed = propose(table, role)
+        which = "" if proposed else f", of {shown(names, 100)}"
+        return self.until(f"{question}{which}?", understand, default=proposed or "")
 
-    def is_missing(self, word: str, given: Sequence[str]) -> bool:
-        if word in (*MISSING_VALUES, *given):
-            return True
+    def which_mean_missing(self, found: Sequence[str], given: Sequence[str]) -> list[str]:
+        """Those of the texts; one question for texts that differ in blanks around them alone."""
+        sure = {*MISSING_VALUES, *given}
+        asked = dict.fromkeys(word.strip() for word in found if word not in sure)
+        meant = {word for word in asked if self._means_missing(word)}
+        return [word for word in found if word in sure or word.strip() in meant]
+
+    def _means_missing(self, word: str) -> bool:
         question = Text(f"Does {word!r} mean that a value is missing?")
         return Confirm.ask(question, console=self.console, default=True)
 

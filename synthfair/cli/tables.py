@@ -31,13 +31,18 @@ at 100 hardly. --by COLUMN makes one client of each value, named by it, and one 
 """
 
 
-def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the table, its schema, and how it is split into clients."""
+def add_named_table(parser: argparse.ArgumentParser) -> None:
+    """Declares the table and its schema."""
     parser.add_argument(
         "table", help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet."
     )
     parser.add_argument("--schema", type=Path, help="The public schema of a file, JSON.")
     parser.add_argument("--sensitive", help="The sensitive attribute, if not the schema's.")
+
+
+def add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the table, its schema, and how it is split into clients."""
+    add_named_table(parser)
     parser.add_argument("--clients", type=int, help="Number of clients. Default: 2.")
     parser.add_argument(
         "--skew",
@@ -79,13 +84,28 @@ def given_split(args: argparse.Namespace) -> Split:
 
 
 def given_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
-    """The table and its schema, by name or from files; a bad value is named by its row there.
+    """The table and its schema; a bad value is named by its row in the file.
 
     Raises:
-        InputError: no such table, a file without a schema, or one that does not fit it.
+        InputError: as :func:`named_table`, or the rows do not fit the schema.
     """
-    from synthfair.data.datasets import SOURCES, load_dataset
+    from synthfair.data.datasets import SOURCES
     from synthfair.data.encode import encode
+
+    table, schema = named_table(args)
+    if args.table not in SOURCES:
+        encode(table, schema, source=args.table)
+    return table, schema
+
+
+def named_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
+    """The table and its schema, by name or from files.
+
+    Raises:
+        InputError: no such table, or a file without a schema, or one that cannot be read.
+    """
+    from synthfair.cli.inputs import check_inputs
+    from synthfair.data.datasets import SOURCES, load_dataset
     from synthfair.data.schema import read_schema
     from synthfair.data.tables import read_table
 
@@ -97,8 +117,7 @@ def given_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
         raise InputError(
             f"table {args.table!r}: must be one of {', '.join(SOURCES)}, or a file with --schema"
         )
+    check_inputs(args.schema, Path(args.table))
     schema = read_schema(args.schema)
     schema = schema if args.sensitive is None else schema.with_sensitive(args.sensitive)
-    table = read_table(Path(args.table), schema)
-    encode(table, schema, source=args.table)
-    return table, schema
+    return read_table(Path(args.table), schema), schema

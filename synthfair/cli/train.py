@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from synthfair.cli.options import add_config_flags, advanced, config_flags
+from synthfair.cli.tables import add_named_table, named_table
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,11 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     from synthfair.config import TrainConfig
 
-    parser.add_argument(
-        "table", help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet."
-    )
-    parser.add_argument("--schema", type=Path, help="The public schema of a file, JSON.")
-    parser.add_argument("--sensitive", help="The sensitive attribute, if not the schema's.")
+    add_named_table(parser)
     parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
@@ -151,32 +148,18 @@ def _tables(
     args: argparse.Namespace,
 ) -> tuple[pd.DataFrame, Schema, dict[str, pd.DataFrame] | None]:
     """The table, its schema, and test tables if there are any."""
-    from synthfair.cli.inputs import check_inputs
-    from synthfair.data.datasets import SOURCES, load_dataset, published_split
-    from synthfair.data.schema import read_schema
-
-    if args.table in SOURCES:
-        if args.schema or args.test or args.user_column:
-            raise InputError(
-                f"table {args.table}: --schema, --test and --user-column are for files"
-            )
-        if args.published_split:
-            table, test, schema = published_split(args.table, args.sensitive)
-            return table, schema, {"test": test}
-        return *load_dataset(args.table, args.sensitive), None
-    if args.schema is None:
-        raise InputError(
-            f"table {args.table!r}: must be one of {', '.join(SOURCES)}, or a file with --schema"
-        )
-    if args.published_split:
-        raise InputError("--published-split is for named tables; --test names files")
-    check_inputs(args.schema, Path(args.table), *(args.test or ()))
-    from synthfair.data.tables import read_table
+    from synthfair.data.datasets import SOURCES, published_split
     from synthfair.evaluation import read_tests
 
-    schema = read_schema(args.schema)
-    schema = schema.with_sensitive(args.sensitive) if args.sensitive else schema
-    table = read_table(Path(args.table), schema)
+    named = args.table in SOURCES
+    if named and (args.schema or args.test or args.user_column):
+        raise InputError(f"table {args.table}: --schema, --test and --user-column are for files")
+    if named and args.published_split:
+        table, test, schema = published_split(args.table, args.sensitive)
+        return table, schema, {"test": test}
+    if args.published_split:
+        raise InputError("--published-split is for named tables; --test names files")
+    table, schema = named_table(args)
     return table, schema, read_tests(args.test, schema) if args.test else None
 
 

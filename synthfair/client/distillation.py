@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from synthfair.client.baseline import Baseline
 from synthfair.client.prepare import Prepared, prepare
 from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.batches import Batches, in_memory
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Clipping, Encoded, encode
 from synthfair.data.real_rows import RealRows
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search, optimize
@@ -155,6 +156,9 @@ def distill_table(
     Neighbouring relation: ``config.relation``. Releases of one table add up, which only a
     :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
 
+    Where more than a twentieth of a column of a DataFrame lies outside the schema's bounds, and is
+    clipped, there is a UserWarning: before an epsilon is spent, and with shares that have no noise.
+
     Args:
         table: one row a person; for a surrogate also batches of rows that are read as a stream.
         schema: public; the same for all clients.
@@ -201,13 +205,22 @@ def distill_table(
 
         rows = table
         if hasattr(table, "columns"):
-            rows = in_memory(encode(cast("pd.DataFrame", table), schema, source=source))
+            rows = in_memory(_encoded(cast("pd.DataFrame", table), schema, source))
         settings = cast(SurrogateConfig, config or SurrogateConfig())
         return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
-    real = encode(cast("pd.DataFrame", table), schema, source=source)
+    real = _encoded(cast("pd.DataFrame", table), schema, source)
     return distill_rows(
         real, schema, cast("DistillConfig | None", config), noise=noise, source=source, **fair
     )
+
+
+def _encoded(table: pd.DataFrame, schema: Schema, source: str) -> Encoded:
+    """The rows, with a warning of columns that are clipped much, before an epsilon is spent."""
+    clipping = Clipping()
+    real = encode(table, schema, source=source, clipping=clipping)
+    for message in clipping.warnings():
+        warnings.warn(f"{source}: {message}", UserWarning, stacklevel=3)
+    return real
 
 
 def distill_rows(

@@ -51,13 +51,12 @@ class RefusedReleaseError(InputError):
 
     Attributes:
         preview: what was found.
-        clipping: of the real rows, whose bounds may be why.
     """
 
-    def __init__(self, message: str, preview: Preview, clipping: Clipping) -> None:
+    def __init__(self, message: str, preview: Preview) -> None:
         """With what was found, to be shown."""
         super().__init__(message)
-        self.preview, self.clipping = preview, clipping
+        self.preview = preview
 
 
 class Receipt(NamedTuple):
@@ -105,6 +104,7 @@ def distill_file(
     config: DistillConfig | SurrogateConfig,
     options: Options = Options(),  # noqa: B008 - immutable
     *,
+    on_rows: Callable[[Clipping], None] = lambda _: None,
     progress: Progress | None = None,
     on_stage: Callable[[str], None] | None = None,
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
@@ -118,6 +118,9 @@ def distill_file(
             lies next to it; that holds private numbers and must not be sent.
         config: settings, of either kind of release.
         options: see there.
+        on_rows: called when the rows are read, with what was clipped of them, before anything is
+            booked or an epsilon spent; an exception ends the run there. What it is given is
+            private, and has no noise.
         progress: of a fair release, see :func:`synthfair.client.distillation.distill_table`.
         on_stage: of a surrogate, called with what is done next, in a few words.
 
@@ -135,9 +138,9 @@ def distill_file(
         schema = read_schema(schema_path)
         if isinstance(config, SurrogateConfig):
             show = on_stage or (lambda _: None)
-            made = _make_surrogate(files, schema, config, options, on_stage=show)
+            made = _make_surrogate(files, schema, config, options, on_rows, on_stage=show)
         else:
-            made = _make_fair(files, schema, config, options, progress=progress)
+            made = _make_fair(files, schema, config, options, on_rows, progress=progress)
         release = _require_safe(made, output, accepted=options.accept_risk)
         if made.booking:
             ledger.book(made.booking)
@@ -180,12 +183,14 @@ def _make_fair(
     schema: Schema,
     config: DistillConfig,
     options: Options,
+    on_rows: Callable[[Clipping], None],
     *,
     progress: Progress | None,
 ) -> _Made:
     """Reads the rows, prepares the problem, solves it, compares the release with the rows."""
     clipping, share = Clipping(), options.hold_out
     real, held_out = read_rows(files.data, schema, config, hold_out=share, clipping=clipping)
+    on_rows(clipping)
     source = str(files.data)
     ready = _prepare(real, schema, config, files, noise_seed=options.noise_seed)
     distillation = distill_prepared(
@@ -203,6 +208,7 @@ def _make_surrogate(
     schema: Schema,
     config: SurrogateConfig,
     options: Options,
+    on_rows: Callable[[Clipping], None],
     *,
     on_stage: Callable[[str], None],
 ) -> _Made:
@@ -219,6 +225,7 @@ def _make_surrogate(
     rows = FileBatches(files.data, schema, options.hold_out, config.seed)
     on_stage("reading the rows")
     known = read_first(rows, n_groups=len(schema.groups))
+    on_rows(rows.clipping)
     rows_sha256 = sha256_of(tuple(vars(known.sums).values()))
     run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
@@ -355,7 +362,6 @@ def _require_safe(made: _Made, output: Path, *, accepted: bool) -> Release:
             f"{output}: not written: {' '.join(found.risks)} --accept-risk writes it nevertheless,"
             " and the file says so",
             found,
-            made.clipping,
         )
     if not accepted:
         return release

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import itertools
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, write_text
+from synthfair.run_files import read_numbers
 
 if TYPE_CHECKING:
     from synthfair.distill.hypergradient import StepRecord
@@ -68,23 +67,12 @@ def read_history(path: Path) -> History:
         InputError: unreadable, other columns, a value other than a gap that is no number, one that
             is too large, no rows or too many.
     """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(itertools.islice(csv.reader(file), MAX_STEPS + 2))
-        return _parsed(rows)
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path}: not a history: {reason(error)}") from error
+    lines = read_numbers(path, History._fields, _line, what="history", most=MAX_STEPS)
+    return History(*map(list, zip(*lines, strict=True)))
 
 
-def _parsed(rows: list[list[str]]) -> History:
-    if len(rows) > MAX_STEPS + 1:
-        raise ValueError(f"holds more than {MAX_STEPS} steps")
-    if len(rows) < 2 or tuple(rows[0]) != History._fields:
-        raise ValueError(f"needs the columns {', '.join(History._fields)}, and rows")
-    if any(len(row) != len(History._fields) for row in rows[1:]):
-        raise ValueError(f"each row needs {len(History._fields)} numbers")
-    columns = zip(History._fields, zip(*rows[1:], strict=True), strict=True)
-    return History(*([_number(text, name) for text in column] for name, column in columns))
+def _line(row: list[str]) -> list[float]:
+    return [_number(text, name) for text, name in zip(row, History._fields, strict=True)]
 
 
 def _number(text: str, column: str) -> float:

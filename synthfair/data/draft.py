@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from synthfair.data.column_draft import ColumnDraft, Role, draft_column
+from synthfair.data.column_draft import MOST_CATEGORIES, ColumnDraft, Role, draft_column
 from synthfair.data.schema import MISSING_VALUES, Value, shown
 from synthfair.errors import InputError
 
 MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
 """Texts, in small letters and without blanks around, that are taken for a missing value."""
+
+NAMES: dict[Role, str] = {
+    "label": "label|target|class|outcome|approved?|defaulted|y",
+    "sensitive": "sex|gender|race|ethnicity|religion|nationality|disability",
+}
+"""Words of a column's name that are a reason to propose it for a role."""
 
 WARNING = (
     "DRAFT, made from a private table. A schema is published: what it says of the table, everybody"
@@ -23,6 +30,9 @@ WARNING = (
     " 'alternatives' are entries of 'columns' to take instead. Then delete this 'draft' block; no"
     " client accepts the schema before."
 )
+
+OF_RELEASES = ("s", "y", "weight")
+"""Columns of releases that no number may be named as."""
 
 _LINE = 100
 """Characters of a line, beyond which an object is spread over several."""
@@ -34,19 +44,21 @@ class Draft:
 
     Attributes:
         name: of the table.
-        label: a column.
-        sensitive: a column.
+        label: a column; None: open.
+        sensitive: a column; None: open.
         columns: by name.
         missing_values: texts that stand for a missing value.
+        to_confirm: label, sensitive or missing values that nobody has confirmed.
         positive: the label's value that is y = +1, or several; None: open.
         description: for people; where the bounds come from.
     """
 
     name: str
-    label: str
-    sensitive: str
+    label: str | None
+    sensitive: str | None
     columns: dict[str, ColumnDraft]
     missing_values: tuple[str, ...] = MISSING_VALUES
+    to_confirm: tuple[str, ...] = ()
     positive: Value | tuple[Value, ...] | None = None
     description: str = ""
 
@@ -63,10 +75,20 @@ class Draft:
             found["description"] = (
                 "say what the rows are, and where bounds and categories come from"
             )
-        if self.positive is None:
+        for role, column in (("label", self.label), ("sensitive", self.sensitive)):
+            if column is None:
+                which = shown(self.with_few_values)
+                found[role] = (
+                    f"which column is it? Draft anew with --{role}; few values have {which}"
+                )
+            elif column in self.to_confirm:
+                found[role] = (
+                    f"is it {column!r}, as its name says? If not, draft anew with --{role}"
+                )
+        if self.positive is None and self.label:
             values = self.label_values
             found["positive"] = f"which values of {self.label!r} are positive: {shown(values)}?"
-        if marks := [word for word in self.missing_values if word not in MISSING_VALUES]:
+        if marks := [word for word in self.missing_values if word in self.to_confirm]:
             found["missing_values"] = (
                 f"means that a value is missing: {', '.join(map(repr, marks))}?"
             )
@@ -74,6 +96,8 @@ class Draft:
             if column.question:
                 where = "ignored" if column.entry is None else "columns"
                 found[f"{where}.{name}"] = column.question
+            if name in OF_RELEASES and column.use == "numeric":
+                found[f"columns.{name}"] = "releases have a column of this name; rename it"
         return found
 
     @property
@@ -84,9 +108,14 @@ class Draft:
         return {name: [key for key in keys if key in entry] for name, entry in entries.items()}
 
     @property
+    def with_few_values(self) -> list[str]:
+        """The columns that may be label or sensitive attribute."""
+        return [name for name, column in self.columns.items() if "categories" in column.entries]
+
+    @property
     def label_values(self) -> list[Value]:
-        """The categories of the label."""
-        return (self.columns[self.label].entry or {})["categories"]
+        """The categories of the label; none where that is open."""
+        return (self.columns[self.label].entry or {})["categories"] if self.label else []
 
     def choose_positive(self, texts: Sequence[str]) -> None:
         """Sets ``positive`` to the values that these texts name; numbers are named by value.
@@ -94,6 +123,8 @@ class Draft:
         Raises:
             InputError: one is not a value of the label, or all values are named.
         """
+        if self.label is None:
+            raise InputError(f"positive {shown(texts)}: of which label? Give --label")
         values = self.label_values
         chosen = []
         for text in texts:
@@ -134,10 +165,11 @@ def draft_table(
     table: pd.DataFrame,
     *,
     name: str,
-    label: str,
-    sensitive: str,
+    label: str | None = None,
+    sensitive: str | None = None,
     positive: Sequence[str] = (),
     missing_values: Sequence[str] | None = None,
+    confirmed: Sequence[str] = (),
 ) -> Draft:
     """A draft from the rows of a table: proposals, and what is open.
 
@@ -149,10 +181,12 @@ def draft_table(
     Args:
         table: text as :func:`read_raw_table` reads CSV files, or typed.
         name: of the table.
-        label: a column of it.
-        sensitive: another one.
+        label: a column of it. If None, the only one of few values that is named as a label, such as
+            ``outcome``, is proposed; else it is left open.
+        sensitive: another one; the same, such as ``sex``.
         positive: the label's values that are y = +1; open if there are none.
         missing_values: texts that stand for a missing value; None: what :func:`find_missing` finds.
+        confirmed: those that a person has named; the others are to be confirmed.
 
     Raises:
         InputError: label or sensitive is not a column, or both are the same, or has too many
@@ -169,22 +203,47 @@ def draft_table(
         "which values of 'approve' are positive: 0, 1?"
     """
     for role, column in (("label", label), ("sensitive", sensitive)):
-        if column not in table.columns:
+        if column is not None and column not in table.columns:
             raise InputError(f"{role} {column!r}: must be one of {shown(list(table.columns), 100)}")
-    if label == sensitive:
+    if label is not None and label == sensitive:
         raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
     if len(table) == 0:
         raise InputError(f"{name}: the table has no rows")
     words = find_missing(table) if missing_values is None else tuple(missing_values)
-    roles: dict[str, Role] = {label: "label", sensitive: "sensitive"}
+    to_confirm = [word for word in words if word not in (*MISSING_VALUES, *confirmed)]
+    others = [column for column in table.columns if column not in (label, sensitive)]
+    if label is None and (label := propose(table[others], "label")):
+        to_confirm.append(label)
+    if sensitive is None and (sensitive := propose(table[others], "sensitive")):
+        to_confirm.append(sensitive)
+    roles: dict[str | None, Role] = {label: "label", sensitive: "sensitive"}
     columns = {
         column: draft_column(table[column], role=roles.get(column, "feature"), missing_values=words)
         for column in table.columns
     }
-    draft = Draft(name, label, sensitive, columns, words)
+    draft = Draft(name, label, sensitive, columns, words, tuple(to_confirm))
     if positive:
         draft.choose_positive(positive)
     return draft
+
+
+def propose(table: pd.DataFrame, role: Role) -> str | None:
+    """The only column of few values whose name says that it has this role; else None.
+
+    Example:
+        >>> import pandas as pd
+        >>> from synthfair.data.draft import propose
+        >>> table = pd.DataFrame({"age": [17, 39, 41], "applicant_sex": ["m", "f", "m"]})
+        >>> propose(table, "sensitive"), propose(table, "label")
+        ('applicant_sex', None)
+    """
+    named = re.compile(rf"(?:^|[^a-z])(?:{NAMES[role]})(?:$|[^a-z])", re.IGNORECASE)
+    found = [
+        name
+        for name in table.columns
+        if named.search(name) and 2 <= table[name].nunique() <= MOST_CATEGORIES
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def find_missing(table: pd.DataFrame, given: Sequence[str] = ()) -> tuple[str, ...]:

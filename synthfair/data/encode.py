@@ -56,6 +56,10 @@ class ClippedColumn(NamedTuple):
         return self.below + self.above
 
 
+MUCH = 0.05
+"""Share of a column's values that may be clipped without a warning."""
+
+
 class Clipping:
     """Counts the values that encoding clips to the schema's bounds, over the parts of a table.
 
@@ -92,6 +96,21 @@ class Clipping:
             name: ClippedColumn(column.lower, column.upper, *map(float, counts / self.rows))
             for name, (column, counts) in self._counts.items()
         }
+
+    def clipped(self, *, above: float) -> list[tuple[str, ClippedColumn]]:
+        """Columns of which a larger share was clipped, the most clipped first."""
+        found = [item for item in self.columns.items() if item[1].share > above]
+        return sorted(found, key=lambda item: -item[1].share)
+
+    def warnings(self) -> list[str]:
+        """A sentence for each column of which more than :data:`MUCH` was clipped."""
+        return [
+            f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
+            f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
+            " above), and were clipped to them. Are unit and bounds right? Correct the schema for"
+            " all clients, from public knowledge, not from these rows"
+            for name, column in self.clipped(above=MUCH)
+        ]
 
 
 class _Source(NamedTuple):

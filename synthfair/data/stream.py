@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
+from synthfair.data.header import SEPARATORS, separator_of
 from synthfair.data.tables import parse_rows
 from synthfair.errors import InputError
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 MOST_AT_ONCE, LONGEST_RECORD = 2**20, 2**20
 """Bytes. The second bounds memory where a quote is never closed."""
+
+MOST_LINES = 100
+"""Of a row, in quotes. It bounds the wait where a quote is never closed."""
 
 
 class Arriving(Protocol):
@@ -45,7 +49,7 @@ def read_stream(
     for records in _whole_records(stream, source):
         body = records
         if not header:
-            end = _ends(records)[0] + 1
+            end = _ends(records, _ANY)[0] + 1
             header, body = records[:end], records[end:]
             if b"\0" in header:
                 raise InputError(
@@ -59,23 +63,37 @@ def read_stream(
 
 def _whole_records(stream: Arriving, source: str) -> Iterator[bytes]:
     """Bytes that end where records end; the last gets a line end if it has none."""
-    held = b""
+    held, separators = b"", _ANY
     while arrived := stream.read1(MOST_AT_ONCE):
         held += arrived
-        ends = _ends(held)
-        if len(ends):
+        ends = _ends(held, separators)
+        if ends and separators == _ANY:  # the header is whole
+            with suppress(ValueError):  # said where it is parsed
+                separators = separator_of(held[: ends[0] + 1]).encode()
+            ends = _ends(held, separators)
+        if ends:
             yield held[: ends[-1] + 1]
             held = held[ends[-1] + 1 :]
-        if len(held) > LONGEST_RECORD:
+        if len(held) > LONGEST_RECORD or held.count(b"\n") > MOST_LINES:
+            begins = held[:60].decode(errors="replace").splitlines()[0]
             raise InputError(
-                f"{source}: a row is longer than {LONGEST_RECORD} bytes; is a quote not closed?"
+                f"{source}: the row that begins {begins!r} is longer than {LONGEST_RECORD} bytes or"
+                f" {MOST_LINES} lines; is a quote not closed?"
             )
     if held:
         yield held + b"\n"
 
 
-def _ends(text: bytes) -> np.ndarray:
-    """Positions of the line ends that are outside quotes, where a record ends."""
-    codes = np.frombuffer(text, np.uint8)
-    quoted = np.cumsum(codes == ord('"')) % 2 == 1
-    return np.flatnonzero((codes == ord("\n")) & ~quoted)
+_ANY = "".join(SEPARATORS).encode()
+
+
+def _ends(text: bytes, separators: bytes) -> list[int]:
+    """Positions of the line ends that are outside quotes, where a record ends.
+
+    A quote opens a field only as its first character; elsewhere, as in 5" pipe, it is one.
+    """
+    if b'"' in text:
+        begins = rb"(?:^|(?<=[\n%s]))" % re.escape(separators)
+        quoted = begins + rb'"[^"]*(?:""[^"]*)*(?:"|\Z)'
+        text = re.sub(quoted, lambda field: b"x" * len(field[0]), text)
+    return [found.start() for found in re.finditer(b"\n", text)]

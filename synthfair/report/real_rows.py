@@ -11,10 +11,7 @@ from synthfair.config import DistillConfig
 
 if TYPE_CHECKING:
     from synthfair.config import SurrogateConfig
-    from synthfair.data.encode import ClippedColumn, Clipping
-
-MUCH = 0.05
-"""Share of a column's values that may be clipped without a warning."""
+    from synthfair.data.encode import Clipping
 
 MOST_SHOWN = 20
 """Columns of a table or a warning; those that are clipped the most."""
@@ -22,7 +19,7 @@ MOST_SHOWN = 20
 
 def clipping_table(clipping: Clipping) -> Table | None:
     """The columns of which values were clipped; None where there is none."""
-    clipped = _clipped(clipping, above=0.0)
+    clipped = clipping.clipped(above=0.0)
     if not clipped:
         return None
     table = Table(title="values clipped to the schema's bounds (private)")
@@ -40,16 +37,4 @@ def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConf
     """What to say of columns of which too many values were clipped, and of too few rows."""
     few = isinstance(config, DistillConfig) and clipping.rows < config.n_min  # only with epsilon
     found = [f"{clipping.rows} rows: the release is hardly more than its noise"] if few else []
-    return found + [
-        f"column {name!r}: {column.share:.1%} of the values lie outside the schema's bounds,"
-        f" {column.lower:g} to {column.upper:g} ({column.below:.1%} below, {column.above:.1%}"
-        " above), and were clipped to them. Are unit and bounds right? Correct the schema for all"
-        " clients, from public knowledge, not from these rows"
-        for name, column in _clipped(clipping, above=MUCH)[:MOST_SHOWN]
-    ]
-
-
-def _clipped(clipping: Clipping, *, above: float) -> list[tuple[str, ClippedColumn]]:
-    """Columns of which a larger share was clipped, the most clipped first."""
-    found = [item for item in clipping.columns.items() if item[1].share > above]
-    return sorted(found, key=lambda item: -item[1].share)
+    return found + clipping.warnings()[:MOST_SHOWN]

@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "clipped values of a surrogate are said after its sums are bought",
+        "client/from_file.py",
+        "    on_rows(rows.clipping)\n",
+        "",
+        "test_clipping.py",
+    ),
+    Mutant(
+        "a table in Python is clipped without a word",
+        "client/distillation.py",
+        "for message in clipping.warnings():",
+        "for message in ():",
+        "test_clipping.py",
+    ),
+    Mutant(
         "a release without an epsilon is not booked",
         "client/from_file.py",
         "if made.booking:",

@@ -4,6 +4,34 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "a quote anywhere in a field opens it",
+        "data/stream.py",
+        """begins = rb"(?:^|(?<=[\\n%s]))" % re.escape(separators)""",
+        'begins = b""',
+        "test_predict.py",
+    ),
+    Mutant(
+        "a stream waits for the end of a quote as long as it takes",
+        "data/stream.py",
+        'held.count(b"\\n") > MOST_LINES',
+        "False",
+        "test_predict.py",
+    ),
+    Mutant(
+        "a column whose name holds the letters of a role is proposed",
+        "data/draft.py",
+        r'rf"(?:^|[^a-z])(?:{NAMES[role]})(?:$|[^a-z])"',
+        'rf"(?:{NAMES[role]})"',
+        "test_draft.py",
+    ),
+    Mutant(
+        "of two columns that could be the label the first is proposed",
+        "data/draft.py",
+        "return found[0] if len(found) == 1 else None",
+        "return found[0] if found else None",
+        "test_draft.py",
+    ),
+    Mutant(
         "one-hot columns shifted by one category",
         "data/encode.py",
         "block[rows, at[rows]] = 1.0",

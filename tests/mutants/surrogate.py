@@ -130,6 +130,20 @@ MUTANTS = [
         "test_frontier.py",
     ),
     Mutant(
+        "only growing rho is searched for a gap",
+        "surrogate/frontier.py",
+        "return max(met, key=lambda point: point.accuracy)",
+        "return met[0]",
+        "test_frontier.py",
+    ),
+    Mutant(
+        "of two local optima the one of growing rho is taken",
+        "surrogate/frontier.py",
+        "return second if lower else first",
+        "return first",
+        "test_frontier.py",
+    ),
+    Mutant(
         "no bisection of rho",
         "surrogate/frontier.py",
         "REFINEMENTS = 12",
