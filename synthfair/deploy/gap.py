@@ -6,8 +6,6 @@ A site's part is the routine of ``python -m synthfair gap perturb``, the server'
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import io
 from pathlib import Path
@@ -21,14 +19,15 @@ from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import MAX_CARRIED, sha256
+from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.site import Asked, Made, RefusedError
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, whole_file, write_json
 from synthfair.measure.collection import Collection, read_collection
 from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
 from synthfair.privacy.ledger import Booking, PureGuarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
+from synthfair.trained import TrainedModel, parse_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,13 +54,13 @@ class GapJob(GapQuestion):
     """What a job asks for. A project names files, a job has what is in them.
 
     Attributes:
-        model: a model file, in base64: the engine would read names in braces as its variables.
+        model: of which the gaps are.
         confidence: of each interval.
         least_answers: sites that must have answered well for the job to go on; all if not given.
         timeout: seconds to wait for answers.
     """
 
-    model: str = Field(max_length=2 * MAX_BYTES)
+    model: ModelFile
     confidence: float = Field(default=0.95, gt=0, lt=1)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=3600, ge=1, le=7 * 24 * 3600)
@@ -72,32 +71,6 @@ class GapJob(GapQuestion):
         if isinstance(found, str) and info.context:
             return read_collection(info.context["folder"] / found)
         return found
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _of_another_file(cls, found: Any, info: ValidationInfo) -> Any:
-        if isinstance(found, str) and info.context:
-            path = info.context["folder"] / found
-            try:
-                with path.open("rb") as file:
-                    found = base64.b64encode(file.read(MAX_BYTES + 1)).decode()
-            except OSError as error:
-                raise ValueError(f"{path}: cannot read: {reason(error)}") from error
-        return found
-
-    @field_validator("model")
-    @classmethod
-    def _is_a_model(cls, found: str) -> str:
-        try:
-            parse_model(base64.b64decode(found, validate=True), "model")
-        except binascii.Error as error:
-            raise ValueError("is no model file in base64") from error
-        return found
-
-    @property
-    def model_file(self) -> bytes:
-        """Content of the model file."""
-        return base64.b64decode(self.model)
 
     @property
     def question(self) -> GapQuestion:
@@ -235,11 +208,11 @@ def run_gap(federation: Federation, job: GapJob, private: Path, output: Path) ->
     from synthfair.report.gaps import estimate_document
 
     question, collection = job.question, job.collection
-    model = parse_model(job.model_file, "model")
+    model = parse_model(content_of(job.model), "model")
     _require_fitting(question, model, federation.schema)
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
     asked = question.model_dump(mode="json")
-    answers = federation.ask("gap", 0, asked, job.model_file, timeout=job.timeout)
+    answers = federation.ask("gap", 0, asked, content_of(job.model), timeout=job.timeout)
     reports: dict[str, int] = {}
     for site, content in answers.items():
         path = private / f"{site}.csv"

@@ -7,59 +7,30 @@ sites of their own, and get the model back with decisions by group. Pentyala et 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
 from pathlib import Path
-from typing import Annotated, Any
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     Field,
     ValidationError,
-    ValidationInfo,
     model_validator,
 )
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.federation import Federation
+from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.sums import Question, make_sum, secure_sum
 from synthfair.deploy.training import TrainJob, run_train
-from synthfair.errors import InputError, reason, refusal
+from synthfair.errors import InputError, refusal
 from synthfair.files import whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.secure.summands import GroupCounts
-from synthfair.trained import MAX_BYTES, TrainedModel, parse_model
+from synthfair.trained import TrainedModel
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"
 """Files of the result: as it was trained, with decisions by group, and what they come from."""
-
-
-def _content(found: Any, info: ValidationInfo) -> Any:
-    """Of the file that a project names, in base64; of a job, as it is."""
-    if not isinstance(found, str) or not info.context:
-        return found
-    path: Path = info.context["folder"] / found
-    try:
-        with path.open("rb") as file:
-            return base64.b64encode(file.read(MAX_BYTES + 1)).decode()
-    except OSError as error:
-        raise ValueError(f"{path}: cannot read: {reason(error)}") from error
-
-
-def _is_a_model(found: str) -> str:
-    try:
-        parse_model(base64.b64decode(found, validate=True), "model")
-    except binascii.Error as error:
-        raise ValueError("is no model file in base64") from error
-    return found
-
-
-ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]
-"""A model file in base64."""
 
 
 class PrivFairFLJob(BaseModel):
@@ -67,8 +38,7 @@ class PrivFairFLJob(BaseModel):
 
     Attributes:
         train: a training in rounds that comes first, or
-        model: one that is there already. A project names its file; a job has the file in base64:
-            the engine would read names in braces as its variables.
+        model: one that is there already. A project names its file; a job has what is in it.
         notion: of the rates that are compared.
         alpha: most by which they may differ between groups, as estimated.
         randomized: whether decisions may be drawn by coins.
@@ -133,7 +103,7 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
         begun = job.train.rounds
     else:
         with whole_file(output / MODEL) as temporary:
-            temporary.write_bytes(base64.b64decode(job.model or ""))
+            temporary.write_bytes(content_of(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
     label = f"{federation.job} {begun}"

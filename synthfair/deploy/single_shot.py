@@ -11,10 +11,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
 from synthfair.config.rules import FROZEN
+from synthfair.data.encode import Clipping
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking
 from synthfair.privacy.statement import make_guarantee
 
 RELEASES_FOLDER = "releases"
@@ -87,12 +88,16 @@ def answer_single_shot(asked: Asked) -> Made:
     output = folder / f"{asked.ask.job}.parquet"
     options = Options(key=read_signing_key(asked.settings.key), ledger=asked.settings.ledger)
 
+    def say(clipping: Clipping) -> None:
+        for line in clipping.warnings():
+            asked.log(f"job {asked.ask.job}: {line}")
+
     def stop(*_: object) -> None:
         if asked.stopped():
             raise KeyboardInterrupt
 
     paths = asked.settings.data, asked.settings.schema_path, output
-    distill_file(*paths, config, options, progress=stop, on_stage=stop)
+    distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
     return Made(output.read_bytes(), config.epsilon)
 
 
@@ -117,10 +122,9 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
     try:
         guarantee = make_guarantee(config, asked.schema) if config.epsilon else None
         booking = Booking(output=asked.ask.job, run="0" * 64, guarantee=guarantee)
-        ledger = Ledger(asked.settings.ledger_file)
-        ledger.require_affordable(booking, reserve=limits.least_epsilon_left)
     except InputError as error:
-        raise RefusedError("budget") from error
+        raise RefusedError("settings") from error
+    asked.require_affordable(booking)
     return config
 
 

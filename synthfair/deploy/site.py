@@ -77,6 +77,7 @@ class Asked(Generic[Settings]):
         folder: the site's own, for releases and the like.
         stopped: whether the job was stopped meanwhile.
         bare_rounds: answers to this task so far, over all jobs, that claim no epsilon themselves.
+        log: takes text that must not leave the site.
     """
 
     site: str
@@ -87,18 +88,26 @@ class Asked(Generic[Settings]):
     folder: Path
     stopped: Callable[[], bool]
     bare_rounds: int
+    log: Callable[[str], None]
 
-    def book(self: Asked[SiteSettings], booking: Booking) -> None:
-        """Books what leaves, within the site's limits.
+    def require_affordable(self: Asked[SiteSettings], booking: Booking) -> None:
+        """Before any work: whether the site's limits allow it to be booked.
 
         Raises:
             RefusedError: the ledger's limit would be passed, or too little of it left.
         """
         ledger, reserve = Ledger(self.settings.ledger_file), self.settings.limits.least_epsilon_left
         try:
-            if booking.guarantee:
-                ledger.require_affordable(booking, reserve=reserve)
-            ledger.book(booking)
+            ledger.require_affordable(booking, reserve=reserve)
+        except InputError as error:
+            raise RefusedError("budget") from error
+
+    def book(self: Asked[SiteSettings], booking: Booking) -> None:
+        """Books what leaves. Raises as :meth:`require_affordable`."""
+        if booking.guarantee:
+            self.require_affordable(booking)
+        try:
+            Ledger(self.settings.ledger_file).book(booking)
         except InputError as error:
             raise RefusedError("budget") from error
 
@@ -221,7 +230,7 @@ class Site:
                     raise RefusedError("answered")
                 known = self.settings, self.schema, self.folder
                 bare = self.trace.bare_rounds(ask.task)
-                asked = Asked(self.name, ask, carried, *known, stopped, bare)
+                asked = Asked(self.name, ask, carried, *known, stopped, bare, self._log)
                 try:
                     made = self._routines[ask.task](asked)
                 except InputError as error:

@@ -12,7 +12,6 @@ from synthfair.deploy.settings import AggregatorSettings, SiteSettings
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, whole_file
-from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator import (
     add_shares,
@@ -92,22 +91,12 @@ def answer_counts(asked: Asked[SiteSettings]) -> Made:
     key = read_signing_key(settings.key)
     client = key.public_key().public_bytes_raw().hex()
     booking = counts_booking(what, task, client=client, output=asked.ask.job)
-    ledger = _affordable(asked, booking)
+    asked.require_affordable(booking)
     start_jax()
     table = read_table(settings.data, asked.schema)
     counts = count_table(what, table, asked.schema, model=model, source=str(settings.data))
-    ledger.book(booking)
+    asked.book(booking)
     return Made(b"".join(make_uploads(task, counts, key)), what.epsilon)
-
-
-def _affordable(asked: Asked[SiteSettings], booking: Booking) -> Ledger:
-    """The site's ledger, in which the part can be booked."""
-    ledger = Ledger(asked.settings.ledger_file)
-    try:
-        ledger.require_affordable(booking, reserve=asked.settings.limits.least_epsilon_left)
-    except InputError as error:
-        raise RefusedError("budget") from error
-    return ledger
 
 
 def answer_model(asked: Asked[SiteSettings]) -> Made:

@@ -127,13 +127,6 @@ MUTANTS = [
         ANSWERS,
     ),
     Mutant(
-        "no epsilon need be left",
-        "deploy/single_shot.py",
-        "reserve=limits.least_epsilon_left)",
-        "reserve=0.0)",
-        LIMITS,
-    ),
-    Mutant(
         "what must be left is not taken off the limit",
         "privacy/ledger.py",
         "most = limit.epsilon - reserve",
@@ -312,16 +305,16 @@ MUTANTS = [
     Mutant(
         "a training, or a measurement, is not booked",
         "deploy/site.py",
-        "            ledger.book(booking)\n",
+        "            Ledger(self.settings.ledger_file).book(booking)\n",
         "            pass\n",
         f"{ROUNDS} {GAP}",
     ),
     Mutant(
-        "a training, or a measurement, may take what must be left",
+        "what leaves may take what must be left",
         "deploy/site.py",
         "ledger.require_affordable(booking, reserve=reserve)",
         "ledger.require_affordable(booking)",
-        f"{ROUNDS} {GAP}",
+        f"{GAP} {LIMITS}",
     ),
     Mutant(
         "an epsilon that leaves the teacher open counts as one",

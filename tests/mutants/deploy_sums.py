@@ -16,7 +16,7 @@ MUTANTS = [
     Mutant(
         "counts are not booked",
         "deploy/site_sums.py",
-        "    ledger.book(booking)\n",
+        "    asked.book(booking)\n",
         "",
         SUMS,
     ),

@@ -1,0 +1,42 @@
+"""A model file inside a job's settings: a project names the file, a job holds what is in it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BeforeValidator, ValidationInfo
+
+from synthfair.errors import reason
+from synthfair.trained import MAX_BYTES, parse_model
+
+
+def _content(found: Any, info: ValidationInfo) -> Any:
+    """In base64 what is in the file that a project names; of a job, as it is."""
+    if not isinstance(found, str) or not info.context:
+        return found
+    path: Path = info.context["folder"] / found
+    try:
+        with path.open("rb") as file:
+            return base64.b64encode(file.read(MAX_BYTES + 1)).decode()
+    except OSError as error:
+        raise ValueError(f"{path}: cannot read: {reason(error)}") from error
+
+
+def content_of(model: str) -> bytes:
+    """The file's bytes, of a field of type :data:`ModelFile`."""
+    return base64.b64decode(model, validate=True)
+
+
+def _is_a_model(found: str) -> str:
+    try:
+        parse_model(content_of(found), "model")
+    except binascii.Error as error:
+        raise ValueError("is no model file in base64") from error
+    return found
+
+
+ModelFile = Annotated[str, BeforeValidator(_content), AfterValidator(_is_a_model)]
+"""A model file in base64: the engine would read names in braces as its own variables."""
