@@ -130,7 +130,7 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
     assert sorted(folder.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("answer", "code"), [("\n", 2), ("y\n", 0)])
+@pytest.mark.parametrize(("answer", "code"), [("\n", 2), ("\x04", 2), ("y\n", 0)])
 def test_a_person_is_asked_before_epsilon_is_spent(folder, answer, code):
     """On a terminal; Enter stops. The ledger says whether anything was booked."""
     argv = [sys.executable, "-m", "synthfair", "client", "--data", "rows", "--schema"]
@@ -151,6 +151,7 @@ def test_a_person_is_asked_before_epsilon_is_spent(folder, answer, code):
             said += more
     assert process.wait(timeout=60) == code, said.decode()
     assert b"were clipped to them" in said
+    assert b"Traceback" not in said
     assert (folder / "out.parquet").exists() == bool(list(folder.glob("*.ledger.jsonl"))) == (code == 0)  # fmt: skip
 
 

@@ -70,7 +70,11 @@ def test_a_rate_of_no_rows_is_undefined():
     [
         (Metric(0.9, 0.87, 0.93), None),
         (Metric(0.88, 0.84, 0.91), "not clearly above the 0.860"),
-        (Metric(0.865, 0.862, 0.868), "less than 0.01 above the 0.860"),
+        (
+            Metric(0.865, 0.862, 0.868),
+            "near the constant classifier: its accuracy of 0.865 is hardly above",
+        ),
+        (Metric(0.6, 0.55, 0.65), "less accurate than the constant classifier"),
         (Metric(0.86, 0.84, 0.9), "not above the 0.860"),
         (UNDEFINED, None),
     ],
@@ -79,6 +83,10 @@ def test_a_model_near_the_constant_classifier_is_named(accuracy, said):
     found = near_constant(accuracy, 0.86)
     assert (found is None) if said is None else (said in found)
     assert near_constant(accuracy, np.nan) is None
+
+
+def test_a_model_that_gains_all_there_is_to_gain_is_not_near_the_constant_classifier():
+    assert near_constant(Metric(1.0, 0.998, 1.0), 0.995) is None
 
 
 @given(*[st.integers(0, 30)] * 4)

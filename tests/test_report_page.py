@@ -104,6 +104,11 @@ def test_what_no_run_has_is_left_out(runs, tmp_path):
         ("local", {}, ("rho_o = 10", True)),
         ("fedsgd", {"train": {"method": "fedsgd"}}, ("", False)),
         ("fpfl", {"train": {"method": "fpfl", "alpha": 0.1}}, ("alpha = 0.1", True)),
+        (
+            "privfairfl_pre",
+            {"train": {"method": "privfairfl_pre", "alpha": 0.1}},
+            ("rows weighed by group and label", True),
+        ),
     ],
 )
 def test_a_method_has_its_own_settings_and_no_others(method, settings, asked, runs, tmp_path):

@@ -111,6 +111,8 @@ def _execute(parser: Parser, argv: Sequence[str] | None) -> int:
             _flush()
     except InputError as error:
         return _fail(REFUSED, f"error: {error}")
+    except EOFError:  # Ctrl-D at a question
+        return _fail(REFUSED, "error: the answers end before the questions")
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         _drop_output()
     except OSError as error:

@@ -211,10 +211,11 @@ def draft_table(
         raise InputError(f"{name}: the table has no rows")
     words = find_missing(table) if missing_values is None else tuple(missing_values)
     to_confirm = [word for word in words if word not in (*MISSING_VALUES, *confirmed)]
-    others = [column for column in table.columns if column not in (label, sensitive)]
-    if label is None and (label := propose(table[others], "label")):
+    others = table.drop(columns=[role for role in (label, sensitive) if role is not None])
+    if label is None and (label := propose(others, "label", missing=words)):
         to_confirm.append(label)
-    if sensitive is None and (sensitive := propose(table[others], "sensitive")):
+        others = others.drop(columns=label)
+    if sensitive is None and (sensitive := propose(others, "sensitive", missing=words)):
         to_confirm.append(sensitive)
     roles: dict[str | None, Role] = {label: "label", sensitive: "sensitive"}
     columns = {
@@ -227,8 +228,8 @@ def draft_table(
     return draft
 
 
-def propose(table: pd.DataFrame, role: Role) -> str | None:
-    """The only column of few values whose name says that it has this role; else None.
+def propose(table: pd.DataFrame, role: Role, *, missing: Sequence[str] = ()) -> str | None:
+    """The only column of few values, missing ones aside, whose name says it has this role; or None.
 
     Example:
         >>> import pandas as pd
@@ -241,7 +242,8 @@ def propose(table: pd.DataFrame, role: Role) -> str | None:
     found = [
         name
         for name in table.columns
-        if named.search(name) and 2 <= table[name].nunique() <= MOST_CATEGORIES
+        if named.search(name)
+        and 2 <= len(set(table[name].dropna().unique()).difference(missing)) <= MOST_CATEGORIES
     ]
     return found[0] if len(found) == 1 else None
 

@@ -150,16 +150,17 @@ def rate_interval(hits: float, size: float) -> Metric:
     return Shares(np.array([float(hits)]), np.array([size])).limits().metrics()[0]
 
 
-NEAR = 0.01
-"""By which a model's accuracy must exceed that of the constant classifier not to be near it."""
+NEAR = 0.05
+"""Of what a model can gain over the constant classifier, the share below which it is near it."""
 
 
 def near_constant(accuracy: Metric, constant: float) -> str | None:
     """What to say of a model that is near the constant classifier; None if it is not.
 
-    It is near if the interval of its accuracy reaches down to the share of the more frequent label,
-    or if its accuracy exceeds that by less than :data:`NEAR`. One decision for everybody has no gap
-    between groups: such a model may be fair because it has learned little.
+    It is near if the interval of its accuracy contains the share of the more frequent label, or if
+    its accuracy is less than :data:`NEAR` of the way from that share to 1. One decision for
+    everybody has no gap between groups: such a model may be fair because it has learned little. A
+    model whose interval lies below that share is said to be less accurate.
 
     Args:
         accuracy: of the model, with its interval.
@@ -172,14 +173,18 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
         'the model is near the constant classifier: its accuracy of 0.880 is not clearly above t'
         >>> near_constant(rate_interval(880, 1000), 0.8)
     """
-    above = accuracy.value - constant
-    if not (accuracy.low <= constant or above < NEAR):
+    above, gain = accuracy.value - constant, NEAR * (1 - constant)
+    if not (accuracy.low <= constant or above < gain):
         return None
-    how = "not clearly above" if accuracy.low <= constant else f"less than {NEAR:g} above"
+    if accuracy.high < constant:
+        where, how = "less accurate than", "below"
+    else:
+        where, how = "near", "hardly above" if accuracy.low > constant else "not clearly above"
+        how = how if above > 0 else "not above"
     return (
-        f"the model is near the constant classifier: its accuracy of {accuracy.value:.3f} is"
-        f" {how if above > 0 else 'not above'} the {constant:.3f} of the more frequent label for"
-        " everybody, which treats all groups alike"
+        f"the model is {where} the constant classifier: its accuracy of {accuracy.value:.3f} is"
+        f" {how} the {constant:.3f} of the more frequent label for everybody, which treats all"
+        " groups alike"
     )
 
 

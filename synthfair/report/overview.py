@@ -233,6 +233,8 @@ def _weight(metrics: MetricsFile, settings: Mapping[str, tuple[Any, ...]]) -> tu
     tolerance, and some read nothing of it.
     """
     method, rho_o = metrics.method, settings.get("rho_o", (None,))
+    if method == "privfairfl_pre" or metrics.weights:
+        return "rows weighed by group and label", True
     if method == "constant" or (metrics.train and not is_read("alpha", metrics.train.method)):
         return "", False
     if constraint := metrics.train or metrics.decision:

@@ -28,13 +28,6 @@ MUTANTS = [
         SUMS,
     ),
     Mutant(
-        "what must be left of a ledger's limit is not left by sums",
-        "deploy/site_sums.py",
-        "reserve=asked.settings.limits.least_epsilon_left",
-        "reserve=0.0",
-        SUMS,
-    ),
-    Mutant(
         "an aggregator adds up anybody's shares",
         "deploy/site_sums.py",
         " or not known >= set(task.clients)",

@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "a model near the constant classifier is not named",
         "fairness/intervals.py",
-        "if not (accuracy.low <= constant or above < NEAR):",
-        "if not (accuracy.value <= constant or above < NEAR):",
+        "if not (accuracy.low <= constant or above < gain):",
+        "if not (accuracy.value <= constant or above < gain):",
         "test_answer.py",
     ),
     Mutant(
