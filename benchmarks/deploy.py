@@ -65,7 +65,7 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
         lenders = unlike_lenders()
     else:
         parts = partition(load_dataset("loanapp")[0], clients=setting.sites, seed=seed)
-        lenders = {f"lender-{i}": part for i, part in enumerate(parts)}
+        lenders = {f"lender{i}": part for i, part in enumerate(parts)}
     with tempfile.TemporaryDirectory() as folder:
         shown = demonstrate(
             Path(folder), lambda _: None, lambda *_: None, job=setting.job, lenders=lenders

@@ -228,3 +228,13 @@ def test_with_an_epsilon_no_seconds_are_said(world):
 )
 def test_an_epsilon_is_found_wherever_it_stands(world, settings, expected):
     assert Ask.model_validate_json(world.ask(settings).text).has_epsilon is expected
+
+
+def test_what_cannot_be_written_down_does_not_leave(world, monkeypatch):
+    def full(event):
+        raise InputError("trace.jsonl: cannot write: the disk is full")
+
+    site = world.site("north")
+    monkeypatch.setattr(site.trace, "write", full)
+    answer = site.answer(world.ask(), job="job-1", submitter="x")
+    assert (json.loads(answer.text)["code"], answer.carried) == ("failed", b"")
