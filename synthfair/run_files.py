@@ -24,9 +24,9 @@ from pydantic import (
 from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import read_numbers
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.files import read_numbers
 from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
