@@ -1,17 +1,21 @@
-"""Writes files whole or not at all."""
+"""Writes files whole or not at all; reads small ones of numbers."""
 
 from __future__ import annotations
 
+import csv
+import itertools
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from synthfair.errors import InputError, reason
+
+_Row = TypeVar("_Row")
 
 ORDINARY, OWNER_ONLY = 0o666, 0o600
 """Who may read and write a file, before the user's umask: everyone, or its owner alone."""
@@ -154,3 +158,41 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def read_numbers(
+    path: Path,
+    columns: tuple[str, ...],
+    understand: Callable[[list[str]], _Row],
+    *,
+    what: str,
+    most: int,
+) -> tuple[_Row, ...]:
+    """The lines of a CSV file.
+
+    Args:
+        path: of the file.
+        columns: names that its first line must hold.
+        understand: makes an entry of the fields of a line; ValueError where they are not allowed.
+        what: the file must be, for errors.
+        most: lines that are read.
+
+    Raises:
+        InputError: unreadable, other columns, a line that is not allowed, no lines or too many.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(itertools.islice(csv.reader(file), most + 2))
+        return tuple(map(understand, _lines(rows, columns, most)))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(f"{path}: not a {what}: {reason(error)}") from error
+
+
+def _lines(rows: list[list[str]], names: tuple[str, ...], most: int) -> list[list[str]]:
+    if len(rows) > most + 1:
+        raise ValueError(f"holds more than {most} lines")
+    if len(rows) < 2 or tuple(rows[0]) != names:
+        raise ValueError(f"needs the columns {', '.join(names)}, and lines")
+    if any(len(row) != len(names) for row in rows):
+        raise ValueError(f"each line needs {len(names)} numbers")
+    return rows[1:]

@@ -6,10 +6,8 @@ null where they hold not-a-number: undefined.
 
 from __future__ import annotations
 
-import csv
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -28,6 +26,7 @@ from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
+from synthfair.files import read_numbers
 from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
@@ -370,47 +369,6 @@ def read_frontier(path: Path) -> tuple[FrontierLine, ...]:
     """
     columns = FrontierLine._fields
     return read_numbers(path, columns, _frontier_line, what="frontier", most=MOST_LINES)
-
-
-_Row = TypeVar("_Row")
-
-
-def read_numbers(
-    path: Path,
-    columns: tuple[str, ...],
-    understand: Callable[[list[str]], _Row],
-    *,
-    what: str,
-    most: int,
-) -> tuple[_Row, ...]:
-    """The lines of a CSV file.
-
-    Args:
-        path: of the file.
-        columns: names that its first line must hold.
-        understand: makes an entry of the fields of a line; ValueError where they are not allowed.
-        what: the file must be, for errors.
-        most: lines that are read.
-
-    Raises:
-        InputError: unreadable, other columns, a line that is not allowed, no lines or too many.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(itertools.islice(csv.reader(file), most + 2))
-        return tuple(map(understand, _lines(rows, columns, most)))
-    except (OSError, ValueError, csv.Error) as error:
-        raise InputError(f"{path}: not a {what}: {reason(error)}") from error
-
-
-def _lines(rows: list[list[str]], names: tuple[str, ...], most: int) -> list[list[str]]:
-    if len(rows) > most + 1:
-        raise ValueError(f"holds more than {most} lines")
-    if len(rows) < 2 or tuple(rows[0]) != names:
-        raise ValueError(f"needs the columns {', '.join(names)}, and lines")
-    if any(len(row) != len(names) for row in rows):
-        raise ValueError(f"each line needs {len(names)} numbers")
-    return rows[1:]
 
 
 def _frontier_line(row: Sequence[str]) -> FrontierLine:

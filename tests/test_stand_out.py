@@ -62,6 +62,7 @@ def named(releases, *, config=None, tests=None):
 TEST = {"t": make_table(3000, seed=99)}
 
 
+@pytest.mark.filterwarnings("ignore:table. column 'income'")  # in another unit, as the client hears
 @pytest.mark.parametrize(("made", "config"), [(surrogate, RHO), (fair, None)])
 @pytest.mark.parametrize("tests", [TEST, None])
 def test_each_wrong_client_among_four_is_named_and_no_other(tables, made, config, tests):

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, write_text
-from synthfair.run_files import read_numbers
+from synthfair.files import OWNER_ONLY, read_numbers, write_text
 
 if TYPE_CHECKING:
     from synthfair.distill.hypergradient import StepRecord
