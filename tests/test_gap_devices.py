@@ -167,7 +167,7 @@ def test_the_page_shows_measured_gaps(run_folder, tmp_path):
     assert "Gaps measured over devices" in page
     for gap in document["gaps"]:
         for key in ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"):
-            assert f"{gap[key]:.4f}" in page
+            assert f"{gap[key]:z.3f}" in page
     assert document["few"] == []
     assert "too few" not in page
 

@@ -78,9 +78,9 @@ def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys)
         moved = found["releases"][name]
         assert re.findall(r"<td.*?>(.*?)</td>", row) == [
             f"lender_{i}",
-            *(f"{moved[key]:.4f}" for key in ("scores", "relative", "theta", "accuracy", "spd")),
-            "no",
-            "trained",
+            *(f"{moved[key]:.3f}" for key in ("scores", "relative")),
+            *(f"{value:+z.3f}" for value in (moved["accuracy"], moved["spd"], *moved["rates"])),
+            "nothing",
         ]
         assert f"{moved['scores']:.3f}" in said
     assert f"allows a relative change of {metrics(folder)['max_influence']:.4f}" in page
@@ -103,7 +103,8 @@ def test_an_outlier_is_warned_about(folder, capsys):
     said = capsys.readouterr()
     assert "r2 (scores, accuracy): moves the model much further" in " ".join(said.err.split())
     assert "OUTLIER" in said.out
-    assert "<td>YES</td>" in (folder / "server" / "report.html").read_text()
+    row = re.search(r'data-release="r2">(.*)</tr>', (folder / "server" / "report.html").read_text())
+    assert ">scores, accuracy</td>" in row.group(1)
 
 
 def test_of_many_the_furthest_are_shown():

@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "a refusal looks like an error of the system",
         "cli/__init__.py",
-        "return _fail(REFUSED,",
-        "return _fail(FAILED,",
+        'return _fail(REFUSED, f"error: {error}")',
+        'return _fail(FAILED, f"error: {error}")',
         "test_exit.py",
     ),
     Mutant(
