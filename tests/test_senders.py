@@ -83,8 +83,8 @@ def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys)
             "nothing",
         ]
         assert f"{moved['scores']:.3f}" in said
-    assert f"allows a relative change of {metrics(folder)['max_influence']:.4f}" in page
-    assert f"A change of scores above {found['outliers_above']:.4f} lies far above" in page
+    assert f"of which the server allows {metrics(folder)['max_influence']:g}." in page
+    assert f"A change of the scores above {found['outliers_above']:.3f} stands out" in page
 
 
 def test_the_page_says_how_to_sign_again(folder):
