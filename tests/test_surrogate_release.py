@@ -267,7 +267,7 @@ def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
     said = " ".join(check.warnings)
     assert "at most 0.05 was asked for" in said
     assert "less fair than its parts" in said
-    assert "not above the 0.700 of the more frequent label" in said
+    assert "its accuracy of 0.600 is below the 0.700 of the more frequent label" in said
     assert "--release surrogate" in said
     assert (
         PoolCheck(0.05, {"a": 0.05, "b": 0.06}, 0.05, Metric(0.8, 0.75, 0.85), 0.7).warnings == ()
