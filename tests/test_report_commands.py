@@ -113,7 +113,7 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     assert main(argv) == 0
     said = capsys.readouterr().out
     assert "Wrote 2 runs" in said
-    assert "rho_o = 10" in said
+    assert "penalty weight 10" in said
     assert json.loads(done.read_text()) == there
     assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
     assert main([*argv, "--lambda-theta", "0.5"]) == 2
