@@ -36,7 +36,7 @@ def served(tmp_path_factory):
     releases = [str(folder / f"a b{i}.parquet") for i in range(2)]
     for i in range(2):
         argv = ["--data", str(folder / f"a b{i}_train.csv"), "--output", releases[i], *schema]
-        assert main(["client", *argv, "--steps", "20", "--no-intercept"]) == 0
+        assert main(["client", *argv, "--steps", "20", "--rho-o", "5", "--no-intercept"]) == 0
     tests = [str(folder / f"a b{i}_test.csv") for i in range(2)]
     argv = [*releases, *schema, "--seed", "3", "--resamples", "20", "--test", *tests]
     assert main(["server", *argv, "--output", str(folder / "server"), "--report"]) == 0
@@ -49,6 +49,8 @@ def test_the_commands_run_it_again(served, tmp_path):
     text = html.unescape((served / "server" / "report.html").read_text())
     commands = re.search(r"<pre>(.*)</pre>", text, re.DOTALL).group(1).splitlines()
     assert len(commands) == 3
+    asked = json.loads((served / "server" / "metrics.json").read_text())["asked"]
+    assert asked == {"by": "weight", "amounts": [5.0]}
     for command in commands:
         words = shlex.split(command)[2:]
         paths = [str(again / w) if w.endswith((".csv", ".parquet", ".json", "server")) else w

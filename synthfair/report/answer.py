@@ -138,12 +138,12 @@ def _cost(subject: Summary, reference: Summary | None) -> Cost | None:
     if not subject.asked.fairness:
         return None
     if reference:
-        return Cost(Metric(*difference(reference.accuracy, subject.accuracy)), reference.name)
+        return Cost(difference(reference.accuracy, subject.accuracy), reference.name)
     run = subject.runs[0]
     if len(subject.runs) > 1 or (plain := without_penalty(run.frontier)) is None:
         return None
     accuracy = rate_interval(plain.test_accuracy * run.metrics.n_test, run.metrics.n_test)
-    lost = Metric(*difference(accuracy, subject.accuracy))
+    lost = difference(accuracy, subject.accuracy)
     return Cost(lost, "penalty weight 0 in frontier.csv")
 
 

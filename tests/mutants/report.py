@@ -109,11 +109,11 @@ MUTANTS = [
         "test_report_overview.py",
     ),
     Mutant(
-        "what a run was asked for is not written",
+        "fair releases are asked for what the server would ask of surrogates",
         "server/routine.py",
-        '"asked": (config.asked if point',
-        '"asked": ServerConfig().asked if point is False else (config.asked if point',
-        "test_report_overview.py",
+        "(config.asked if point else _asked(named))",
+        "config.asked",
+        "test_report_commands.py",
     ),
     Mutant(
         "the constant classifier is run for each weight",
