@@ -202,6 +202,20 @@ def unlike(read: Read) -> str:
     return table(header, rows) if rows else ""
 
 
+def proxy(read: Read) -> str:
+    """What each penalty leaves of SPD on Dutch, with all rows in one place."""
+    runs = select(read("unlike"), task="dutch", clients=4, split="alike", method="central")
+    rows = [
+        (penalty.replace("_", " "), f"{rho:g}", means(own, "accuracy").text(".3f"),
+         means(own, "spd").text(".3f"))
+        for (penalty, rho), own in by(runs, lambda one: (one.penalty, one.rho)).items()
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    seeds = f"Central training on Dutch: mean ± standard deviation of {n_seeds(runs)} seeds."
+    return page(seeds, table("penalty | weight | accuracy | SPD", rows)).rstrip()
+
+
 def cold(read: Read) -> str:
     """Seconds and memory of a client."""
     cases = by(read("cold"), lambda setting: setting.case)
@@ -314,6 +328,7 @@ BLOCKS: Mapping[str, Callable[[Read], str]] = {
     "fpfl": fpfl,
     "two_phase": two_phase,
     "unlike": unlike,
+    "proxy": proxy,
     "cold": cold,
     "speed": speed,
     "scale": scale,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import synthfair
-from synthfair.config import ServerConfig
+from synthfair.config import Asked, ServerConfig
 from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
@@ -276,6 +276,7 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
         "method": model.decision.method,
         "config": {},
         "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
+        "asked": Asked(by="tolerance", amounts=(model.decision.alpha,)).model_dump(mode="json"),
         "converged": model.converged,
         **({"counts": said} if (said := model.decision.statement) else {}),
     }

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import FROZEN, ReleaseConfig, ServerConfig, TrainConfig
+from synthfair.config import FROZEN, Asked, ReleaseConfig, ServerConfig, TrainConfig
 from synthfair.config.notions import Notion
 from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize
@@ -259,6 +259,7 @@ class MetricsFile(Part):
     train: RoundSettings | None = None
     weights: RowWeights | None = None
     decision: DecisionSettings | None = None
+    asked: Asked | None = None
     counts: dict[str, Any] | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     guarantee: TrainingGuarantee | None = Field(
@@ -342,17 +343,20 @@ class GapsFile(BaseModel):
 
 
 def read_run_file(path: Path, kind: type[_File]) -> _File:
-    """Reads a metrics.json or gaps.json.
+    """Reads a metrics.json, gaps.json or federation.json.
 
     Raises:
         InputError: unreadable, too large, or not of that kind; the message names key and value.
     """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
-        return kind.model_validate_json(path.read_bytes())
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
+    try:
+        return kind.model_validate_json(content)
     except ValidationError as error:
         raise refusal(str(path), error) from error
 

@@ -33,6 +33,7 @@ def write_run(folder, *, method="single_shot", rho_o=0.0, seed=0):
         "method": method,
         "table": {"name": "small", "sensitive": "town", "clients": 2},
         "config": {"client_0": config, "client_1": config},
+        "asked": {"by": "weight", "amounts": [rho_o]},
         "cost": Communication(2, 1, 5000)._asdict(),
         "converged": True,
         "seconds": 1.5 + seed,
@@ -66,6 +67,7 @@ def copied(run, folder, **changes):
     metrics = json.loads((run / "metrics.json").read_text())
     for config in metrics["config"].values():
         config.update(changes)
+    metrics["asked"] = sf.DistillConfig.model_validate(config).asked.model_dump()
     folder.mkdir(parents=True)
     (folder / "metrics.json").write_text(json.dumps(metrics))
     return folder

@@ -79,7 +79,7 @@ def test_without_a_reference_no_cost_is_made_up(plain, fair, tmp_path):
     assert any("run without a penalty" in note for note in alone.notes)
     other = copied(plain, tmp_path / "other", steps=7)  # unlike in more than the weight
     assert asked([fair, other]).cost is None
-    assert "no fairness was asked for" in asked([plain]).sentence
+    assert "trained without a fairness penalty or constraint" in asked([plain]).sentence
 
 
 def test_the_cost_is_known_from_a_frontier(fair):

@@ -370,7 +370,9 @@ def test_a_bad_test_table_is_named_by_its_path(folder, capsys):
 def test_max_gap_says_whether_it_was_met(folder, capsys):
     flags = ["--penalty", "covariance", "--force", "--steps", "300"]
     assert run_client(folder, 0, *flags, "--max-gap", "0.2") == 0
-    assert "at most 0.2 wanted: met, with rho_o" in " ".join(capsys.readouterr().out.split())
+    assert "at most 0.2 wanted: met, with penalty weight" in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert run_client(folder, 0, *flags, "--max-gap", "1e-6") == 0
     said = capsys.readouterr()
     assert "NOT MET" in " ".join(said.out.split())

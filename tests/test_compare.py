@@ -37,10 +37,11 @@ def federation():
     "method", [name for name in METHODS if name not in ("constant", "surrogate")]
 )
 def test_every_method_lowers_the_gap(method, federation):
-    plain, fair = (
-        run_method(method, federation, sf.DistillConfig(rho_o=rho_o, steps=100), REPORT)[0]
+    (plain, free), (fair, asked) = (
+        run_method(method, federation, sf.DistillConfig(rho_o=rho_o, steps=100), REPORT)
         for rho_o in (0.0, 100.0)
     )
+    assert (free.asked.fairness, asked.asked.fairness) == (False, True)
     gap = "spd" if method == "exponentiated_gradient" else "covariance"  # its decisions are random
     assert abs(fair.evaluation.overall[gap].value) < 0.75 * abs(plain.evaluation.overall[gap].value)
     assert plain.evaluation.overall["accuracy"].value > 0.75
@@ -59,7 +60,9 @@ def test_surrogates_come_near_central_training(federation):
 
 
 def test_the_constant_classifier_has_no_gap_and_the_share_of_the_majority(federation):
-    found = run_method("constant", federation, sf.DistillConfig(), REPORT)[0].evaluation
+    outcome, fitted = run_method("constant", federation, sf.DistillConfig(), REPORT)
+    found = outcome.evaluation
+    assert fitted.asked.by == "nothing"
     labels = np.concatenate([part.y for part in federation.test])
     majority = max(np.mean(labels > 0), np.mean(labels < 0))
     assert found.overall["accuracy"].value == found.constant_accuracy == pytest.approx(majority)
@@ -142,10 +145,10 @@ class TestDemo:
     def test_the_readme_shows_its_table(self, demonstration):
         """But for fair releases, which the test makes in fewer steps."""
         readme = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
-        rows = re.findall(r"^│ (.*?) +│ +(none|rho = 30) │(.*)│$", readme, re.MULTILINE)
+        rows = re.findall(r"^│ (.*?) +│ +(none|weight 30) │(.*)│$", readme, re.MULTILINE)
         outcomes = demonstration[0].outcomes
         for (method, penalty, cells), outcome in zip(rows, outcomes, strict=True):
-            assert (method, penalty) == (outcome.method, "rho = 30" if outcome.rho_o else "none")
+            assert (method, penalty) == (outcome.method, "weight 30" if outcome.rho_o else "none")
             if method == "fair releases":
                 continue
             claimed = [float(number) for number in re.findall(r"-?\d\.\d\d", cells)]
@@ -169,7 +172,7 @@ class TestDemo:
         assert len(lines) == 9
         found = demonstration[0].outcomes[7].evaluation
         cells = [cell.strip() for cell in lines[7].strip("│").split("│")]
-        assert cells[:2] == ["surrogates", "rho = 30"]
+        assert cells[:2] == ["surrogates", "weight 30"]
         for cell, name in zip(cells[2:], ("accuracy", "spd"), strict=True):
             value, low, high = map(float, re.findall(r"-?\d\.\d\d\b", cell))
             assert (value, low, high) == pytest.approx(found.overall[name], abs=0.0051)
@@ -184,10 +187,12 @@ class TestMethodsInRounds:
     def test_alpha_is_one_over_rho_o_and_lowers_the_gap(self, federation):
         """Sent are (A + 1) p + 2 A + 2 numbers with a constraint, p + 2 without, of 8 bytes."""
         options = RoundOptions(TrainConfig(rounds=600, learning_rate=1.0))
-        (fair, _), (free, _) = (
+        (fair, one), (free, other) = (
             run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), REPORT, rounds=options)
             for rho_o in (50.0, 0.0)
         )
+        assert (one.asked.by, one.asked.amounts) == ("tolerance", (1 / 50,))
+        assert (other.asked.by, other.asked.amounts) == ("tolerance", ())
         gaps = [abs(one.evaluation.overall["spd"].value) for one in (fair, free)]
         assert gaps[1] > 0.08
         assert gaps[0] < 0.8 * gaps[1]  # rates of chances are held equal, and decisions follow

@@ -203,6 +203,6 @@ def test_a_federation_file_may_not_be_large_or_a_link(tmp_path, course, monkeypa
     (tmp_path / "other.json").write_bytes(course)
     linked = Downloads(("federation.json", tmp_path / "other.json"))
     assert session._fetch(linked, "job-1", tmp_path / "out") is None
-    monkeypatch.setattr("synthfair.report.federation.MAX_BYTES", len(course) - 1)
+    monkeypatch.setattr("synthfair.run_files.MAX_BYTES", len(course) - 1)
     with pytest.raises(InputError, match="larger than"):
         session._fetch(Downloads(("federation.json", course)), "job-1", tmp_path / "out")

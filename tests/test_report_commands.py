@@ -36,7 +36,7 @@ def served(tmp_path_factory):
     releases = [str(folder / f"a b{i}.parquet") for i in range(2)]
     for i in range(2):
         argv = ["--data", str(folder / f"a b{i}_train.csv"), "--output", releases[i], *schema]
-        assert main(["client", *argv, "--steps", "20", "--no-intercept"]) == 0
+        assert main(["client", *argv, "--steps", "20", "--rho-o", "5", "--no-intercept"]) == 0
     tests = [str(folder / f"a b{i}_test.csv") for i in range(2)]
     argv = [*releases, *schema, "--seed", "3", "--resamples", "20", "--test", *tests]
     assert main(["server", *argv, "--output", str(folder / "server"), "--report"]) == 0
@@ -49,6 +49,8 @@ def test_the_commands_run_it_again(served, tmp_path):
     text = html.unescape((served / "server" / "report.html").read_text())
     commands = re.search(r"<pre>(.*)</pre>", text, re.DOTALL).group(1).splitlines()
     assert len(commands) == 3
+    asked = json.loads((served / "server" / "metrics.json").read_text())["asked"]
+    assert asked == {"by": "weight", "amounts": [5.0]}
     for command in commands:
         words = shlex.split(command)[2:]
         paths = [str(again / w) if w.endswith((".csv", ".parquet", ".json", "server")) else w
@@ -113,7 +115,7 @@ def test_compare_goes_on_where_it_stopped(tmp_path, capsys):
     assert main(argv) == 0
     said = capsys.readouterr().out
     assert "Wrote 2 runs" in said
-    assert "rho_o = 10" in said
+    assert "penalty weight 10" in said
     assert json.loads(done.read_text()) == there
     assert main(["compare", "loanapp", "--methods", "magic", "--output", str(tmp_path)]) == 2
     assert main([*argv, "--lambda-theta", "0.5"]) == 2

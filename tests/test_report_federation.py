@@ -6,11 +6,11 @@ from typing import get_args
 import pytest
 from report_runs import write_run
 
-from synthfair.deploy.messages import ServerCode
 from synthfair.errors import InputError
+from synthfair.federation_file import CODES, Course, ServerCode, SiteCode
 from synthfair.files import write_json
-from synthfair.report import plain_text, read_results, write_report
-from synthfair.report.federation import CODES, course_table, read_course
+from synthfair.report import course_table, plain_text, read_results, write_report
+from synthfair.run_files import read_run_file
 
 COURSE = {
     "format": "synthfair-federation/1",
@@ -42,7 +42,7 @@ def write(run, **changes):
 
 
 def test_every_code_has_words():
-    assert set(CODES) == set(get_args(ServerCode))
+    assert set(CODES) == set(get_args(ServerCode)) > set(get_args(SiteCode))
 
 
 def test_the_page_shows_the_federation(run, tmp_path):
@@ -52,12 +52,20 @@ def test_the_page_shows_the_federation(run, tmp_path):
     rows = re.findall(r'<tr data-site="(\w+)">(.*)</tr>', text)
     cells = {site: re.findall(r"<td[^>]*>([^<]*)</td>", row) for site, row in rows}
     assert cells == {
-        "city": ["ok", "1", "5.5", "not said", "283000", "0.1.0"],
-        "suburbs": ["releases", "0", "0.1", "0.0", "0", "unknown"],
+        "city": ["ok", "1", "5.5", "not said", "283 kB", "0.1.0"],
+        "suburbs": ["releases", "0", "0.1", "0.0", "0 B", "unknown"],
     }
     assert CODES["releases"] in text
     assert CODES["busy"] not in text
     assert "It was stopped: too few" in text
+    assert "1 round in 21.0 s.</p>" in text
+
+
+def test_of_several_rounds_the_median_is_named(run, tmp_path):
+    write(run, rounds=3)
+    write_report(read_results([run]), tmp_path / "page.html")
+    said = "3 rounds in 21.0 s; the median round took 5.50 s.</p>"
+    assert said in (tmp_path / "page.html").read_text()
 
 
 def test_a_run_of_no_federation_has_no_such_section(run, tmp_path):
@@ -70,7 +78,7 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
     path = write(run, sites=hostile)
     write_report(read_results([run]), tmp_path / "page.html")
     assert "<script>" not in (tmp_path / "page.html").read_text()
-    assert "[red]" in plain_text(course_table(read_course(path)))
+    assert "[red]" in plain_text(course_table(read_run_file(path, Course)))
 
 
 @pytest.mark.parametrize(
@@ -85,10 +93,10 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
 def test_a_file_that_is_none_is_refused(run, changes, said):
     path = write(run, **changes)
     with pytest.raises(InputError, match=said):
-        read_course(path)
+        read_run_file(path, Course)
 
 
 def test_a_terminal_shows_codes_in_words(run):
-    text = plain_text(course_table(read_course(write(run))))
-    assert "283000" in text
+    text = plain_text(course_table(read_run_file(write(run), Course)))
+    assert "283 kB" in text
     assert CODES["releases"] in " ".join(text.split())

@@ -6,6 +6,7 @@ import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
+from synthfair.config import Asked
 from synthfair.report import read_results
 from synthfair.report.overview import overviews
 
@@ -20,11 +21,11 @@ def test_only_runs_that_differ_in_the_seed_alone_are_averaged(runs, tmp_path):
     other = copied(runs[0], tmp_path / "other", steps=61)
     search = copied(runs[0], tmp_path / "search", max_gap=0.05)
     (overview,) = overviews(read_results([runs[0], twin, other, search]))
-    found = [(s.method, s.weight, len(s.runs)) for s in overview.summaries]
+    found = [(s.method, s.setting, len(s.runs)) for s in overview.summaries]
     assert found == [
-        ("single-shot; steps = 60", "rho_o = 0", 2),
-        ("single-shot; steps = 61", "rho_o = 0", 1),
-        ("single-shot; steps = 60", "gap at most 0.05 wanted", 1),
+        ("single-shot; steps = 60", "penalty weight 0", 2),
+        ("single-shot; steps = 61", "penalty weight 0", 1),
+        ("single-shot; steps = 60", "gap at most 0.05", 1),
     ]
     assert overview.gap == "spd"
 
@@ -50,3 +51,51 @@ def test_tables_and_notions_are_not_mixed(runs, tmp_path):
     gaps = [(overview.schema_hash[:4], overview.gap) for overview in found]
     real = gaps[0][0]
     assert gaps == [(real, "spd"), (real, "equal_opportunity_difference"), ("0000", "spd")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "setting", "fairness"),
+    [
+        ({"by": "weight", "amounts": [30.0]}, "penalty weight 30", True),
+        ({"by": "weight", "amounts": [0.0]}, "penalty weight 0", False),
+        ({"by": "weight", "amounts": [1.0, 2.0]}, "penalty weight several", True),
+        ({"by": "tolerance", "amounts": [0.1]}, "tolerance 0.1", True),
+        ({"by": "tolerance", "amounts": [0.0]}, "tolerance 0", True),
+        ({"by": "tolerance", "amounts": []}, "no constraint", False),
+        ({"by": "gap", "amounts": [0.05, 0.02]}, "gap at most several", True),
+        ({"by": "row_weights", "amounts": []}, "reweighted rows", True),
+        ({"by": "nothing", "amounts": []}, "", False),
+    ],
+)
+def test_how_much_fairness_is_what_the_run_says(asked, setting, fairness, runs, tmp_path):
+    """Whatever its method is called, and its settings say."""
+    folder = edited(runs[0], tmp_path / "x", asked=asked, method="constant")
+    (summary,) = overviews(read_results([folder]))[0].summaries
+    assert (summary.setting, summary.asked.fairness) == (setting, fairness)
+    assert summary.wanted == (0.02 if asked["by"] == "gap" else None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({}, "penalty weight 10"),
+        ({"server": {"rho": 5.0}}, "penalty weight 5"),
+        ({"server": {"max_gap": 0.05}}, "gap at most 0.05"),
+        ({"train": {"method": "fedsgd"}}, ""),
+        ({"train": {"method": "fpfl", "alpha": 0.1}}, "tolerance 0.1"),
+        ({"train": {"method": "privfairfl_pre", "alpha": 0.1}}, "reweighted rows"),
+        ({"config": {}, "decision": {"notion": "equalized_odds", "alpha": 0}}, "tolerance 0"),
+    ],
+)
+def test_of_an_older_file_the_settings_say_it(changes, setting, runs, tmp_path):
+    folder = copied(runs[0], tmp_path / "x", rho_o=10.0)
+    edited(folder, folder, **{"asked": None} | changes)
+    (summary,) = overviews(read_results([folder]))[0].summaries
+    assert summary.setting == setting
+
+
+def test_of_clients_that_search_for_gaps_those_count():
+    settings = [{"rho_o": 3.0}, {"max_gap": 0.1}, {"max_gap": 0.05}, {"max_gap": 0.1}]
+    found = Asked.of(sf.DistillConfig(**one).asked for one in settings)
+    assert found == Asked(by="gap", amounts=(0.1, 0.05))
+    assert Asked.of([]) == Asked(by="nothing")

@@ -80,11 +80,14 @@ def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys)
             f"lender_{i}",
             *(f"{moved[key]:.3f}" for key in ("scores", "relative")),
             *(f"{value:+z.3f}" for value in (moved["accuracy"], moved["spd"], *moved["rates"])),
-            "nothing",
+            "none",
         ]
         assert f"{moved['scores']:.3f}" in said
     assert f"of which the server allows {metrics(folder)['max_influence']:g}." in page
-    assert f"A change of the scores above {found['outliers_above']:.3f} stands out" in page
+    assert (
+        f"A change of the scores above {found['outliers_above']:.3f} makes a release an outlier"
+        in page
+    )
 
 
 def test_the_page_says_how_to_sign_again(folder):

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from synthfair.client.many_clients import distill_clients
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
+from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from synthfair.config.train import is_read
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
@@ -80,7 +80,7 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        free = method in UNWEIGHTED or config.rho_o <= 1
+        free = method in UNWEIGHTED or _is_free(config)
         own = TrainConfig.model_validate({"method": method})
         changed = {
             "method": method,
@@ -96,6 +96,20 @@ class RoundOptions(NamedTuple):
             return TrainConfig.model_validate(base.given | changed)
         except ValidationError as error:
             raise refusal(f"method {method}", error) from error
+
+
+def _is_free(config: DistillConfig) -> bool:
+    """Whether methods with a tolerance, which is 1 / rho_o, are to train without a constraint."""
+    return config.rho_o <= 1
+
+
+def _tolerance(config: DistillConfig) -> Asked:
+    amounts = () if _is_free(config) else (1.0 / config.rho_o,)
+    return Asked(by="tolerance", amounts=amounts)
+
+
+def _weight(config: DistillConfig) -> Asked:
+    return Asked(by="weight", amounts=(config.rho_o,))
 
 
 DEFAULT_ROUNDS = RoundOptions()
@@ -114,7 +128,7 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     converged = model.converged and all(distillation.converged for distillation in done)
     cost = Communication(len(done), 1, sum(file_bytes(release) for release in releases.values()))
-    return Fitted(scores, converged, cost, tuple(done))
+    return Fitted(scores, converged, cost, config.asked, tuple(done))
 
 
 def surrogate(federation: Federation, config: DistillConfig) -> Fitted:
@@ -148,7 +162,7 @@ def train_on_surrogates(
     model = pool_and_train(releases, federation.schema, asked)
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
     cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
-    return Fitted(scores, model.converged, cost)
+    return Fitted(scores, model.converged, cost, asked.asked)
 
 
 def constant(federation: Federation, config: DistillConfig) -> Fitted:
@@ -156,14 +170,15 @@ def constant(federation: Federation, config: DistillConfig) -> Fitted:
     del config
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
-    return Fitted(scores, None, Communication(len(scores), 1, 16 * len(scores)))  # two counts each
+    cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
+    return Fitted(scores, None, cost, Asked(by="nothing"))
 
 
 def central(federation: Federation, config: DistillConfig) -> Fitted:
     """The same model, loss and penalty on all clients' real rows in one place: the ceiling."""
     params, converged = _trained(pooled(federation.train), config, n_groups=federation.n_groups)
     scores = (_scores(part, params, config, federation.n_groups) for part in federation.test)
-    return Fitted(tuple(scores), converged, _all_rows(federation, config))
+    return Fitted(tuple(scores), converged, _all_rows(federation, config), _weight(config))
 
 
 def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
@@ -178,9 +193,8 @@ def local(federation: Federation, config: DistillConfig) -> Fitted:
         _scores(part, params, config, n_groups)
         for part, (params, _) in zip(federation.test, fits, strict=True)
     )
-    return Fitted(
-        tuple(scores), all(converged for _, converged in fits), Communication(len(fits), 0, 0)
-    )
+    converged = all(converged for _, converged in fits)
+    return Fitted(tuple(scores), converged, Communication(len(fits), 0, 0), _weight(config))
 
 
 def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
@@ -200,7 +214,7 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     scores = (_scores(part, done.state.params, config, n_groups) for part in federation.test)
     sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * FEDAVG_ROUNDS
     cost = Communication(len(clients), FEDAVG_ROUNDS, sent)
-    return Fitted(tuple(scores), done.history.settled, cost)
+    return Fitted(tuple(scores), done.history.settled, cost, _weight(config))
 
 
 def _clients(federation: Federation, config: DistillConfig) -> Users:
@@ -243,6 +257,7 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
         ),
         bool(mitigator.best_gap_ <= EQUILIBRIUM),
         _all_rows(federation, config),
+        _tolerance(config),
     )
 
 
@@ -273,6 +288,7 @@ def in_rounds(
         scores,
         model.converged,
         training.cost,
+        _tolerance(config) if is_read("alpha", method) else settings.asked,
         guarantee=training.guarantee,
         probabilities=tuple(
             model.probabilities(score, part.s) for score, part in zip(scores, tests, strict=True)

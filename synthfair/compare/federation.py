@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.client.distillation import Distillation
+from synthfair.config import Asked
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
@@ -75,6 +76,7 @@ class Fitted(NamedTuple):
         scores: [N_test] of each client's test rows; the decision is +1 where positive.
         converged: whether every problem solved on the way met its tolerance; None: no test.
         cost: what the clients sent, and how often.
+        asked: how much fairness the method was asked for, by the setting that it reads.
         distillations: one a client, of methods that distil.
         guarantee: of privacy, of methods in rounds; releases have statements of their own.
         probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
@@ -83,6 +85,7 @@ class Fitted(NamedTuple):
     scores: tuple[np.ndarray, ...]
     converged: bool | None
     cost: Communication
+    asked: Asked
     distillations: tuple[Distillation, ...] = ()
     guarantee: TrainingGuarantee | None = None
     probabilities: tuple[np.ndarray, ...] | None = None

@@ -197,6 +197,7 @@ def run_point(
         "method": point.method,
         "config": dict.fromkeys(federation.names, settings.model_dump(mode="json")),
         **_identity(point, compared, config, rounds),
+        "asked": fitted.asked.model_dump(mode="json"),
         "cost": fitted.cost._asdict(),
         **({"privacy": statements} if statements else {}),
         **({"guarantee": fitted.guarantee.model_dump(mode="json")} if fitted.guarantee else {}),

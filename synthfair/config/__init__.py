@@ -1,5 +1,6 @@
 """Settings: one frozen, validated model for each stage, and the notions they share."""
 
+from synthfair.config.asked import Asked
 from synthfair.config.distill import HOLD_OUT, MAX_ROWS, DistillConfig
 from synthfair.config.loading import (
     changed_settings,
@@ -23,6 +24,7 @@ __all__ = [
     "LEAST_EPSILON",
     "MAX_ROWS",
     "STRICT",
+    "Asked",
     "DistillConfig",
     "Notion",
     "Relation",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
+from synthfair.config.asked import Asked
 from synthfair.config.notions import Notion, Relation
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
@@ -201,3 +202,10 @@ class DistillConfig(BaseModel):
         if self.optimizer == "gauss_newton":
             raise ValueError("epsilon needs optimizer = adam: gauss_newton stays near the start")
         return self
+
+    @property
+    def asked(self) -> Asked:
+        """How much fairness is asked of the release."""
+        if self.max_gap is not None:
+            return Asked(by="gap", amounts=(self.max_gap,))
+        return Asked(by="weight", amounts=(self.rho_o,))

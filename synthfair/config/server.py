@@ -12,6 +12,7 @@ from pydantic import (
     model_validator,
 )
 
+from synthfair.config.asked import Asked
 from synthfair.config.notions import Notion
 from synthfair.config.rules import STRICT, Seed
 
@@ -124,6 +125,13 @@ class ServerConfig(BaseModel):
         """Without the weight that a search does not use: what is written can be read again."""
         unused = {"rho"} if self.max_gap is not None else set()
         return {name: value for name, value in dump(self).items() if name not in unused}
+
+    @property
+    def asked(self) -> Asked:
+        """How much fairness is asked of a model of surrogates."""
+        if self.max_gap is not None:
+            return Asked(by="gap", amounts=(self.max_gap,))
+        return Asked(by="weight", amounts=(self.rho,))
 
     @property
     def given_for_surrogates(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
+from synthfair.config.asked import Asked
 from synthfair.config.notions import Notion, WeightMethod
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
 
@@ -293,6 +294,15 @@ class TrainConfig(BaseModel):
             if self.epsilon + self.counts_epsilon > LARGEST_EPSILON:
                 raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
         return self
+
+    @property
+    def asked(self) -> Asked:
+        """How much fairness is asked of the model."""
+        if self.method == "privfairfl_pre":
+            return Asked(by="row_weights")
+        if not self.constrained:
+            return Asked(by="nothing")
+        return Asked(by="tolerance", amounts=(self.alpha,))
 
     @property
     def constrained(self) -> bool:

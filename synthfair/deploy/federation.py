@@ -20,9 +20,9 @@ from synthfair.deploy.messages import (
 )
 from synthfair.deploy.settings import ServerSettings
 from synthfair.errors import InputError
+from synthfair.federation_file import FILE, Booked, Course
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
-from synthfair.report.federation import FILE, Booked, Course
 from synthfair.secure.aggregator_keys import AggregatorKeys, read_aggregator_folder
 
 

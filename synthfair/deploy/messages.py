@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config.rules import FROZEN
+from synthfair.federation_file import ServerCode, SiteCode
 from synthfair.privacy.statement import Line
 from synthfair.release.signature import require_cryptography
 
@@ -34,46 +35,8 @@ JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
-SiteCode = Literal[
-    "ok",
-    "message",
-    "version",
-    "schema",
-    "settings",
-    "kind",
-    "k_min",
-    "epsilon",
-    "rounds",
-    "releases",
-    "aggregators",
-    "uploads",
-    "tasks",
-    "budget",
-    "answered",
-    "busy",
-    "table",
-    "stopped",
-    "failed",
-]
-"""How a site answers; nothing else of why is ever sent.
-
-ok: with what was asked for. message: the question is none. version: the site has another version of
-synthfair. schema: another schema. settings: they are not allowed by the method. kind, k_min,
-epsilon, rounds, releases: against the site's limits. aggregators: not those that the site trusts.
-uploads: the aggregator refuses what clients sent. tasks: against the aggregator's limits. budget:
-the ledger's limit would be passed. answered: this was asked before. busy: it works for another job.
-table: the site could not, or would not, make it from its table. stopped: while it was made. failed:
-for another reason; the site's own log has it. Where settings have an epsilon, ``table`` and
-``stopped`` are sent as ``failed``, too.
-"""
-
 DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
 """Codes that say how far the work on private rows came."""
-
-ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]
-"""How the server books an answer; beyond the above, late: none in time. lost: the engine says that
-the site failed. signature: not signed by that site for this question. revoked: its key is. refused:
-what it carries is not what was asked for."""
 
 
 class Ask(BaseModel):

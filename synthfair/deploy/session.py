@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
-from synthfair.report.federation import FILE, Course, read_course
+from synthfair.federation_file import FILE, Course
+from synthfair.run_files import read_run_file
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -146,7 +147,7 @@ def _fetch(session: Session, job: str, output: Path) -> Course | None:
         for path in found[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
-    return read_course(output / FILE)
+    return read_run_file(output / FILE, Course)
 
 
 def _is_ordinary(path: Path) -> bool:

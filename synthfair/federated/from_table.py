@@ -15,7 +15,7 @@ import numpy as np
 
 import synthfair
 from synthfair.checkpoint import CheckpointFile
-from synthfair.config import ServerConfig, TrainConfig
+from synthfair.config import Asked, ServerConfig, TrainConfig
 from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -142,6 +142,7 @@ def train_table(
         "method": config.method,
         "config": {},
         "train": {**config.model_dump(mode="json"), **table.assignment.given},
+        "asked": (Asked(by="row_weights") if weights else config.asked).model_dump(mode="json"),
         "converged": training.model.converged,
         "cost": training.cost._asdict(),
         "seconds": time.perf_counter() - began,

@@ -5,6 +5,7 @@ from .real_rows import clipping_table, real_rows_warnings
 from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (
+    course_table,
     evaluation_tables,
     fit_warnings,
     influence_table,
@@ -21,6 +22,7 @@ from .terminal import (
 __all__ = [
     "Result",
     "clipping_table",
+    "course_table",
     "evaluation_tables",
     "files_of_one",
     "fit_warnings",

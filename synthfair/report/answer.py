@@ -66,16 +66,16 @@ class Answer(NamedTuple):
 
 
 def answer(overview: Overview, max_gap: float | None = None) -> Answer:
-    """The answer for the first runs of an overview that fairness was asked of, or the first.
+    """The answer for the first runs of an overview that were asked for fairness, or the first.
 
     Args:
         overview: runs of one schema and one notion of fairness.
         max_gap: gap that is fair enough; if None, the one that the runs were asked for, and else
             :data:`RULE_OF_THUMB`.
     """
-    subject = next((s for s in overview.summaries if s.penalised), overview.summaries[0])
+    subject = next((s for s in overview.summaries if s.asked.fairness), overview.summaries[0])
     others = [s for s in overview.summaries if s is not subject]
-    reference = next((s for s in others if not s.penalised and s.is_like(subject)), None)
+    reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
     limit, gap = limit_of(subject, max_gap), subject.gap_size
     found, cost = verdict(gap, limit.value), _cost(subject, reference)
     return Answer(
@@ -130,21 +130,21 @@ VERDICTS = {
 
 
 def without_penalty(lines: Sequence[FrontierLine]) -> FrontierLine | None:
-    """The line of a frontier with rho = 0, if it was measured on test rows."""
+    """The line of a frontier with penalty weight 0, if it was measured on test rows."""
     return next((line for line in lines if line.rho == 0 and not isnan(line.test_accuracy)), None)
 
 
 def _cost(subject: Summary, reference: Summary | None) -> Cost | None:
-    if not subject.penalised:
+    if not subject.asked.fairness:
         return None
     if reference:
-        return Cost(Metric(*difference(reference.accuracy, subject.accuracy)), reference.name)
+        return Cost(difference(reference.accuracy, subject.accuracy), reference.name)
     run = subject.runs[0]
     if len(subject.runs) > 1 or (plain := without_penalty(run.frontier)) is None:
         return None
     accuracy = rate_interval(plain.test_accuracy * run.metrics.n_test, run.metrics.n_test)
-    lost = Metric(*difference(accuracy, subject.accuracy))
-    return Cost(lost, "rho = 0 in frontier.csv")
+    lost = difference(accuracy, subject.accuracy)
+    return Cost(lost, "penalty weight 0 in frontier.csv")
 
 
 def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> str:
@@ -172,8 +172,8 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> st
 def _cost_words(subject: Summary, cost: Cost | None) -> str:
     constant = subject.constant
     same = "" if isnan(constant) else f"; one decision for everybody has {constant:.3f}"
-    if not subject.penalised:
-        return f"; no fairness was asked for, so that it costs nothing{same}"
+    if not subject.asked.fairness:
+        return f"; the model was trained without a fairness penalty or constraint{same}"
     if cost is None:
         return f"; what fairness costs is not known{same}"
     lost = cost.lost
@@ -203,7 +203,7 @@ def interval(metric: Metric) -> str:
 def _notes(subject: Summary, gap: str, limit: Limit, cost: Cost | None) -> list[str]:
     first = subject.runs[0].metrics
     notes = [limit.source]
-    if subject.penalised and cost is None:
+    if subject.asked.fairness and cost is None:
         notes.append(
             "To know the cost, give this report a run without a penalty, too; or let the server"
             " write a --frontier."

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.train import is_read
+from synthfair.config import Asked
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import Metric
@@ -26,7 +26,7 @@ METRIC_OF = {
 """The metric by which a notion of fairness is measured."""
 
 WEIGHT = ("rho_o", "max_gap", "alpha")
-"""Settings that say how much fairness is asked for."""
+"""Settings that say how much fairness a run was asked for."""
 
 
 class Effort(NamedTuple):
@@ -47,10 +47,9 @@ class Summary(NamedTuple):
     """Runs that differ in the seed alone.
 
     Attributes:
-        method: its name, and the settings in which it differs from other runs, but for the weight.
-        weight: of the penalty, or tolerance of the constraint, in words; empty for a method that
-            has neither.
-        penalised: whether fairness was asked for: by a weight, a wanted gap, or a constraint.
+        method: its name, and the settings in which it differs from other runs, but for those that
+            ask for fairness.
+        asked: how much fairness.
         runs: at least one.
         accuracy: mean; its interval's bounds are the means of the runs' bounds.
         gap: the same, signed.
@@ -62,8 +61,7 @@ class Summary(NamedTuple):
     """
 
     method: str
-    weight: str
-    penalised: bool
+    asked: Asked
     runs: tuple[Result, ...]
     accuracy: Metric
     gap: Metric
@@ -75,8 +73,13 @@ class Summary(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Method and weight, for a legend."""
-        return f"{self.method}, {self.weight}" if self.weight else self.method
+        """Method and setting of fairness, for a legend."""
+        return f"{self.method}, {self.setting}" if self.setting else self.method
+
+    @property
+    def setting(self) -> str:
+        """How much fairness was asked for, in words; empty where no setting says so."""
+        return _asked_in_words(self.asked)
 
     @property
     def gap_size(self) -> Metric:
@@ -85,9 +88,8 @@ class Summary(NamedTuple):
 
     @property
     def wanted(self) -> float | None:
-        """The gap that the runs were asked for; of several wishes the strictest."""
-        wishes = self.runs[0].settings.get("max_gap", ())
-        return min((wish for wish in wishes if wish is not None), default=None)
+        """The largest gap that training aimed at; of several clients' the smallest."""
+        return min(self.asked.amounts) if self.asked.by == "gap" else None
 
     @property
     def constant(self) -> float:
@@ -185,11 +187,9 @@ def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summ
     own = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
     clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
     known = [m.converged for m in metrics if m.converged is not None]
-    weight, penalised = _weight(metrics[0], settings)
     return Summary(
         method="; ".join([method, *clients, *own]),
-        weight=weight,
-        penalised=penalised,
+        asked=runs[0].asked,
         runs=tuple(runs),
         accuracy=_mean(accuracies),
         gap=_mean(gaps),
@@ -226,26 +226,16 @@ def _effort(metrics: Sequence[MetricsFile]) -> Effort:
     return Effort(*(float(np.mean(column)) if column else np.nan for column in columns))
 
 
-def _weight(metrics: MetricsFile, settings: Mapping[str, tuple[Any, ...]]) -> tuple[str, bool]:
-    """How much fairness was asked for, in words, by what the method reads; and whether it was.
-
-    A comparison gives all its methods one rho_o: those with a constraint take 1 / rho_o as their
-    tolerance, and some read nothing of it.
-    """
-    method, rho_o = metrics.method, settings.get("rho_o", (None,))
-    if method == "privfairfl_pre" or metrics.weights:
-        return "rows weighed by group and label", True
-    if method == "constant" or (metrics.train and not is_read("alpha", metrics.train.method)):
-        return "", False
-    if constraint := metrics.train or metrics.decision:
-        free = rho_o[0] is not None and rho_o[0] <= 1  # as compare has it
-        return ("no constraint", False) if free else (f"alpha = {constraint.alpha:g}", True)
-    if settings["max_gap"] != (None,):
-        return f"gap at most {_words(settings['max_gap'])} wanted", True
-    if method == "exponentiated_gradient":
-        return f"eps = {1 / max(rho_o[0], 1):g}", rho_o[0] > 1
-    name = "rho" if metrics.server or method == "surrogate" else "rho_o"
-    return f"{name} = {_words(rho_o)}", any(rho_o)
+def _asked_in_words(asked: Asked) -> str:
+    """Empty for a method that has no setting of fairness."""
+    value = _words(asked.amounts) if asked.amounts else None
+    return {
+        "weight": f"penalty weight {value}",
+        "tolerance": f"tolerance {value}" if value else "no constraint",
+        "gap": f"gap at most {value}",
+        "row_weights": "reweighted rows",
+        "nothing": "",
+    }[asked.by]
 
 
 def _words(values: tuple[object, ...]) -> str:

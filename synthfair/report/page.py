@@ -34,7 +34,7 @@ from synthfair.report.scores import (
     has_scores,
 )
 from synthfair.report.sums import sum_lines
-from synthfair.report.terminal import effort
+from synthfair.report.terminal import byte_size, effort
 from synthfair.run_files import MetricsFile, Part
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Lead(NamedTuple):
         private = any(s.epsilon is not None for s in self.overview.summaries)
         rows = [
             (
-                s.weight,
+                s.setting,
                 *effort(s.cost),
                 ("none" if s.epsilon is None else f"{s.epsilon:g}") if private else "",
                 {True: "yes", False: "NO", None: ""}[s.converged],
@@ -93,7 +93,7 @@ class Lead(NamedTuple):
             )
             for s in self.overview.summaries
         ]
-        titles = "asked for", "rounds", "sent", "seconds", "epsilon", "converged", "runs"
+        titles = "fairness setting", "rounds", "sent", "seconds", "epsilon", "converged", "runs"
         cells = map(list, zip(*rows, strict=True))
         return [found for found in zip(titles, cells, strict=True) if any(found[1])]
 
@@ -127,8 +127,8 @@ class Section(NamedTuple):
 
 
 SAID_OF = {
-    "asked for": "Asked for: the weight of the fairness penalty (rho) or the tolerance of the"
-    " constraint (alpha, eps).",
+    "fairness setting": "Fairness setting: the weight of the fairness penalty, the tolerance of the"
+    " constraint, or the largest gap that training aims at.",
     "rounds": "Rounds: between clients and server.",
     "sent": "Sent: by all clients together, without what the server sends.",
     "epsilon": "Epsilon: of the differential privacy that is guaranteed.",
@@ -286,6 +286,7 @@ def _render(results: Sequence[Result], leads: Sequence[Lead], sections: Sequence
         lstrip_blocks=True,
     )
     environment.filters |= {"shown": _shown, "change": _change, "metric": _metric, "words": _words}
+    environment.filters["bytes"] = byte_size
     return environment.get_template("report.html.j2").render(
         metrics=TITLES,
         gap_names=GAP_NAMES,

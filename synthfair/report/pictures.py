@@ -44,7 +44,7 @@ def answer_chart(answer: Answer, overview: Overview, gap: str) -> Chart:
     if answer.reference:
         series.append(Series(f"no penalty: {answer.reference.name}", [_mark(answer.reference)]))
     elif plain := without_penalty(subject.runs[0].frontier):
-        series.append(Series("no penalty (rho = 0)", [_weight_mark(plain)]))
+        series.append(Series("no penalty", [_weight_mark(plain)]))
     if not isnan(subject.constant):
         title = f"one decision for everybody: accuracy {subject.constant:.3f}, gap 0"
         series.append(Series("one decision for everybody", [Mark(0.0, subject.constant, title)]))
@@ -88,17 +88,23 @@ def _mark(summary: Summary) -> Mark:
 
 
 def _weight_mark(line: FrontierLine) -> Mark:
-    gap, accuracy = line.test_gap, line.test_accuracy
-    return Mark(gap, accuracy, f"rho = {line.rho:g}: accuracy {accuracy:.3f}, gap {gap:.3f}")
+    gap, accuracy, weight = line.test_gap, line.test_accuracy, f"penalty weight {line.rho:g}"
+    return Mark(gap, accuracy, f"{weight}: accuracy {accuracy:.3f}, gap {gap:.3f}")
 
 
 def frontier_plot(lines: Sequence[FrontierLine]) -> str:
     """Accuracy against the gap over the weights of a server's penalty, on pooled and test rows."""
-    pooled = [Mark(line.gap, line.accuracy, f"rho = {line.rho:g}, pooled rows") for line in lines]
-    tested = [
-        Mark(line.test_gap, line.test_accuracy, f"rho = {line.rho:g}, test rows") for line in lines
-    ]
-    named = {"pooled rows": pooled, "test rows": tested}
+    weights = [f"penalty weight {line.rho:g}" for line in lines]
+    measured = {
+        "pooled rows": [(line.gap, line.accuracy) for line in lines],
+        "test rows": [(line.test_gap, line.test_accuracy) for line in lines],
+    }
+    named = {
+        name: [
+            Mark(*point, f"{weight}, {name}") for point, weight in zip(points, weights, strict=True)
+        ]
+        for name, points in measured.items()
+    }
     chart = Chart(
         title="Accuracy against the gap between groups, for many weights of the penalty",
         x_label="gap between groups (smaller is fairer)",
@@ -217,11 +223,12 @@ def calibration_chart(found: Mapping[str, Calibration], sizes: Mapping[str, int]
 
 
 def convergence_charts(histories: Mapping[str, History]) -> dict[str, Chart]:
-    """Outer objective and gap on training rows against steps, a line for each client."""
-    named = {"objective": "outer objective P", "gap": "gap on training rows"}
+    """Objective of the distillation and gap on training rows by step, a line for each client."""
+    named = {"objective": "objective", "gap": "gap"}
+    titles = {"objective": "Objective (loss plus weighted penalty)", "gap": "Gap between groups"}
     return {
         column: Chart(
-            title=f"{label[0].upper()}{label[1:]} against steps",
+            title=f"{titles[column]} on each client's training rows, by step of distillation",
             x_label="step",
             y_label=label,
             series=[_curve(name, getattr(found, column)) for name, found in histories.items()],

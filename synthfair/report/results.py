@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import ENDING, History, read_history
+from synthfair.config import Asked, DistillConfig
 from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
-from synthfair.report.federation import FILE as FEDERATION
-from synthfair.report.federation import Course, read_course
+from synthfair.federation_file import FILE as FEDERATION
+from synthfair.federation_file import Course
 from synthfair.run_files import (
     FrontierLine,
     GapsFile,
@@ -77,6 +78,21 @@ class Result(NamedTuple):
         return own
 
     @property
+    def asked(self) -> Asked:
+        """How much fairness; where an older file does not say so, by its settings."""
+        metrics = self.metrics
+        if metrics.asked:
+            return metrics.asked
+        if metrics.weights:
+            return Asked(by="row_weights")
+        if metrics.decision:
+            return Asked(by="tolerance", amounts=(metrics.decision.alpha,))
+        if config := metrics.train or metrics.server:
+            return config.asked
+        configs = metrics.config.values()
+        return Asked.of(c.asked for c in configs if isinstance(c, DistillConfig))
+
+    @property
     def epsilon(self) -> float | None:
         """The largest of all users or clients; None where one of them has no guarantee."""
         if self.metrics.guarantee:
@@ -108,7 +124,7 @@ def _read_result(folder: Path, name: str) -> Result:
     lines = folder / FRONTIER
     frontier = read_frontier(lines) if lines.exists() else ()
     sites = folder / FEDERATION
-    course = read_course(sites) if sites.exists() else None
+    course = read_run_file(sites, Course) if sites.exists() else None
     return Result(folder, name, metrics, read_histories(folder), measured, frontier, course)
 
 

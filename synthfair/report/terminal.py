@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
     from synthfair.federated import Training
+    from synthfair.federation_file import Course
     from synthfair.report.overview import Effort, Overview
     from synthfair.run_files import Influences
     from synthfair.surrogate.frontier import FrontierPoint
@@ -102,7 +103,7 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
     """Accuracy and SPD of several methods on the same test rows, by weight of the penalty."""
     table = _table("model", "penalty", "accuracy", "SPD")
     for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
-        penalty = f"rho = {weight:g}" if weight else "none"
+        penalty = f"weight {weight:g}" if weight else "none"
         for outcome in group:
             overall = outcome.evaluation.overall
             model = outcome.method + (", NOT CONVERGED" if outcome.converged is False else "")
@@ -117,15 +118,15 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 def overview_tables(overview: Overview) -> Group:
     """Means over seeds of accuracy and gap of several methods, and what they cost."""
-    table = _table("method", "asked for", "runs", "accuracy", _SHORT_TITLES[overview.gap])
-    costs = _table("method", "asked for", "rounds", "sent", "seconds", "epsilon")
+    table = _table("method", "fairness setting", "runs", "accuracy", _SHORT_TITLES[overview.gap])
+    costs = _table("method", "fairness setting", "rounds", "sent", "seconds", "epsilon")
     for s in overview.summaries:
         method = Text(s.method + (", NOT CONVERGED" if s.converged is False else ""))
         values = ((s.accuracy.value, s.accuracy_spread), (s.gap.value, s.gap_spread))
         cells = [_mean(*pair, several=len(s.runs) > 1) for pair in values]
-        table.add_row(method, s.weight, str(len(s.runs)), *cells)
+        table.add_row(method, s.setting, str(len(s.runs)), *cells)
         epsilon = "none" if s.epsilon is None else f"{s.epsilon:g}"
-        costs.add_row(Text(s.method), s.weight, *effort(s.cost), epsilon)
+        costs.add_row(Text(s.method), s.setting, *effort(s.cost), epsilon)
     table.caption = "On test rows; mean and standard deviation over seeds."
     costs.caption = "Sent: by all clients together, in all rounds."
     return Group(table, costs)
@@ -135,10 +136,17 @@ def effort(cost: Effort) -> tuple[str, str, str]:
     """Rounds, bytes and seconds, in words; empty where they are not known."""
     rounds = "" if np.isnan(cost.rounds) else f"{cost.rounds:,.0f}"
     seconds = "" if np.isnan(cost.seconds) else f"{cost.seconds:.1f}"
-    return rounds, _bytes(cost.bytes_sent), seconds
+    return rounds, byte_size(cost.bytes_sent), seconds
 
 
-def _bytes(count: float) -> str:
+def byte_size(count: float) -> str:
+    """A number of bytes by its magnitude; empty where it is not known.
+
+    Example:
+        >>> from synthfair.report.terminal import byte_size
+        >>> byte_size(512), byte_size(283_000), byte_size(1.25e7)
+        ('512 B', '283 kB', '12.5 MB')
+    """
     if np.isnan(count):
         return ""
     for unit in ("B", "kB", "MB", "GB"):
@@ -152,6 +160,19 @@ def _mean(mean: float, spread: float, *, several: bool) -> str:
     if np.isnan(mean):
         return "undefined"
     return f"{mean:.3f} ± {spread:.3f}" if several else f"{mean:.3f}"
+
+
+def course_table(course: Course) -> Table:
+    """How each site of a federation has answered, and what its code means."""
+    table = Table(title=Text(f"job {course.job}"), caption_justify="left")
+    for title in ("site", "answer", "rounds", "seconds", "sent", "version"):
+        table.add_column(title)
+    for name, booked in course.sites.items():
+        sent = byte_size(booked.carried_bytes)
+        cells = name, booked.code, str(booked.rounds), f"{booked.seconds:.1f}", sent
+        table.add_row(*map(Text, (*cells, booked.version or "unknown")))
+    table.caption = "\n".join(f"{code}: {words}" for code, words in course.meanings.items())
+    return table
 
 
 def training_table(training: Training, *, private: bool) -> Table:
@@ -228,7 +249,7 @@ def _gap(distillation: Distillation) -> str:
     if wanted is None:
         return line
     met = "met" if distillation.gap_met else "NOT MET"
-    line += f"; at most {wanted:g} wanted: {met}, with rho_o = {distillation.rho_o:.3g}"
+    line += f"; at most {wanted:g} wanted: {met}, with penalty weight {distillation.rho_o:.3g}"
     return line if distillation.search_ended else f"{line}; the steps ended before the search"
 
 
@@ -272,7 +293,7 @@ def unconverged_warning(distillation: Distillation) -> str | None:
 def pooled_table(point: FrontierPoint) -> Table:
     """What the model of surrogates reaches on the pooled rows."""
     table = _facts()
-    table.add_row("rho", f"{point.rho:.4g}")
+    table.add_row("penalty weight", f"{point.rho:.4g}")
     table.add_row("accuracy", f"{point.accuracy:.3f} on the pooled rows, by their weights")
     table.add_row("gap", f"{point.gap:.3f} on the pooled rows")
     return table

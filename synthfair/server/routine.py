@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from synthfair.config import ServerConfig
+from synthfair.config import Asked, DistillConfig, ServerConfig
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import (
@@ -151,6 +151,7 @@ def serve(
             "max_influence": config.max_influence,
             "max_spd_influence": config.max_spd_influence,
             "server": config.model_dump(mode="json") if point else None,
+            "asked": (config.asked if point else _asked(named)).model_dump(mode="json"),
             "rho": rho,
             "warnings": warnings,
             "converged": model.converged,
@@ -163,6 +164,12 @@ def serve(
     if lines:
         write_frontier(lines, files.frontier)
     return Served(model, evaluation, influences, point, lines, warnings)
+
+
+def _asked(fair: Mapping[str, Release]) -> Asked:
+    """How much fairness the clients' own settings ask for."""
+    configs = (release.header.config for release in fair.values())
+    return Asked.of(config.asked for config in configs if isinstance(config, DistillConfig))
 
 
 def _plain(moved: Influence) -> dict[str, Any]:

@@ -134,8 +134,8 @@ MUTANTS = [
         ANSWERS,
     ),
     Mutant(
-        "a federation.json may have any size",
-        "report/federation.py",
+        "a file of a run may have any size",
+        "run_files.py",
         "if len(content) > MAX_BYTES:",
         "if False:",
         ANSWERS,
@@ -205,7 +205,7 @@ MUTANTS = [
     ),
     Mutant(
         "a code has no words",
-        "report/federation.py",
+        "federation_file.py",
         '    "busy": "it works for another job",\n',
         "",
         REPORT,
@@ -213,7 +213,7 @@ MUTANTS = [
     Mutant(
         "the page does not show a federation",
         "report/results.py",
-        "course = read_course(sites) if sites.exists() else None",
+        "course = read_run_file(sites, Course) if sites.exists() else None",
         "course = None",
         REPORT,
     ),

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "the ends of an interval are swapped",
         "fairness/intervals.py",
-        "return found, found - below, found + above",
-        "return found, found + above, found - below",
+        "return type(first)(found, found - below, found + above)",
+        "return type(first)(found, found + above, found - below)",
         "test_intervals.py",
     ),
     Mutant(

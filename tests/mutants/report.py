@@ -62,8 +62,8 @@ MUTANTS = [
     Mutant(
         "a run of other settings as the one without a penalty",
         "report/answer.py",
-        "if not s.penalised and s.is_like(subject)",
-        "if not s.penalised",
+        "if not s.asked.fairness and s.is_like(subject)",
+        "if not s.asked.fairness",
         "test_answer.py",
     ),
     Mutant(
@@ -89,10 +89,31 @@ MUTANTS = [
     ),
     Mutant(
         "the constant classifier has a penalty",
+        "compare/compared_methods.py",
+        'return Fitted(scores, None, cost, Asked(by="nothing"))',
+        "return Fitted(scores, None, cost, _weight(config))",
+        "test_compare.py",
+    ),
+    Mutant(
+        "a penalty of weight 0 asks for fairness",
+        "config/asked.py",
+        '"weight": any(self.amounts),',
+        '"weight": True,',
+        "test_report_overview.py",
+    ),
+    Mutant(
+        "of several clients' gaps the largest as the limit",
         "report/overview.py",
-        'if method == "constant" or (metrics.train',
-        "if (metrics.train",
-        "test_report_page.py",
+        "return min(self.asked.amounts)",
+        "return max(self.asked.amounts)",
+        "test_report_overview.py",
+    ),
+    Mutant(
+        "fair releases are asked for what the server would ask of surrogates",
+        "server/routine.py",
+        "(config.asked if point else _asked(named))",
+        "config.asked",
+        "test_report_commands.py",
     ),
     Mutant(
         "the constant classifier is run for each weight",

@@ -13,12 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from synthfair.cli.show import say, stage_bar, warn
-from synthfair.report.federation import course_table
+from synthfair.report import course_table
 from synthfair.run_files import MetricsFile, read_run_file
 
 if TYPE_CHECKING:
     from synthfair.deploy.session import OnProgress, Run
-    from synthfair.report.federation import Course
+    from synthfair.federation_file import Course
 
 
 @contextmanager

@@ -1,27 +1,30 @@
-"""How the sites of a federation have answered: federation.json, and what is shown of it."""
+"""How the sites of a federation have answered: their codes, and federation.json."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from synthfair.config.rules import FROZEN
-from synthfair.errors import InputError, reason, refusal
 from synthfair.privacy.statement import Line
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 FILE = "federation.json"
 """Its name, next to the results of a job."""
 
-MAX_BYTES = 10_000_000
-"""Of such a file: a thousand sites fill a thirtieth of it."""
+SiteCode = Literal[
+    "ok", "message", "version", "schema", "settings", "kind", "k_min", "epsilon", "rounds",
+    "releases", "aggregators", "uploads", "tasks", "budget", "answered", "busy", "table",
+    "stopped", "failed",
+]  # fmt: skip
+"""How a site answers; nothing else of why is ever sent. Where a job's settings have an epsilon,
+``table`` and ``stopped`` are sent as ``failed``, too."""
 
-CODES = {
-    "ok": "has answered with what was asked for",
+ServerCode = Literal[SiteCode, "late", "lost", "signature", "revoked", "refused"]
+"""How the server books an answer: by the site's code, or by one of its own."""
+
+CODES: dict[ServerCode, str] = {
+    "ok": "has answered",
     "message": "the question is none that it knows",
     "version": "it has another version of synthfair",
     "schema": "it has another schema",
@@ -44,15 +47,9 @@ CODES = {
     "lost": "the engine has lost it",
     "signature": "not signed by that site for this very question",
     "revoked": "its key was revoked",
-    "refused": "what came is not what was asked for",
+    "refused": "the answer does not fit the question",
 }
-"""How a site has answered, in words; from ``late`` on it is the server that says so."""
-
-
-def _known(code: str) -> str:
-    if code not in CODES:
-        raise ValueError(f"must be one of {', '.join(CODES)}")
-    return code
+"""What each code means."""
 
 
 class Booked(BaseModel):
@@ -70,7 +67,7 @@ class Booked(BaseModel):
 
     model_config = FROZEN
 
-    code: Annotated[str, AfterValidator(_known)] = "late"
+    code: ServerCode = "late"
     rounds: int = Field(default=0, ge=0)
     seconds: float = Field(default=0.0, ge=0)
     site_seconds: float | None = Field(default=0.0, ge=0)
@@ -90,7 +87,7 @@ class Course(BaseModel):
         server: its name.
         version: of synthfair at the server.
         seconds: since the job began.
-        rounds: asked for.
+        rounds: that have ended.
         median_round_seconds: from question to the last answer.
         error: what stopped it, if anything has.
         sites: how each has answered.
@@ -113,38 +110,3 @@ class Course(BaseModel):
         """The codes of its sites, in words."""
         found = {booked.code for booked in self.sites.values()}
         return {code: words for code, words in CODES.items() if code in found}
-
-
-def read_course(path: Path) -> Course:
-    """A federation.json.
-
-    Raises:
-        InputError: unreadable, too large, or not of that kind; the message names key and value.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
-    try:
-        return Course.model_validate_json(content)
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
-
-
-def course_table(course: Course) -> Table:
-    """For a terminal: each site's answer, and what its code means."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"job {course.job}", caption_justify="left")
-    for title in ("site", "answer", "rounds", "seconds", "bytes", "version"):
-        table.add_column(title)
-    for name, booked in course.sites.items():
-        numbers = booked.rounds, f"{booked.seconds:.1f}", booked.carried_bytes
-        cells = name, booked.code, *map(str, numbers), booked.version or "unknown"
-        table.add_row(*map(Text, cells))
-    table.caption = "\n".join(f"{code}: {words}" for code, words in course.meanings.items())
-    return table

@@ -1,0 +1,66 @@
+"""How much fairness a run was asked for, by the one setting of its method that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from synthfair.config.rules import FROZEN
+
+MOST = 100_000
+"""As many as a run may have clients."""
+
+
+class Asked(BaseModel):
+    """How much fairness a run was asked for; metrics.json has it as ``asked``.
+
+    Attributes:
+        by: what asks for fairness: the ``weight`` of a penalty (rho, rho_o); the ``tolerance`` of a
+            constraint (alpha, eps); the largest ``gap`` that is wanted, for which a weight is
+            searched; ``row_weights``, by group and label; or ``nothing``, in a method that has none
+            of these.
+        amounts: weights, tolerances or gaps of the clients, each once; a tolerance without one
+            means that the constraint is left out.
+
+    Example:
+        >>> import synthfair as sf
+        >>> asked = sf.DistillConfig(max_gap=0.05).asked
+        >>> asked.by, asked.amounts, asked.fairness
+        ('gap', (0.05,), True)
+        >>> sf.ServerConfig(rho=0.0).asked.fairness
+        False
+    """
+
+    model_config = FROZEN
+
+    by: Literal["weight", "tolerance", "gap", "row_weights", "nothing"]
+    amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=MOST)
+
+    @classmethod
+    def of(cls, clients: Iterable[Asked]) -> Asked:
+        """What several clients' settings ask for; where some want a gap, those gaps."""
+        found = list(clients) or [cls(by="nothing")]
+        chosen = [one for one in found if one.by == "gap"] or found
+        amounts = dict.fromkeys(amount for one in chosen for amount in one.amounts)
+        return cls(by=chosen[0].by, amounts=tuple(amounts))
+
+    @property
+    def fairness(self) -> bool:
+        """Whether fairness is asked for at all; a weight of 0 asks for none."""
+        return {
+            "weight": any(self.amounts),
+            "tolerance": bool(self.amounts),
+            "gap": True,
+            "row_weights": True,
+            "nothing": False,
+        }[self.by]
+
+    @model_validator(mode="after")
+    def _amounts_fit(self) -> Asked:
+        if self.by in ("weight", "gap") and not self.amounts:
+            raise ValueError(f"amounts: {self.by} needs at least one")
+        if self.by in ("row_weights", "nothing") and self.amounts:
+            raise ValueError(f"amounts: {self.by} has none")
+        return self
