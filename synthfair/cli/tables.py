@@ -86,15 +86,17 @@ def given_split(args: argparse.Namespace) -> Split:
 def given_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
     """The table and its schema; a bad value is named by its row in the file.
 
+    There is a warning where much of a column of a file is clipped.
+
     Raises:
         InputError: as :func:`named_table`, or the rows do not fit the schema.
     """
     from synthfair.data.datasets import SOURCES
-    from synthfair.data.encode import encode
+    from synthfair.data.encode import encode_own
 
     table, schema = named_table(args)
     if args.table not in SOURCES:
-        encode(table, schema, source=args.table)
+        encode_own(table, schema, source=args.table)
     return table, schema
 
 

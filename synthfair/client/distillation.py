@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -16,7 +15,7 @@ from synthfair.client.baseline import Baseline
 from synthfair.client.prepare import Prepared, prepare
 from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.batches import Batches, in_memory
-from synthfair.data.encode import Clipping, Encoded, encode
+from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.real_rows import RealRows
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search, optimize
@@ -205,22 +204,13 @@ def distill_table(
 
         rows = table
         if hasattr(table, "columns"):
-            rows = in_memory(_encoded(cast("pd.DataFrame", table), schema, source))
+            rows = in_memory(encode_own(cast("pd.DataFrame", table), schema, source=source))
         settings = cast(SurrogateConfig, config or SurrogateConfig())
         return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
-    real = _encoded(cast("pd.DataFrame", table), schema, source)
+    real = encode_own(cast("pd.DataFrame", table), schema, source=source)
     return distill_rows(
         real, schema, cast("DistillConfig | None", config), noise=noise, source=source, **fair
     )
-
-
-def _encoded(table: pd.DataFrame, schema: Schema, source: str) -> Encoded:
-    """The rows, with a warning of columns that are clipped much, before an epsilon is spent."""
-    clipping = Clipping()
-    real = encode(table, schema, source=source, clipping=clipping)
-    for message in clipping.warnings():
-        warnings.warn(f"{source}: {message}", UserWarning, stacklevel=3)
-    return real
 
 
 def distill_rows(

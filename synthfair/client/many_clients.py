@@ -20,7 +20,7 @@ from synthfair.client.distillation import (
 )
 from synthfair.client.prepare import Prepared, check_rows, prepare
 from synthfair.config import DistillConfig
-from synthfair.data.encode import Encoded, encode
+from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
 from synthfair.distill import optimize
 from synthfair.distill.hypergradient import StepRecord
@@ -61,7 +61,7 @@ def distill_clients(
     The numbers are those of one client after the other, but for rounding, which Adam magnifies once
     it oscillates near an optimum. Clients with equally many rows share a compilation and go in
     batches that fit memory; each other number of rows costs a compilation more. With ``max_gap``,
-    whose search differs between clients, they go one by one.
+    whose search differs between clients, they go one by one. It warns of what is clipped likewise.
 
     Args:
         clients: the table of each, or its rows encoded; by name or in order.
@@ -109,7 +109,7 @@ def distill_clients(
 
 
 def _encoded(client: pd.DataFrame | Encoded, schema: Schema, name: str) -> Encoded:
-    return client if isinstance(client, Encoded) else encode(client, schema, source=name)
+    return client if isinstance(client, Encoded) else encode_own(client, schema, source=name)
 
 
 def _workers() -> int:

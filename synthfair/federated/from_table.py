@@ -16,7 +16,7 @@ import numpy as np
 import synthfair
 from synthfair.checkpoint import CheckpointFile
 from synthfair.config import Asked, ServerConfig, TrainConfig
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document
@@ -111,7 +111,7 @@ def train_table(
     """
     require_free(files.model, files.metrics, files.rounds, force=files.force)
     began = time.perf_counter()
-    rows = encode(table.train, schema, source=source)
+    rows = encode_own(table.train, schema, source=source)
     others = other_groups(table.train, schema, config, source=source)
     data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
     plan = make_plan(data, config)

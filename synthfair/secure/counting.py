@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode_own
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
@@ -68,7 +68,7 @@ def count_table(
         raise InputError(
             f"{source}: {len(table)} rows that count; the task allows {what.rows_per_client}"
         )
-    x, s, y = encode(table, schema, source=source)
+    x, s, y = encode_own(table, schema, source=source)
     bins = (
         np.zeros(len(s), np.int64) if model is None else score_bins(model.scores(x, s), what.bins)
     )

@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from synthfair.data.encode import Encoded, encode, encode_inputs
+from synthfair.data.encode import Encoded, encode_inputs, encode_own
 from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
@@ -158,7 +158,8 @@ def read_arrays(
 ) -> Fitted:
     """Checks what fit is given, makes the codebook, and encodes the rows.
 
-    Without sensitive features, all rows are of one group; without weights, all count alike.
+    Without sensitive features, all rows are of one group; without weights, all count alike. There
+    is a UserWarning where more than a twentieth of a column lies outside of its bounds.
 
     Raises:
         ValueError: as scikit-learn's checks do.
@@ -190,7 +191,7 @@ def read_arrays(
         table, classes, groups, bounds=estimator.bounds, categories=estimator.categories
     )
     roles = {LABEL: classes.astype(str)[labels], GROUP: groups.astype(str)[s]}
-    rows = encode(table.assign(**roles), codebook.schema, source="X")
+    rows = encode_own(table.assign(**roles), codebook.schema, source="X")
     return Fitted(codebook, rows, weight[counted], classes, groups)
 
 
