@@ -203,3 +203,34 @@ def test_with_epsilon_few_rows_are_said_at_home_alone():
         "3 rows: the release is hardly more than its noise"
     ]
     assert real_rows_warnings(counted(TABLE), private) == []
+
+
+def test_every_way_to_use_ones_own_table_warns(folder):
+    """Of many clients, of arrays, of rounds and of comparisons, as of one release."""
+    from synthfair.sklearn import FairLogisticRegression
+
+    beyond = TABLE.assign(income=TABLE["income"] + 1000)
+    said = r"100.0% of the values lie outside"
+    with pytest.raises(UserWarning, match="north: column 'income': " + said):
+        sf.distill_clients({"north": beyond}, SCHEMA, QUICK)
+    numbers = TABLE[["income"]].fillna(0.0).to_numpy(float)
+    with pytest.raises(UserWarning, match="X: column 'x0': " + said):
+        FairLogisticRegression(rho=0.0, bounds=(1000, 2000)).fit(numbers, np.arange(200) % 2)
+    beyond.to_csv(folder / "beyond.csv", index=False)
+    own = [str(folder / "beyond.csv"), "--schema", str(folder / "schema.json")]
+    for argv in (["train", *own, "--output", str(folder / "t")],
+                 ["compare", *own, "--output", str(folder / "c")]):  # fmt: skip
+        with pytest.raises(UserWarning, match="beyond.csv: column 'income': " + said):
+            main(argv)
+
+
+def test_counts_for_a_sum_count_what_is_clipped():
+    beyond = TABLE.assign(income=TABLE["income"] + 1000)
+    what = sf.secure.GroupCounts(
+        schema_hash=SCHEMA.hash, groups=tuple(map(str, SCHEMA.groups)), epsilon=1.0,
+        rows_per_client=500,
+    )  # fmt: skip
+    seen = Clipping()
+    counts = sf.secure.count_table(what, beyond, SCHEMA, clipping=seen)
+    assert counts.sum() == 200
+    assert seen.columns["income"].above == 1

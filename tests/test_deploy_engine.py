@@ -52,7 +52,7 @@ def site(tmp_path):
     make_keys(tmp_path / "local" / "north.key")
     write_json(tmp_path / "local" / "synthfair.json", {
         "data": "../rows.csv", "schema": "schema.json", "key": "north.key",
-        "limits": {"releases": ["surrogate"], "without_epsilon": True, "k_min": 5}})  # fmt: skip
+        "limits": {"kinds": ["surrogate"], "without_epsilon": True, "k_min": 5}})  # fmt: skip
     return tmp_path
 
 

@@ -46,7 +46,7 @@ PLAN = make_plan()
 def world(tmp_path):
     found = World(tmp_path, rows=ROWS)
     for name in NAMES:
-        found.limit(name, releases=["gap"], most_epsilon=5.0)
+        found.limit(name, kinds=["gap"], most_epsilon=5.0)
     write_model(make_model(), tmp_path / "model.json")
     write_collection(PLAN, tmp_path / "gap.json")
     return found
@@ -129,7 +129,7 @@ def test_intervals_hold_the_gap_of_all_sites_rows(world, monkeypatch):
     assert gap["low"] < true < gap["high"] < 0
     assert found["rate"] == RATE
     assert found["model"] == make_model().sha256
-    assert found["doubts"] == []
+    assert found["warnings"] == []
 
 
 def test_one_question_has_one_answer_that_is_booked_once(world):
@@ -178,7 +178,7 @@ def test_nobody_can_repeat_the_noise(world):
 @pytest.mark.parametrize(
     ("limits", "changes", "code"),
     [
-        ({"releases": ["surrogate", "fair"]}, {}, "kind"),
+        ({"kinds": ["surrogate", "fair"]}, {}, "kind"),
         ({"most_epsilon": 0.9}, {}, "epsilon"),
         ({"most_epsilon": None}, {}, "epsilon"),
         ({"least_epsilon_left": 0.1}, {}, "budget"),
@@ -192,7 +192,7 @@ def test_nobody_can_repeat_the_noise(world):
     ],
 )
 def test_sites_limit_measurements(world, limits, changes, code):
-    world.limit("north", **({"releases": ["gap"], "most_epsilon": 1.0} | limits))
+    world.limit("north", **({"kinds": ["gap"], "most_epsilon": 1.0} | limits))
     assert answer(world, ask(world, **changes)) == (code, b"")
     assert not ledger_of(world).path.exists()
 
@@ -214,7 +214,7 @@ def test_measurements_add_up_to_the_ledgers_limit(world):
     other = make_plan(1.4)
     assert answer(world, ask(world, "job-4", plan=other), "job-4")[0] == "ok"
     assert ledger_of(world).spent().epsilon(1e-6) == pytest.approx(2.4)
-    world.limit("north", releases=["gap"], most_epsilon=5.0, least_epsilon_left=0.2)
+    world.limit("north", kinds=["gap"], most_epsilon=5.0, least_epsilon_left=0.2)
     last = make_plan(0.05)
     assert answer(world, ask(world, "job-5", plan=last), "job-5") == ("budget", b"")
 
@@ -300,7 +300,29 @@ def test_a_projects_files_are_validated(world, key, name, said):
         GapJob.model_validate(document, context={"folder": world.folder})
 
 
-def test_more_reports_than_can_be_sent_are_not_booked(world, monkeypatch):
-    monkeypatch.setattr("synthfair.deploy.gap.MAX_CARRIED", 1000)
-    assert answer(world, ask(world)) == ("failed", b"")
-    assert not ledger_of(world).path.exists()
+@pytest.mark.parametrize("batch", [ROWS // 2, ROWS, ROWS + 1, ROWS + 2])
+def test_reports_come_in_batches(world, batch):
+    """The same reports, booked once, also where the last batch is full."""
+    whole, found = measure(world, channel_of(world))
+    sent = {name: (world.folder / "private" / f"{name}.csv").read_bytes() for name in NAMES}
+    assert whole.booked["north"].rounds == 1
+    federation, again = measure(world, channel_of(world, job="job-2"), batch=batch)
+    assert federation.booked["north"].rounds == (ROWS + 1) // batch + 1
+    assert {n: (world.folder / "private" / f"{n}.csv").read_bytes() for n in NAMES} == sent
+    assert again["gaps"] == found["gaps"]
+    assert ledger_of(world).spent().releases == 1
+
+
+@pytest.mark.parametrize("wrong", ["lines", "bytes", "no end"])
+def test_what_is_no_batch_is_refused(world, wrong, monkeypatch):
+    size = ROWS // 2
+    lines = HEAD + (size - 1) * (LINE % 1)
+    answers = {"lines": lines + LINE % 1, "bytes": bytes(size * 200 + 1), "no end": lines}
+    monkeypatch.setattr("synthfair.deploy.gap.MOST_BATCHES", 3)
+    channel = channel_of(world)
+    channel.on_way = lambda name, m: (
+        resigned(world, name, m, answers[wrong]) if name == "north" else m
+    )
+    federation, found = measure(world, channel, batch=size, least_answers=1)
+    assert federation.booked["north"].code == "refused"
+    assert set(found["sites"]) == {"south"}

@@ -28,7 +28,7 @@ def project(**changes):
         "name": "lenders",
         "schema": "schema.json",
         "server": {"name": "localhost", "org": "hub", "port": 8002},
-        "sites": [{"name": name, "org": "bank", "limits": {"releases": ["surrogate"]}}
+        "sites": [{"name": name, "org": "bank", "limits": {"kinds": ["surrogate"]}}
                   for name in ("a", "b")],
         "submitters": [{"name": "lead@hub.org", "org": "hub"}],
         "jobs": {"single_shot": JOB},
@@ -304,6 +304,8 @@ def test_a_forged_certificate_is_refused(kit):
         (lambda d: d.update(schema="no.json"), "no.json"),
         (lambda d: d.update(limits={}), "no job may have anything"),
         (lambda d: d["limits"].update(least_epsilon_left=1.0), "has no limit"),
+        (lambda d: d["limits"].update(most_epsilon=1.0, without_epsilon=False), "has no limit"),
+        (lambda d: d["limits"].update(most_delta=1), "most_delta"),
         (lambda d: d["limits"].update(most_epsilon=-1), "most_epsilon"),
         (lambda d: d.update(shell=True), "unknown key"),
     ],

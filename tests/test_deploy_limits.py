@@ -28,12 +28,14 @@ def channel(world):
 @pytest.mark.parametrize(
     ("limits", "settings", "code"),
     [
-        ({"releases": ["fair"]}, RELEASE, "kind"),
-        ({"releases": []}, RELEASE, "kind"),
-        ({"releases": ["surrogate"]}, {"release": "fair"}, "kind"),
+        ({"kinds": ["fair"]}, RELEASE, "kind"),
+        ({"kinds": []}, RELEASE, "kind"),
+        ({"kinds": ["surrogate"]}, {"release": "fair"}, "kind"),
         ({"k_min": 6}, RELEASE, "k_min"),
         ({"without_epsilon": False}, RELEASE, "epsilon"),
         ({"most_epsilon": 0.5}, PRIVATE, "epsilon"),
+        ({"most_delta": 1e-7}, PRIVATE, "epsilon"),
+        ({}, PRIVATE | {"delta": 0.9}, "epsilon"),
         ({"most_epsilon": None}, PRIVATE, "epsilon"),
         ({"least_epsilon_left": 0.5}, PRIVATE, "budget"),
         ({}, {"release": "surrogate", "k_min": 0}, "settings"),

@@ -12,6 +12,7 @@ import synthfair as sf
 from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import Message
 from synthfair.deploy.training import TrainJob, run_train
+from synthfair.errors import InputError
 
 SECURE = {"secure": True, "clip": 0.5}
 
@@ -113,6 +114,24 @@ def test_a_training_with_epsilon_is_booked_once_over_its_jobs(world):
     assert world.site("sums-a").settings.records.is_dir()
     assert len(list(world.site("sums-a").settings.records.glob("*.json"))) == 3
     assert not list((world.folder / "server").rglob("*.uploads"))
+
+
+def test_a_training_with_epsilon_goes_on_with_no_other_sums(world):
+    """In other sums the sites would book it once more; so the server says what to do."""
+    settings = FPFL | PRIVATE | {"secure": True, "rounds": 3}
+    for name in ADDERS:
+        world.allow(name, least_clients=1)
+    stopped = world.channel()
+    stopped.on_way = lambda site, m: None if site == "sums-b" else m
+    with pytest.raises(TooFewError, match="sums-b: lost"):
+        train(world, stopped, settings)
+    with pytest.raises(InputError, match="books once more"):
+        train(world, world.channel("job-2"), settings, least_answers=1)
+    assert world.ledger().spent().releases == 1
+    (checkpoint,) = (world.folder / "server").glob("train.*.checkpoint")
+    checkpoint.unlink()
+    train(world, world.channel("job-3"), settings, least_answers=1)
+    assert world.ledger().spent().releases == 2
 
 
 def test_another_job_without_epsilon_has_sums_of_its_own(world):

@@ -244,6 +244,7 @@ class TestWhatIsSeen:
 REFUSED = [
     ({"most_epsilon": 1.9}, {}, "epsilon"),
     ({"most_epsilon": None}, {}, "epsilon"),
+    ({"kinds": ["surrogate", "fair", "gap", "training"]}, {}, "kind"),
     ({"least_epsilon_left": 1.5}, {}, "budget"),
 ]
 
@@ -391,6 +392,40 @@ def test_models_that_are_sent_back_are_read_first(world):
     ask = world.ask({}, task="deliver")
     assert world.code(Message(ask.text, b"{}")) == "message"
     assert not list((world.folder / "north" / "synthfair").glob("models/*"))
+
+
+def test_a_site_stores_no_model_unless_it_says_so(world):
+    world.limit("north", store_models=False)
+    with pytest.raises(TooFewError, match="north: kind"):
+        world.post(world.channel())
+    assert not list((world.folder / "north" / "synthfair").glob("models/*"))
+    assert list((world.folder / "south" / "synthfair").glob("models/*"))
+
+
+def test_a_job_that_ended_early_goes_on_and_nobody_pays_twice(world):
+    """Trained, counted, and one aggregator is gone; the same job submitted again needs that one."""
+    for name in NAMES:
+        world.limit(name, most_rounds=3)
+    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5}
+    changes = {"model": None, "train": {"train": settings}}
+    channel = world.channel()
+    del channel.sites["sums-b"]
+    with pytest.raises(TooFewError, match="sums-b: late"):
+        world.post(channel, **changes)
+    booked = world.ledger().path.read_bytes()
+    later = world.channel("job-2")
+    asked, answer = [], later.sites["north"].answer
+    later.sites["north"].answer = lambda m, **more: (
+        asked.append(json.loads(m.text)["task"]) or answer(m, **more)
+    )
+    _, output = world.post(later, **changes)
+    assert asked == ["deliver"]
+    assert world.ledger().path.read_bytes() == booked
+    assert sf.read_model(output / "fair_model.json").decision is not None
+    for name in NAMES:
+        world.limit(name, most_rounds=6)
+    world.post(world.channel("job-3"), **changes)  # that is a new one
+    assert world.ledger().spent().releases == 4
 
 
 def test_a_training_comes_first_if_the_job_says_so(world):

@@ -42,7 +42,7 @@ def project(**changes):
     return {
         "name": "lenders", "schema": "schema.json",
         "server": {"name": "localhost", "org": "hub", "port": 8002},
-        "sites": [{"name": n, "org": "bank", "limits": {"most_rounds": 9}} for n in NAMES],
+        "sites": [{"name": n, "org": "bank", "limits": {"kinds": ["training"]}} for n in NAMES],
         "aggregators": [{"name": n, "org": n.replace("-", "_"), "limits": ALLOWED} for n in ADDERS],
         "submitters": [{"name": "lead@hub.org", "org": "hub"}],
         "jobs": {"train": {"train": train, "least_answers": 1},

@@ -85,4 +85,4 @@ def test_the_command_warns_and_writes_the_contradictions(tmp_path, capsys):
     aggregate = ["gap", "aggregate", str(tmp_path / "gap.json"), str(tmp_path / "reports.csv")]
     assert main([*aggregate, "--output", str(tmp_path / "found.json")]) == 0
     assert "the intervals are not valid" in " ".join(capsys.readouterr().err.split())
-    assert json.loads((tmp_path / "found.json").read_text())["doubts"]
+    assert json.loads((tmp_path / "found.json").read_text())["warnings"]

@@ -18,7 +18,9 @@ from synthfair.release.keys import make_keys, read_signing_key
 RELEASE = {"release": "surrogate", "k_min": 5, "moments_only": True}
 PRIVATE = RELEASE | {"epsilon": 1.0, "delta": 1e-6}
 LIMITS = {
-    "releases": ["surrogate", "fair"],
+    "kinds": ["surrogate", "fair", "training", "counts"],
+    "most_delta": 0.1,
+    "store_models": True,
     "without_epsilon": True,
     "most_releases": 10,
     "k_min": 5,

@@ -86,6 +86,7 @@ class Options(NamedTuple):
         hold_out: share of the rows held out of the distillation, 0 to 0.5; see :class:`HeldOut`.
         accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; next to the table if not given.
+        reserve: epsilon of the ledger's limit that must be left after it.
         noise_seed: makes the noise repeatable, for tests; such a release guarantees nothing.
     """
 
@@ -94,6 +95,7 @@ class Options(NamedTuple):
     hold_out: float = HOLD_OUT
     accept_risk: bool = False
     ledger: Path | None = None
+    reserve: float = 0.0
     noise_seed: int | None = None
 
 
@@ -134,7 +136,7 @@ def distill_file(
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     with claimed(output, force=options.force):
-        files = _Files(data, output, ledger)
+        files = _Files(data, output, ledger, options.reserve)
         schema = read_schema(schema_path)
         if isinstance(config, SurrogateConfig):
             show = on_stage or (lambda _: None)
@@ -143,7 +145,7 @@ def distill_file(
             made = _make_fair(files, schema, config, options, on_rows, progress=progress)
         release = _require_safe(made, output, accepted=options.accept_risk)
         if made.booking:
-            ledger.book(made.booking)
+            files.book(made.booking)
         sha256 = write_release(release, output, key=options.key)
         for file in made.leftovers:
             file.unlink(missing_ok=True)
@@ -157,6 +159,15 @@ class _Files(NamedTuple):
     data: Path
     output: Path
     ledger: Ledger
+    reserve: float
+
+    def book(self, booking: Booking) -> None:
+        """Before an epsilon is spent."""
+        self.ledger.book(booking, reserve=self.reserve)
+
+    def require_affordable(self, booking: Booking) -> None:
+        """Before any work."""
+        self.ledger.require_affordable(booking, reserve=self.reserve)
 
 
 class _Made(NamedTuple):
@@ -230,7 +241,7 @@ def _make_surrogate(
     run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
         booking = _booking(files.output, run, None)
-        files.ledger.require_affordable(booking)  # or it ends here
+        files.require_affordable(booking)  # or it ends here
         made = surrogate_release(
             rows, schema, config, known=known, source=str(files.data), on_stage=on_stage
         )
@@ -246,7 +257,7 @@ def _make_surrogate(
     sums = file.load()
     if sums is None:
         if secure:
-            files.ledger.book(booking)
+            files.book(booking)
         sums = private_sums(rows, schema, guarantee, source=noise)
         file.save(sums)
     made = surrogate_release(rows, schema, config, known=sums, noise=noise, source=str(files.data))
@@ -318,12 +329,12 @@ def _prepare(
 
     A saved fit was booked and bought by a run that did not come to its end.
     """
-    source, (_, output, ledger) = str(files.data), files
+    source, output = str(files.data), files.output
     rows_sha256 = sha256_of(real[:3])  # once: the rows may be a million
     run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
         booking = _booking(output, run, None)
-        ledger.require_affordable(booking)  # or it ends here
+        files.require_affordable(booking)  # or it ends here
         prepared = prepare_plain(real, schema, config, source=source, rows_sha256=rows_sha256)
         return _Ready(prepared, booking, None)
     require_feasible(schema, config)
@@ -335,7 +346,7 @@ def _prepare(
     fit = file.load()
     if fit is None:
         if secure:
-            ledger.book(booking)
+            files.book(booking)
         noise = system_entropy if noise_seed is None else seeded(noise_seed)
         fit = measure(real.encoded, schema, config, noise=noise)
         file.save(fit)

@@ -300,11 +300,17 @@ def _site(kit: Path) -> Iterator[str]:
         if settings.key.stat().st_mode & 0o077:
             yield f"{settings.key}: others may read it; chmod 600"
     limits = settings.limits
-    if not limits.releases and not limits.most_rounds:
-        yield f"{path}: limits allow no release and no round: no job may have anything"
+    if not limits.kinds:
+        yield f"{path}: limits: kinds allow none: no job may have anything"
     ledger = Ledger(settings.ledger_file)
-    if limits.least_epsilon_left > 0 and ledger.spent().limit is None:
-        yield f"{ledger.path}: has no limit, of which least_epsilon_left could be left"
+    # most_epsilon is of one answer: without a limit, jobs could have any number of them. Where
+    # answers may go without an epsilon, no limit would hold, and a ledger with one takes none.
+    bounded = limits.most_epsilon is not None and not limits.without_epsilon
+    if (bounded or limits.least_epsilon_left > 0) and ledger.spent().limit is None:
+        yield (
+            f"{ledger.path}: has no limit of what all jobs spend together; python -m synthfair"
+            f" ledger {ledger.path} --limit-epsilon EPSILON --limit-delta DELTA"
+        )
 
 
 def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:

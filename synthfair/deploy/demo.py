@@ -1,10 +1,14 @@
-"""A server and its sites on this machine: two unlike lenders, one upload, one fair model."""
+"""A server and its sites on this machine: two unlike lenders, one upload, one fair model.
+
+Or another job: rounds, or thresholds from counts that nobody sees, with two aggregators more.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,7 +31,9 @@ from synthfair.deploy.session import OnProgress, Run, connected, run_job
 from synthfair.deploy.settings import FILE
 from synthfair.errors import InputError
 from synthfair.files import write_json
+from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
+from synthfair.secure import make_aggregator_keys
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
@@ -38,7 +44,7 @@ MOST_SECONDS = 180.0
 SUBMITTER = "lead@hub.org"
 
 _LIMITS = {
-    "releases": ["surrogate"],
+    "kinds": ["surrogate", "training"],
     "without_epsilon": True,
     "k_min": SURROGATE.k_min,
     "most_rounds": 400,  # a job that goes on asks for some rounds again
@@ -52,6 +58,41 @@ _UPLOAD = {
 """As in ``python -m synthfair demo``."""
 
 _TRAIN = {"train": {"method": "fpfl", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
+
+AGGREGATORS = ("auditor", "union")
+"""Who add up shares in the job ``privfairfl``."""
+
+_TRAINING_EPSILON, _COUNTS_EPSILON, _DELTA = 4.0, 1.0, 0.0001
+
+_PRIVATE_LIMITS = {
+    "kinds": ["training", "counts"],
+    "most_epsilon": _TRAINING_EPSILON,
+    "most_delta": _DELTA,
+    "store_models": True,
+}
+
+_ADDER_LIMITS = {"most_tasks": 1, "most_epsilon": _COUNTS_EPSILON}
+
+_THRESHOLDS = {
+    "train": {
+        "train": {
+            "method": "dp_sgd",
+            "rounds": 20,
+            "batch": 60,
+            "clip": 1.0,
+            "epsilon": _TRAINING_EPSILON,
+            "delta": _DELTA,
+        },
+        "least_rows": 180,
+        "timeout": 120,
+    },
+    "notion": "statistical_parity",
+    "alpha": 0.05,
+    "bins": 21,
+    "epsilon": _COUNTS_EPSILON,
+    "rows_per_client": 2000,
+    "timeout": 60,
+}
 
 
 class Shown(NamedTuple):
@@ -78,7 +119,7 @@ def demonstrate(
     job: TaskName = "single_shot",
     lenders: Mapping[str, ClientTable] | None = None,
 ) -> Shown:
-    """Makes the kits, starts three processes, runs a job, and stops them.
+    """Makes the kits, starts the processes, runs a job, and stops them.
 
     Args:
         output: folder, new or empty: ``tables``, ``federation`` with kits and jobs, ``results``.
@@ -96,12 +137,13 @@ def demonstrate(
     lenders = unlike_lenders() if lenders is None else lenders
     say("the lenders' tables, their kits and keys")
     port = free_port()
-    kits = prepare(output, port, lenders)
+    aggregators = AGGREGATORS if job == "privfairfl" else ()
+    kits = prepare(output, port, lenders, aggregators)
     begun = time.monotonic()
-    say(f"starting a server and {len(lenders)} sites")
+    say(f"starting a server and {len(kits) - 1} sites")
     with running(kits, port) as parties:
         with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
-            wait_for_sites(session, lenders)
+            wait_for_sites(session, [*lenders, *aggregators])
             started = time.monotonic()
             say(f"job {job}")
             folder = output / "federation" / JOBS / job
@@ -121,19 +163,24 @@ def unlike_lenders() -> dict[str, ClientTable]:
     return {site: cut[value] for site, value in LENDERS.items()}
 
 
-def prepare(output: Path, port: int, lenders: Mapping[str, ClientTable]) -> list[Path]:
+def prepare(
+    output: Path, port: int, lenders: Mapping[str, ClientTable], aggregators: Sequence[str] = ()
+) -> list[Path]:
     """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
     schema = load_dataset("loanapp")[1]
     tables, federation = output / "tables", output / "federation"
     tables.mkdir(parents=True)
     (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
+    limits = _PRIVATE_LIMITS if aggregators else _LIMITS
+    jobs = {"privfairfl": _THRESHOLDS} if aggregators else {"single_shot": _UPLOAD, "train": _TRAIN}
     project = {
         "name": "lenders",
         "schema": "schema.json",
         "server": {"name": "localhost", "org": "hub", "port": port},
-        "sites": [{"name": s, "org": f"lender_{s}", "limits": _LIMITS} for s in lenders],
+        "sites": [{"name": s, "org": f"lender_{s}", "limits": limits} for s in lenders],
+        "aggregators": [{"name": a, "org": a, "limits": _ADDER_LIMITS} for a in aggregators],
         "submitters": [{"name": SUBMITTER, "org": "hub"}],
-        "jobs": {"single_shot": _UPLOAD, "train": _TRAIN},
+        "jobs": jobs,
     }
     write_json(tables / "project.yml", project)  # JSON is YAML
     make_kits(tables / "project.yml", federation)
@@ -147,10 +194,18 @@ def prepare(output: Path, port: int, lenders: Mapping[str, ClientTable]) -> list
         rows.test.to_csv(test, index=False)
         tests.append(str(test))
         public, _ = make_keys(local / f"{site}.key")
-        (server / "local" / "keys" / public.name).write_bytes(public.read_bytes())
+        for other in ("localhost", *aggregators):
+            shutil.copy(public, federation / KITS / other / "local" / "keys")
+        if aggregators:
+            total = _TRAINING_EPSILON + _COUNTS_EPSILON
+            Ledger.for_table(data / "table.csv").set_limit(total, _DELTA)
+    for name in aggregators:
+        public, _ = make_aggregator_keys(federation / KITS / name / "sums" / f"{name}.key")
+        for other in ("localhost", *lenders):
+            shutil.copy(public, federation / KITS / other / "local" / "aggregators")
     settings = json.loads((server / "local" / FILE).read_text())
     write_json(server / "local" / FILE, settings | {"tests": tests})
-    kits = [server, *(federation / KITS / site for site in lenders)]
+    kits = [federation / KITS / name for name in ("localhost", *lenders, *aggregators)]
     if found := [problem for kit in kits for problem in problems(kit)]:
         raise InputError("\n".join(found))
     return kits

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from synthfair.config.rules import FROZEN
 from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.deploy.federation import Federation
-from synthfair.deploy.messages import MAX_CARRIED, sha256
+from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 FOLDER = "gaps"
 """In the site's own: the reports that it has answered with."""
 
+MOST_BATCHES = 1000
+"""Of a site in a job."""
+
+MOST_LINE = 200
+"""Bytes of a report; a usual one has 70."""
+
 
 class GapQuestion(BaseModel):
     """What sites are asked; the model comes with it.
@@ -42,12 +49,14 @@ class GapQuestion(BaseModel):
     Attributes:
         collection: the public file of ``gap plan``, with "(no value)" among its groups.
         rate: of the model, of which the gap is measured.
+        batch: lines of one answer; a site is asked until it has sent fewer.
     """
 
     model_config = FROZEN
 
     collection: Collection
     rate: Rate
+    batch: int = Field(default=100_000, ge=1, le=1_000_000)
 
 
 class GapJob(GapQuestion):
@@ -75,7 +84,7 @@ class GapJob(GapQuestion):
     @property
     def question(self) -> GapQuestion:
         """What sites are asked."""
-        return GapQuestion(collection=self.collection, rate=self.rate)
+        return GapQuestion(collection=self.collection, rate=self.rate, batch=self.batch)
 
 
 def guarantee_of(collection: Collection) -> PureGuarantee:
@@ -90,6 +99,9 @@ def guarantee_of(collection: Collection) -> PureGuarantee:
 
 def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
     """A site's side: a report for each of its rows, within its limits, booked once.
+
+    They are made, booked and stored when the first batch is asked for; every answer is the batch of
+    the question's round. After the last one, nothing is left to send.
 
     Guarantee: :func:`guarantee_of`, against everyone who sees the reports. The same question of the
     same rows gets the very same reports, at no cost; any other is booked anew.
@@ -117,29 +129,25 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
         )
         text = io.StringIO()
         write_reports(reports, text, header=True)
-        content = text.getvalue().encode()
-        if len(content) > MAX_CARRIED:
-            raise InputError(f"{path}: {len(reports)} rows: their reports are too large to send")
         asked.book(
             Booking(output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection))
         )
         answer.parent.mkdir(mode=0o700, exist_ok=True)
         with whole_file(answer, mode=OWNER_ONLY) as temporary:
-            temporary.write_bytes(content)
-    return Made(answer.read_bytes(), question.collection.epsilon)
+            temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
+    begin = asked.ask.round * question.batch
+    with answer.open("rb") as lines:
+        batch = b"".join(islice(lines, begin, begin + question.batch))
+    return Made(batch, question.collection.epsilon)
 
 
 def _allowed(asked: Asked) -> tuple[GapQuestion, TrainedModel]:
     """What is asked for, if the site's limits allow it; nothing is read of the table."""
-    limits = asked.settings.limits
     try:
         question = GapQuestion.model_validate(asked.ask.settings)
     except ValidationError as error:
         raise RefusedError("settings") from error
-    if "gap" not in limits.releases:
-        raise RefusedError("kind")
-    if question.collection.epsilon > (limits.most_epsilon or 0):
-        raise RefusedError("epsilon")
+    asked.require_allowed("gap", question.collection.epsilon)
     try:
         model = parse_model(asked.carried, "model")
         _require_fitting(question, model, asked.schema)
@@ -167,7 +175,8 @@ def _fingerprint(asked: Asked, question: GapQuestion, table: pd.DataFrame) -> st
     It is of the model and not of its decisions. Else a model that differs a little would get the
     same reports, or others, and so tell whether any row is decided otherwise.
     """
-    asked_for = asked.schema.hash, question.model_dump_json(), sha256(asked.carried)
+    what = question.model_dump_json(exclude={"batch"})
+    asked_for = asked.schema.hash, what, sha256(asked.carried)
     digest = hashlib.sha256(repr(asked_for).encode())
     for part in encode(table, asked.schema, source=str(asked.settings.data)):
         digest.update(np.ascontiguousarray(part).data)
@@ -184,6 +193,29 @@ def _reports_in(path: Path, collection: Collection) -> int:
     if not found.tally.reports:
         raise InputError(f"{path}: has no reports")
     return found.tally.reports
+
+
+def _collect(federation: Federation, job: GapJob, private: Path) -> list[str]:
+    """Asks for batches until no site has more; returns those that have sent all of theirs."""
+    asked, model = job.question.model_dump(mode="json"), content_of(job.model)
+    waiting = federation.sites
+    for number in range(MOST_BATCHES):
+        answers = federation.ask("gap", number, asked, model, timeout=job.timeout, sites=waiting)
+        waiting = ()
+        for site, content in answers.items():
+            lines = content.count(b"\n")
+            if lines > job.batch or len(content) > MOST_LINE * job.batch:
+                federation.refuse(site, f"{lines} lines, {len(content)} bytes: not one batch")
+                continue
+            with (private / f"{site}.csv").open("ab" if number else "wb") as file:
+                file.write(content)
+            if lines == job.batch:
+                waiting += (site,)
+        if not waiting:
+            break
+    for site in waiting:
+        federation.refuse(site, f"more than {MOST_BATCHES} batches")
+    return [site for site in federation.sites if federation.booked[site].code == "ok"]
 
 
 def run_gap(federation: Federation, job: GapJob, private: Path, output: Path) -> None:
@@ -211,12 +243,10 @@ def run_gap(federation: Federation, job: GapJob, private: Path, output: Path) ->
     model = parse_model(content_of(job.model), "model")
     _require_fitting(question, model, federation.schema)
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
-    asked = question.model_dump(mode="json")
-    answers = federation.ask("gap", 0, asked, content_of(job.model), timeout=job.timeout)
+    collected_from = _collect(federation, job, private)
     reports: dict[str, int] = {}
-    for site, content in answers.items():
+    for site in collected_from:
         path = private / f"{site}.csv"
-        path.write_bytes(content)
         try:
             reports[site] = _reports_in(path, collection)
         except InputError as error:
@@ -230,7 +260,7 @@ def run_gap(federation: Federation, job: GapJob, private: Path, output: Path) ->
         output / "gaps.json",
         {
             **estimate_document(found, collected, collection),
-            "doubts": diagnose_reports(collected.tally, collection),
+            "warnings": diagnose_reports(collected.tally, collection),
             "rate": job.rate,
             "model": model.sha256,
             "guarantee": guarantee_of(collection).model_dump(mode="json"),

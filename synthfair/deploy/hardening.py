@@ -207,7 +207,7 @@ def resources(role: Role, kit: Path) -> dict[str, Any]:
             {
                 "id": "job_scheduler",
                 "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
-                "args": {"max_jobs": 4},
+                "args": {"max_jobs": 1},  # a site answers one at a time; others wait in line
             },
             {
                 "id": "job_manager",

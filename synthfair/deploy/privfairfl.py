@@ -8,6 +8,7 @@ sites of their own, and get the model back with decisions by group. Pentyala et 
 from __future__ import annotations
 
 import json
+import secrets
 from pathlib import Path
 
 from pydantic import (
@@ -20,11 +21,12 @@ from pydantic import (
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
 from synthfair.config.rules import FROZEN
 from synthfair.deploy.federation import Federation
+from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.sums import Question, make_sum, secure_sum
-from synthfair.deploy.training import TrainJob, run_train
+from synthfair.deploy.training import TrainJob, train
 from synthfair.errors import InputError, refusal
-from synthfair.files import whole_file, write_json
+from synthfair.files import OWNER_ONLY, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.secure.summands import GroupCounts
 from synthfair.trained import TrainedModel
@@ -46,7 +48,7 @@ class PrivFairFLJob(BaseModel):
         epsilon: of the histogram, for one row of one site.
         relation: which tables are neighbours.
         rows_per_client: a public number that no site's rows pass.
-        send_back: whether the sites get the model with its decisions.
+        send_back: whether the sites get the model with its decisions; those that store models.
         least_answers: sites that must be in the sum; all if not given.
         timeout: seconds to wait for the sites, and for each aggregator.
     """
@@ -76,6 +78,9 @@ class PrivFairFLJob(BaseModel):
 def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, output: Path) -> None:
     """The server's side: a model, a noisy histogram of its scores, decisions by group.
 
+    The same job, submitted again after it ended early, goes on: it asks for no round, and for no
+    count, that it has. Then the sites that had answered book nothing more.
+
     Guarantee: epsilon-differential privacy of all that is written but what the training wrote,
     against any single aggregator together with the server and all who see the result. Unit: one
     row. Relation: ``job.relation``.
@@ -83,7 +88,7 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
     Args:
         federation: of the sites and the aggregators.
         job: what is asked for.
-        private: folder of the server's own, for encrypted uploads.
+        private: a folder of the server's own; next to it lies what a job goes on with.
         output: folder for model.json, fair_model.json, histogram.json and metrics.json.
 
     Raises:
@@ -97,30 +102,42 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
 
     start_jax()
     output.mkdir(parents=True, exist_ok=True)
-    begun = 0
+    private.parent.mkdir(mode=0o700, exist_ok=True)
+    unfinished, number = [_label_file(federation, job, private.parent)], 0
     if job.train is not None:
-        run_train(federation, job.train, private, output)
-        begun = job.train.rounds
+        unfinished.append(train(federation, job.train, private, output))
+        number = job.train.rounds
     else:
         with whole_file(output / MODEL) as temporary:
             temporary.write_bytes(content_of(job.model or ""))
     model = read_model(output / MODEL)
     what = _counts(federation, model, job)
-    label = f"{federation.job} {begun}"
-    task = make_sum(federation, what, label=label, least=job.least_answers)
+    task = make_sum(federation, what, label=unfinished[0].read_text(), least=job.least_answers)
     content = (output / MODEL).read_bytes()
-    question = Question("privfairfl", begun, {}, content, job.timeout)
-    opened = secure_sum(federation, task, question, folder=private)
+    question = Question("privfairfl", number, {}, content, job.timeout)
+    opened = secure_sum(federation, task, question, folder=private.parent / "sums")
     histogram = score_histogram(what, opened)
     write_histogram(histogram, output / HISTOGRAM)
     chosen = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
     fair = model.model_copy(update={"decision": chosen.decision})
     write_model(fair, output / FAIR_MODEL)
     _write_metrics(federation, fair, output / "metrics.json")
+    for path in unfinished:  # whatever becomes of it now, all that costs an epsilon is done
+        path.unlink()
     if job.send_back:
         content = (output / FAIR_MODEL).read_bytes()
-        federation.ask("deliver", begun + 1, {}, content, timeout=job.timeout)
+        federation.ask("deliver", number + 1, {}, content, timeout=job.timeout)
         federation.require(job.least_answers)
+
+
+def _label_file(federation: Federation, job: PrivFairFLJob, folder: Path) -> Path:
+    """Holds the label of the job's sum, the same until the job has come to its end."""
+    known = federation.schema.hash, federation.sites, job.model_dump_json()
+    path = folder / f"privfairfl.{sha256(repr(known).encode())[:16]}.label"
+    if not path.exists():
+        with whole_file(path, mode=OWNER_ONLY) as temporary:
+            temporary.write_text(secrets.token_hex(16))
+    return path
 
 
 def _counts(federation: Federation, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:

@@ -90,14 +90,16 @@ def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
 def run_job(
     session: Session, job: Path, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
 ) -> Run:
-    """Submits a job, waits for its end, and fetches its results.
+    """Submits a job, waits for its end, and fetches its results. As the two functions below."""
+    return attach(session, submit(session, job), output, on_progress, most_seconds=most_seconds)
+
+
+def submit(session: Session, job: Path) -> str:
+    """Submits a job, and returns the engine's name of it.
 
     Args:
         session: of :func:`connected`.
         job: its folder.
-        output: folder for the results, made if need be.
-        on_progress: see there.
-        most_seconds: after which the job is aborted; 0 for never.
 
     Raises:
         InputError: the engine refuses the job.
@@ -109,16 +111,50 @@ def run_job(
     with tempfile.TemporaryDirectory() as folder:  # the engine writes its signature into it
         copied = shutil.copytree(job, Path(folder) / job.name)
         try:
-            job_id = session.submit_job(str(copied))
+            return session.submit_job(str(copied))
         except InvalidJobDefinition as error:
             raise InputError(f"{job}: refused: {reason(error)}") from error
-    meta = session.monitor_job_and_return_job_meta(
-        job_id, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
-    )[1]
+
+
+def attach(
+    session: Session, job: str, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
+) -> Run:
+    """Waits for the end of a job that was submitted, and fetches its results.
+
+    Args:
+        session: of :func:`connected`.
+        job: the engine's name of it.
+        output: folder for the results, made if need be.
+        on_progress: see there.
+        most_seconds: after which the job is aborted; 0 for never.
+
+    Raises:
+        InputError: the server knows no such job.
+    """
+    with _known(job):
+        meta = session.monitor_job_and_return_job_meta(
+            job, timeout=most_seconds, poll_interval=POLL, cb=_watch, on_progress=on_progress
+        )[1]
     if meta is None:
-        session.abort_job(job_id)
-        return Run(job_id, f"aborted after {most_seconds:g} s", None)
-    return Run(job_id, str(meta.get("status")), _fetch(session, job_id, output))
+        session.abort_job(job)
+        return Run(job, f"aborted after {most_seconds:g} s", None)
+    return Run(job, str(meta.get("status")), _fetch(session, job, output))
+
+
+def abort(session: Session, job: str) -> None:
+    """Ends a job that runs. Raises InputError: the server knows no such job."""
+    with _known(job):
+        session.abort_job(job)
+
+
+@contextmanager
+def _known(job: str) -> Iterator[None]:
+    from nvflare.fuel.flare_api.api_spec import JobNotFound, JobNotRunning
+
+    try:
+        yield
+    except (JobNotFound, JobNotRunning) as error:
+        raise InputError(f"{job}: the server has no such job, or it has ended") from error
 
 
 def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
@@ -144,6 +180,8 @@ def _fetch(session: Session, job: str, output: Path) -> Course | None:
         found = [path for path in location.rglob(f"synthfair/{FILE}") if _is_ordinary(path)]
         if not found:
             return None
+        for name in RESULTS:  # of an earlier job
+            (output / name).unlink(missing_ok=True)
         for path in found[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)

@@ -29,17 +29,20 @@ FILE = "synthfair.json"
 MAX_BYTES = 1_000_000
 """Of such a file."""
 
-Kind = Literal["fair", "surrogate", "gap"]
-"""Of release: fair synthetic rows, a surrogate, or reports of gaps, one of each row."""
+Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
+"""Of answer: fair synthetic rows; a surrogate; reports of gaps, one of each row; reports of rounds
+of training; a model's scores counted by group and label, in shares."""
 
 
 class Limits(BaseModel):
     """What a job may have of a site at most.
 
     Attributes:
-        releases: kinds of release that may leave; by default none.
-        most_epsilon: of one release, one training, or one report of a row; None where none may
-            claim an epsilon.
+        kinds: of answer that may leave; by default none.
+        most_epsilon: of one release, one training, one count, or one report of a row; None where
+            none may claim an epsilon. The ledger's limit bounds all of them together.
+        most_delta: of one of these. A delta far above one over the number of rows is no privacy,
+            however small the epsilon.
         without_epsilon: whether there may be a release, or a training, without one.
         most_releases: that may leave without an epsilon, over all jobs. One more of the same rows
             with other settings reveals more of them, and no ledger bounds that.
@@ -48,17 +51,26 @@ class Limits(BaseModel):
         k_min: least rows of a pair of group and label in a surrogate.
         most_rounds: of training in which a report may leave without noise of the site's own, over
             all jobs: then the server sees it, also where the server adds noise for all others.
+        store_models: whether models that jobs send back are stored in the site's folder.
     """
 
     model_config = FROZEN
 
-    releases: tuple[Kind, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    most_delta: float = Field(default=1e-5, ge=0, lt=1)
     without_epsilon: bool = False
     most_releases: int = Field(default=1, ge=0)
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
     most_rounds: int = Field(default=0, ge=0)
+    store_models: bool = False
+
+    def allow(self, epsilon: float | None, delta: float | None = None) -> bool:
+        """Whether one answer may have this epsilon and delta; None where it claims none."""
+        if epsilon is None:
+            return self.without_epsilon
+        return epsilon <= (self.most_epsilon or 0) and (delta or 0.0) <= self.most_delta
 
 
 class SiteSettings(BaseModel):

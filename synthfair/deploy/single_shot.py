@@ -86,7 +86,12 @@ def answer_single_shot(asked: Asked) -> Made:
     folder = asked.folder / RELEASES_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
     output = folder / f"{asked.ask.job}.parquet"
-    options = Options(key=read_signing_key(asked.settings.key), ledger=asked.settings.ledger)
+    settings = asked.settings
+    options = Options(
+        key=read_signing_key(settings.key),
+        ledger=settings.ledger,
+        reserve=settings.limits.least_epsilon_left,
+    )
 
     def say(clipping: Clipping) -> None:
         for line in clipping.warnings():
@@ -96,7 +101,7 @@ def answer_single_shot(asked: Asked) -> Made:
         if asked.stopped():
             raise KeyboardInterrupt
 
-    paths = asked.settings.data, asked.settings.schema_path, output
+    paths = settings.data, settings.schema_path, output
     distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
     return Made(output.read_bytes(), config.epsilon)
 
@@ -109,14 +114,9 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
     except (ValidationError, ValueError) as error:
         raise RefusedError("settings") from error
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    if kind not in limits.releases:
-        raise RefusedError("kind")
+    asked.require_allowed(kind, config.epsilon, config.delta)
     if isinstance(config, SurrogateConfig) and config.k_min < limits.k_min:
         raise RefusedError("k_min")
-    if config.epsilon is None and not limits.without_epsilon:
-        raise RefusedError("epsilon")
-    if config.epsilon is not None and config.epsilon > (limits.most_epsilon or 0):
-        raise RefusedError("epsilon")
     if config.epsilon is None and asked.bare_rounds >= limits.most_releases:
         raise RefusedError("releases")
     try:

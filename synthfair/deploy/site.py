@@ -27,6 +27,7 @@ from synthfair.deploy.messages import (
 from synthfair.deploy.settings import (
     FILE,
     AggregatorSettings,
+    Kind,
     SiteSettings,
     read_site_settings,
 )
@@ -90,24 +91,37 @@ class Asked(Generic[Settings]):
     bare_rounds: int
     log: Callable[[str], None]
 
+    def require_allowed(
+        self: Asked[SiteSettings], kind: Kind, epsilon: float | None, delta: float | None = None
+    ) -> None:
+        """Before any work: whether the site's limits allow such an answer.
+
+        Raises:
+            RefusedError: of another kind, or with another epsilon or delta, than they allow.
+        """
+        limits = self.settings.limits
+        if kind not in limits.kinds:
+            raise RefusedError("kind")
+        if not limits.allow(epsilon, delta):
+            raise RefusedError("epsilon")
+
     def require_affordable(self: Asked[SiteSettings], booking: Booking) -> None:
         """Before any work: whether the site's limits allow it to be booked.
 
         Raises:
             RefusedError: the ledger's limit would be passed, or too little of it left.
         """
-        ledger, reserve = Ledger(self.settings.ledger_file), self.settings.limits.least_epsilon_left
+        reserve = self.settings.limits.least_epsilon_left
         try:
-            ledger.require_affordable(booking, reserve=reserve)
+            Ledger(self.settings.ledger_file).require_affordable(booking, reserve=reserve)
         except InputError as error:
             raise RefusedError("budget") from error
 
     def book(self: Asked[SiteSettings], booking: Booking) -> None:
         """Books what leaves. Raises as :meth:`require_affordable`."""
-        if booking.guarantee:
-            self.require_affordable(booking)
+        reserve = self.settings.limits.least_epsilon_left
         try:
-            Ledger(self.settings.ledger_file).book(booking)
+            Ledger(self.settings.ledger_file).book(booking, reserve=reserve)
         except InputError as error:
             raise RefusedError("budget") from error
 

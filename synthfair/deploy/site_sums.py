@@ -28,9 +28,6 @@ from synthfair.secure.upload import make_uploads, upload_bytes
 MODELS = "models"
 """Folder in the site's own, of models that jobs sent back."""
 
-MAX_MODEL = 10_000_000
-"""Bytes of a model that is sent to a site."""
-
 
 def _task(asked: Asked) -> Task:
     try:
@@ -79,8 +76,7 @@ def answer_counts(asked: Asked[SiteSettings]) -> Made:
     what = task.what
     if not isinstance(what, GroupCounts) or what.unit != "row":
         raise RefusedError("settings")
-    if what.epsilon > (settings.limits.most_epsilon or 0):
-        raise RefusedError("epsilon")
+    asked.require_allowed("counts", what.epsilon)
     try:
         model = parse_model(asked.carried, "model")
     except InputError as error:
@@ -103,12 +99,12 @@ def answer_model(asked: Asked[SiteSettings]) -> Made:
     """Stores the model that a job has made; nothing leaves.
 
     Raises:
-        RefusedError: it is none, too large, or of another schema.
+        RefusedError: the site stores none; it is none, too large, or of another schema.
     """
     from synthfair.trained import parse_model
 
-    if len(asked.carried) > MAX_MODEL:
-        raise RefusedError("message")
+    if not asked.settings.limits.store_models:
+        raise RefusedError("kind")
     try:
         model = parse_model(asked.carried, "model")
     except InputError as error:

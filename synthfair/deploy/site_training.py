@@ -128,10 +128,7 @@ def _allowed(asked: Asked) -> Agreed:
     config = agreed.config
     if asked.site not in agreed.sites:
         raise RefusedError("settings")
-    if not holds(config) and not limits.without_epsilon:
-        raise RefusedError("epsilon")
-    if config.epsilon is not None and config.epsilon > (limits.most_epsilon or 0):
-        raise RefusedError("epsilon")
+    asked.require_allowed("training", config.epsilon if holds(config) else None, config.delta)
     if ask.round >= config.rounds:
         raise RefusedError("rounds")
     if not is_private(config) and asked.bare_rounds >= limits.most_rounds:

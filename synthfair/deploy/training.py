@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,15 +32,18 @@ from synthfair.deploy.agreed import (
 )
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.sums import Question, make_sum, secure_sum
+from synthfair.errors import InputError
 from synthfair.secure.summands import ClippedVectors
 
 if TYPE_CHECKING:
     import jax
 
+    from synthfair.checkpoint import CheckpointFile
     from synthfair.config import TrainConfig
     from synthfair.federated.algorithm import Algorithm
     from synthfair.federated.engine import Protection
     from synthfair.federated.methods import TrainingPlan
+    from synthfair.federated.training import Begun
     from synthfair.trained import TrainedModel
 
 
@@ -86,7 +90,12 @@ class TrainJob(BaseModel):
 
 
 def run_train(federation: Federation, job: TrainJob, private: Path, output: Path) -> None:
-    """The server's side: rounds, checkpoints, a model and its metrics.
+    """The server's side of a job of rounds alone, see :func:`train`."""
+    train(federation, job, private, output).unlink()
+
+
+def train(federation: Federation, job: TrainJob, private: Path, output: Path) -> Path:
+    """Rounds, checkpoints, a model and its metrics.
 
     Guarantee: the plan's, for all that a job's result holds; of methods whose noise is the
     server's, the server itself sees what each site sends, unless ``secure`` is set.
@@ -98,15 +107,19 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
             hold the seed of the noise: whoever reads them can undo the privacy of the run.
         output: folder for model.json, metrics.json and rounds.csv.
 
+    Returns:
+        The checkpoint of the last round. While it is there, the same training asks for no round
+        anew; whoever removes it says that the job has come to its end.
+
     Raises:
         TooFewError: in a round, fewer sites than the job says have answered well.
-        InputError: the settings do not fit together, or training diverged.
+        InputError: the settings do not fit together, training diverged, or a training with an
+            epsilon would go on with other sums than it began with.
     """
-    from synthfair.checkpoint import CheckpointFile
     from synthfair.federated import engine
     from synthfair.federated.from_table import rounds_csv
     from synthfair.federated.methods import METHODS
-    from synthfair.federated.training import SECRET_BITS, Begun, make_model, read_begun, to_save
+    from synthfair.federated.training import make_model, to_save
     from synthfair.files import write_text
     from synthfair.jax_setup import start_jax
     from synthfair.trained import write_model
@@ -118,11 +131,8 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     agreed = Agreed(train=job.train, sites=sites, least_rows=job.least_rows)
     config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    checkpoint = CheckpointFile.next_to(private.parent / "train", agreed.run(federation.schema))
-    begun = read_begun(plan, data, checkpoint)
-    if begun is None:
-        seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
-        begun = Begun(engine.start(plan.algorithm, data.users, seed), seed)
+    run = agreed.run(federation.schema)
+    checkpoint, begun = _begin(federation, job, agreed, private.parent)
     progress, noise_key = begun.progress, engine.key_from(begun.seed, 2)
     asked = agreed.model_dump(mode="json")
     save_each = job.save_each if config.epsilon is None else 1
@@ -131,7 +141,7 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
     expected = _Report(like, plan.protection.clip, *_weights(job, data.row_weights))
     # With an epsilon, a training that goes on asks for the very sums that it had asked for before.
     salt = federation.job if config.epsilon is None else begun.seed
-    label = f"{agreed.run(federation.schema)} {salt}"
+    label = f"{run} {salt}"
     shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like)
     protection = engine.UNPROTECTED if plan.secure else plan.protection
 
@@ -153,13 +163,46 @@ def run_train(federation: Federation, job: TrainJob, private: Path, output: Path
             lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
         )
         progress = engine.RunProgress(number + 1, state, history)
+    checkpoint.save(to_save(begun._replace(progress=progress)))
     converged = METHODS[config.method].converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
     _write_metrics(federation, config, plan, model, output)
     write_text(output / "rounds.csv", rounds_csv(progress.history))
     write_model(model, output / "model.json")
-    checkpoint.path.unlink(missing_ok=True)
+    return checkpoint.path
+
+
+def _begin(
+    federation: Federation, job: TrainJob, agreed: Agreed, folder: Path
+) -> tuple[CheckpointFile, Begun]:
+    """Where rounds are saved, and those that there are; else a start.
+
+    Raises:
+        InputError: with an epsilon, what is there cannot go on: begun anew, every site would book
+            the training once more.
+    """
+    from synthfair.checkpoint import CheckpointFile
+    from synthfair.federated import engine
+    from synthfair.federated.training import SECRET_BITS, Begun, read_begun
+
+    config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
+    run = agreed.run(federation.schema)
+    checkpoint = CheckpointFile.next_to(folder / "train", run)
+    if plan.secure and config.epsilon is not None:
+        sums = make_sum(federation, plan.secure.what, label=run, least=job.least_answers)
+        checkpoint = replace(checkpoint, fingerprint=sums.id.hex())
+    begun = read_begun(plan, data, checkpoint)
+    if begun is not None:
+        return checkpoint, begun
+    if config.epsilon is not None and checkpoint.path.exists():
+        raise InputError(
+            f"{checkpoint.path}: of this training, but with other aggregators, keys or"
+            " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
+            " which every site books once more"
+        )
+    seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
+    return checkpoint, Begun(engine.start(plan.algorithm, data.users, seed), seed)
 
 
 @cache

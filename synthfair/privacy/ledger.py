@@ -183,17 +183,21 @@ class Ledger:
         """What the releases so far add up to. Raises as :meth:`entries`."""
         return _spent([entry.what for entry in self.entries()])
 
-    def book(self, booking: Booking) -> None:
+    def book(self, booking: Booking, *, reserve: float = 0.0) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
 
         One without a guarantee is booked once a run: it would only give the same file again.
+
+        Args:
+            booking: of the release.
+            reserve: as in :meth:`require_affordable`.
 
         Raises:
             InputError: the limit would be passed; another relation; or the ledger cannot be read or
                 written.
         """
         with self._chain.locked():
-            self.require_affordable(booking)
+            self.require_affordable(booking, reserve=reserve)
             if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
                 self._chain.append(what=booking)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import encode_own
+from synthfair.data.encode import Clipping, encode
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
@@ -29,6 +29,7 @@ def count_table(
     model: TrainedModel | None = None,
     user_column: str | None = None,
     source: str = "table",
+    clipping: Clipping | None = None,
 ) -> np.ndarray:
     """[2 G B] int64, what a client adds to the sum.
 
@@ -42,6 +43,7 @@ def count_table(
         model: whose scores are binned, where the task names one.
         user_column: of the table, that says whose each row is; needed for the unit user.
         source: name of the table, for errors.
+        clipping: counts the values that are clipped.
 
     Raises:
         InputError: another schema or model than the task's, no user column where it needs one,
@@ -68,7 +70,7 @@ def count_table(
         raise InputError(
             f"{source}: {len(table)} rows that count; the task allows {what.rows_per_client}"
         )
-    x, s, y = encode_own(table, schema, source=source)
+    x, s, y = encode(table, schema, source=source, clipping=clipping)
     bins = (
         np.zeros(len(s), np.int64) if model is None else score_bins(model.scores(x, s), what.bins)
     )

@@ -27,9 +27,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--job",
-        choices=("single_shot", "train"),
+        choices=("single_shot", "train", "privfairfl"),
         default="single_shot",
-        help="One upload, or 200 rounds of fpfl. Default: single_shot.",
+        help="One upload; 200 rounds of fpfl; or, all of it with epsilon, 20 rounds of dp_sgd and"
+        " thresholds by group from counts in shares, with two aggregators more."
+        " Default: single_shot.",
     )
 
 

@@ -77,5 +77,5 @@ def run(args: argparse.Namespace) -> None:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     if args.output:
         document = estimate_document(found, collected, collection)
-        write_json(args.output, document | {"doubts": contradictions})
+        write_json(args.output, document | {"warnings": contradictions})
     say(estimate_tables(found, collected, collection))

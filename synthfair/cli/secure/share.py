@@ -52,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     from synthfair.cli.show import say
+    from synthfair.data.encode import Clipping
     from synthfair.data.schema import read_schema
     from synthfair.data.tables import read_table
     from synthfair.files import claimed, whole_file
@@ -80,6 +81,7 @@ def run(args: argparse.Namespace) -> None:
         client = key.public_key().public_bytes_raw().hex()
         model = read_model(args.model) if args.model else None
         schema = model.schema_ if model else read_schema(args.schema)
+        clipping = Clipping()
         counts = count_table(
             task.what,
             read_table(args.data, schema),
@@ -87,7 +89,9 @@ def run(args: argparse.Namespace) -> None:
             model=model,
             user_column=args.user_column,
             source=str(args.data),
+            clipping=clipping,
         )
+        clipping.warn(str(args.data))
         uploads = make_uploads(task, counts, key)
         ledger = Ledger(args.ledger) if args.ledger else Ledger.for_table(args.data)
         ledger.book(counts_booking(task.what, task, client=client, output=args.task.name))
