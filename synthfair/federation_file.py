@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, Field
 
@@ -74,12 +74,8 @@ class Booked(BaseModel):
     carried_bytes: int = Field(default=0, ge=0)
     version: Line | None = None
 
-    def but(self, **changes: Any) -> Booked:
-        """The same with some changes."""
-        return self.model_copy(update=changes)
 
-
-class Course(BaseModel):
+class FederationFile(BaseModel):
     """How a job went, or goes: federation.json.
 
     Attributes:

@@ -182,27 +182,27 @@ class Downloads:
 
 
 @pytest.fixture
-def course(world, channel):
+def federation(world, channel):
     """The bytes of a federation.json."""
     world.federation(channel).write(world.folder / "made", None)
     return (world.folder / "made" / "federation.json").read_bytes()
 
 
-def test_only_known_files_of_a_result_are_taken(tmp_path, course, monkeypatch):
+def test_only_known_files_of_a_result_are_taken(tmp_path, federation, monkeypatch):
     secret, output = tmp_path / "secret", tmp_path / "results"
     secret.write_text("of the submitter")
     monkeypatch.setattr(session, "MAX_BYTES", 5000)
-    files = [("federation.json", course), ("model.json", b"{}"), ("other.sh", b"rm"),
+    files = [("federation.json", federation), ("model.json", b"{}"), ("other.sh", b"rm"),
              ("metrics.json", secret), ("rounds.csv", bytes(5001))]  # fmt: skip
     found = session._fetch(Downloads(*files), "job-1", output)
     assert found.job == "job-1"
     assert {path.name for path in output.iterdir()} == {"federation.json", "model.json"}
 
 
-def test_a_federation_file_may_not_be_large_or_a_link(tmp_path, course, monkeypatch):
-    (tmp_path / "other.json").write_bytes(course)
+def test_a_federation_file_may_not_be_large_or_a_link(tmp_path, federation, monkeypatch):
+    (tmp_path / "other.json").write_bytes(federation)
     linked = Downloads(("federation.json", tmp_path / "other.json"))
     assert session._fetch(linked, "job-1", tmp_path / "out") is None
-    monkeypatch.setattr("synthfair.run_files.MAX_BYTES", len(course) - 1)
+    monkeypatch.setattr("synthfair.run_files.MAX_BYTES", len(federation) - 1)
     with pytest.raises(InputError, match="larger than"):
-        session._fetch(Downloads(("federation.json", course)), "job-1", tmp_path / "out")
+        session._fetch(Downloads(("federation.json", federation)), "job-1", tmp_path / "out")

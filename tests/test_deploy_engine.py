@@ -191,8 +191,8 @@ def refusals(folder):
         argv = ["deploy", "run", str(submitter), "--job", str(jobs / "single_shot")]
         argv = [sys.executable, "-m", "synthfair", *argv, "--output", str(out)]
         assert subprocess.run(argv, check=False, timeout=150).returncode == 1
-    course = json.loads((out / "federation.json").read_text())
-    assert {name: site["code"] for name, site in course["sites"].items()} == {
+    federation = json.loads((out / "federation.json").read_text())
+    assert {name: site["code"] for name, site in federation["sites"].items()} == {
         "city": "table", "suburbs": "ok"}  # fmt: skip
     holders = [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
     assert holders

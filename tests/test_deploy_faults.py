@@ -109,7 +109,7 @@ class Federation:
         return run_job(session, changed, output, on_progress, most_seconds=400)
 
     def codes(self, run):
-        return {name: site.code for name, site in run.course.sites.items()}
+        return {name: site.code for name, site in run.federation.sites.items()}
 
 
 class _NowError(Exception):
@@ -119,8 +119,8 @@ class _NowError(Exception):
 def _after_rounds(number, act):
     done = []
 
-    def on_progress(_, course):
-        if course and course.rounds >= number and not done:
+    def on_progress(_, federation):
+        if federation and federation.rounds >= number and not done:
             done.append(True)
             act()
 
@@ -137,7 +137,7 @@ def site_killed(folder):
         end = time.monotonic() + 120
         while not (again := fed.run(session, "train", timeout=60)).completed:
             assert time.monotonic() < end, again
-        assert again.course.rounds < 200
+        assert again.federation.rounds < 200
 
 
 def server_killed(folder):
@@ -157,7 +157,7 @@ def server_killed(folder):
             fed.demo.wait_for_sites(session, fed.lenders)
             again = fed.run(session, "train")
         assert again.completed
-        assert again.course.rounds < 200
+        assert again.federation.rounds < 200
 
 
 def slow_site(folder):
@@ -178,7 +178,7 @@ def slow_site(folder):
                     process.resume()
         assert not run.completed
         assert fed.codes(run) == {"city": "late", "suburbs": "ok"}
-        assert "1 sites have answered well of the 2 needed" in run.course.error
+        assert "1 sites have answered well of the 2 needed" in run.federation.error
 
 
 def _refused(folder, code, **federation):
@@ -252,7 +252,7 @@ def large_answers(folder):
             train = {"method": "fedavg", "hidden": hidden, "rounds": 1, "local_steps": 1}
             run = fed.run(session, "train", train=train, timeout=390)
             assert run.completed, run
-            for site in run.course.sites.values():
+            for site in run.federation.sites.values():
                 assert site.code == "ok"
                 assert least <= site.carried_bytes < 1.1 * least
 

@@ -114,7 +114,7 @@ def test_checks_work_and_trace_are_under_one_lock(world):
         found = other.answer(world.ask(job="job-2"), job="job-2", submitter="x")
         others.append(json.loads(found.text)["code"])
 
-    def bare_rounds(task, look=site.trace.bare_rounds):
+    def unprotected(task, look=site.trace.unprotected):
         another_job()
         return look(task)
 
@@ -126,7 +126,7 @@ def test_checks_work_and_trace_are_under_one_lock(world):
         another_job()
         return Made(b"x")
 
-    site.trace.bare_rounds, site.trace.write = bare_rounds, write
+    site.trace.unprotected, site.trace.write = unprotected, write
     site._routines = {"single_shot": routine}
     found = site.answer(world.ask(), job="job-1", submitter="x")
     assert json.loads(found.text)["code"] == "ok"
@@ -167,12 +167,12 @@ def test_a_trace_is_verified_once_and_then_from_where_it_was(tmp_path, monkeypat
     one, other = Trace(path), Trace(path)
     for i in range(20):
         one.write(left(i))
-        assert one.bare_rounds("train") == i + 1
+        assert one.unprotected("train") == i + 1
     assert len(verified) == 20
     other.write(left(20, epsilon=1.0))
     assert len(verified) == 20 + 21
     assert one.has_answered("job-1", 20)
-    assert one.bare_rounds("train") == 20
+    assert one.unprotected("train") == 20
     assert len(verified) == 20 + 21 + 1
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     with pytest.raises(InputError, match="lines that it had are lost"):

@@ -7,9 +7,9 @@ import pytest
 from report_runs import write_run
 
 from synthfair.errors import InputError
-from synthfair.federation_file import CODES, Course, ServerCode, SiteCode
+from synthfair.federation_file import CODES, FederationFile, ServerCode, SiteCode
 from synthfair.files import write_json
-from synthfair.report import course_table, plain_text, read_results, write_report
+from synthfair.report import federation_table, plain_text, read_results, write_report
 from synthfair.run_files import read_run_file
 
 COURSE = {
@@ -78,7 +78,7 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
     path = write(run, sites=hostile)
     write_report(read_results([run]), tmp_path / "page.html")
     assert "<script>" not in (tmp_path / "page.html").read_text()
-    assert "[red]" in plain_text(course_table(read_run_file(path, Course)))
+    assert "[red]" in plain_text(federation_table(read_run_file(path, FederationFile)))
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_names_of_sites_are_not_markup(run, tmp_path):
 def test_a_file_that_is_none_is_refused(run, changes, said):
     path = write(run, **changes)
     with pytest.raises(InputError, match=said):
-        read_run_file(path, Course)
+        read_run_file(path, FederationFile)
 
 
 def test_a_terminal_shows_codes_in_words(run):
-    text = plain_text(course_table(read_run_file(write(run), Course)))
+    text = plain_text(federation_table(read_run_file(write(run), FederationFile)))
     assert "283 kB" in text
     assert CODES["releases"] in " ".join(text.split())

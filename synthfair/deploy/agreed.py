@@ -95,7 +95,7 @@ def require_rows(config: TrainConfig, least_rows: int | None) -> None:
         raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
 
 
-def holds(config: TrainConfig) -> bool:
+def has_guarantee(config: TrainConfig) -> bool:
     """Whether the settings have an epsilon, and it holds on no condition.
 
     That of ``two_phase`` does end to end alone, see
@@ -109,7 +109,7 @@ def is_private(config: TrainConfig) -> bool:
 
     Each site adds the noise itself; or sends shares, to whose sum the aggregators add it.
     """
-    return (config.averaged or config.secure) and holds(config)
+    return (config.averaged or config.secure) and has_guarantee(config)
 
 
 class Planned(NamedTuple):

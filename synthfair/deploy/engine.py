@@ -136,7 +136,7 @@ class JobController(Controller):
         self.log_warning(fl_ctx, f"{client.name}: too late with {task_name} {client_task_id}")
 
     def _progress(self, topic: str, data: Any, fl_ctx: FLContext) -> dict[str, Any]:  # noqa: ARG002
-        return self._federation.course().model_dump(mode="json") if self._federation else {}
+        return self._federation.document().model_dump(mode="json") if self._federation else {}
 
 
 class _EngineChannel:

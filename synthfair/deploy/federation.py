@@ -20,7 +20,7 @@ from synthfair.deploy.messages import (
 )
 from synthfair.deploy.settings import ServerSettings
 from synthfair.errors import InputError
-from synthfair.federation_file import FILE, Booked, Course
+from synthfair.federation_file import FILE, Booked, FederationFile
 from synthfair.files import write_json
 from synthfair.release.keys import read_keys
 from synthfair.secure.aggregator_keys import AggregatorKeys, read_aggregator_folder
@@ -154,7 +154,8 @@ class Federation:
         """Books that what a site has sent is not what was asked for."""
         self._log(f"{site}: refused: {reason}")
         old = self.booked[site]
-        self.booked[site] = old.but(code="refused", rounds=old.rounds - 1)
+        update = {"code": "refused", "rounds": old.rounds - 1}
+        self.booked[site] = old.model_copy(update=update)
 
     def require(self, least: int | None, sites: tuple[str, ...] | None = None) -> None:
         """Goes on only if enough have answered well; all if ``least`` is not given.
@@ -174,10 +175,10 @@ class Federation:
             named = ", ".join(f"{name}: {code}" for name, code in sorted(bad.items()))
             raise TooFewError(f"{n_good} sites have answered well of the {needed} needed ({named})")
 
-    def course(self, error: str | None = None) -> Course:
+    def document(self, error: str | None = None) -> FederationFile:
         """How the job goes; with what stopped it, if anything has."""
         said = error and "".join(c if c.isprintable() else " " for c in error)[:1000]
-        return Course(
+        return FederationFile(
             job=self.job,
             server=self._server,
             version=synthfair.__version__,
@@ -191,33 +192,36 @@ class Federation:
     def write(self, folder: Path, error: str | None) -> None:
         """Writes that to federation.json in a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / FILE, self.course(error).model_dump(mode="json"))
+        write_json(folder / FILE, self.document(error).model_dump(mode="json"))
 
     def _book(self, site: str, reply: Reply | None, ask: Message) -> ServerCode:
-        old, code = self.booked[site], "late"
+        old = self.booked[site]
+        self.booked[site] = old.model_copy(update=self._changes(site, old, reply, ask))
+        return self.booked[site].code
+
+    def _changes(self, site: str, old: Booked, reply: Reply | None, ask: Message) -> dict[str, Any]:
+        """What an answer, or none, changes of how a site has answered."""
         if reply is None:
-            self.booked[site] = old.but(code=code)
-        elif reply.message is None:
-            self.booked[site] = old.but(code=(code := "lost"))
-        elif site in self._revoked:
-            self.booked[site] = old.but(code=(code := "revoked"))
-        else:
-            try:
-                answer = read_answer(reply.message, ask, site=site, keys=self.keys)
-            except BadAnswerError as error:
-                self.booked[site] = old.but(code=error.code)
-                return error.code
-            self.booked[site] = Booked(
-                code=(code := answer.code),
-                rounds=old.rounds + (code == "ok"),
-                seconds=round(old.seconds + reply.seconds, 3),
-                site_seconds=None
-                if answer.seconds is None
-                else round((old.site_seconds or 0.0) + answer.seconds, 3),
-                carried_bytes=old.carried_bytes + len(reply.message.carried),
-                version=answer.version,
-            )
-        return code  # type: ignore[return-value]
+            return {"code": "late"}
+        if reply.message is None:
+            return {"code": "lost"}
+        if site in self._revoked:
+            return {"code": "revoked"}
+        try:
+            answer = read_answer(reply.message, ask, site=site, keys=self.keys)
+        except BadAnswerError as error:
+            return {"code": error.code}
+        worked = answer.seconds
+        return {
+            "code": answer.code,
+            "rounds": old.rounds + (answer.code == "ok"),
+            "seconds": round(old.seconds + reply.seconds, 3),
+            "site_seconds": None
+            if worked is None
+            else round((old.site_seconds or 0.0) + worked, 3),
+            "carried_bytes": old.carried_bytes + len(reply.message.carried),
+            "version": answer.version,
+        }
 
 
 def _aggregators(folder: Path | None, names: tuple[str, ...]) -> dict[str, AggregatorKeys]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
-from synthfair.federation_file import FILE, Course
+from synthfair.federation_file import FILE, FederationFile
 from synthfair.run_files import read_run_file
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ MAX_BYTES = 1_000_000_000
 POLL = 0.5
 """Seconds between questions of how the job goes."""
 
-OnProgress = Callable[[str, Course | None], None]
+OnProgress = Callable[[str, FederationFile | None], None]
 """Called with the engine's status of a job, and how it goes, once it runs."""
 
 
@@ -45,12 +45,12 @@ class Run(NamedTuple):
     Attributes:
         job: the engine's name of it.
         status: as the engine says.
-        course: how the sites have answered; None where the job did not come so far.
+        federation: how the sites have answered; None where the job did not come so far.
     """
 
     job: str
     status: str
-    course: Course | None
+    federation: FederationFile | None
 
     @property
     def completed(self) -> bool:
@@ -158,15 +158,15 @@ def _known(job: str) -> Iterator[None]:
 
 
 def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnProgress) -> bool:
-    status, course = str(meta.get("status")), None
+    status, federation = str(meta.get("status")), None
     if status == "RUNNING":
         with suppress(Exception):  # it begins, or has just ended; there is nothing to show
-            course = Course.model_validate(session.do_app_command(job, PROGRESS, None))
-    on_progress(status, course)
+            federation = FederationFile.model_validate(session.do_app_command(job, PROGRESS, None))
+    on_progress(status, federation)
     return True
 
 
-def _fetch(session: Session, job: str, output: Path) -> Course | None:
+def _fetch(session: Session, job: str, output: Path) -> FederationFile | None:
     """Downloads a job's results, and takes the known files that are no links and not too large.
 
     They are moved, not copied: the engine unpacks them next to where they go.
@@ -185,7 +185,7 @@ def _fetch(session: Session, job: str, output: Path) -> Course | None:
         for path in found[0].parent.iterdir():
             if path.name in RESULTS and _is_ordinary(path):
                 path.replace(output / path.name)
-    return read_run_file(output / FILE, Course)
+    return read_run_file(output / FILE, FederationFile)
 
 
 def _is_ordinary(path: Path) -> bool:

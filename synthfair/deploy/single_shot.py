@@ -117,7 +117,7 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
     asked.require_allowed(kind, config.epsilon, config.delta)
     if isinstance(config, SurrogateConfig) and config.k_min < limits.k_min:
         raise RefusedError("k_min")
-    if config.epsilon is None and asked.bare_rounds >= limits.most_releases:
+    if config.epsilon is None and asked.unprotected >= limits.most_releases:
         raise RefusedError("releases")
     try:
         guarantee = make_guarantee(config, asked.schema) if config.epsilon else None

@@ -77,7 +77,7 @@ class Asked(Generic[Settings]):
         schema: the public schema; the question has the same.
         folder: the site's own, for releases and the like.
         stopped: whether the job was stopped meanwhile.
-        bare_rounds: answers to this task so far, over all jobs, that claim no epsilon themselves.
+        unprotected: answers to this task so far, over all jobs, that claim no epsilon themselves.
         log: takes text that must not leave the site.
     """
 
@@ -88,7 +88,7 @@ class Asked(Generic[Settings]):
     schema: Schema
     folder: Path
     stopped: Callable[[], bool]
-    bare_rounds: int
+    unprotected: int
     log: Callable[[str], None]
 
     def require_allowed(
@@ -243,7 +243,7 @@ class Site:
                 if self.trace.has_answered(ask.job, ask.round):
                     raise RefusedError("answered")
                 known = self.settings, self.schema, self.folder
-                bare = self.trace.bare_rounds(ask.task)
+                bare = self.trace.unprotected(ask.task)
                 asked = Asked(self.name, ask, carried, *known, stopped, bare, self._log)
                 try:
                     made = self._routines[ask.task](asked)

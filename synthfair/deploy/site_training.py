@@ -21,7 +21,7 @@ from synthfair.config.rules import FROZEN
 from synthfair.deploy.agreed import (
     Agreed,
     Planned,
-    holds,
+    has_guarantee,
     is_private,
     make_planned,
     packed,
@@ -128,10 +128,12 @@ def _allowed(asked: Asked) -> Agreed:
     config = agreed.config
     if asked.site not in agreed.sites:
         raise RefusedError("settings")
-    asked.require_allowed("training", config.epsilon if holds(config) else None, config.delta)
+    asked.require_allowed(
+        "training", config.epsilon if has_guarantee(config) else None, config.delta
+    )
     if ask.round >= config.rounds:
         raise RefusedError("rounds")
-    if not is_private(config) and asked.bare_rounds >= limits.most_rounds:
+    if not is_private(config) and asked.unprotected >= limits.most_rounds:
         raise RefusedError("rounds")
     return agreed
 

@@ -103,7 +103,7 @@ class Trace:
         """All that were written. Raises as :meth:`write`."""
         return [line.what for line in self._chain.read()]
 
-    def bare_rounds(self, task: str) -> int:
+    def unprotected(self, task: str) -> int:
         """Answers to a task, over all jobs, that claimed no epsilon. Raises as :meth:`write`."""
         self._chain.catch_up()
         return self._bare[task]

@@ -5,8 +5,8 @@ from .real_rows import clipping_table, real_rows_warnings
 from .releases import inspection_table, ledger_table, preview_table, statement_lines
 from .results import Result, read_histories, read_results, run_names
 from .terminal import (
-    course_table,
     evaluation_tables,
+    federation_table,
     fit_warnings,
     influence_table,
     outcomes_table,
@@ -22,8 +22,8 @@ from .terminal import (
 __all__ = [
     "Result",
     "clipping_table",
-    "course_table",
     "evaluation_tables",
+    "federation_table",
     "files_of_one",
     "fit_warnings",
     "frontier_plot",

@@ -12,7 +12,7 @@ from synthfair.config import Asked, DistillConfig
 from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
 from synthfair.federation_file import FILE as FEDERATION
-from synthfair.federation_file import Course
+from synthfair.federation_file import FederationFile
 from synthfair.run_files import (
     FrontierLine,
     GapsFile,
@@ -44,7 +44,7 @@ class Result(NamedTuple):
         histories: of the clients, by name; only where they were written.
         gaps: measured over devices, where they were.
         frontier: other weights of a server's penalty, and what they reach; often none.
-        course: how the sites of a federation have answered, where it was one.
+        federation: how the sites of a federation have answered, where it was one.
     """
 
     folder: Path
@@ -53,7 +53,7 @@ class Result(NamedTuple):
     histories: dict[str, History]
     gaps: GapsFile | None = None
     frontier: tuple[FrontierLine, ...] = ()
-    course: Course | None = None
+    federation: FederationFile | None = None
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -124,8 +124,8 @@ def _read_result(folder: Path, name: str) -> Result:
     lines = folder / FRONTIER
     frontier = read_frontier(lines) if lines.exists() else ()
     sites = folder / FEDERATION
-    course = read_run_file(sites, Course) if sites.exists() else None
-    return Result(folder, name, metrics, read_histories(folder), measured, frontier, course)
+    federation = read_run_file(sites, FederationFile) if sites.exists() else None
+    return Result(folder, name, metrics, read_histories(folder), measured, frontier, federation)
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:

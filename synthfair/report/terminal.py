@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
     from synthfair.federated import Training
-    from synthfair.federation_file import Course
+    from synthfair.federation_file import FederationFile
     from synthfair.report.overview import Effort, Overview
     from synthfair.run_files import Influences
     from synthfair.surrogate.frontier import FrontierPoint
@@ -162,16 +162,16 @@ def _mean(mean: float, spread: float, *, several: bool) -> str:
     return f"{mean:.3f} ± {spread:.3f}" if several else f"{mean:.3f}"
 
 
-def course_table(course: Course) -> Table:
+def federation_table(federation: FederationFile) -> Table:
     """How each site of a federation has answered, and what its code means."""
-    table = Table(title=Text(f"job {course.job}"), caption_justify="left")
+    table = Table(title=Text(f"job {federation.job}"), caption_justify="left")
     for title in ("site", "answer", "rounds", "seconds", "sent", "version"):
         table.add_column(title)
-    for name, booked in course.sites.items():
+    for name, booked in federation.sites.items():
         sent = byte_size(booked.carried_bytes)
         cells = name, booked.code, str(booked.rounds), f"{booked.seconds:.1f}", sent
         table.add_row(*map(Text, (*cells, booked.version or "unknown")))
-    table.caption = "\n".join(f"{code}: {words}" for code, words in course.meanings.items())
+    table.caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
     return table
 
 

@@ -179,15 +179,15 @@ MUTANTS = [
     Mutant(
         "a site trains as many rounds as it is asked for",
         "deploy/site_training.py",
-        "asked.bare_rounds >= limits.most_rounds:",
-        "asked.bare_rounds > limits.most_rounds:",
+        "asked.unprotected >= limits.most_rounds:",
+        "asked.unprotected > limits.most_rounds:",
         ROUNDS,
     ),
     Mutant(
         "noise of the server's counts as the site's own",
         "deploy/agreed.py",
-        "return (config.averaged or config.secure) and holds(config)",
-        "return holds(config)",
+        "return (config.averaged or config.secure) and has_guarantee(config)",
+        "return has_guarantee(config)",
         ROUNDS,
     ),
     Mutant(

@@ -17,7 +17,7 @@ MUTANTS = [
     Mutant(
         "limits are looked at before the lock is taken",
         "deploy/site.py",
-        "                bare = self.trace.bare_rounds(ask.task)\n",
+        "                bare = self.trace.unprotected(ask.task)\n",
         "                bare = 0\n",
         LIMITS,
     ),
@@ -59,8 +59,8 @@ MUTANTS = [
     Mutant(
         "as many releases without an epsilon as are asked for",
         "deploy/single_shot.py",
-        "asked.bare_rounds >= limits.most_releases:",
-        "asked.bare_rounds > limits.most_releases:",
+        "asked.unprotected >= limits.most_releases:",
+        "asked.unprotected > limits.most_releases:",
         LIMITS,
     ),
     Mutant(
@@ -213,8 +213,8 @@ MUTANTS = [
     Mutant(
         "the page does not show a federation",
         "report/results.py",
-        "course = read_run_file(sites, Course) if sites.exists() else None",
-        "course = None",
+        "federation = read_run_file(sites, FederationFile) if sites.exists() else None",
+        "federation = None",
         REPORT,
     ),
 ]

@@ -43,7 +43,10 @@ def run(args: argparse.Namespace) -> None:
 
     with stage_bar() as show:
         shown = demonstrate(
-            args.output, show, lambda status, course: show(in_words(status, course)), job=args.job
+            args.output,
+            show,
+            lambda *found: show(in_words(*found)),
+            job=args.job,
         )
     tell(shown.run, args.output / "results")
     say(f"Start: {shown.start_seconds:.1f} s. Job: {shown.job_seconds:.1f} s.")

@@ -13,35 +13,37 @@ from rich.table import Table
 from rich.text import Text
 
 from synthfair.cli.show import say, stage_bar, warn
-from synthfair.report import course_table
+from synthfair.report import federation_table
 from synthfair.run_files import MetricsFile, read_run_file
 
 if TYPE_CHECKING:
     from synthfair.deploy.session import OnProgress, Run
-    from synthfair.federation_file import Course
+    from synthfair.federation_file import FederationFile
 
 
 @contextmanager
 def job_bar() -> Iterator[OnProgress]:
     """Yields what shows the engine's status of a job, and who has answered."""
     with stage_bar() as show:
-        yield lambda status, course: show(in_words(status, course))
+        yield lambda status, federation: show(in_words(status, federation))
 
 
-def in_words(status: str, course: Course | None) -> str:
+def in_words(status: str, federation: FederationFile | None) -> str:
     """The engine's status of a job, its rounds, and who has answered."""
-    if course is None:
+    if federation is None:
         return status.lower()
-    answered = sum(site.code == "ok" for site in course.sites.values())
-    return f"{status.lower()}, round {course.rounds}, {answered} of {len(course.sites)} sites"
+    answered = sum(site.code == "ok" for site in federation.sites.values())
+    return (
+        f"{status.lower()}, round {federation.rounds}, {answered} of {len(federation.sites)} sites"
+    )
 
 
 def tell(run: Run, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
-    if run.course:
-        say(course_table(run.course))
+    if run.federation:
+        say(federation_table(run.federation))
     if not run.completed:
-        reason = (run.course and run.course.error) or "see the server's log"
+        reason = (run.federation and run.federation.error) or "see the server's log"
         warn(f"job {run.job}: {run.status}: {reason}")
         return
     metrics = output / "metrics.json"
