@@ -279,3 +279,15 @@ def test_roles_that_are_left_open_are_named_in_the_error():
     text = draft_table(make_table(), name="mine").to_json(reviewed=True)
     with pytest.raises(InputError, match="mine.json: label, positive, sensitive: null, as a draft"):
         parse_schema(text, source="mine.json")
+
+
+def test_a_name_that_releases_use_is_said_beside_the_columns_own_question():
+    table = make_table(60).assign(row=[f"{i % 7}" for i in range(60)], y=np.arange(60.0) / 7)
+    found = draft_table(table, name="t").to_complete
+    keys = [key for key, said in found.items() if "releases have a column of this name" in said]
+    assert keys
+    for key in keys:
+        column = key.split(".", 1)[1]
+        alone = draft_table(table.rename(columns={column: "z"}), name="t").to_complete
+        question = alone.get(key.replace(column, "z"), "")
+        assert found[key].startswith(question.replace("'z'", repr(column)))

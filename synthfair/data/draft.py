@@ -48,7 +48,8 @@ class Draft:
         sensitive: a column; None: open.
         columns: by name.
         missing_values: texts that stand for a missing value.
-        to_confirm: label, sensitive or missing values that nobody has confirmed.
+        proposed: label and sensitive, where they were chosen by their names.
+        found_missing: missing values that were found in the rows, and nobody has confirmed.
         positive: the label's value that is y = +1, or several; None: open.
         description: for people; where the bounds come from.
     """
@@ -58,7 +59,8 @@ class Draft:
     sensitive: str | None
     columns: dict[str, ColumnDraft]
     missing_values: tuple[str, ...] = MISSING_VALUES
-    to_confirm: tuple[str, ...] = ()
+    proposed: tuple[str, ...] = ()
+    found_missing: tuple[str, ...] = ()
     positive: Value | tuple[Value, ...] | None = None
     description: str = ""
 
@@ -81,23 +83,22 @@ class Draft:
                 found[role] = (
                     f"which column is it? Draft anew with --{role}; few values have {which}"
                 )
-            elif column in self.to_confirm:
+            elif column in self.proposed:
                 found[role] = (
                     f"is it {column!r}, as its name says? If not, draft anew with --{role}"
                 )
         if self.positive is None and self.label:
             values = self.label_values
             found["positive"] = f"which values of {self.label!r} are positive: {shown(values)}?"
-        if marks := [word for word in self.missing_values if word in self.to_confirm]:
-            found["missing_values"] = (
-                f"means that a value is missing: {', '.join(map(repr, marks))}?"
-            )
+        if self.found_missing:
+            marks = ", ".join(map(repr, self.found_missing))
+            found["missing_values"] = f"means that a value is missing: {marks}?"
         for name, column in self.columns.items():
-            if column.question:
+            taken = name in OF_RELEASES and column.use == "numeric"
+            notes = [column.question, "releases have a column of this name; rename it" * taken]
+            if any(notes):
                 where = "ignored" if column.entry is None else "columns"
-                found[f"{where}.{name}"] = column.question
-            if name in OF_RELEASES and column.use == "numeric":
-                found[f"columns.{name}"] = "releases have a column of this name; rename it"
+                found[f"{where}.{name}"] = "; ".join(filter(None, notes))
         return found
 
     @property
@@ -210,19 +211,20 @@ def draft_table(
     if len(table) == 0:
         raise InputError(f"{name}: the table has no rows")
     words = find_missing(table) if missing_values is None else tuple(missing_values)
-    to_confirm = [word for word in words if word not in (*MISSING_VALUES, *confirmed)]
+    found_missing = tuple(word for word in words if word not in (*MISSING_VALUES, *confirmed))
+    proposed = []
     others = table.drop(columns=[role for role in (label, sensitive) if role is not None])
     if label is None and (label := propose(others, "label", missing=words)):
-        to_confirm.append(label)
+        proposed.append(label)
         others = others.drop(columns=label)
     if sensitive is None and (sensitive := propose(others, "sensitive", missing=words)):
-        to_confirm.append(sensitive)
+        proposed.append(sensitive)
     roles: dict[str | None, Role] = {label: "label", sensitive: "sensitive"}
     columns = {
         column: draft_column(table[column], role=roles.get(column, "feature"), missing_values=words)
         for column in table.columns
     }
-    draft = Draft(name, label, sensitive, columns, words, tuple(to_confirm))
+    draft = Draft(name, label, sensitive, columns, words, tuple(proposed), found_missing)
     if positive:
         draft.choose_positive(positive)
     return draft
