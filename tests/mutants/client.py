@@ -12,9 +12,9 @@ MUTANTS = [
     ),
     Mutant(
         "a table in Python is clipped without a word",
-        "client/distillation.py",
-        "for message in clipping.warnings():",
-        "for message in ():",
+        "data/encode.py",
+        "    clipping.warn(source)\n",
+        "    pass\n",
         "test_clipping.py",
     ),
     Mutant(
