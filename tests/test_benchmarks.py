@@ -191,10 +191,7 @@ def test_a_setting_that_is_new_changes_no_fingerprint():
     assert fingerprint({"rate": 0.1}) != fingerprint({"rate": 0.2})
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["adult_fpfl", "figure2", "gap", "methods", "privacy", "privfairfl", "secure", "unlike"],
-)
+@pytest.mark.parametrize("name", registry.NAMES)
 def test_the_committed_runs_would_come_out_the_same_today(name):
     """If not, run the benchmark again: its results are older than the code."""
     for one in registry.experiments(name):

@@ -14,6 +14,7 @@ from synthfair.deploy.agreed import packed, unpacked
 from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import Message
 from synthfair.deploy.training import TrainJob, run_train
+from synthfair.federated.from_table import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
 from synthfair.privacy.ledger import Ledger
 
@@ -93,6 +94,10 @@ def test_noise_is_that_of_the_engine_in_one_process(world, settings):
     _, theta = train(world, channel_of(world), settings)
     expected = in_process(settings, noise_seed=7)
     np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
+    # So much noise may leave fpfl without a model that it would use; its rounds tell.
+    rounds = np.genfromtxt(world.folder / "job-1" / "rounds.csv", delimiter=",", skip_header=1)
+    same = np.genfromtxt(rounds_csv(expected.history).splitlines(), delimiter=",", skip_header=1)
+    np.testing.assert_allclose(rounds, same, rtol=1e-8, atol=1e-11)
     stated = json.loads((world.folder / "job-1" / "metrics.json").read_text())["guarantee"]
     (booked,) = ledger_of(world).entries()
     assert stated == booked.what.guarantee.model_dump(mode="json")
