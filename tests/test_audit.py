@@ -15,7 +15,7 @@ from synthfair.privacy.noise import system_entropy
 EPSILON, DELTA, RUNS, CONFIDENCE = 1.0, 1e-5, 120, 0.9995
 SCHEMA = make_schema()
 TABLE = encode(make_table(30), SCHEMA)
-CANARY = Encoded(np.full((1, 7), 50.0), np.array([1]), np.array([-1.0]))  # far outside the schema
+CANARY = Encoded(np.full((1, 7), 5000.0), np.array([1]), np.array([-1.0]))  # far outside the schema
 WITH_CANARY = Encoded(*(np.concatenate(pair) for pair in zip(TABLE, CANARY, strict=True)))
 CONFIG = DistillConfig(epsilon=EPSILON, delta=DELTA, private_steps=3)
 
