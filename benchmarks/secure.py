@@ -63,7 +63,7 @@ def run_sum(setting: SumSetting, _seed: int, *, smoke: bool) -> SumValues:
                 [
                     *(*command, "add", str(folder), "--task", str(folder / "task.json")),
                     *("--key", str(folder / f"aggregator_{role}.key")),
-                    *("--output", str(folder / f"sum_{role}.json")),
+                    *("--output", str(folder / f"sum_{role}.json"), "--most-epsilon", "1"),
                 ]
             )
             for role in range(2)

@@ -29,14 +29,19 @@ def refusal(source: str, error: ValidationError) -> InputError:
     """An error of pydantic as one of ours, one line for each offending key, the first of many."""
     lines, problems = [], error.errors(include_url=False)
     for problem in problems[:MOST_LINES]:
-        key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
-        shown = (
-            "" if problem["type"] in ("missing", "extra_forbidden") else _shown(problem["input"])
-        )
-        lines.append(f"{source}: {key}: {_sentence(problem)}{shown}")
+        key = ".".join(str(part) for part in problem["loc"])
+        shown = "" if _says_all(problem) else _shown(problem["input"])
+        lines.append(f"{source}: {key and key + ': '}{_sentence(problem)}{shown}")
     if len(problems) > MOST_LINES:
         lines.append(f"{source}: and {len(problems) - MOST_LINES} more")
     return InputError("\n".join(lines))
+
+
+def _says_all(problem) -> bool:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply
+    """Whether the message needs no value: a check of several keys names those that matter."""
+    if problem["type"] == "value_error":
+        return isinstance(problem["input"], dict)
+    return problem["type"] in ("missing", "extra_forbidden")
 
 
 def _sentence(problem) -> str:  # noqa: ANN001 - pydantic's ErrorDetails, not importable cheaply

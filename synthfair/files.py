@@ -1,4 +1,4 @@
-"""Writes files whole or not at all; reads small ones of numbers."""
+"""Writes files whole or not at all; reads those of limited size."""
 
 from __future__ import annotations
 
@@ -158,6 +158,28 @@ def sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def read_document(path: Path, most_bytes: int) -> dict[str, Any]:
+    """A JSON object from a file of at most so many bytes.
+
+    Raises:
+        InputError: unreadable, larger, or not a JSON object.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(most_bytes + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    if len(content) > most_bytes:
+        raise InputError(f"{path}: larger than the {most_bytes} bytes that are read")
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON: {reason(error)}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{path}: must hold a JSON object")
+    return document
 
 
 def read_numbers(

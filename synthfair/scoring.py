@@ -64,8 +64,9 @@ def predict(
 
     schema, ids = model.schema_, None
     if id_column is not None:
-        ids = _row_ids(table, id_column, schema, source, rows_before or 0)
-        table = table.drop(columns=id_column)
+        ids, table = take_ids(
+            table, id_column, schema, source=source, rows_before=rows_before or 0
+        )
     x, s = encode_inputs(table, schema, source=source, rows_before=rows_before)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
@@ -125,9 +126,14 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
     return total / rows
 
 
-def _row_ids(
-    table: pd.DataFrame, column: str, schema: Schema, source: str, rows_before: int
-) -> list[str]:
+def take_ids(
+    table: pd.DataFrame, column: str, schema: Schema, *, source: str, rows_before: int = 0
+) -> tuple[list[str], pd.DataFrame]:
+    """[N] the id of each row, as text, and the table without them.
+
+    Raises:
+        InputError: no such column, one of the schema, or a row without an id.
+    """
     if column in schema.columns:
         raise InputError(
             f"id column {column!r}: is a column of the schema; ids must say whose a row is"
@@ -138,4 +144,4 @@ def _row_ids(
     if names.isna().any():
         row = rows_before + int(np.argmax(names.isna())) + 1
         raise InputError(f"{source}: id column {column!r}, row {row}: missing; each needs one")
-    return names.tolist()
+    return names.tolist(), table.drop(columns=column)

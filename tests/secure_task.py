@@ -39,7 +39,7 @@ class Parties(NamedTuple):
         """The folder of an aggregator's answers, made where it is missing."""
         place = folder / f"aggregator_{role}.answers"
         if not place.exists():
-            make_records(place, self.secrets[role].public)
+            make_records(place, self.secrets[role])
         return place
 
     def answers(self, folder, vectors, sources=None):

@@ -29,6 +29,7 @@ from synthfair.secure import (
     read_aggregator_secret,
     read_upload,
 )
+from synthfair.secure.aggregator_keys import OWNER
 from synthfair.trained import input_names
 
 ADDERS = ("sums-a", "sums-b")
@@ -320,7 +321,7 @@ def test_an_aggregator_answers_once_for_a_task(world):
     text = again.text.replace(b"job-2", b"job-3")
     assert world.code(Message(text, again.carried), "sums-a", job="job-3") == "answered"
     record.unlink()
-    (record.parent / "owner.pub").unlink()  # a folder that was lost
+    (record.parent / OWNER).unlink()  # a folder that was lost
     text = again.text.replace(b"job-2", b"job-4")
     assert world.code(Message(text, again.carried), "sums-a", job="job-4") == "answered"
 

@@ -1,5 +1,6 @@
 """thresholds and weights as a user runs them, and what comes after them."""
 
+import importlib
 import json
 
 import pandas as pd
@@ -10,9 +11,16 @@ from test_trained import some_model
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.postprocess import read_histogram, read_weights, write_histogram
+from synthfair.errors import InputError
+from synthfair.postprocess import (
+    choose_decision,
+    read_histogram,
+    read_weights,
+    write_histogram,
+)
+from synthfair.postprocess.thresholds import NoisyShare
 from synthfair.report import plain_text
-from synthfair.report.postprocess import decisions_table
+from synthfair.report.postprocess import decisions_table, gap_warning
 from synthfair.trained import read_model, write_model
 
 
@@ -77,6 +85,40 @@ def test_a_randomised_rule_needs_ids_as_they_stand_in_the_file(folder, capsys):
     page = f"{folder}/report.html"
     assert main(["report", f"{folder}/run", "--output", page]) == 0
     assert "--alpha 0.0 --randomized" in (folder / "report.html").read_text()
+
+
+def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):
+    argv = ["evaluate", "--model", f"{folder}/model.json", "--resamples", "5", "--force"]
+    argv += ["--output", f"{folder}/m.json", "--data"]
+    found = []
+    for more in (["plain.csv"], ["t.csv", "--id", "who"]):
+        assert main([*argv, f"{folder}/{more[0]}", *more[1:]]) == 0
+        found.append(json.loads((folder / "m.json").read_text())["accuracy"])
+    assert found[0] == found[1]
+    for more, complaint in (
+        ([], "'who'"),
+        (["--id", "town"], "'town': is a column of the schema"),
+        (["--id", "whose"], "t.csv: id column 'whose': the table has no such column"),
+    ):
+        assert main([*argv, f"{folder}/t.csv", *more]) == 2
+        assert complaint in capsys.readouterr().err
+
+
+def test_a_gap_above_alpha_by_more_than_its_error_is_warned_of(folder, capsys):
+    chosen = choose_decision(read_histogram(folder / "histogram.json"), "equalized_odds", 0.05)
+    gap, alpha = chosen.gap.value, chosen.decision.alpha
+    assert gap <= alpha
+    for error, excess, warned in ((0.01, 0.009, False), (0.01, 0.011, True), (0, 1e-12, False)):
+        wide = chosen._replace(gap=NoisyShare(alpha + excess, error))
+        assert (gap_warning(wide) is not None) == warned
+    assert thresholds(folder) == 0
+    assert "warning" not in capsys.readouterr().err
+    # Counts below 0 of a group's high scores: they are taken as 0 to choose, and count to estimate.
+    counts = [[[500, 0], [0, 500]], [[500, 0], [-300, 800]]]
+    write_altered(folder, counts=counts, variance=1.0)
+    assert thresholds(folder, "--force") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "warning: the estimated gap is 0.6000, above alpha = 0.02" in said
 
 
 def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
@@ -158,6 +200,16 @@ def test_hostile_histograms_leave_nothing(folder, changes, complaint, capsys):
     assert thresholds(folder) == 2
     assert complaint in capsys.readouterr().err
     assert not (folder / "fair.json").exists()
+
+
+@pytest.mark.parametrize("name", ["histogram", "weights"])
+def test_no_more_of_a_file_is_read_than_it_may_have(folder, name):
+    module = importlib.import_module(f"synthfair.postprocess.{name}")
+    with (folder / "large.json").open("wb") as file:
+        file.truncate(module.MAX_BYTES + 1)  # no room on the disk
+    read = {"histogram": read_histogram, "weights": read_weights}[name]
+    with pytest.raises(InputError, match=f"larger than the {module.MAX_BYTES} bytes"):
+        read(folder / "large.json")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.postprocess.histogram import read_histogram
 from synthfair.privacy.ledger import Ledger
+from synthfair.secure.in_memory import SIMULATED
 from synthfair.trained import input_names
 
 EPSILON = 2.0
@@ -47,11 +48,12 @@ def share(folder, client, *flags, roles=(0, 1)):
     argv = ["secure", "share", "--task", f"{folder}/task.json"]
     argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in roles)]
     argv += ["--data", f"{folder}/client_{client}.csv", "--sign", f"{folder}/client_{client}.key"]
+    argv += ["--most-epsilon", str(EPSILON)]
     return main([*argv, "--output", f"{folder}/sent", *flags])
 
 
-def add(folder, role, *flags):
-    argv = ["secure", "add", "--task", f"{folder}/task.json"]
+def add(folder, role, *flags, most=("--most-epsilon", str(EPSILON))):
+    argv = ["secure", "add", "--task", f"{folder}/task.json", *most]
     return main([*argv, "--key", f"{folder}/aggregator_{role}.key", f"{folder}/sent", *flags])
 
 
@@ -163,10 +165,88 @@ def test_a_replaced_task_gets_no_shares(folder, capsys):
     assert share(folder, 0, *schema, roles=(1, 0)) == 2
     assert share(folder, 0, *schema, "--most-epsilon", "1.9") == 2
     assert add(folder, 0, "--check", "--most-epsilon", "1.9") == 2
-    assert capsys.readouterr().err.count("epsilon = 2.0; must be at most 1.9") == 2
+    assert capsys.readouterr().err.count("epsilon = 2; must be at most 1.9") == 2
     assert not (folder / "sent").exists()
     assert not Ledger.for_table(folder / "client_0.csv").path.exists()
-    assert share(folder, 0, *schema, "--most-epsilon", "2") == 0
+    assert plan(folder, *schema, "--relation", "replace", "--force") == 0
+    assert share(folder, 0, *schema) == 2
+    assert add(folder, 0, "--check") == 2
+    assert capsys.readouterr().err.count("relation = replace; agreed is add_or_remove") == 2
+    assert not (folder / "sent").exists()
+    replace = ["--relation", "replace"]
+    assert share(folder, 0, *schema, *replace) == 0
+    assert add(folder, 0, "--check", *replace) == 2
+    assert "of 1 clients; the task asks for 3" in capsys.readouterr().err
+
+
+def test_without_a_limit_nothing_is_shared_or_answered(folder, capsys):
+    schema = ["--schema", f"{folder}/schema.json"]
+    assert plan(folder, *schema) == 0
+    argv = ["secure", "share", "--task", f"{folder}/task.json", "--sign", f"{folder}/client_0.key"]
+    argv += ["--data", f"{folder}/client_0.csv", *schema, "--output", f"{folder}/sent"]
+    argv += ["--aggregators", *(f"{folder}/aggregator_{role}.pub" for role in range(2))]
+    with pytest.raises(SystemExit):
+        main(argv)
+    assert "required: --most-epsilon" in capsys.readouterr().err
+    for i in range(3):
+        assert share(folder, i, *schema) == 0
+    for more in (["--check"], ["--output", f"{folder}/sum_0.json"]):
+        assert add(folder, 0, *more, most=()) == 2
+        assert "epsilon = 2; must have a limit (--most-epsilon)" in capsys.readouterr().err
+    assert not [*(folder / "aggregator_0.answers").glob("*.json")]
+
+
+def vector_task(folder, rho):
+    """Of a file that was made in Python, with the keys of the folder."""
+    what = {"kind": "vector", "length": 4, "clip": 1.0, "step": 0.1, "rho": rho}
+    task = json.loads((folder / "task.json").read_text())
+    task |= {"what": what, "without_noise": rho is None}
+    (folder / "task.json").write_text(json.dumps(task))
+
+
+@pytest.mark.parametrize(
+    ("rho", "flags", "message"),
+    [
+        (0.5, ["--most-rho", "0.5"], "without files"),
+        (0.5, ["--most-rho", "0.4"], "rho = 0.5; must be at most 0.4"),
+        (0.5, ["--most-epsilon", "2"], "rho = 0.5; must have a limit (--most-rho)"),
+        (None, ["--without-noise"], "without files"),
+        (None, ["--most-epsilon", "2", "--most-rho", "9"], "has no noise"),
+    ],
+)
+def test_an_aggregators_limits_of_vectors(folder, capsys, rho, flags, message):
+    assert plan(folder, "--schema", f"{folder}/schema.json") == 0
+    vector_task(folder, rho)
+    (folder / "sent").mkdir()
+    assert add(folder, 0, "--check", most=flags) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_groups_other_than_the_schemas_are_neither_sent_nor_booked(folder, capsys):
+    schema = ["--schema", f"{folder}/schema.json"]
+    assert plan(folder, *schema) == 0
+    path = folder / "task.json"
+    task = json.loads(path.read_text())
+    task["what"]["groups"] = ["b", "a"]
+    path.write_text(json.dumps(task))
+    assert share(folder, 0, *schema) == 2
+    assert "groups ['b', 'a']; the schema's are ['a', 'b']" in capsys.readouterr().err
+    assert not [*(folder / "sent").iterdir()]
+    assert not Ledger.for_table(folder / "client_0.csv").path.exists()
+
+
+def test_check_lists_all_files_that_are_refused(folder, capsys):
+    schema = ["--schema", f"{folder}/schema.json"]
+    assert plan(folder, *schema) == 0
+    for i in range(3):
+        assert share(folder, i, *schema) == 0
+    wrong = [folder / "sent" / f"client_{i}.to_0" for i in (0, 2)]
+    for path in wrong:
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert add(folder, 0, "--check") == 2
+    lines = capsys.readouterr().err.removeprefix("error: ").splitlines()
+    assert [line.split(": ")[0] for line in lines] == list(map(str, wrong))
+    assert all("not signed by" in line for line in lines)
 
 
 def test_a_table_shared_by_two_clients_of_a_task_is_booked_twice(folder):
@@ -209,7 +289,12 @@ def test_a_plan_does_not_destroy_its_model(folder, capsys):
         (["--schema", "SCHEMA", "--epsilon", "0"], "epsilon"),
         (["--model", "MODEL", "--bins", "2049"], "bins"),
         (["--schema", "SCHEMA", "--rows-per-user", "3"], "rows_per_user"),
-        (["--schema", "SCHEMA", "--aggregators", "PUB"], "aggregators"),
+        (["--schema", "SCHEMA", "--aggregators", "PUB"], "--aggregators: 1 given; must be two or"),
+        (["--schema", "SCHEMA", "--aggregators", *["PUB"] * 4], "--aggregators: 4 given"),
+        (
+            ["--schema", "SCHEMA", "--aggregators", "PUB", "PUB"],
+            "each aggregator must have its own",
+        ),
     ],
 )
 def test_plans_that_are_refused(folder, capsys, flags, message):
@@ -219,7 +304,9 @@ def test_plans_that_are_refused(folder, capsys, flags, message):
         "PUB": f"{folder}/aggregator_0.pub",
     }
     assert plan(folder, *(places.get(flag, flag) for flag in flags)) == 2
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said
+    assert "got {" not in said
     assert not (folder / "task.json").exists()
 
 
@@ -257,6 +344,8 @@ def test_the_demonstration_runs(tmp_path, capsys):
     assert "stated 0.276" in said
     assert "10" in said
     found = read_histogram(tmp_path / "demo" / "histogram.json")
+    assert found.statement["simulated"] == SIMULATED
+    assert "in one process" in said
     assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained
     assert main(["secure", "demo", "--output", f"{tmp_path}/demo"]) == 2
     assert "not empty" in capsys.readouterr().err

@@ -27,6 +27,7 @@ from synthfair.secure import (
     write_task,
 )
 from synthfair.secure.aggregator import record_of, require_unanswered
+from synthfair.secure.aggregator_keys import OWNER
 
 ONE = np.array([1, 2, 3, 4])
 
@@ -162,6 +163,41 @@ class TestUploads:
         for path in (tmp_path, tmp_path / "none"):
             with pytest.raises(InputError, match="cannot read"):
                 receive(group.task, group.secrets[0], [path])
+
+    def test_all_that_are_refused_are_listed_each_with_its_reason(self, tmp_path, group):
+        sent = [group.send(tmp_path, i, ONE) for i in range(2)]
+        again = group.send(tmp_path, 1, ONE, name="again")
+        sent[0][0].write_bytes(b"junk")
+        wrong = [sent[0][0], tmp_path / "none", sent[1][1], again[0]]
+        with pytest.raises(InputError) as caught:
+            receive(group.task, group.secrets[0], [*wrong[:2], sent[1][0], *wrong[2:]])
+        reasons = ["not an upload", "cannot read", "for aggregator 1", "a second upload"]
+        lines = str(caught.value).split("\n")
+        assert [line.split(": ")[0] for line in lines] == list(map(str, wrong))
+        for line, said in zip(lines, reasons, strict=True):
+            assert said in line
+
+    @pytest.mark.parametrize("name", ["a\nall.to_0 is well", "b\x1b[2J"])
+    def test_a_files_name_cannot_pose_as_another_line(self, tmp_path, group, name):
+        (tmp_path / name).write_bytes(b"junk")
+        for path in (tmp_path / name, tmp_path / "none" / name):
+            with pytest.raises(InputError) as caught:
+                receive(group.task, group.secrets[0], [path])
+            assert str(caught.value).isprintable()
+            assert repr(name)[1:-1] in str(caught.value)
+
+    def test_to_a_key_whose_secret_everybody_knows_nothing_is_encrypted(self, group):
+        """The point 0 and one of order 8: whatever a client's key, the shared secret is 0."""
+        keys = group.task.aggregators
+        order_8 = "e0eb7a7c3b41b8ae1656e3faf19fc46ada098deb9c32b1fd866205165f49b800"
+        for weak in ("0" * 64, order_8):
+            posed = keys[1].model_copy(update={"encryption": weak})
+            task = Task.model_validate(
+                group.task.model_dump()
+                | {"aggregators": [k.model_dump() for k in (keys[0], posed)]}
+            )
+            with pytest.raises(InputError, match=f"key {weak} of aggregator 1 is unsafe"):
+                make_uploads(task, ONE, group.keys[0])
 
     def test_fewer_clients_than_the_task_asks(self, tmp_path, group):
         sent = group.send(tmp_path, 0, ONE)
@@ -341,4 +377,4 @@ die()
         received = Received(np.zeros(4, np.uint64), 2, "0" * 64)
         with pytest.raises(InputError, match="answers of another key"):
             answer(group.task, group.secrets[0], received, other)
-        assert [path.name for path in other.iterdir()] == ["owner.pub"]
+        assert [path.name for path in other.iterdir()] == [OWNER]

@@ -8,6 +8,7 @@ from secure_task import COUNTS, PLAIN, parties
 from synthfair.errors import InputError
 from synthfair.secure import (
     ClippedVectors,
+    RowSums,
     Task,
     make_task,
     new_aggregator_secret,
@@ -16,7 +17,14 @@ from synthfair.secure import (
     read_task,
     write_task,
 )
-from synthfair.secure.aggregator_keys import make_aggregator_keys, require_records
+from synthfair.secure.aggregator_keys import OWNER, make_aggregator_keys, require_records
+
+VECTORS = ClippedVectors(length=3, clip=1.0, step=0.1, rho=0.25)
+ROWS = RowSums(
+    schema_hash="0" * 64, name="histograms", epsilon=1.0, delta=1e-6, length=4, square=1, step=1.0,
+    rho=0.25, clients=3,
+)  # fmt: skip
+ROWS_OF = ROWS.model_dump(mode="json")
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,12 @@ class TestTask:
             ({"what": PLAIN | {"kind": "counts", "rows_per_client": 2**40}}, "exact numbers"),
             ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 1e-20, "rho": 1.0}},
              "too fine"),
+            ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 0.1, "rho": 1e-320}},
+             "too fine"),
+            ({"what": {"kind": "vector", "length": 2, "clip": 1.0, "step": 1e308, "rho": 1.0}},
+             "step"),
+            ({"what": ROWS_OF | {"rho": 1e-320}}, "rho: too small"),
+            ({"what": PLAIN | {"kind": "counts", "groups": ["f", "m", "f"]}}, "name comes twice"),
             ({"more": 1}, "unknown key"),
         ],
     )  # fmt: skip
@@ -65,6 +79,11 @@ class TestTask:
         (tmp_path / "task.json").write_text(json.dumps(document))
         with pytest.raises(InputError, match=message):
             read_task(tmp_path / "task.json")
+
+    def test_what_is_refused_is_not_shown_whole(self, group):
+        with pytest.raises(InputError) as caught:
+            make_task(COUNTS, list(group.task.aggregators), group.task.clients, least_clients=9)
+        assert str(caught.value) == "task: least_clients: only 3 clients may send"
 
     def test_an_aggregator_twice(self, group):
         one = group.secrets[0].public
@@ -75,20 +94,50 @@ class TestTask:
 class TestAgreement:
     def test_other_aggregators_or_another_order_are_refused(self, group):
         keys = list(group.task.aggregators)
-        group.task.require_agreed(aggregators=keys)
+        group.task.require_agreed(keys)
         stranger = new_aggregator_secret().public
         for wrong in (keys[::-1], [keys[0], stranger], keys[:1], [*keys, stranger], []):
             with pytest.raises(InputError, match=f"{group.task.id.hex()}: its aggregators"):
-                group.task.require_agreed(aggregators=wrong)
+                group.task.require_agreed(wrong)
 
     def test_more_epsilon_is_refused(self, group):
-        group.task.require_agreed(most_epsilon=1.0)
+        group.task.require_within(most_epsilon=1.0)
         for most in (0.99, float("nan")):
-            with pytest.raises(InputError, match="epsilon = 1.0; must be at most"):
-                group.task.require_agreed(most_epsilon=most)
-        vectors = parties(ClippedVectors(length=3, clip=1.0, step=0.1, rho=1.0)).task
-        with pytest.raises(InputError, match="epsilon = None; must be at most 9"):
-            vectors.require_agreed(most_epsilon=9.0)
+            with pytest.raises(InputError, match=r"epsilon = 1; must be at most .*--most-epsilon"):
+                group.task.require_within(most_epsilon=most)
+        with pytest.raises(InputError, match=r"epsilon = 1; must have a limit \(--most-epsilon"):
+            group.task.require_within(most_rho=9.0, without_noise=True)
+
+    @pytest.mark.parametrize("what", [VECTORS, ROWS])
+    def test_more_rho_is_refused(self, what):
+        task = parties(what).task
+        task.require_within(most_rho=0.25)
+        for most in (0.24, float("nan")):
+            with pytest.raises(InputError, match=r"rho = 0.25; must be at most .*--most-rho"):
+                task.require_within(most_rho=most)
+        with pytest.raises(InputError, match=r"rho = 0.25; must have a limit \(--most-rho"):
+            task.require_within(most_epsilon=9.0, without_noise=True)
+
+    def test_vectors_without_noise_are_refused_unless_allowed(self, group):
+        bare = VECTORS.model_dump() | {"rho": None}
+        task = Task.model_validate(group.task.model_dump() | {"what": bare, "without_noise": True})
+        task.require_within(without_noise=True)
+        with pytest.raises(InputError, match="no noise.*--without-noise"):
+            task.require_within(most_epsilon=9.0, most_rho=9.0)
+
+    @pytest.mark.parametrize("what", [COUNTS, VECTORS, ROWS])
+    def test_another_relation_is_refused(self, what):
+        """As the same epsilon with less noise."""
+        limits, relations = {"most_epsilon": 1.0, "most_rho": 1.0}, ("add_or_remove", "replace")
+        for relation in relations:
+            task = parties(what.model_copy(update={"relation": relation})).task
+            for agreed in relations:
+                if agreed == relation:
+                    task.require_within(**limits, relation=agreed)
+                else:
+                    said = f"relation = {relation}; agreed is {agreed}"
+                    with pytest.raises(InputError, match=said):
+                        task.require_within(**limits, relation=agreed)
 
     def test_the_statement_says_against_how_many_aggregators(self):
         two, three = (parties(aggregators=number).task.statement for number in (2, 3))
@@ -109,9 +158,23 @@ class TestKeys:
             make_aggregator_keys(tmp_path / "a.key")
         with pytest.raises(InputError, match="must end in"):
             make_aggregator_keys(tmp_path / "a.pem")
-        require_records(tmp_path / "a.answers", public)
-        _, new = make_aggregator_keys(tmp_path / "a.key", force=True)
-        require_records(tmp_path / "a.answers", new)
+        old = read_aggregator_secret(tmp_path / "a.key")
+        require_records(tmp_path / "a.answers", old)
+        make_aggregator_keys(tmp_path / "a.key", force=True)
+        require_records(tmp_path / "a.answers", read_aggregator_secret(tmp_path / "a.key"))
+        with pytest.raises(InputError, match="of another key"):
+            require_records(tmp_path / "a.answers", old)
+
+    def test_a_folder_of_answers_cannot_be_made_by_hand_from_the_public_keys(self, tmp_path):
+        """As whoever has copied a key, and wants it to answer once more, may try."""
+        public_path, _ = make_aggregator_keys(tmp_path / "a.key")
+        secret, made = read_aggregator_secret(tmp_path / "a.key"), tmp_path / "b.answers"
+        made.mkdir()
+        (made / OWNER).write_bytes(public_path.read_bytes())
+        with pytest.raises(InputError, match="nobody knows what this key has answered"):
+            require_records(made, secret)
+        assert secret.records not in public_path.read_text()
+        assert secret.records not in repr(secret)
 
     def test_a_private_key_is_not_taken_for_a_public_one_nor_shown(self, tmp_path, group):
         text = group.secrets[0].model_dump_json()

@@ -28,6 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", type=Path, nargs="+", required=True, help="Tables with labels, CSV or Parquet."
     )
+    parser.add_argument(
+        "--id", metavar="COLUMN", help="Ids, as predict takes them; no metric depends on them."
+    )
     parser.add_argument("--output", type=Path, help="JSON file to write the metrics to as well.")
     parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
     add_config_flags(parser, ServerConfig, leave_out=("max_influence",))
@@ -50,6 +53,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.fairness.intervals import near_constant
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report import evaluation_tables, untrained_warning
+    from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 
     if args.output:
@@ -57,6 +61,12 @@ def run(args: argparse.Namespace) -> None:
         require_free(args.output, force=args.force)
     model = read_model(args.model)
     tables = read_tests(args.data, model.schema_)
+    if args.id:
+        named = zip(tables.items(), args.data, strict=True)
+        tables = {
+            name: take_ids(table, args.id, model.schema_, source=str(path))[1]
+            for (name, table), path in named
+        }
     evaluation = evaluate(model, tables, config, sources=args.data)
     if args.output:
         document = evaluation_document(evaluation, model.schema_, config)

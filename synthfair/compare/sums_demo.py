@@ -24,6 +24,7 @@ from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.secure import (
     AggregatorKeys,
     GroupCounts,
+    PartialSum,
     Task,
     answer,
     count_table,
@@ -39,6 +40,7 @@ from synthfair.secure import (
     score_histogram,
     write_task,
 )
+from synthfair.secure.in_memory import SIMULATED
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
@@ -90,10 +92,10 @@ def demonstrate_sums(folder: Path, *, epsilon: float) -> SumsDemo:
     write_model(model, folder / "model.json")
     _make_keys(folder)
     _plan(folder, model, epsilon)
-    exact = np.sum([_share(folder, lender, model) for lender in range(LENDERS)], axis=0)
-    for role in range(AGGREGATORS):
-        _add(folder, role)
-    histogram = _open(folder)
+    lenders_counts = [_share(folder, i, model, epsilon) for i in range(LENDERS)]
+    exact = np.sum(lenders_counts, axis=0)
+    partials = [_add(folder, role, epsilon) for role in range(AGGREGATORS)]
+    histogram = _open(folder, partials)
     chosen = choose_decision(histogram, NOTION, ALPHA)
     fair = model.model_copy(update={"decision": chosen.decision})
     write_model(fair, folder / "fair_model.json")
@@ -144,10 +146,11 @@ def _aggregators(folder: Path) -> list[AggregatorKeys]:
     return [read_aggregator_keys(folder / f"aggregator_{role}.pub") for role in range(AGGREGATORS)]
 
 
-def _share(folder: Path, lender: int, model: TrainedModel) -> np.ndarray:
+def _share(folder: Path, lender: int, model: TrainedModel, epsilon: float) -> np.ndarray:
     """Writes a lender's uploads; its counts, which a real lender shows to nobody."""
     task = read_task(folder / "task.json")
-    task.require_agreed(aggregators=_aggregators(folder))
+    task.require_agreed(_aggregators(folder))
+    task.require_within(most_epsilon=epsilon)
     data = folder / f"client_{lender}_train.csv"
     table = read_table(data, model.schema_).iloc[COUNTED]
     counts = count_table(_counted(task), table, model.schema_, model=model, source=str(data))
@@ -157,18 +160,24 @@ def _share(folder: Path, lender: int, model: TrainedModel) -> np.ndarray:
     return counts
 
 
-def _add(folder: Path, role: int) -> None:
+def _add(folder: Path, role: int, epsilon: float) -> PartialSum:
     task = read_task(folder / "task.json")
+    task.require_within(most_epsilon=epsilon)
     secret = read_aggregator_secret(folder / f"aggregator_{role}.key")
     received = receive(task, secret, sorted(folder.glob(f"*.to_{role}")))
-    partial = answer(task, secret, received, folder / f"aggregator_{role}.answers")
-    write_json(folder / f"sum_{role}.json", partial.model_dump(mode="json"))
+    return answer(task, secret, received, folder / f"aggregator_{role}.answers")
 
 
-def _open(folder: Path) -> ScoreHistogram:
+def _open(folder: Path, partials: Sequence[PartialSum]) -> ScoreHistogram:
+    """All publish their commitments, then their sums; anybody opens them."""
     task = read_task(folder / "task.json")
+    commitments = [partial.commitment for partial in partials]
+    for partial in partials:
+        write_json(folder / f"sum_{partial.role}.json", partial.model_dump(mode="json"))
     sums = [read_partial_sum(folder / f"sum_{role}.json") for role in range(AGGREGATORS)]
-    histogram = score_histogram(_counted(task), open_sums(task, sums))
+    opened = open_sums(task, sums, commitments=commitments)
+    opened = opened._replace(statement=opened.statement | {"simulated": SIMULATED})
+    histogram = score_histogram(_counted(task), opened)
     write_histogram(histogram, folder / "histogram.json")
     return histogram
 

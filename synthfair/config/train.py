@@ -190,14 +190,18 @@ class TrainConfig(BaseModel):
         description="two_phase: whether the teachers are private, too. If not, its epsilon is"
         " conditional on them, and nothing is guaranteed from end to end.",
     )
-    batch: int = Field(
-        default=500, ge=1, description="dp_sgd, fair_sgd, two_phase: rows of a batch."
+    batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="dp_sgd, fair_sgd, two_phase, privfairfl_pre, privfairfl_post: rows of a batch."
+        " If not given, 500, or all of the smallest client's rows where it has fewer; of fair_sgd"
+        " always 500.",
     )
     local_epochs: float = Field(
         default=5.0,
         gt=0,
-        description="dp_sgd, fair_sgd, two_phase: passes over the smallest client's rows in a"
-        " round.",
+        description="dp_sgd, fair_sgd, two_phase, privfairfl_pre, privfairfl_post: passes over the"
+        " smallest client's rows in a round.",
     )
     teacher_epochs: float = Field(
         default=10.0, gt=0, description="two_phase: passes of the teacher."
@@ -266,7 +270,7 @@ class TrainConfig(BaseModel):
             raise ValueError("epsilon and delta go together: give both or neither")
         if self.epsilon is not None and self.clip is None:
             raise ValueError("epsilon needs clip: what a user may send must be bounded")
-        if self.secure and self.clip is None:
+        if self.secure and self.reads("secure") and self.clip is None:
             raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
         if self.end_to_end and self.clip is None:
             raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")

@@ -320,7 +320,7 @@ def _aggregator(path: Path, settings: AggregatorSettings) -> Iterator[str]:
             f" and give {settings.key.with_suffix('.pub').name} to the server and to each site"
         )
     else:
-        require_records(settings.records, read_aggregator_secret(settings.key).public)
+        require_records(settings.records, read_aggregator_secret(settings.key))
         if settings.key.stat().st_mode & 0o077:
             yield f"{settings.key}: others may read it; chmod 600"
     read_keys([settings.clients])

@@ -50,7 +50,7 @@ def agreed_task(asked: Asked[SiteSettings]) -> Task:
         raise RefusedError("aggregators")
     try:
         pinned = read_aggregator_folder(asked.settings.aggregators)
-        task.require_agreed(aggregators=list(pinned.values()))
+        task.require_agreed(list(pinned.values()))
     except InputError as error:
         raise RefusedError("aggregators") from error
     if read_signing_key(asked.settings.key).public_key().public_bytes_raw() not in task.known:
@@ -69,7 +69,7 @@ def answer_counts(asked: Asked[SiteSettings]) -> Made:
     """
     from synthfair.data.tables import read_table
     from synthfair.jax_setup import start_jax
-    from synthfair.secure.counting import count_table, counts_booking
+    from synthfair.secure.counting import count_table, counts_booking, schema_groups
     from synthfair.trained import parse_model
 
     task, settings = agreed_task(asked), asked.settings
@@ -81,8 +81,8 @@ def answer_counts(asked: Asked[SiteSettings]) -> Made:
         model = parse_model(asked.carried, "model")
     except InputError as error:
         raise RefusedError("message") from error
-    found = model.schema_.hash, model.sha256, asked.schema.hash
-    if found != (what.schema_hash, what.model, what.schema_hash):
+    found = model.schema_.hash, model.sha256, asked.schema.hash, schema_groups(asked.schema)
+    if found != (what.schema_hash, what.model, what.schema_hash, what.groups):
         raise RefusedError("settings")
     key = read_signing_key(settings.key)
     client = key.public_key().public_bytes_raw().hex()
@@ -91,8 +91,9 @@ def answer_counts(asked: Asked[SiteSettings]) -> Made:
     start_jax()
     table = read_table(settings.data, asked.schema)
     counts = count_table(what, table, asked.schema, model=model, source=str(settings.data))
+    uploads = make_uploads(task, counts, key)
     asked.book(booking)
-    return Made(b"".join(make_uploads(task, counts, key)), what.epsilon)
+    return Made(b"".join(uploads), what.epsilon)
 
 
 def answer_model(asked: Asked[SiteSettings]) -> Made:

@@ -33,6 +33,9 @@ from synthfair.privacy.rounds import (
 )
 from synthfair.privacy.sampled import SampledSums
 
+BATCH = 500
+"""Rows of a batch, where the settings name no number."""
+
 
 class TrainingPlan(NamedTuple):
     """How a training is done.
@@ -172,14 +175,14 @@ def _by_shares(
 
 def _plan_dp_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
     users, clip, guarantee = data.users, config.clip or float("inf"), None
-    _require_batch(config, users)
+    batch = _batch(config, users)
     algorithm = DpSgd(
         trainable(data, config),
         learning_rate=config.learning_rate,
         clip=clip,
         noise=0.0,
-        batch=config.batch,
-        local_steps=users.steps(batch=config.batch, epochs=config.local_epochs),
+        batch=batch,
+        local_steps=users.steps(batch=batch, epochs=config.local_epochs),
         row_weights=data.row_weights,
     )
     if config.epsilon is not None and config.delta is not None:
@@ -197,6 +200,7 @@ def _plan_dp_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
 
 
 def _plan_fair_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
+    batch = config.batch or BATCH  # drawn with replacement, so that no client has too few
     algorithm = FairSgd(
         trainable(data, config),
         Parity(config.notion, data.groups),
@@ -204,15 +208,15 @@ def _plan_fair_sgd(data: UserData, config: TrainConfig) -> TrainingPlan:
         learning_rate=config.learning_rate,
         kappa=config.kappa,
         kappa_rate=config.kappa_rate,
-        batch=config.batch,
-        local_steps=data.users.steps(batch=config.batch, epochs=config.local_epochs),
+        batch=batch,
+        local_steps=data.users.steps(batch=batch, epochs=config.local_epochs),
     )
     return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)), chunk=1)
 
 
 def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
     users, clip, guarantee = data.users, config.clip or float("inf"), None
-    _require_batch(config, users)
+    batch = _batch(config, users)
     method = make_two_phase(
         trainable(data, config),
         Parity(config.notion, data.groups),
@@ -221,7 +225,7 @@ def _plan_two_phase(data: UserData, config: TrainConfig) -> TrainingPlan:
         noise=0.0,
         clip=clip,
         learning_rate=config.learning_rate,
-        batch=config.batch,
+        batch=batch,
         local_epochs=config.local_epochs,
         teacher_epochs=config.teacher_epochs,
         slack=config.alpha,
@@ -259,12 +263,16 @@ def trainable(data: UserData, config: TrainConfig) -> Trainable:
     return LogisticRegression(n_inputs)
 
 
-def _require_batch(config: TrainConfig, users: Users) -> None:
-    """A sum over fewer rows, divided by the batch, would be too short."""
+def _batch(config: TrainConfig, users: Users) -> int:
+    """Rows of a batch; a sum over fewer, divided by the batch, would be too short."""
+    if config.batch is None:
+        return min(BATCH, users.smallest)
     if config.batch > users.smallest:
         raise InputError(
             f"batch = {config.batch}: must be 1 to {users.smallest}, the smallest client's rows"
+            " (--batch)"
         )
+    return config.batch
 
 
 def _require_small(delta: float, number: int, of_what: str) -> None:

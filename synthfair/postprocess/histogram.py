@@ -11,14 +11,17 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import write_json
+from synthfair.errors import InputError, refusal
+from synthfair.files import read_document, write_json
 
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
 
 BOTH = (0, 1)
 """Indices of the labels -1 and +1."""
+
+MAX_BYTES = 2**26
+"""Of a file that is read: twice that of a million counts of 16 digits."""
 
 SURE = 3.0
 """Standard deviations of noise that a count must have, so that a rate is made of it."""
@@ -148,11 +151,10 @@ def read_histogram(path: Path) -> ScoreHistogram:
     """Reads a file that :func:`write_histogram` wrote.
 
     Raises:
-        InputError: unreadable, or not a histogram; the message names the entry.
+        InputError: unreadable, larger than MAX_BYTES, or not a histogram; the message names the
+            entry.
     """
     try:
-        return ScoreHistogram.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+        return ScoreHistogram.model_validate(read_document(path, MAX_BYTES))
     except ValidationError as error:
         raise refusal(str(path), error) from error

@@ -10,9 +10,12 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.notions import WeightMethod
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import write_json
+from synthfair.errors import refusal
+from synthfair.files import read_document, write_json
 from synthfair.postprocess.histogram import ScoreHistogram, require_rows
+
+MAX_BYTES = 10_000_000
+"""Of a file that is read."""
 
 _Weight = Annotated[float, Field(gt=0)]
 _Pair = Annotated[tuple[_Weight, _Weight], Field(strict=False)]
@@ -108,11 +111,9 @@ def read_weights(path: Path) -> RowWeights:
     """Reads a file that :func:`write_weights` wrote.
 
     Raises:
-        InputError: unreadable, or not weights; the message names the entry.
+        InputError: unreadable, larger than MAX_BYTES, or not weights; the message names the entry.
     """
     try:
-        return RowWeights.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+        return RowWeights.model_validate(read_document(path, MAX_BYTES))
     except ValidationError as error:
         raise refusal(str(path), error) from error

@@ -43,6 +43,18 @@ def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
     return Group(rules, estimates)
 
 
+def gap_warning(chosen: ChosenDecision) -> str | None:
+    """That the estimated gap is above alpha by more than noise explains, where it is."""
+    gap, alpha = chosen.gap, chosen.decision.alpha
+    if gap.value <= alpha + gap.error + 1e-9:  # rounding
+        return None
+    return (
+        f"the estimated gap is {gap.value:.4f}, above alpha = {alpha:g} by more than its standard"
+        f" error of {gap.error:.4f}: counts below 0 were taken as 0 to choose. More epsilon or"
+        " fewer bins have less noise"
+    )
+
+
 def _rules(decision: GroupDecision) -> list[str]:
     """Of scores as probabilities sigma(z), at whose edges bins begin."""
     return [

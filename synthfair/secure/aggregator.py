@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import sync_folder
+from synthfair.files import read_document, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.aggregator_keys import (
     AggregatorSecret,
-    read_document,
     require_hpke,
     require_records,
 )
@@ -33,6 +32,7 @@ from synthfair.secure.upload import read_upload, upload_bytes
 
 DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
 
+_Place = TypeVar("_Place")
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
 
@@ -93,8 +93,8 @@ class PartialSum(BaseModel):
 def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Received:
     """Verifies uploads and adds their shares, one file in memory at a time.
 
-    One that is refused stops it all: nothing is answered, and the file can be taken out at every
-    aggregator. Spends nothing.
+    If any is refused, nothing is answered, and all such can be taken out at every aggregator.
+    Spends nothing.
 
     Args:
         task: of the uploads.
@@ -104,7 +104,7 @@ def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Re
     Raises:
         InputError: as :func:`add_shares`.
     """
-    return add_shares(task, secret, ((str(path), _content(path, task)) for path in uploads))
+    return _added(task, secret, uploads, lambda path: (_name(path), _content(path, task)))
 
 
 def add_shares(
@@ -113,20 +113,34 @@ def add_shares(
     """The same of uploads in memory, each after a name of it for errors.
 
     Raises:
-        InputError: an upload is refused, see :func:`~synthfair.secure.upload.read_upload`; comes
-            twice, or is a second one of its client; or there are fewer clients than the task asks.
+        InputError: uploads are refused, see :func:`~synthfair.secure.upload.read_upload`; come
+            twice, or are second ones of a client; the message has a line for each. Or there are
+            fewer clients than the task asks.
     """
+    return _added(task, secret, uploads, lambda upload: upload)
+
+
+def _added(
+    task: Task,
+    secret: AggregatorSecret,
+    uploads: Iterable[_Place],
+    read: Callable[[_Place], tuple[str, bytes]],
+) -> Received:
     total, nonces = np.zeros(task.what.length, np.uint64), dict[bytes, bytes]()
-    for source, content in uploads:
-        client, nonce, share = read_upload(content, task, secret, source=source)
-        if client in nonces:
-            replayed = nonces[client] == nonce
-            raise InputError(
-                f"{source}: {'repeats an upload' if replayed else 'a second upload'} of the client"
-                f" {client.hex()}; each sends one"
-            )
+    task.role_of(secret.public)  # else each upload would be refused for it
+    refused: list[str] = []
+    for place in uploads:
+        try:
+            source, content = read(place)
+            client, nonce, share = read_upload(content, task, secret, source=source)
+            _require_first(client, nonce, nonces, source)
+        except InputError as error:
+            refused.append(str(error))
+            continue
         nonces[client] = nonce
         total += share  # arrays of uint64 wrap around: mod 2^64
+    if refused:
+        raise InputError("\n".join(refused))
     if len(nonces) < task.least_clients:
         raise InputError(
             f"uploads: of {len(nonces)} clients; the task asks for {task.least_clients} at least"
@@ -135,13 +149,27 @@ def add_shares(
     return Received(total, len(nonces), hashlib.sha256(DOMAIN + named).hexdigest())
 
 
+def _require_first(client: bytes, nonce: bytes, nonces: dict[bytes, bytes], source: str) -> None:
+    if client in nonces:
+        replayed = nonces[client] == nonce
+        raise InputError(
+            f"{source}: {'repeats an upload' if replayed else 'a second upload'} of the client"
+            f" {client.hex()}; each sends one"
+        )
+
+
+def _name(path: Path) -> str:
+    """For errors, one line: clients choose the names of their files."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))
+
+
 def _content(path: Path, task: Task) -> bytes:
     """Of a file, and no more than one byte more than an upload has."""
     try:
         with path.open("rb") as file:
             return file.read(upload_bytes(task) + 1)
     except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+        raise InputError(f"{_name(path)}: cannot read: {reason(error)}") from error
 
 
 def answer(
@@ -208,7 +236,7 @@ def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
     Raises:
         InputError: the folder is missing, or another aggregator's.
     """
-    require_records(records, secret.public)
+    require_records(records, secret)
     return records / f"{task.id.hex()}.{secret.public.signature[:16]}.json"
 
 

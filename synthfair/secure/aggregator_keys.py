@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import secrets
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import OWNER_ONLY, claimed, whole_file, write_json
+from synthfair.errors import InputError, refusal
+from synthfair.files import OWNER_ONLY, claimed, read_document, whole_file, write_json
 from synthfair.release.keys import MAX_BYTES, PRIVATE, PUBLIC
 from synthfair.secure.summands import Hex32
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
-RECORDS, OWNER = ".answers", "owner.pub"
+RECORDS, OWNER = ".answers", "owner.id"
 """Ending of an aggregator's folder of answers, and the file in it that says whose it is."""
 
 
@@ -44,6 +44,7 @@ class AggregatorSecret(BaseModel):
     Attributes:
         encryption: X25519 private key.
         signature: Ed25519 private key.
+        records: random, also in the folder of answers, so that one made anew is not taken for it.
         public: the public keys of both.
     """
 
@@ -52,6 +53,7 @@ class AggregatorSecret(BaseModel):
     format: Literal["synthfair-aggregator-secret/1"] = "synthfair-aggregator-secret/1"
     encryption: Hex32 = Field(repr=False)
     signature: Hex32 = Field(repr=False)
+    records: Hex32 = Field(repr=False)
     public: AggregatorKeys
 
     @property
@@ -77,6 +79,15 @@ class AggregatorSecret(BaseModel):
         return self
 
 
+class _Owner(BaseModel):
+    """Whose a folder of answers is: the ``records`` of its aggregator's secret."""
+
+    model_config = STRICT
+
+    format: Literal["synthfair-answers/1"] = "synthfair-answers/1"
+    records: Hex32
+
+
 def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, AggregatorKeys]:
     """Writes new private keys, which only their owner may read, and next to them the public ones.
 
@@ -98,33 +109,33 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
     secret, public_path = new_aggregator_secret(), path.with_suffix(PUBLIC)
     with claimed(path, public_path, path.with_suffix(RECORDS) / OWNER, force=force):
-        make_records(path.with_suffix(RECORDS), secret.public)
+        make_records(path.with_suffix(RECORDS), secret)
         with whole_file(path, mode=OWNER_ONLY) as temporary:
             temporary.write_text(secret.model_dump_json(indent=2) + "\n", encoding="utf-8")
         write_json(public_path, secret.public.model_dump(mode="json"))
     return public_path, secret.public
 
 
-def make_records(folder: Path, keys: AggregatorKeys) -> None:
-    """Makes the folder of an aggregator's answers, with its public keys in it."""
+def make_records(folder: Path, secret: AggregatorSecret) -> None:
+    """Makes the folder of an aggregator's answers, with the id in it that its secret names."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / OWNER, keys.model_dump(mode="json"))
+    write_json(folder / OWNER, _Owner(records=secret.records).model_dump(mode="json"))
 
 
-def require_records(folder: Path, keys: AggregatorKeys) -> None:
+def require_records(folder: Path, secret: AggregatorSecret) -> None:
     """Refuses a folder of answers that was not made with these keys.
 
     Raises:
         InputError: it is missing, or another aggregator's.
     """
     try:
-        found = read_aggregator_keys(folder / OWNER)
-    except InputError as error:
+        found = _Owner.model_validate(read_document(folder / OWNER, MAX_BYTES))
+    except (InputError, ValidationError) as error:
         raise InputError(
             f"{folder}: not a folder of answers, as secure key makes one with a key. If it is lost,"
             " nobody knows what this key has answered: make new keys"
         ) from error
-    if found != keys:
+    if found.records != secret.records:
         raise InputError(f"{folder}: the folder of answers of another key")
 
 
@@ -144,6 +155,7 @@ def new_aggregator_secret() -> AggregatorSecret:
     return AggregatorSecret(
         encryption=decrypting.private_bytes_raw().hex(),
         signature=signing.private_bytes_raw().hex(),
+        records=secrets.token_hex(32),
         public=_public_of(decrypting, signing),
     )
 
@@ -195,28 +207,6 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     if len(found) not in (2, 3):
         raise InputError(f"{folder}: has {len(found)} keys of aggregators; must have two or three")
     return found
-
-
-def read_document(path: Path, most_bytes: int) -> dict[str, Any]:
-    """A JSON object from a file of at most so many bytes.
-
-    Raises:
-        InputError: unreadable, larger, or not a JSON object.
-    """
-    try:
-        with path.open("rb") as file:
-            content = file.read(most_bytes + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    if len(content) > most_bytes:
-        raise InputError(f"{path}: larger than the {most_bytes} bytes that are read")
-    try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {reason(error)}") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{path}: must hold a JSON object")
-    return document
 
 
 def require_hpke(purpose: str) -> None:

@@ -46,8 +46,8 @@ def count_table(
         clipping: counts the values that are clipped.
 
     Raises:
-        InputError: another schema or model than the task's, no user column where it needs one,
-            a table that does not fit the schema, or more rows than the task allows.
+        InputError: another schema, groups or model than the task's, no user column where it needs
+            one, a table that does not fit the schema, or more rows than the task allows.
 
     Example:
         >>> import synthfair as sf
@@ -103,12 +103,22 @@ def _require_task(
         raise InputError(
             f"{source}: its schema has the hash {schema.hash}; the task's is {what.schema_hash}"
         )
+    if what.groups != schema_groups(schema):
+        raise InputError(
+            f"{source}: the task counts the groups {list(what.groups)}; the schema's are"
+            f" {list(schema_groups(schema))}"
+        )
     found = None if model is None else model.sha256
     if found != what.model:
         raise InputError(
             f"{source}: scored by the model {found or '(none)'}; the task's is"
             f" {what.model or '(none)'}"
         )
+
+
+def schema_groups(schema: Schema) -> tuple[str, ...]:
+    """Names of a schema's groups as tasks have them, in its order."""
+    return tuple(map(str, schema.groups))
 
 
 def first_rows(user: np.ndarray, most: int) -> np.ndarray:

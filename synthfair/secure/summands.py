@@ -134,6 +134,8 @@ class GroupCounts(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> GroupCounts:
+        if len(set(self.groups)) < len(self.groups):
+            raise ValueError(f"groups: {list(self.groups)}: a name comes twice")
         if (self.model is None) != (self.bins == 1):
             raise ValueError("scores of a model have two bins or more; counts without, one bin")
         if self.unit == "row" and self.rows_per_user != 1:
@@ -220,7 +222,7 @@ class ClippedVectors(_GaussianNoise):
 
     kind: Literal["vector"] = "vector"
     clip: float = Field(gt=0)
-    step: float = Field(gt=0)
+    step: float = Field(gt=0, le=1e100)
     rho: float | None = Field(gt=0, le=10_000)
     relation: Relation = "add_or_remove"
 
@@ -281,7 +283,7 @@ class ClippedVectors(_GaussianNoise):
 
     @model_validator(mode="after")
     def _fits(self) -> ClippedVectors:
-        if self.largest_square > 2**80 or self.variance > 2**90:
+        if self.largest_square > 2**80 or self.exact_variance > 2**90:
             raise ValueError("step: too fine for clip and rho; totals would not fit into 64 bits")
         return self
 
@@ -325,7 +327,7 @@ class RowSums(_GaussianNoise):
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(ge=LEAST_DELTA, lt=1)
     square: int = Field(ge=1, le=2**80)
-    step: float = Field(gt=0)
+    step: float = Field(gt=0, le=1e100)
     rho: float = Field(gt=0, le=10_000)
     relation: Relation = "add_or_remove"
     clients: int = Field(ge=1, le=MAX_CLIENTS)
@@ -357,7 +359,7 @@ class RowSums(_GaussianNoise):
 
     @model_validator(mode="after")
     def _fits(self) -> RowSums:
-        if self.variance > 2**90:
+        if self.exact_variance > 2**90:
             raise ValueError("rho: too small for the grid; totals would not fit into 64 bits")
         return self
 

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
+from synthfair.config import Relation
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
-from synthfair.files import write_json
-from synthfair.secure.aggregator_keys import AggregatorKeys, read_document
+from synthfair.files import read_document, write_json
+from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import (
     MAX_CLIENTS,
@@ -104,34 +105,66 @@ class Task(BaseModel):
             raise InputError("key: belongs to none of the task's aggregators")
         return self.aggregators.index(keys)
 
-    def require_agreed(
-        self,
-        *,
-        aggregators: Sequence[AggregatorKeys] | None = None,
-        most_epsilon: float | None = None,
-    ) -> None:
-        """Refuses a task that is not as its parties agreed: a file of a task can be replaced.
+    def require_agreed(self, aggregators: Sequence[AggregatorKeys]) -> None:
+        """Refuses a task of other aggregators than its parties agreed: its file can be replaced.
 
         Args:
-            aggregators: whose keys came by a way on which nobody can replace them, by role; None
-                for any.
-            most_epsilon: most that the total may cost; None for any.
+            aggregators: whose keys came by a way on which nobody can replace them, by role.
 
         Raises:
-            InputError: the task has other aggregators, or in another order; or its epsilon is
-                larger, or none, as where vectors are summed.
+            InputError: the task has others, or in another order.
         """
-        if aggregators is not None and tuple(aggregators) != self.aggregators:
+        if tuple(aggregators) != self.aggregators:
             raise InputError(
                 f"task {self.id.hex()}: its aggregators are not those that were given, in this"
                 " order; another party may have replaced the file"
             )
-        if most_epsilon is None:
-            return
-        epsilon = self.what.epsilon if isinstance(self.what, GroupCounts) else None
-        if epsilon is None or not epsilon <= most_epsilon:
+
+    def require_within(
+        self,
+        *,
+        most_epsilon: float | None = None,
+        most_rho: float | None = None,
+        without_noise: bool = False,
+        relation: Relation = "add_or_remove",
+    ) -> None:
+        """Refuses a task that guarantees less than its parties agreed; without a limit, any.
+
+        Args:
+            most_epsilon: of counts.
+            most_rho: of vectors.
+            without_noise: whether the total of vectors needs no guarantee.
+            relation: which tables are neighbours. The same epsilon guarantees half as much for
+                add_or_remove as for replace.
+
+        Raises:
+            InputError: epsilon or rho is larger, or has no limit; there is no noise; or the
+                relation is another. The message names the flag of the command line.
+        """
+        if isinstance(self.what, GroupCounts):
+            self._require_at_most("epsilon", self.what.epsilon, most_epsilon)
+        elif self.what.rho is not None:
+            self._require_at_most("rho", self.what.rho, most_rho)
+        elif not without_noise:
             raise InputError(
-                f"task {self.id.hex()}: epsilon = {epsilon}; must be at most {most_epsilon:g}"
+                f"task {self.id.hex()}: has no noise, and guarantees nothing of the total; allow it"
+                " by --without-noise"
+            )
+        if self.what.relation != relation:
+            raise InputError(
+                f"task {self.id.hex()}: relation = {self.what.relation}; agreed is {relation}"
+                " (--relation)"
+            )
+
+    def _require_at_most(self, name: str, value: float, most: float | None) -> None:
+        if most is None:
+            raise InputError(
+                f"task {self.id.hex()}: {name} = {value:g}; must have a limit (--most-{name})"
+            )
+        if not value <= most:
+            raise InputError(
+                f"task {self.id.hex()}: {name} = {value:g}; must be at most {most:g}"
+                f" (--most-{name})"
             )
 
     @model_validator(mode="after")

@@ -77,7 +77,8 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
         key: of the client.
 
     Raises:
-        InputError: the task does not know the client, or the vector is none of its parts.
+        InputError: the task does not know the client, the vector is none of its parts, or nothing
+            can be encrypted to an aggregator's key.
     """
     require_hpke("a secure sum")
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
@@ -90,7 +91,13 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     for role, message in enumerate(task.sharing.split(vector)):
         header = _HEADER.pack(FORMAT, task.id, role, client, nonce)
         public = bytes.fromhex(task.aggregators[role].encryption)
-        encrypted = _suite().encrypt(message, X25519PublicKey.from_public_bytes(public), header)
+        try:
+            encrypted = _suite().encrypt(message, X25519PublicKey.from_public_bytes(public), header)
+        except ValueError as error:  # of low order: everybody knows the secret that is agreed on
+            raise InputError(
+                f"task {task.id.hex()}: the encryption key {public.hex()} of aggregator {role} is"
+                " unsafe; must be one that secure key makes"
+            ) from error
         uploads.append(header + encrypted + key.sign(header + encrypted))
     return uploads
 

@@ -147,14 +147,14 @@ MUTANTS = [
     Mutant(
         "answers are recorded in any folder",
         "secure/aggregator.py",
-        "    require_records(records, secret.public)\n",
+        "    require_records(records, secret)\n",
         "    records.mkdir(exist_ok=True)\n",
         "test_secure_protocol.py",
     ),
     Mutant(
         "answers are recorded in another key's folder",
         "secure/aggregator_keys.py",
-        "    if found != keys:\n",
+        "    if found.records != secret.records:\n",
         "    if False:\n",
         "test_secure_protocol.py",
     ),

@@ -12,7 +12,8 @@ Ten lenders train a model together (table loanapp: 1,989 mortgage applications i
 label: approved; sensitive attribute: white). Then they count applications that it was not
 trained on by group, label and score, and two aggregators sum the counts so that nobody sees
 a lender's.
-Thresholds by group follow from the noisy total.
+Thresholds by group follow from the noisy total. One process makes all keys and plays all
+parties, so this is a simulation, and its statement says so.
 
   python -m synthfair secure demo --output synthfair-secure-demo
 """
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", type=Path, default=Path("synthfair-secure-demo"),
         help="Folder to write to. Default: synthfair-secure-demo.")  # fmt: skip
-    add("--epsilon", type=float, default=1.0, help="Of the total. Default: 1.")
+    add("--epsilon", type=float, default=1.0, help="Privacy budget of the total. Default: 1.")
 
 
 def run(args: argparse.Namespace) -> None:

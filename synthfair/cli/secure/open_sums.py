@@ -23,8 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     add = parser.add_argument
     add("--task", type=Path, required=True, help="The public file that plan wrote.")
-    add("sums", type=Path, nargs="+", help="One of each aggregator.")
-    add("--commitments", nargs="+", help="Published before any sum, by role; see add.")
+    add("sums", type=Path, nargs="+", help="The answer of each aggregator.")
+    add(
+        "--commitments",
+        nargs="+",
+        help="What aggregators published before any sum, by role; see add.",
+    )
     add("--output", type=Path, required=True, help="JSON to write, e.g. histogram.json.")
     add("--force", action="store_true", help="Overwrite the output if it exists.")
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.options import advanced
 from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from synthfair.secure.aggregator_keys import AggregatorKeys
+
+RELATIONS = ("add_or_remove", "replace")
 
 HELP = "write the public file: what is summed, the privacy, the aggregators, the clients"
 
@@ -34,20 +39,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--model", type=Path, help="model.json, whose scores are counted.")
     add("--schema", type=Path, help="Schema of the tables, for counts without a model.")
-    add("--bins", type=int, default=101, help="Of the score, with a model. Default: 101.")
-    add("--epsilon", type=float, required=True, help="Of the total.")
+    add("--bins", type=int, default=101, help="Number of score bins, with a model. Default: 101.")
+    add("--epsilon", type=float, required=True, help="Privacy budget of the total.")
     add("--rows-per-client", type=int, required=True,
         help="No client has more rows; larger tables, and totals that would need them, are"
         " refused.")  # fmt: skip
     add("--aggregators", type=Path, nargs="+", required=True,
-        help="Public keys of two or three that do not collude, by role.")  # fmt: skip
+        help="Public keys of two or three aggregators that do not collude, by role.")  # fmt: skip
     add("--clients", type=Path, nargs="+", required=True,
         help="Public keys of the clients, as keygen writes them, or folders of them.")  # fmt: skip
     add("--output", type=Path, required=True, help="The public file to write, e.g. task.json.")
     add("--force", action="store_true", help="Overwrite the output if it exists.")
     add = advanced(parser).add_argument
-    add("--relation", choices=("add_or_remove", "replace"), default="add_or_remove",
-        help="Which tables are neighbours. Default: add_or_remove.")  # fmt: skip
+    add("--relation", choices=RELATIONS, default=RELATIONS[0],
+        help=f"Which tables are neighbours. Default: {RELATIONS[0]}.")  # fmt: skip
     add("--unit", choices=("row", "user"), default="row",
         help="What epsilon protects: one row, or all rows of a user. Default: row.")  # fmt: skip
     add("--rows-per-user", type=int, default=1, metavar="M",
@@ -66,7 +71,6 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_distinct, require_free
     from synthfair.postprocess.histogram import SURE
     from synthfair.release.keys import read_keys
-    from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import make_task, write_task
 
@@ -83,7 +87,7 @@ def run(args: argparse.Namespace) -> None:
         raise refusal("flags", error) from error
     clients = list(read_keys(args.clients))
     least = len(clients) if args.least_clients is None else args.least_clients
-    aggregators = [read_aggregator_keys(path) for path in args.aggregators]
+    aggregators = _aggregators(args.aggregators)
     task = make_task(what, aggregators, clients, least_clients=least)
     write_task(task, args.output)
     deviation = (len(aggregators) * what.variance) ** 0.5
@@ -94,6 +98,22 @@ def run(args: argparse.Namespace) -> None:
         f" {SURE * deviation * what.bins**0.5:.3g} rows over all clients; fewer bins need fewer."
     )
     say(f"Task {task.id.hex()}")
+
+
+def _aggregators(paths: list[Path]) -> list[AggregatorKeys]:
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
+
+    if len(paths) not in (2, 3):
+        raise InputError(f"--aggregators: {len(paths)} given; must be two or three")
+    found: list[AggregatorKeys] = []
+    for path in paths:
+        keys = read_aggregator_keys(path)
+        if keys in found:
+            raise InputError(
+                f"{path}: the keys of {paths[found.index(keys)]}; each aggregator must have its own"
+            )
+        found.append(keys)
+    return found
 
 
 def _counted(args: argparse.Namespace) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from synthfair.cli.options import advanced
+from synthfair.cli.secure.plan import RELATIONS
 from synthfair.errors import InputError
 
 HELP = "at a client: count rows, and write one encrypted file for each aggregator"
@@ -36,11 +37,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--aggregators", type=Path, nargs="+", required=True,
         help="Public keys of the aggregators, by role, handed over by a way on which nobody can"
         " replace them; a task with others is refused.")  # fmt: skip
-    add("--most-epsilon", type=float, help="Refuse a task that costs more.")
+    add("--most-epsilon", type=float, required=True, help="Refuse a task that costs more.")
     add("--sign", type=Path, required=True, help="The client's private key, of keygen.")
     add("--output", type=Path, required=True, help="Folder to write to.")
     add("--force", action="store_true", help="Overwrite files that exist.")
     add = advanced(parser).add_argument
+    add("--relation", choices=RELATIONS, default=RELATIONS[0],
+        help=f"Which tables are neighbours, as agreed. Default: {RELATIONS[0]}.")  # fmt: skip
     add("--user-column", help="Column that says whose a row is, for the unit user.")
     add(
         "--ledger",
@@ -72,7 +75,8 @@ def run(args: argparse.Namespace) -> None:
     if (args.model is None) == (args.schema is None):
         raise InputError("flags: give one of --model and --schema")
     aggregators = [read_aggregator_keys(path) for path in args.aggregators]
-    task.require_agreed(aggregators=aggregators, most_epsilon=args.most_epsilon)
+    task.require_agreed(aggregators)
+    task.require_within(most_epsilon=args.most_epsilon, relation=args.relation)
     say(f"Task {task.id.hex()}")
     say(statement_table(task.statement))
     outputs = [args.output / f"{args.sign.stem}.to_{role}" for role in range(len(task.aggregators))]
