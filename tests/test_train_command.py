@@ -61,6 +61,7 @@ class TestCommand:
             ),
             (["--method", "fair_sgd", "--clip", "1"], "fair_sgd is never private"),
             (["--method", "two_phase", "--end-to-end"], "end_to_end needs clip"),
+            (["--method", "dp_sgd", "--secure"], "secure: not read by dp_sgd"),
             (
                 ["--rows-per-user", "2", "--clip", "1", "--epsilon", "2", "--delta", "0.5"],
                 "delta = 0.5: must be below 1 /",

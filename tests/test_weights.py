@@ -224,8 +224,15 @@ class TestTable:
             self.data(weights, **settings)
 
     def test_a_batch_larger_than_a_client_is_refused(self):
-        with pytest.raises(InputError, match="batch = 500: must be 1 to 60"):
-            sf.federated.make_plan(*self.data(None, method="dp_sgd"))
+        with pytest.raises(InputError, match=r"batch = 61: must be 1 to 60.*\(--batch\)"):
+            sf.federated.make_plan(*self.data(None, method="dp_sgd", batch=61))
+
+    @pytest.mark.parametrize("method", ["dp_sgd", "two_phase", "privfairfl_pre", "privfairfl_post"])
+    def test_an_unset_batch_is_no_larger_than_a_client(self, method):
+        data, config = self.data(None, method=method)
+        assert sf.federated.make_plan(data, config).algorithm.batch == 60
+        larger = data._replace(users=replace(data.users, size=10 * data.users.size))
+        assert sf.federated.make_plan(larger, config).algorithm.batch == 500
 
     def test_a_training_with_other_weights_is_another(self):
         from synthfair.federated.from_table import _fingerprint

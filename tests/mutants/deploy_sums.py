@@ -9,8 +9,8 @@ MUTANTS = [
     Mutant(
         "a site shares with any aggregators",
         "deploy/site_sums.py",
-        "        task.require_agreed(aggregators=list(pinned.values()))\n",
-        "        task.require_agreed()\n",
+        "        task.require_agreed(list(pinned.values()))\n",
+        "",
         SUMS,
     ),
     Mutant(

@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "an unset batch is larger than a client",
+        "federated/methods.py",
+        "return min(BATCH, users.smallest)",
+        "return BATCH",
+        "test_weights.py",
+    ),
+    Mutant(
+        "methods without secure sums ask for their clip",
+        "config/train.py",
+        'self.secure and self.reads("secure") and self.clip is None',
+        "self.secure and self.clip is None",
+        "test_train_command.py",
+    ),
+    Mutant(
         "counts are summed without noise",
         "federated/privfairfl.py",
         "    if epsilon is not None:\n",

@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "any estimate above alpha is warned of",
+        "report/postprocess.py",
+        "if gap.value <= alpha + gap.error + 1e-9:",
+        "if gap.value <= alpha + 1e-9:",
+        "test_postprocess_commands.py",
+    ),
+    Mutant(
+        "histograms of any size are read",
+        "postprocess/histogram.py",
+        "read_document(path, MAX_BYTES)",
+        "read_document(path, 2 * MAX_BYTES)",
+        "test_postprocess_commands.py",
+    ),
+    Mutant(
         "the gap may be twice alpha",
         "postprocess/search.py",
         "self.high = self.low + alpha + ROUNDING",

@@ -172,6 +172,13 @@ MUTANTS = [
         "test_secure_noise.py",
     ),
     Mutant(
+        "totals are summed in floating point",
+        "secure/in_memory.py",
+        "opened = totals.sum(axis=0).view(np.int64)",
+        "opened = totals.sum(axis=0).view(np.int64).astype(float).astype(np.int64)",
+        "test_secure_noise.py",
+    ),
+    Mutant(
         "vectors that nobody has clipped are summed",
         "secure/summands.py",
         "        if not self._is_short(vector):\n",
