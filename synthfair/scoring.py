@@ -64,9 +64,7 @@ def predict(
 
     schema, ids = model.schema_, None
     if id_column is not None:
-        ids, table = take_ids(
-            table, id_column, schema, source=source, rows_before=rows_before or 0
-        )
+        ids, table = take_ids(table, id_column, schema, source=source, rows_before=rows_before or 0)
     x, s = encode_inputs(table, schema, source=source, rows_before=rows_before)
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)

@@ -121,16 +121,17 @@ def by_hand(world, folder):
     plan = ["plan", "--model", model, "--bins", "11", "--epsilon", "2", "--rows-per-client", "500"]
     plan += ["--aggregators", *aggregators, "--clients", str(world.folder / "keys")]
     assert main(["secure", *plan, "--output", task]) == 0
+    limit = ["--most-epsilon", "2"]
     for name in NAMES:
         share = ["--data", str(world.folder / name / "rows.csv"), "--model", model]
-        share += ["--aggregators", *aggregators, "--ledger", str(folder / name)]
+        share += ["--aggregators", *aggregators, "--ledger", str(folder / name), *limit]
         share += ["--sign", str(world.folder / name / "local" / f"{name}.key")]
         assert main(["secure", "share", "--task", task, *share, "--output", str(folder)]) == 0
     sums = []
     for role, name in enumerate(ADDERS):
         key = str(world.folder / name / "sums" / f"{name}.key")
         sums.append(str(folder / f"sum_{role}.json"))
-        add = ["--task", task, "--key", key, str(folder), "--output", sums[-1]]
+        add = ["--task", task, "--key", key, str(folder), "--output", sums[-1], *limit]
         assert main(["secure", "add", *add]) == 0
     histogram, fair = str(folder / "histogram.json"), str(folder / "fair_model.json")
     assert main(["secure", "open", "--task", task, *sums, "--output", histogram]) == 0

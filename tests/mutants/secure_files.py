@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "two uploads of one client are added",
         "secure/aggregator.py",
-        "        if client in nonces:\n",
-        "        if False:\n",
+        "    if client in nonces:\n",
+        "    if False:\n",
         "test_secure_protocol.py",
     ),
     Mutant(
