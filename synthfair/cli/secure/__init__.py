@@ -23,7 +23,7 @@ the noisy total, with differential privacy, and nobody sees any client's counts.
       --aggregators aggregator_0.pub aggregator_1.pub --most-epsilon 1 \\
       --sign client_0.key --output DIR                          each client
   python -m synthfair secure add --task task.json --key aggregator_0.key DIR \\
-      --output sum_0.json                                       each aggregator, once
+      --most-epsilon 1 --output sum_0.json                      each aggregator, once
   python -m synthfair secure open --task task.json sum_0.json sum_1.json \\
       --output histogram.json                                   anybody
 
