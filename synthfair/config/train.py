@@ -222,8 +222,8 @@ class TrainConfig(BaseModel):
         default=None,
         ge=LEAST_EPSILON,
         le=LARGEST_EPSILON,
-        description="privfairfl_pre, privfairfl_post: privacy budget of the counts over all clients,"
-        " for one row; on top of the training's epsilon. Without it counts are exact.",
+        description="privfairfl_pre, privfairfl_post: privacy budget of the counts over all"
+        " clients, for one row; on top of the training's epsilon. Without it counts are exact.",
     )
     weight_method: WeightMethod = Field(
         default="kamiran_calders",
@@ -233,7 +233,8 @@ class TrainConfig(BaseModel):
         default=101,
         ge=2,
         le=2**11,
-        description="privfairfl_post: number of score bins; 21 where counts_epsilon is 0.1 or less.",
+        description="privfairfl_post: number of score bins; 21 where counts_epsilon is 0.1 or"
+        " less.",
     )
     randomized: bool = Field(
         default=False, description="privfairfl_post: whether decisions may be drawn by coins."
