@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from synthfair.cli.deploy import kit as kit_command
 from synthfair.deploy.check import problems
 from synthfair.deploy.hardening import harden
 from synthfair.deploy.kit import make_kits
@@ -361,6 +362,15 @@ def test_projects_are_refused(tmp_path, changes, said):
     write_json(tmp_path / "project.yml", project(**changes))
     with pytest.raises(InputError, match=said):
         read_project(tmp_path / "project.yml")
+
+
+def test_the_helps_example_is_a_project(tmp_path):
+    (tmp_path / "project.yml").write_text(
+        kit_command.DESCRIPTION.split("has\n")[1].split("DIR/")[0]
+    )
+    found = read_project(tmp_path / "project.yml")
+    assert [site.limits.kinds for site in found.sites] == [("surrogate",)] * 2
+    assert found.jobs.single_shot
 
 
 def test_a_project_runs_no_code(tmp_path):

@@ -21,8 +21,8 @@ where project.yml has
   sites:
     - name: bank-a
       org: bank_a
-      limits: {releases: [surrogate], most_epsilon: 1, least_epsilon_left: 1}
-    - {name: bank-b, org: bank_b}
+      limits: {kinds: [surrogate], most_epsilon: 1, least_epsilon_left: 1}
+    - {name: bank-b, org: bank_b, limits: {kinds: [surrogate], most_epsilon: 1}}
   submitters:
     - {name: lead@example.org, org: hub}
   jobs:
