@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from conftest import make_schema, make_table
 
 import synthfair
 from synthfair.deploy.messages import sha256
+from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys
 
@@ -147,6 +149,29 @@ def with_a_class_that_is_not_listed(job):
     write_json(path, config)
 
 
+def with_a_file_that_includes_another(job):
+    path = job / "app" / "config" / "config_fed_client.json"
+    path.unlink()
+    path.with_suffix(".conf").write_text('include required(file("/etc/hostname"))')
+
+
+def with_such_a_file_for_the_server(job):
+    path = job / "app" / "config" / "config_fed_server.json"
+    path.unlink()
+    path.with_suffix(".conf").write_text('include required(file("/etc/hostname"))')
+
+
+def with_a_variable_of_the_environment(job):
+    path = job / "app" / "config" / "config_fed_server.json"
+    config = json.loads(path.read_text())
+    config["workflows"][0]["args"]["sites"].append("{$PROBE_SECRET}")
+    write_json(path, config)
+
+
+EDITS = (with_code, with_a_class_that_is_not_listed, with_a_file_that_includes_another,
+         with_such_a_file_for_the_server, with_a_variable_of_the_environment)  # fmt: skip
+
+
 @pytest.mark.slow
 def test_real_sites_refuse_what_is_loosened_and_reveal_no_text(tmp_path):
     """In a process of its own: the engine warns, and pytest turns warnings into errors."""
@@ -172,15 +197,18 @@ def refusals(folder):
     kits = demo.prepare(folder, port, lenders)
     jobs, table = folder / "federation" / "jobs", kits[2] / "data" / "table.csv"
     submitter = folder / "federation" / "kits" / demo.SUBMITTER
+    os.environ["PROBE_SECRET"] = "secret-of-the-server"
     with demo.running(kits, port):
         with connected(submitter, timeout=60) as session:
             demo.wait_for_sites(session, lenders)
-            for edit in (with_code, with_a_class_that_is_not_listed):
+            for edit in EDITS:
                 job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)
                 edit(job)
                 out = folder / edit.__name__
-                run = run_job(session, job, out, lambda *_: None, most_seconds=120)
-                assert not run.completed
+                with suppress(InputError):  # some are refused when they are submitted
+                    run = run_job(session, job, out, lambda *_: None, most_seconds=120)
+                    assert not run.completed
+                    assert run.federation is None  # not one class was loaded
                 assert not (out / "model.json").exists()
             with pytest.raises(Exception, match="not authorized"):
                 session.cat_target("city", file="local/synthfair.json")
@@ -194,6 +222,7 @@ def refusals(folder):
     federation = json.loads((out / "federation.json").read_text())
     assert {name: site["code"] for name, site in federation["sites"].items()} == {
         "city": "table", "suburbs": "ok"}  # fmt: skip
+    assert not any(b"secret-of-the-server" in p.read_bytes() for p in folder.rglob("*.json"))
     holders = [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
     assert holders
     assert all(kits[2] in holder.parents for holder in holders), holders

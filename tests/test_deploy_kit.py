@@ -107,6 +107,9 @@ LOOSENED = {
     "no list of classes": ("resources", lambda d: d.pop("class_allow_list"), "class_allow_list"),
     "classes are only warned of": (
         "resources", lambda d: d.update(class_list_enforcement_mode="warn"), "enforcement_mode"),
+    "jobs with other files": ("resources", lambda d: d.pop("app_validator"), "app_validator"),
+    "another judge of jobs": (
+        "resources", lambda d: d["app_validator"].update(path="os.system"), "app_validator"),
     "a component more": ("resources", lambda d: d["components"].append({"id": "x", "path": "os.system"}),
                          "os.system"),
     "a component less": ("resources", lambda d: d["components"].pop(), "missing"),

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from synthfair.data.schema import read_schema
-from synthfair.deploy.hardening import CLASSES, harden
-from synthfair.deploy.jobs import KINDS, MORE
+from synthfair.deploy.hardening import harden
+from synthfair.deploy.job_files import CLIENT, SERVER, client_config, problem, server_config
 from synthfair.deploy.project import Job, Project, needs_aggregators, read_project
 from synthfair.deploy.settings import AGGREGATOR, FILE
 from synthfair.errors import InputError
@@ -19,9 +19,6 @@ from synthfair.files import write_json
 
 KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""
-
-FETCH = 0.05
-"""Seconds between a site's questions for work; by default 2."""
 
 
 def make_kits(project_path: Path, output: Path) -> list[Path]:
@@ -179,8 +176,8 @@ def write_jobs(project: Project, output: Path) -> None:
 
 
 def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
-    config = folder / "app" / "config"
-    config.mkdir(parents=True)
+    app = folder / "app"
+    (app / "config").mkdir(parents=True)
     least = job.least_answers or len(project.sites)
     aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
     parties = ["server", *project.site_names, *aggregators]
@@ -188,19 +185,7 @@ def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
     needed = {"min_clients": least + len(aggregators), "mandatory_clients": aggregators}
     write_json(folder / "meta.json", meta | needed)
     arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
-    arguments |= {"aggregators": aggregators}
-    controller = {"id": "controller", "path": CLASSES["server"][0], "args": arguments}
-    executor = {"path": CLASSES["client"][0], "args": {}}
-    shared = {
-        "format_version": 2,
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
-    }
-    server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
-    client = {
-        "default_task_fetch_interval": FETCH,
-        "executors": [{"tasks": [*KINDS, *MORE], "executor": executor}],
-    }
-    write_json(config / "config_fed_server.json", shared | server)
-    write_json(config / "config_fed_client.json", shared | client)
+    write_json(app / SERVER, server_config(arguments | {"aggregators": aggregators}))
+    write_json(app / CLIENT, client_config())
+    if refused := problem(app):
+        raise InputError(f"jobs.{kind}: {refused}")
