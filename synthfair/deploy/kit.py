@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from synthfair.data.schema import read_schema
-from synthfair.deploy.hardening import harden
+from synthfair.deploy.hardening import harden, read_document
 from synthfair.deploy.job_files import CLIENT, SERVER, client_config, problem, server_config
 from synthfair.deploy.project import Job, Project, needs_aggregators, read_project
 from synthfair.deploy.settings import AGGREGATOR, FILE
@@ -21,26 +21,42 @@ KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""
 
 
-def make_kits(project_path: Path, output: Path) -> list[Path]:
+STATE = "cert.json"
+"""What the engine has in the authority's folder: the root certificate, and all private keys."""
+
+ROOT = ("root_cert", "root_pri_key")
+"""Parts of it."""
+
+ROOT_DAYS = 5 * 360
+"""How long a root certificate holds. Those of parties hold 360 days, the engine's own choice."""
+
+
+def make_kits(project_path: Path, output: Path, authority: Path | None = None) -> list[Path]:
     """Provisions all parties, and writes the jobs.
+
+    With an authority, its root signs new certificates, of new keys. The parties' old ones hold as
+    well: a kit of these goes to whoever joins, or renews what ends.
 
     Args:
         project_path: project.yml.
         output: folder, new or empty: ``kits/NAME`` goes to the party NAME, ``jobs`` to the
             submitters, and ``authority``, with the private key of the root certificate, to nobody.
+        authority: of kits that were made before; a new one if not given.
 
     Returns:
         The kits.
 
     Raises:
-        InputError: the project is refused, the folder is not empty, or the engine fails.
+        InputError: the project or the authority is refused, the folder is not empty, or the engine
+            fails.
     """
     project = read_project(project_path)
     schema = read_schema(project.schema_path)
+    root = {} if authority is None else _root(authority)
     _require_empty(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.chmod(0o700)
-    _provision(project, output)
+    _provision(project, output, root)
     kits = sorted((output / KITS).iterdir())
     for kit in kits:
         harden(kit)
@@ -70,9 +86,21 @@ def _require_empty(output: Path) -> None:
         raise InputError(f"{output}: exists and is not empty; name another")
 
 
-def _provision(project: Project, output: Path) -> None:
+def _root(authority: Path) -> dict[str, str]:
+    """The root certificate and its key, of the folder ``authority`` of earlier kits."""
+    found = read_document(authority / STATE)
+    if not all(isinstance(found.get(part), str) for part in ROOT):
+        raise InputError(f"{authority / STATE}: must have {' and '.join(ROOT)}")
+    return {part: found[part] for part in ROOT}
+
+
+def _provision(project: Project, output: Path, root: dict[str, str]) -> None:
     """Has the engine make keys, certificates and scripts."""
     with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / project.name
+        if root:
+            (made / "state").mkdir(parents=True)
+            write_json(made / "state" / STATE, root)
         # JSON is YAML; of another form, the engine's tool says only that it is none.
         path = Path(folder) / "project.yml"
         write_json(path, _engine_project(project))
@@ -80,7 +108,6 @@ def _provision(project: Project, output: Path) -> None:
         ended = subprocess.run(  # noqa: S603 - our own arguments
             [*argv, "-w", folder, "--force"], capture_output=True, text=True, check=False
         )
-        made = Path(folder) / project.name
         if ended.returncode != 0 or not (made / "prod_00").is_dir():
             raise InputError(f"provisioning: {ended.stderr.strip()[-500:] or 'nothing was made'}")
         shutil.copytree(made / "prod_00", output / KITS)
@@ -121,7 +148,10 @@ def _engine_project(project: Project) -> dict[str, Any]:
                 "path": f"{builders}.static_file.StaticFileBuilder",
                 "args": {"config_folder": "config", "require_signed_jobs": True},
             },
-            {"path": f"{builders}.cert.CertBuilder"},
+            {
+                "path": f"{builders}.cert.CertBuilder",
+                "args": {"root_valid_days": ROOT_DAYS},
+            },
             {"path": f"{builders}.signature.SignatureBuilder"},
         ],
     }
