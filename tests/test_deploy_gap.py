@@ -47,6 +47,7 @@ def world(tmp_path):
     found = World(tmp_path, rows=ROWS)
     for name in NAMES:
         found.limit(name, kinds=["gap"], most_epsilon=5.0)
+        found.bound(name)
     write_model(make_model(), tmp_path / "model.json")
     write_collection(PLAN, tmp_path / "gap.json")
     return found
@@ -135,7 +136,7 @@ def test_intervals_hold_the_gap_of_all_sites_rows(world, monkeypatch):
 def test_one_question_has_one_answer_that_is_booked_once(world):
     code, first = answer(world, ask(world))
     assert code == "ok"
-    (booked,) = ledger_of(world).entries()
+    _, booked = ledger_of(world).entries()
     assert booked.what.guarantee.epsilon == PLAN.epsilon
     (event,) = world.site("north").trace.events()
     assert (event.epsilon, event.sha256) == (PLAN.epsilon, sha256(first))

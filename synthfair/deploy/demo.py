@@ -64,10 +64,14 @@ AGGREGATORS = ("auditor", "union")
 
 _TRAINING_EPSILON, _COUNTS_EPSILON, _DELTA = 4.0, 1.0, 0.0001
 
+_ROWS = 180
+"""Of the smaller lender at least, a public number."""
+
 _PRIVATE_LIMITS = {
     "kinds": ["training", "counts"],
     "most_epsilon": _TRAINING_EPSILON,
     "most_delta": _DELTA,
+    "least_rows": _ROWS,
     "store_models": True,
 }
 
@@ -83,7 +87,8 @@ _THRESHOLDS = {
             "epsilon": _TRAINING_EPSILON,
             "delta": _DELTA,
         },
-        "least_rows": 180,
+        "least_rows": _ROWS,
+        "most_rows": 2000,
         "timeout": 120,
     },
     "notion": "statistical_parity",
