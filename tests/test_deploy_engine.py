@@ -113,16 +113,22 @@ def test_what_is_no_message_is_refused(site, part, value):
     assert found.get_return_code() == ReturnCode.BAD_TASK_DATA
 
 
+def demo(folder, *flags):
+    """What the command says, once it has ended well."""
+    argv = [sys.executable, "-m", "synthfair", "deploy", "demo", *flags, "--output", str(folder)]
+    run = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        said, _ = run.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)  # it stops the others before it ends
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0
+    return said
+
+
 @pytest.mark.slow
 def test_the_demo_by_three_processes(tmp_path):
-    argv = [sys.executable, "-m", "synthfair", "deploy", "demo", "--output", str(tmp_path / "demo")]
-    demo = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    try:
-        said, _ = demo.communicate(timeout=300)
-    except subprocess.TimeoutExpired:
-        demo.send_signal(signal.SIGINT)  # it stops the others before it ends
-        said, _ = demo.communicate(timeout=60)
-    assert demo.returncode == 0
+    said = demo(tmp_path / "demo")
     results = tmp_path / "demo" / "results"
     assert "accuracy" in said
     assert "suburbs" in said
@@ -135,6 +141,27 @@ def test_the_demo_by_three_processes(tmp_path):
         assert (event["code"], event["carried_bytes"]) == ("ok", booked["carried_bytes"])
     commands = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
     assert not [command for command in commands if str(tmp_path) in command]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "made"),
+    [(["--job", "gap"], {"gaps.json"}),
+     (["--job", "train", "--secure"], {"model.json", "metrics.json", "rounds.csv"})],
+)  # fmt: skip
+def test_other_jobs_by_processes(tmp_path, request, flags, made):
+    if not request.config.getoption("--whole"):
+        pytest.skip("takes minutes: --whole")
+    demo(tmp_path / "demo", *flags)
+    results = tmp_path / "demo" / "results"
+    assert {path.name for path in results.iterdir()} == made | {"federation.json"}
+
+
+def test_sums_in_shares_are_of_training_alone(tmp_path):
+    from synthfair.deploy.demo import demonstrate
+
+    with pytest.raises(InputError, match="secure: of the job train alone, not gap"):
+        demonstrate(tmp_path / "x", print, lambda *_: None, job="gap", secure=True)
 
 
 def with_code(job):

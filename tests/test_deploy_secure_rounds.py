@@ -202,8 +202,8 @@ def test_an_aggregator_limits_rounds(world, limits, code):
 
 def test_a_question_to_a_thousand_sites_is_not_too_long():
     names = sorted(f"{i:04d}{'a' * 59}" for i in range(1000))
-    keys = AggregatorKeys(signature="1" * 64, encryption="1" * 64)
-    other = AggregatorKeys(signature="2" * 64, encryption="2" * 64)
+    keys = AggregatorKeys(signature="1" * 64, encryption="3" * 64)
+    other = AggregatorKeys(signature="2" * 64, encryption="4" * 64)
     what = ClippedVectors(length=10, clip=1.0, step=1e-9, rho=None)
     task = Task(nonce="0" * 64, what=what, aggregators=(keys, other), without_noise=True,
                 clients=tuple(f"{i:064x}" for i in range(1000)), least_clients=1000)  # fmt: skip

@@ -8,6 +8,7 @@ that formats which include other files must be gone by then.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from nvflare.apis.app_validation import AppValidator
 from nvflare.fuel.utils.config import Config, ConfigFormat, ConfigLoader
@@ -22,9 +23,10 @@ class JobValidator(AppValidator):
     def __init__(self) -> None:
         """From here on, this process reads settings in JSON alone."""
         super().__init__()
-        ConfigFactory._fmt2Loader |= {
-            form: _Refused(form) for form in ConfigFormat if form is not ConfigFormat.JSON
-        }
+        loaders: dict[ConfigFormat, Any] = ConfigFactory._fmt2Loader
+        for form in ConfigFormat:
+            if form is not ConfigFormat.JSON:
+                loaders[form] = _Refused(form)
 
     def validate(self, app_folder: str) -> tuple[str, dict]:
         """What is wrong, and nothing that the engine need know besides."""
