@@ -182,7 +182,7 @@ def test_nobody_can_repeat_the_noise(world):
         ({"kinds": ["surrogate", "fair"]}, {}, "kind"),
         ({"most_epsilon": 0.9}, {}, "epsilon"),
         ({"most_epsilon": None}, {}, "epsilon"),
-        ({"least_epsilon_left": 0.1}, {}, "budget"),
+        ({"least_epsilon_left": 99.5}, {}, "budget"),
         ({}, {"plan": make_plan(groups=("a", "b"))}, "settings"),
         ({}, {"plan": make_plan(lower=0.2)}, "settings"),
         ({}, {"plan": make_plan(upper=0.8)}, "settings"),

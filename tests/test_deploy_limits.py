@@ -66,6 +66,23 @@ def test_epsilon_is_left_for_other_uses(world):
     assert world.code(world.ask(PRIVATE | {"seed": 1}, job="job-2"), job="job-2") == "ok"
 
 
+def test_the_same_question_gets_the_same_release_and_costs_nothing(world):
+    world.bound("north", epsilon=1.5, delta=1e-6)
+    site, rows = world.site("north"), world.folder / "north" / "rows.csv"
+
+    def answer(job, settings=PRIVATE):
+        found = site.answer(world.ask(settings, job=job), job=job, submitter="x")
+        return json.loads(found.text)["code"], found.carried
+
+    first = answer("job-1")
+    assert first[0] == "ok"
+    assert answer("job-2") == first
+    assert Ledger.for_table(rows).spent().releases == 1
+    assert answer("job-3", PRIVATE | {"seed": 1}) == ("budget", b"")
+    make_table(301).to_csv(rows, index=False)
+    assert answer("job-4") == ("budget", b"")
+
+
 def test_no_epsilon_without_a_limit_of_all_of_them(world):
     """A site that never ran ``deploy check`` is bounded as well."""
     assert world.code(world.ask(PRIVATE)) == "budget"

@@ -84,6 +84,20 @@ MUTANTS = [
         LIMITS,
     ),
     Mutant(
+        "a release is made anew, and booked anew, for every job",
+        "deploy/single_shot.py",
+        "name = asked.ask.job if config.epsilon is None else _fingerprint(asked, config)",
+        "name = asked.ask.job",
+        LIMITS,
+    ),
+    Mutant(
+        "an old release stands for a new table",
+        "deploy/single_shot.py",
+        '            digest.update(hashlib.file_digest(file, "sha256").digest())\n',
+        "            pass\n",
+        LIMITS,
+    ),
+    Mutant(
         "limits that exclude each other are not named",
         "deploy/check.py",
         "if limits.most_epsilon is not None and limits.without_epsilon:",
