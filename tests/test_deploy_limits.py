@@ -67,7 +67,7 @@ def test_epsilon_is_left_for_other_uses(world):
 
 
 def test_the_same_question_gets_the_same_release_and_costs_nothing(world):
-    world.bound("north", epsilon=1.5, delta=1e-6)
+    world.bound("north", epsilon=1.2, delta=1e-6)
     site, rows = world.site("north"), world.folder / "north" / "rows.csv"
 
     def answer(job, settings=PRIVATE):
