@@ -70,13 +70,13 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
         shown = demonstrate(
             Path(folder), lambda _: None, lambda *_: None, job=setting.job, lenders=lenders
         )
-    course = shown.run.course
-    if not (shown.run.completed and shown.clean and course):
+    federation = shown.run.federation
+    if not (shown.run.completed and shown.clean and federation):
         raise RuntimeError(f"{setting}: {shown.run.status}")
-    booked = course.sites.values()
+    booked = federation.sites.values()
     return DeployValues(
-        load, os.cpu_count() or 1, shown.start_seconds, shown.job_seconds, course.rounds,
-        course.median_round_seconds, max(one.site_seconds or 0.0 for one in booked),
+        load, os.cpu_count() or 1, shown.start_seconds, shown.job_seconds, federation.rounds,
+        federation.median_round_seconds, max(one.site_seconds or 0.0 for one in booked),
         sum(one.carried_bytes for one in booked) / 1e6,
     )  # fmt: skip
 

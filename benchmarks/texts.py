@@ -295,13 +295,13 @@ def deploy(read: Read) -> str:
             "one upload" if job == "single_shot" else f"{values.rounds} rounds of FPFL", sites,
             f"{values.load:.0f} on {values.cores} cores", f"{values.start:.0f}",
             f"{values.whole:.0f}", f"{values.median_round:.2f}", f"{values.site:.1f}",
-            f"{values.megabytes / sites:.2f}",
+            f"{1 - values.site / values.whole:.0%}", f"{values.megabytes / sites:.2f}",
         )
         for (job, sites), _, values, _ in read("deploy", "deploy")
     ]  # fmt: skip
     header = (
         "job | sites | load before | start, s | job, s | median round, s | slowest site works, s"
-        " | MB from a site"
+        " | not at the sites | MB from a site"
     )
     return table(header, rows) if rows else ""
 

@@ -14,7 +14,7 @@ FILE = "federation.json"
 
 SiteCode = Literal[
     "ok", "message", "version", "schema", "settings", "kind", "k_min", "epsilon", "rounds",
-    "releases", "aggregators", "uploads", "tasks", "budget", "answered", "busy", "table",
+    "rows", "releases", "aggregators", "uploads", "tasks", "budget", "answered", "busy", "table",
     "stopped", "failed",
 ]  # fmt: skip
 """How a site answers; nothing else of why is ever sent. Where a job's settings have an epsilon,
@@ -33,11 +33,12 @@ CODES: dict[ServerCode, str] = {
     "k_min": "so few rows of a pair of group and label are beyond its limits",
     "epsilon": "this epsilon or delta, or none, is beyond its limits",
     "rounds": "so many rounds are beyond its limits, or of the job's own",
+    "rows": "the job's least_rows is above that of its limits, or these have none",
     "releases": "one more release without an epsilon is beyond its limits",
     "aggregators": "the job's aggregators are not those that it trusts",
     "uploads": "an aggregator: what a site sent is no upload of this sum",
     "tasks": "an aggregator: one more sum is beyond its limits",
-    "budget": "its ledger's limit would be passed, or too little of it left",
+    "budget": "its ledger has no limit, or one that would be passed, or too little of it left",
     "answered": "it has answered this before",
     "busy": "it works for another job",
     "table": "its table is unreadable, or the checks of the release refused it",

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,6 +16,7 @@ from conftest import make_schema, make_table
 
 import synthfair
 from synthfair.deploy.messages import sha256
+from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys
 
@@ -111,16 +113,22 @@ def test_what_is_no_message_is_refused(site, part, value):
     assert found.get_return_code() == ReturnCode.BAD_TASK_DATA
 
 
+def demo(folder, *flags):
+    """What the command says, once it has ended well."""
+    argv = [sys.executable, "-m", "synthfair", "deploy", "demo", *flags, "--output", str(folder)]
+    run = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        said, _ = run.communicate(timeout=300)
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)  # it stops the others before it ends
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 0
+    return said
+
+
 @pytest.mark.slow
 def test_the_demo_by_three_processes(tmp_path):
-    argv = [sys.executable, "-m", "synthfair", "deploy", "demo", "--output", str(tmp_path / "demo")]
-    demo = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
-    try:
-        said, _ = demo.communicate(timeout=300)
-    except subprocess.TimeoutExpired:
-        demo.send_signal(signal.SIGINT)  # it stops the others before it ends
-        said, _ = demo.communicate(timeout=60)
-    assert demo.returncode == 0
+    said = demo(tmp_path / "demo")
     results = tmp_path / "demo" / "results"
     assert "accuracy" in said
     assert "suburbs" in said
@@ -135,6 +143,27 @@ def test_the_demo_by_three_processes(tmp_path):
     assert not [command for command in commands if str(tmp_path) in command]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("flags", "made"),
+    [(["--job", "gap"], {"gaps.json"}),
+     (["--job", "train", "--secure"], {"model.json", "metrics.json", "rounds.csv"})],
+)  # fmt: skip
+def test_other_jobs_by_processes(tmp_path, request, flags, made):
+    if not request.config.getoption("--whole"):
+        pytest.skip("takes minutes: --whole")
+    demo(tmp_path / "demo", *flags)
+    results = tmp_path / "demo" / "results"
+    assert {path.name for path in results.iterdir()} == made | {"federation.json"}
+
+
+def test_sums_in_shares_are_of_training_alone(tmp_path):
+    from synthfair.deploy.demo import demonstrate
+
+    with pytest.raises(InputError, match="secure: of the job train alone, not gap"):
+        demonstrate(tmp_path / "x", print, lambda *_: None, job="gap", secure=True)
+
+
 def with_code(job):
     (job / "app" / "custom").mkdir()
     (job / "app" / "custom" / "own.py").write_text("raise SystemExit\n")
@@ -145,6 +174,29 @@ def with_a_class_that_is_not_listed(job):
     config = json.loads(path.read_text())
     config["executors"][0]["executor"]["path"] = "nvflare.app_common.np.np_trainer.NPTrainer"
     write_json(path, config)
+
+
+def with_a_file_that_includes_another(job):
+    path = job / "app" / "config" / "config_fed_client.json"
+    path.unlink()
+    path.with_suffix(".conf").write_text('include required(file("/etc/hostname"))')
+
+
+def with_such_a_file_for_the_server(job):
+    path = job / "app" / "config" / "config_fed_server.json"
+    path.unlink()
+    path.with_suffix(".conf").write_text('include required(file("/etc/hostname"))')
+
+
+def with_a_variable_of_the_environment(job):
+    path = job / "app" / "config" / "config_fed_server.json"
+    config = json.loads(path.read_text())
+    config["workflows"][0]["args"]["sites"].append("{$PROBE_SECRET}")
+    write_json(path, config)
+
+
+EDITS = (with_code, with_a_class_that_is_not_listed, with_a_file_that_includes_another,
+         with_such_a_file_for_the_server, with_a_variable_of_the_environment)  # fmt: skip
 
 
 @pytest.mark.slow
@@ -172,15 +224,18 @@ def refusals(folder):
     kits = demo.prepare(folder, port, lenders)
     jobs, table = folder / "federation" / "jobs", kits[2] / "data" / "table.csv"
     submitter = folder / "federation" / "kits" / demo.SUBMITTER
+    os.environ["PROBE_SECRET"] = "secret-of-the-server"
     with demo.running(kits, port):
         with connected(submitter, timeout=60) as session:
             demo.wait_for_sites(session, lenders)
-            for edit in (with_code, with_a_class_that_is_not_listed):
+            for edit in EDITS:
                 job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)
                 edit(job)
                 out = folder / edit.__name__
-                run = run_job(session, job, out, lambda *_: None, most_seconds=120)
-                assert not run.completed
+                with suppress(InputError):  # some are refused when they are submitted
+                    run = run_job(session, job, out, lambda *_: None, most_seconds=120)
+                    assert not run.completed
+                    assert run.federation is None  # not one class was loaded
                 assert not (out / "model.json").exists()
             with pytest.raises(Exception, match="not authorized"):
                 session.cat_target("city", file="local/synthfair.json")
@@ -194,6 +249,7 @@ def refusals(folder):
     federation = json.loads((out / "federation.json").read_text())
     assert {name: site["code"] for name, site in federation["sites"].items()} == {
         "city": "table", "suburbs": "ok"}  # fmt: skip
+    assert not any(b"secret-of-the-server" in p.read_bytes() for p in folder.rglob("*.json"))
     holders = [p for p in folder.rglob("*") if p.is_file() and SECRET.encode() in p.read_bytes()]
     assert holders
     assert all(kits[2] in holder.parents for holder in holders), holders

@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
+from synthfair.cli import main
+from synthfair.cli.deploy import kit as kit_command
 from synthfair.deploy.check import problems
 from synthfair.deploy.hardening import harden
 from synthfair.deploy.kit import make_kits
@@ -106,6 +108,9 @@ LOOSENED = {
     "no list of classes": ("resources", lambda d: d.pop("class_allow_list"), "class_allow_list"),
     "classes are only warned of": (
         "resources", lambda d: d.update(class_list_enforcement_mode="warn"), "enforcement_mode"),
+    "jobs with other files": ("resources", lambda d: d.pop("app_validator"), "app_validator"),
+    "another judge of jobs": (
+        "resources", lambda d: d["app_validator"].update(path="os.system"), "app_validator"),
     "a component more": ("resources", lambda d: d["components"].append({"id": "x", "path": "os.system"}),
                          "os.system"),
     "a component less": ("resources", lambda d: d["components"].pop(), "missing"),
@@ -305,6 +310,12 @@ def test_a_forged_certificate_is_refused(kit):
         (lambda d: d.update(limits={}), "no job may have anything"),
         (lambda d: d["limits"].update(least_epsilon_left=1.0), "has no limit"),
         (lambda d: d["limits"].update(most_epsilon=1.0, without_epsilon=False), "has no limit"),
+        (
+            lambda d: d["limits"].update(most_epsilon=1.0, without_epsilon=True),
+            "only one may be set",
+        ),
+        (lambda d: d["limits"].update(most_epsilon=1.0, without_epsilon=True), "has no limit"),
+        (lambda d: d["limits"].update(least_rows=121), "120 rows; limits: least_rows is 121"),
         (lambda d: d["limits"].update(most_delta=1), "most_delta"),
         (lambda d: d["limits"].update(most_epsilon=-1), "most_epsilon"),
         (lambda d: d.update(shell=True), "unknown key"),
@@ -363,10 +374,57 @@ def test_projects_are_refused(tmp_path, changes, said):
         read_project(tmp_path / "project.yml")
 
 
+def test_the_helps_example_is_a_project(tmp_path):
+    (tmp_path / "project.yml").write_text(
+        kit_command.DESCRIPTION.split("has\n")[1].split("DIR/")[0]
+    )
+    found = read_project(tmp_path / "project.yml")
+    assert [site.limits.kinds for site in found.sites] == [("surrogate",)] * 2
+    assert found.jobs.single_shot
+
+
 def test_a_project_runs_no_code(tmp_path):
     (tmp_path / "project.yml").write_text("name: !!python/object/apply:os.getcwd []\n")
     with pytest.raises(InputError, match="not YAML"):
         read_project(tmp_path / "project.yml")
+
+
+def root_of(kit):
+    return x509.load_pem_x509_certificate((kit / "startup" / "rootCA.pem").read_bytes())
+
+
+def own_of(kit):
+    return x509.load_pem_x509_certificate((kit / "startup" / "client.crt").read_bytes())
+
+
+def test_a_site_joins_later_with_the_same_root(made, tmp_path):
+    sites = [{"name": name, "org": "bank", "limits": {"kinds": ["surrogate"]}} for name in "abc"]
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    write_json(tmp_path / "project.yml", project(sites=sites))
+    argv = ["deploy", "kit", str(tmp_path / "project.yml"), "--output", str(tmp_path / "more")]
+    assert main([*argv, "--authority", str(made / "authority")]) == 0
+    old, kits = made / "kits", tmp_path / "more" / "kits"
+    assert root_of(kits / "c") == root_of(old / "a")
+    for name in "ac":
+        own_of(kits / name).verify_directly_issued_by(root_of(old / "a"))
+    assert own_of(kits / "a") != own_of(old / "a")  # renewed
+    found = problems(kits / "c")
+    assert len(found) == 2  # its own table and key are to come
+    days = (root_of(old / "a").not_valid_after_utc - datetime.now(UTC)).days
+    assert 1700 < days < 1800
+    assert 350 < (own_of(kits / "a").not_valid_after_utc - datetime.now(UTC)).days < 360
+
+
+@pytest.mark.parametrize("text", [None, "[]", "{}", '{"root_cert": "x"}'])
+def test_an_authority_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    write_json(tmp_path / "project.yml", project())
+    (tmp_path / "authority").mkdir()
+    if text:
+        (tmp_path / "authority" / "cert.json").write_text(text)
+    with pytest.raises(InputError, match="cert.json"):
+        make_kits(tmp_path / "project.yml", tmp_path / "made", tmp_path / "authority")
+    assert not (tmp_path / "made").exists()
 
 
 def test_kits_are_made_in_a_new_folder(tmp_path):

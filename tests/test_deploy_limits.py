@@ -66,6 +66,30 @@ def test_epsilon_is_left_for_other_uses(world):
     assert world.code(world.ask(PRIVATE | {"seed": 1}, job="job-2"), job="job-2") == "ok"
 
 
+def test_the_same_question_gets_the_same_release_and_costs_nothing(world):
+    world.bound("north", epsilon=1.2, delta=1e-6)
+    site, rows = world.site("north"), world.folder / "north" / "rows.csv"
+
+    def answer(job, settings=PRIVATE):
+        found = site.answer(world.ask(settings, job=job), job=job, submitter="x")
+        return json.loads(found.text)["code"], found.carried
+
+    first = answer("job-1")
+    assert first[0] == "ok"
+    assert answer("job-2") == first
+    assert Ledger.for_table(rows).spent().releases == 1
+    assert answer("job-3", PRIVATE | {"seed": 1}) == ("budget", b"")
+    make_table(301).to_csv(rows, index=False)
+    assert answer("job-4") == ("budget", b"")
+
+
+def test_no_epsilon_without_a_limit_of_all_of_them(world):
+    """A site that never ran ``deploy check`` is bounded as well."""
+    assert world.code(world.ask(PRIVATE)) == "budget"
+    world.bound("north")
+    assert world.code(world.ask(PRIVATE, job="job-2"), job="job-2") == "ok"
+
+
 def test_a_ledgers_limit_holds_for_jobs(world):
     Ledger.for_table(world.folder / "north" / "rows.csv").set_limit(0.5, 1e-6)
     assert world.code(world.ask(PRIVATE)) == "budget"
@@ -98,7 +122,6 @@ def test_releases_without_epsilon_are_limited_over_all_jobs(world):
     world.limit("north", most_releases=1)
     codes = [world.code(world.ask(job=f"job-{i}"), job=f"job-{i}") for i in range(2)]
     assert codes == ["ok", "releases"]
-    assert world.code(world.ask(PRIVATE, job="job-2"), job="job-2") == "ok"
     world.limit("north", most_releases=2)
     assert world.code(world.ask(job="job-3"), job="job-3") == "ok"
     assert SiteSettings.model_validate({"data": "a", "schema": "b", "key": "c"}).limits == Limits()
@@ -201,20 +224,22 @@ def test_with_an_epsilon_one_code_stands_for_all_that_rows_decide(world, broken)
         rows = rows.iloc[:3]
     else:
         rows.loc[7, broken] = "secret"
-    rows.to_csv(world.folder / "north" / "rows.csv", index=False)
+    for name in NAMES:
+        rows.to_csv(world.folder / name / "rows.csv", index=False)
+    world.bound("north")
     site = world.site("north")
     answer = json.loads(site.answer(world.ask(PRIVATE), job="job-1", submitter="x").text)
     assert (answer["code"], answer["seconds"]) == ("failed", None)
     assert [event.code for event in site.trace.events()] == ["table"]  # its own log has more
     assert world.said
-    answer = site.answer(world.ask(job="job-2"), job="job-2", submitter="x")
+    answer = world.site("south").answer(world.ask(), job="job-1", submitter="x")
     assert json.loads(answer.text)["code"] == "table"
 
 
 def test_with_an_epsilon_no_seconds_are_said(world):
-    for settings, said in ((PRIVATE, False), (RELEASE, True)):
-        job = f"job-{said:d}"
-        answer = world.site("north").answer(world.ask(settings, job=job), job=job, submitter="x")
+    world.bound("north")
+    for name, settings, said in (("north", PRIVATE, False), ("south", RELEASE, True)):
+        answer = world.site(name).answer(world.ask(settings), job="job-1", submitter="x")
         found = json.loads(answer.text)
         assert (found["code"], found["seconds"] is not None) == ("ok", said)
 

@@ -10,9 +10,12 @@ from test_deploy_training import FPFL, PRIVATE, ROWS, TRAIN, in_process
 
 import synthfair as sf
 from synthfair.deploy.federation import TooFewError
-from synthfair.deploy.messages import Message
+from synthfair.deploy.messages import MAX_TEXT, Message
 from synthfair.deploy.training import TrainJob, run_train
 from synthfair.errors import InputError
+from synthfair.secure import Task
+from synthfair.secure.aggregator_keys import AggregatorKeys
+from synthfair.secure.summands import ClippedVectors
 
 SECURE = {"secure": True, "clip": 0.5}
 
@@ -28,8 +31,13 @@ def world(tmp_path):
 
 
 def train(world, channel, settings, **changes):
+    for name in NAMES if "epsilon" in settings else ():
+        world.bound(name)
     federation = world.federation(channel)
-    job, output = TrainJob(train=settings, **changes), world.folder / channel.job
+    job, output = (
+        TrainJob(train=settings, **({"most_rows": 300} | changes)),
+        world.folder / channel.job,
+    )
     run_train(federation, job, world.folder / "server" / channel.job, output)
     return federation, sf.read_model(output / "model.json").theta
 
@@ -70,7 +78,7 @@ def test_the_epsilon_is_that_of_the_engine_in_one_process(world):
     settings = FPFL | PRIVATE | {"secure": True, "rounds": 2}
     train(world, world.channel(), settings)
     stated = json.loads((world.folder / "job-1" / "metrics.json").read_text())["guarantee"]
-    (booked,) = world.ledger().entries()
+    _, booked = world.ledger().entries()
     assert stated == booked.what.guarantee.model_dump(mode="json")
     assert "any single aggregator" in stated["holds_against"]
     assert not any("one process" in line for line in stated["not_covered"])
@@ -190,6 +198,19 @@ def test_an_aggregator_limits_rounds(world, limits, code):
     world.allow("sums-b", **limits)
     with pytest.raises(TooFewError, match=f"sums-b: {code}"):
         train(world, world.channel(), TRAIN | SECURE)
+
+
+def test_a_question_to_a_thousand_sites_is_not_too_long():
+    names = sorted(f"{i:04d}{'a' * 59}" for i in range(1000))
+    keys = AggregatorKeys(signature="1" * 64, encryption="3" * 64)
+    other = AggregatorKeys(signature="2" * 64, encryption="4" * 64)
+    what = ClippedVectors(length=10, clip=1.0, step=1e-9, rho=None)
+    task = Task(nonce="0" * 64, what=what, aggregators=(keys, other), without_noise=True,
+                clients=tuple(f"{i:064x}" for i in range(1000)), least_clients=1000)  # fmt: skip
+    agreed = {"train": TRAIN | SECURE, "sites": names, "least_rows": None}
+    settings = agreed | {"task": task.model_dump(mode="json")}
+    text = json.dumps({"settings": settings}).encode()
+    assert 130_000 < len(text) < MAX_TEXT - 1000
 
 
 def test_an_aggregator_limits_rho(world):

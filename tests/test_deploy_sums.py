@@ -21,6 +21,7 @@ from synthfair.deploy.site import Site
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure import (
     GroupCounts,
     Task,
@@ -36,6 +37,8 @@ ADDERS = ("sums-a", "sums-b")
 ALLOWED = {"most_tasks": 20, "most_epsilon": 2.0, "most_rho": 100.0}
 JOB = {"notion": "statistical_parity", "alpha": 0.1, "bins": 11, "epsilon": 2.0,
        "rows_per_client": 500}  # fmt: skip
+DP_SGD = {"method": "dp_sgd", "rounds": 3, "batch": 20, "clip": 1.0, "epsilon": 2.0,
+          "delta": 1e-3}  # fmt: skip
 
 
 class SumWorld(World):
@@ -79,12 +82,17 @@ class SumWorld(World):
 
     def post(self, channel, **changes):
         job = PrivFairFLJob(**({"model": self.model()} | JOB | changes))
+        for name in NAMES:
+            self.bound(name)
         federation, output = self.federation(channel), self.folder / channel.job
         run_privfairfl(federation, job, self.folder / "server" / channel.job, output)
         return federation, output
 
     def ledger(self, name="north"):
         return Ledger.for_table(self.folder / name / "rows.csv")
+
+    def key(self, name):
+        return next(k for k, n in read_keys([self.folder / "keys"]).items() if n == name)
 
     def model(self):
         schema = make_schema()
@@ -163,7 +171,7 @@ def test_a_sum_is_booked_once_and_says_what_it_guarantees(world):
     stated = histogram(world, world.channel())["statement"]
     assert (stated["epsilon"], stated["unit"], stated["clients"]) == (2.0, "one row", 2)
     assert "any single aggregator" in stated["holds_against"]
-    (booked,) = world.ledger().entries()
+    _, booked = world.ledger().entries()
     assert booked.what.kind == "secure_sum"
     assert world.ledger().spent().epsilon(1e-9) == 2.0
     events = {name: world.site(name).trace.events() for name in NAMES + ADDERS}
@@ -344,6 +352,45 @@ def test_uploads_are_refused_as_by_files(world):
         assert code == "uploads"
 
 
+def unreadable(world, name, message, role):
+    """What the site would send that encrypts to another key than the aggregator's of a role."""
+    content = message.carried
+    half, key = len(content) // 2, read_signing_key(world.folder / name / "local" / f"{name}.key")
+    parts = [content[:half], content[half:]]
+    body = bytearray(parts[role][:-64])
+    body[-1] ^= 1
+    parts[role] = bytes(body) + key.sign(bytes(body))
+    return resigned(world, name, message, b"".join(parts))
+
+
+def with_a_bad_upload(world, role, job="job-1"):
+    channel = world.channel(job)
+    channel.on_way = lambda n, m: unreadable(world, n, m, role) if n == "south" else m
+    return channel
+
+
+def test_uploads_that_the_first_aggregator_refuses_are_asked_for_again(world):
+    with pytest.raises(TooFewError, match=r"sums-a: uploads.*submitted again, asks the sites"):
+        world.post(with_a_bad_upload(world, 0))
+    assert world.key("south") in "".join(world.said)
+    assert world.key("north") not in "".join(world.said)
+    world.post(world.channel("job-2"))
+    assert world.ledger().spent().releases == 1
+
+
+def test_a_task_that_one_has_answered_and_another_refuses_is_spent(world):
+    with pytest.raises(TooFewError, match=r"sums-b: uploads.*the task is spent: remove") as refused:
+        world.post(with_a_bad_upload(world, 1))
+    assert world.key("south") in "".join(world.said)
+    (label,) = (world.folder / "server").glob("*.label")
+    assert f"remove {label}, and" in str(refused.value)
+    with pytest.raises(InputError):  # the first aggregator's sum is of other uploads
+        world.post(world.channel("job-2"))
+    label.unlink()
+    world.post(world.channel("job-3"))
+    assert world.ledger().spent().releases == 2
+
+
 @pytest.mark.parametrize("what", ["junk", "short", "swapped", "the other site's"])
 def test_a_part_that_is_none_is_refused_by_the_server(world, what):
     channel, sent = world.channel(), {}
@@ -406,10 +453,7 @@ def test_a_site_stores_no_model_unless_it_says_so(world):
 
 def test_a_job_that_ended_early_goes_on_and_nobody_pays_twice(world):
     """Trained, counted, and one aggregator is gone; the same job submitted again needs that one."""
-    for name in NAMES:
-        world.limit(name, most_rounds=3)
-    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5}
-    changes = {"model": None, "train": {"train": settings}}
+    changes = {"model": None, "train": {"train": DP_SGD, "least_rows": 120, "most_rows": 300}}
     channel = world.channel()
     del channel.sites["sums-b"]
     with pytest.raises(TooFewError, match="sums-b: late"):
@@ -424,25 +468,30 @@ def test_a_job_that_ended_early_goes_on_and_nobody_pays_twice(world):
     assert asked == ["deliver"]
     assert world.ledger().path.read_bytes() == booked
     assert sf.read_model(output / "fair_model.json").decision is not None
-    for name in NAMES:
-        world.limit(name, most_rounds=6)
-    world.post(world.channel("job-3"), **changes)  # that is a new one
-    assert world.ledger().spent().releases == 4
+    world.post(world.channel("job-3"), **changes)  # the same training, and a new count
+    assert world.ledger().spent().releases == 3
 
 
 def test_a_training_comes_first_if_the_job_says_so(world):
-    for name in NAMES:
-        world.limit(name, most_rounds=3)
-    for name in ADDERS:
-        world.allow(name, without_noise=True)
-    settings = {"method": "fedavg", "rounds": 3, "learning_rate": 0.5, "secure": True, "clip": 1.0}
-    federation, output = world.post(world.channel(), model=None, train={"train": settings})
+    train = {"train": DP_SGD, "least_rows": 120, "most_rows": 300}
+    federation, output = world.post(world.channel(), model=None, train=train)
     assert federation.booked["north"].rounds == 5
     trained, fair = (sf.read_model(output / f"{n}.json") for n in ("model", "fair_model"))
     assert trained.theta == fair.theta
     assert fair.decision is not None
-    assert json.loads((output / "metrics.json").read_text())["secure_sums"]["aggregators"] == 2
+    assert json.loads((output / "metrics.json").read_text())["guarantee"]["epsilon"] == 2.0
     assert main(["report", str(output), "--output", str(world.folder / "page.html")]) == 0
+
+
+def test_a_training_without_an_epsilon_fits_no_count_with_one(world):
+    for name in NAMES:
+        world.limit(name, most_rounds=3)
+    with pytest.raises(TooFewError, match="north: budget"):
+        world.post(
+            world.channel(),
+            model=None,
+            train={"train": {"method": "fedavg", "rounds": 3}, "most_rows": 300},
+        )
 
 
 @pytest.mark.parametrize("given", [{"model": None}, {"train": {"train": {}}}, {"model": "@"}])

@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +11,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.config import TrainConfig
-from synthfair.deploy.agreed import packed, unpacked
+from synthfair.deploy.agreed import has_guarantee, packed, unpacked
 from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import Message
 from synthfair.deploy.training import TrainJob, run_train
@@ -48,9 +49,12 @@ def channel_of(world, job="job-1"):
 
 
 def train(world, channel, settings=TRAIN, **changes):
+    config = TrainConfig(**settings)
+    for name in NAMES if has_guarantee(config) else ():
+        world.bound(name)
     federation = world.federation(channel)
-    rows = ROWS if TrainConfig(**settings).averaged else None
-    job = TrainJob(train=settings, least_rows=rows, **changes)
+    rows = ROWS if config.averaged else None
+    job = TrainJob(train=settings, least_rows=rows, **({"most_rows": 300} | changes))
     run_train(federation, job, world.folder / "server" / channel.job, world.folder / channel.job)
     return federation, sf.read_model(world.folder / channel.job / "model.json").theta
 
@@ -99,7 +103,7 @@ def test_noise_is_that_of_the_engine_in_one_process(world, settings):
     same = np.genfromtxt(rounds_csv(expected.history).splitlines(), delimiter=",", skip_header=1)
     np.testing.assert_allclose(rounds, same, rtol=1e-8, atol=1e-11)
     stated = json.loads((world.folder / "job-1" / "metrics.json").read_text())["guarantee"]
-    (booked,) = ledger_of(world).entries()
+    _, booked = ledger_of(world).entries()
     assert stated == booked.what.guarantee.model_dump(mode="json")
     assert stated["epsilon"] == PRIVATE["epsilon"]
     lines = " ".join(stated["not_covered"])
@@ -237,11 +241,27 @@ def test_fewer_rows_than_the_noise_was_computed_for_are_refused(world):
     make_table(ROWS - 1).to_csv(world.folder / "north" / "rows.csv", index=False)
     with pytest.raises(TooFewError, match="north: failed"):  # no more is said with an epsilon
         train(world, channel_of(world), DP_SGD | PRIVATE)
-    assert "the job says at least" in "".join(world.said)
+    assert "limits say at least 120" in "".join(world.said)
+    with pytest.raises(TooFewError, match="north: table"):
+        train(world, channel_of(world, "job-2"), FAIR_SGD)
+    assert "the job says at least 120" in "".join(world.said)
     with pytest.raises(ValueError, match="least_rows"):
         TrainJob(train=DP_SGD)
     with pytest.raises(ValueError, match="least_rows"):
         TrainJob(train=TWO_PHASE)
+
+
+@pytest.mark.parametrize(("least", "code"), [(120, "rows"), (119, "message"), (None, "rows")])
+def test_questions_do_not_find_out_the_number_of_rows(world, least, code):
+    """With an epsilon it is the site's public number that decides, not the table of 120 rows."""
+    world.limit("north", most_rounds=50, least_rows=least)
+    world.bound("north")
+    settings = {"train": DP_SGD | PRIVATE, "sites": NAMES, "least_rows": 119 if least else 1}
+    if code == "rows" and least:
+        settings["least_rows"] = 121
+    message = world.ask(settings, task="train")
+    assert world.code(Message(message.text, b"no state")) == code
+    assert ledger_of(world).spent().releases == 0
 
 
 def test_a_new_job_goes_on_to_the_same_numbers(world):
@@ -294,6 +314,8 @@ def test_another_training_does_not_go_on_from_it(world):
 )
 def test_sites_limit_trainings(world, limits, settings, code):
     world.limit("north", **({"most_rounds": 50} | limits))
+    if "epsilon" in settings:
+        world.bound("north")
     settings = {"train": settings, "sites": NAMES, "least_rows": ROWS}
     assert world.code(Message(world.ask(settings, task="train").text, b"no state")) == code
 
@@ -359,6 +381,16 @@ def test_a_site_does_not_count_as_more_rows_than_it_may_have(world, settings, we
     assert [booked.code for booked in federation.booked.values()] == ["refused", "ok"]
 
 
+@pytest.mark.parametrize("settings", [TRAIN, DP_SGD, FAIR_SGD, TWO_PHASE])
+def test_where_sites_count_by_rows_a_job_names_the_most(settings):
+    with pytest.raises(ValueError, match=f"most_rows: {settings['method']} counts sites by"):
+        TrainJob(train=settings, least_rows=ROWS)
+    with pytest.raises(ValueError, match="most_rows: must be at least least_rows"):
+        TrainJob(train=settings, least_rows=ROWS, most_rows=ROWS - 1)
+    for alike in (FPFL, TRAIN | {"clip": 0.05}):
+        assert TrainJob(train=alike).most_rows is None
+
+
 @pytest.mark.parametrize("settings", [TRAIN, TRAIN | {"clip": 0.05}])
 def test_a_missing_site_does_not_make_steps_shorter(world, settings):
     channel = channel_of(world)
@@ -369,6 +401,13 @@ def test_a_missing_site_does_not_make_steps_shorter(world, settings):
     data = sf.federated.make_user_data(rows, np.zeros(ROWS, int), make_schema(), config)
     expected = sf.federated.train_rounds(data, config)
     np.testing.assert_allclose(theta, expected.model.theta, rtol=1e-9, atol=1e-11)
+
+
+def test_no_room_is_made_for_a_state_that_did_not_come():
+    """Of a network of 80 GB, which a question can name in a few bytes."""
+    like = {"weight": jax.ShapeDtypeStruct((100_000, 100_000), "float64")}
+    with pytest.raises(ValueError, match="has 8 bytes; must have 80000000000"):
+        unpacked(bytes(8), like)
 
 
 def test_trees_survive_the_way():

@@ -75,7 +75,8 @@ def test_commands_parse(page, monkeypatch):
 def test_flags_in_the_text_exist(capsys):
     gap = [["gap", step] for step in ("plan", "perturb", "aggregate", "simulate")]
     secure = [["secure", step] for step in ("key", "plan", "share", "add", "open", "demo")]
-    for command in [*([name] for name in COMMANDS), *gap, *secure]:
+    deploy = [["deploy", step] for step in ("kit", "check", "demo", "run")]
+    for command in [*([name] for name in COMMANDS), *gap, *secure, *deploy]:
         with pytest.raises(SystemExit):
             main([*command, "--help"])
     known = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) | {"--help"}

@@ -13,6 +13,7 @@ from synthfair.deploy.settings import ServerSettings, read_settings
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
 from synthfair.deploy.site import Site
 from synthfair.files import write_json
+from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 
 RELEASE = {"release": "surrogate", "k_min": 5, "moments_only": True}
@@ -24,6 +25,7 @@ LIMITS = {
     "without_epsilon": True,
     "most_releases": 10,
     "k_min": 5,
+    "least_rows": 120,
     "most_epsilon": 2.0,
 }
 NAMES = ("north", "south")
@@ -67,6 +69,12 @@ class World:
         write_json(self.folder / name / "local" / "synthfair.json", {
             "data": "../rows.csv", "schema": "../../schema.json", "key": f"{name}.key",
             "limits": LIMITS | limits})  # fmt: skip
+
+    def bound(self, name, epsilon=100.0, delta=0.5):
+        """Limits a site's ledger, if it is not: else no answer has an epsilon."""
+        ledger = Ledger.for_table(self.folder / name / "rows.csv")
+        if ledger.spent().limit is None:
+            ledger.set_limit(epsilon, delta)
 
     def site(self, name):
         return Site(name, self.folder / name, make_routines(), self.said.append)

@@ -6,6 +6,7 @@ Of public knowledge alone, so that both have the same plan: the same noise, the 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -95,6 +96,11 @@ def require_rows(config: TrainConfig, least_rows: int | None) -> None:
         raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
 
 
+def counts_by_rows(config: TrainConfig) -> bool:
+    """Whether a site weighs as much as the rows that it says it has."""
+    return config.averaged or (config.method == "fedavg" and config.clip is None)
+
+
 def has_guarantee(config: TrainConfig) -> bool:
     """Whether the settings have an epsilon, and it holds on no condition.
 
@@ -170,7 +176,8 @@ def unpacked(content: bytes, like: Any) -> Any:
     from jax import tree
     from jax.flatten_util import ravel_pytree
 
+    size = sum(math.prod(leaf.shape) for leaf in tree.leaves(like))
+    if len(content) != 8 * size:  # before so much is made room for
+        raise ValueError(f"has {len(content)} bytes; must have {8 * size}")
     flat, unravel = ravel_pytree(tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))
-    if len(content) != 8 * flat.size:
-        raise ValueError(f"has {len(content)} bytes; must have {8 * flat.size}")
     return unravel(jnp.asarray(np.frombuffer(content, "<f8"), flat.dtype))

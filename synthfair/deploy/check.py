@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from synthfair.data.schema import read_schema
+from synthfair.data.tables import count_rows
 from synthfair.deploy.hardening import (
     KEY_FOLDERS,
     LOCAL_FILES,
@@ -31,6 +32,7 @@ from synthfair.deploy.settings import (
     FILE,
     AggregatorSettings,
     ServerSettings,
+    SiteSettings,
     read_settings,
     read_site_settings,
 )
@@ -223,6 +225,7 @@ def _resources(kit: Path, role: Role) -> Iterator[str]:
     why = {
         "class_allow_list": "exactly the classes of synthfair: a job must load no others",
         "class_list_enforcement_mode": "else classes that are not listed are loaded as well",
+        "app_validator": "else a job may include files and read the environment",
         "allow_log_streaming": "else the error log, which may quote the table, goes to the server",
         "snapshot_persistor": "in this kit: elsewhere, others on the machine may read it",
     }
@@ -299,14 +302,26 @@ def _site(kit: Path) -> Iterator[str]:
         read_signing_key(settings.key)
         if settings.key.stat().st_mode & 0o077:
             yield f"{settings.key}: others may read it; chmod 600"
+    yield from _limits(path, settings)
+
+
+def _limits(path: Path, settings: SiteSettings) -> Iterator[str]:
+    """What the site's limits allow, and its ledger's limit must bound."""
     limits = settings.limits
     if not limits.kinds:
         yield f"{path}: limits: kinds allow none: no job may have anything"
+    least = limits.least_rows or 0
+    if least and settings.data.exists() and (n := count_rows(settings.data)) < least:
+        yield f"{settings.data}: {n} rows; limits: least_rows is {least}"
     ledger = Ledger(settings.ledger_file)
-    # most_epsilon is of one answer: without a limit, jobs could have any number of them. Where
-    # answers may go without an epsilon, no limit would hold, and a ledger with one takes none.
-    bounded = limits.most_epsilon is not None and not limits.without_epsilon
-    if (bounded or limits.least_epsilon_left > 0) and ledger.spent().limit is None:
+    if limits.most_epsilon is not None and limits.without_epsilon:
+        yield (
+            f"{path}: limits: most_epsilon is {limits.most_epsilon:g} and without_epsilon is true;"
+            " only one may be set: a ledger with a limit books no answer without an epsilon"
+        )
+    # most_epsilon is of one answer: without a limit, jobs could have any number of them.
+    bounded = limits.most_epsilon is not None or limits.least_epsilon_left > 0
+    if bounded and ledger.spent().limit is None:
         yield (
             f"{ledger.path}: has no limit of what all jobs spend together; python -m synthfair"
             f" ledger {ledger.path} --limit-epsilon EPSILON --limit-delta DELTA"

@@ -1,6 +1,7 @@
 """A server and its sites on this machine: two unlike lenders, one upload, one fair model.
 
-Or another job: rounds, or thresholds from counts that nobody sees, with two aggregators more.
+Or another job: rounds, gaps from perturbed reports; or, with two aggregators more, rounds or
+thresholds from sums that nobody sees the parts of.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.compare.demonstration import (
     COLUMN,
@@ -22,6 +23,7 @@ from synthfair.compare.demonstration import (
     TEST_FRACTION,
 )
 from synthfair.data.datasets import load_dataset
+from synthfair.data.encode import encode
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
@@ -31,12 +33,16 @@ from synthfair.deploy.session import OnProgress, Run, connected, run_job
 from synthfair.deploy.settings import FILE
 from synthfair.errors import InputError
 from synthfair.files import write_json
+from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
+from synthfair.measure.plan import best_split
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 from synthfair.secure import make_aggregator_keys
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session
+
+    from synthfair.data.schema import Schema
 
 MOST_SECONDS = 180.0
 """Of the job."""
@@ -60,14 +66,18 @@ _UPLOAD = {
 _TRAIN = {"train": {"method": "fpfl", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
 
 AGGREGATORS = ("auditor", "union")
-"""Who add up shares in the job ``privfairfl``."""
+"""Who add up shares where a job has sums."""
 
 _TRAINING_EPSILON, _COUNTS_EPSILON, _DELTA = 4.0, 1.0, 0.0001
+
+_ROWS = 180
+"""Of the smaller lender at least, a public number."""
 
 _PRIVATE_LIMITS = {
     "kinds": ["training", "counts"],
     "most_epsilon": _TRAINING_EPSILON,
     "most_delta": _DELTA,
+    "least_rows": _ROWS,
     "store_models": True,
 }
 
@@ -83,7 +93,8 @@ _THRESHOLDS = {
             "epsilon": _TRAINING_EPSILON,
             "delta": _DELTA,
         },
-        "least_rows": 180,
+        "least_rows": _ROWS,
+        "most_rows": 2000,
         "timeout": 120,
     },
     "notion": "statistical_parity",
@@ -92,6 +103,55 @@ _THRESHOLDS = {
     "epsilon": _COUNTS_EPSILON,
     "rows_per_client": 2000,
     "timeout": 60,
+}
+
+
+_SECURE_TRAIN = {
+    "train": {"method": "fpfl", "rounds": 20, "learning_rate": 1.0, "secure": True, "clip": 1.0},
+    "timeout": 60,
+}
+
+_GAP_EPSILON = 2.0
+
+_GAP = {"collection": "gap.json", "model": "model.json", "rate": "true_positive_rate"}
+
+
+class Scenario(NamedTuple):
+    """Which jobs, and what the parties' limits are.
+
+    Attributes:
+        jobs: by kind, as ``project.yml`` has them.
+        limits: of each lender.
+        adders: limits of each aggregator; None where there is none.
+        epsilon: limit of each lender's ledger; None where it has none.
+    """
+
+    jobs: dict[str, Any]
+    limits: dict[str, Any]
+    adders: dict[str, Any] | None = None
+    epsilon: float | None = None
+
+    @property
+    def aggregators(self) -> tuple[str, ...]:
+        """Their names."""
+        return () if self.adders is None else AGGREGATORS
+
+
+OPEN = Scenario({"single_shot": _UPLOAD, "train": _TRAIN}, _LIMITS)
+"""Without an epsilon."""
+
+_SECURE = Scenario({"train": _SECURE_TRAIN}, _LIMITS, {"most_tasks": 20, "without_noise": True})
+
+_OTHERS: dict[TaskName, Scenario] = {
+    "gap": Scenario(
+        {"gap": _GAP}, {"kinds": ["gap"], "most_epsilon": _GAP_EPSILON}, None, _GAP_EPSILON
+    ),
+    "privfairfl": Scenario(
+        {"privfairfl": _THRESHOLDS},
+        _PRIVATE_LIMITS,
+        _ADDER_LIMITS,
+        _TRAINING_EPSILON + _COUNTS_EPSILON,
+    ),
 }
 
 
@@ -117,6 +177,7 @@ def demonstrate(
     on_progress: OnProgress,
     *,
     job: TaskName = "single_shot",
+    secure: bool = False,
     lenders: Mapping[str, ClientTable] | None = None,
 ) -> Shown:
     """Makes the kits, starts the processes, runs a job, and stops them.
@@ -126,24 +187,27 @@ def demonstrate(
         say: takes what is done next.
         on_progress: of the job.
         job: which.
+        secure: of ``train``, whether aggregators add up what nobody may see.
         lenders: rows of each, by name; if not given, two unlike ones.
 
     Raises:
         InputError: the folder is not empty, or something does not work.
     """
+    if secure and job != "train":
+        raise InputError(f"secure: of the job train alone, not {job}")
     if output.is_dir() and any(output.iterdir()):
         raise InputError(f"{output}: exists and is not empty; name another")
     output = output.resolve()
     lenders = unlike_lenders() if lenders is None else lenders
     say("the lenders' tables, their kits and keys")
     port = free_port()
-    aggregators = AGGREGATORS if job == "privfairfl" else ()
-    kits = prepare(output, port, lenders, aggregators)
+    scenario = _SECURE if secure else _OTHERS.get(job, OPEN)
+    kits = prepare(output, port, lenders, scenario)
     begun = time.monotonic()
     say(f"starting a server and {len(kits) - 1} sites")
     with running(kits, port) as parties:
         with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
-            wait_for_sites(session, [*lenders, *aggregators])
+            wait_for_sites(session, [*lenders, *scenario.aggregators])
             started = time.monotonic()
             say(f"job {job}")
             folder = output / "federation" / JOBS / job
@@ -164,23 +228,24 @@ def unlike_lenders() -> dict[str, ClientTable]:
 
 
 def prepare(
-    output: Path, port: int, lenders: Mapping[str, ClientTable], aggregators: Sequence[str] = ()
+    output: Path, port: int, lenders: Mapping[str, ClientTable], scenario: Scenario = OPEN
 ) -> list[Path]:
     """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
     schema = load_dataset("loanapp")[1]
     tables, federation = output / "tables", output / "federation"
     tables.mkdir(parents=True)
     (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
-    limits = _PRIVATE_LIMITS if aggregators else _LIMITS
-    jobs = {"privfairfl": _THRESHOLDS} if aggregators else {"single_shot": _UPLOAD, "train": _TRAIN}
+    if "gap" in scenario.jobs:
+        _write_question(tables, lenders, schema)
+    aggregators = scenario.aggregators
     project = {
         "name": "lenders",
         "schema": "schema.json",
         "server": {"name": "localhost", "org": "hub", "port": port},
-        "sites": [{"name": s, "org": f"lender_{s}", "limits": limits} for s in lenders],
-        "aggregators": [{"name": a, "org": a, "limits": _ADDER_LIMITS} for a in aggregators],
+        "sites": [{"name": s, "org": f"lender_{s}", "limits": scenario.limits} for s in lenders],
+        "aggregators": [{"name": a, "org": a, "limits": scenario.adders} for a in aggregators],
         "submitters": [{"name": SUBMITTER, "org": "hub"}],
-        "jobs": jobs,
+        "jobs": scenario.jobs,
     }
     write_json(tables / "project.yml", project)  # JSON is YAML
     make_kits(tables / "project.yml", federation)
@@ -196,9 +261,8 @@ def prepare(
         public, _ = make_keys(local / f"{site}.key")
         for other in ("localhost", *aggregators):
             shutil.copy(public, federation / KITS / other / "local" / "keys")
-        if aggregators:
-            total = _TRAINING_EPSILON + _COUNTS_EPSILON
-            Ledger.for_table(data / "table.csv").set_limit(total, _DELTA)
+        if scenario.epsilon is not None:
+            Ledger.for_table(data / "table.csv").set_limit(scenario.epsilon, _DELTA)
     for name in aggregators:
         public, _ = make_aggregator_keys(federation / KITS / name / "sums" / f"{name}.key")
         for other in ("localhost", *lenders):
@@ -209,6 +273,25 @@ def prepare(
     if found := [problem for kit in kits for problem in problems(kit)]:
         raise InputError("\n".join(found))
     return kits
+
+
+def _write_question(folder: Path, lenders: Mapping[str, ClientTable], schema: Schema) -> None:
+    """Files of the job ``gap``: a model of the first lender's, and the public plan of reports."""
+    import numpy as np
+
+    from synthfair.config import TrainConfig
+    from synthfair.federated import make_user_data, train_rounds
+    from synthfair.jax_setup import start_jax
+    from synthfair.trained import write_model
+
+    start_jax()
+    rows = encode(next(iter(lenders.values())).train, schema, source="loanapp")
+    config = TrainConfig(method="fpfl", rounds=50, learning_rate=1.0)
+    data = make_user_data(rows, np.zeros(len(rows.y), int), schema, config)
+    write_model(train_rounds(data, config).model, folder / "model.json")
+    groups = (*map(str, schema.groups), NO_VALUE)
+    mechanism = best_split("randomized", groups=len(groups), epsilon=_GAP_EPSILON)
+    write_collection(make_collection(groups, mechanism), folder / "gap.json")
 
 
 @contextmanager

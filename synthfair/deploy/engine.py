@@ -19,13 +19,16 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from pydantic import TypeAdapter
 
 from synthfair.deploy.federation import Federation, Reply
 from synthfair.deploy.hardening import PROGRESS
 from synthfair.deploy.jobs import KINDS, make_routines
-from synthfair.deploy.messages import Message, TaskName
+from synthfair.deploy.messages import Message, Name, TaskName
 from synthfair.deploy.settings import FILE, ServerSettings, read_settings
 from synthfair.deploy.site import Site
+
+_NAMES = TypeAdapter(tuple[Name, ...])
 
 CHECK_PERIOD = 0.02
 """Seconds between the engine's looks at who has answered; by default 0.2."""
@@ -83,11 +86,14 @@ class JobController(Controller):
             sites: that are asked.
             job: its settings.
             aggregators: sites that add up shares, if it needs any.
+
+        Raises:
+            ValueError: a site's name is none.
         """
         super().__init__(task_check_period=CHECK_PERIOD)
         self._kind: TaskName = kind
-        self._sites, self._job = tuple(map(str, sites)), job
-        self._aggregators = tuple(map(str, aggregators or ()))
+        self._sites, self._job = _NAMES.validate_python(sites), job
+        self._aggregators = _NAMES.validate_python(aggregators or ())
         self._federation: Federation | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:

@@ -24,6 +24,9 @@ CLASSES: dict[Role, list[str]] = {
 }
 """That a job may have loaded, exactly."""
 
+VALIDATOR = "synthfair.deploy.job_validator.JobValidator"
+"""That the engine calls at the server and at sites for every job, before it reads the files."""
+
 PROGRESS = "synthfair.progress"
 """What a submitter may ask of a running job."""
 
@@ -155,6 +158,7 @@ def resources(role: Role, kit: Path) -> dict[str, Any]:
         "format_version": 2,
         "class_list_enforcement_mode": "enforce",
         "class_allow_list": CLASSES.get(role, []),
+        "app_validator": {"path": VALIDATOR, "args": {}},
     }
     if role == "client":
         return shared | {

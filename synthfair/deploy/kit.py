@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from synthfair.data.schema import read_schema
-from synthfair.deploy.hardening import CLASSES, harden
-from synthfair.deploy.jobs import KINDS, MORE
+from synthfair.deploy.hardening import harden, read_document
+from synthfair.deploy.job_files import CLIENT, SERVER, client_config, problem, server_config
 from synthfair.deploy.project import Job, Project, needs_aggregators, read_project
 from synthfair.deploy.settings import AGGREGATOR, FILE
 from synthfair.errors import InputError
@@ -20,30 +20,43 @@ from synthfair.files import write_json
 KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""
 
-FETCH = 0.05
-"""Seconds between a site's questions for work; by default 2."""
+
+STATE = "cert.json"
+"""What the engine has in the authority's folder: the root certificate, and all private keys."""
+
+ROOT = ("root_cert", "root_pri_key")
+"""Parts of it."""
+
+ROOT_DAYS = 5 * 360
+"""How long a root certificate holds. Those of parties hold 360 days, the engine's own choice."""
 
 
-def make_kits(project_path: Path, output: Path) -> list[Path]:
+def make_kits(project_path: Path, output: Path, authority: Path | None = None) -> list[Path]:
     """Provisions all parties, and writes the jobs.
+
+    With an authority, its root signs new certificates, of new keys. The parties' old ones hold as
+    well: a kit of these goes to whoever joins, or renews what ends.
 
     Args:
         project_path: project.yml.
         output: folder, new or empty: ``kits/NAME`` goes to the party NAME, ``jobs`` to the
             submitters, and ``authority``, with the private key of the root certificate, to nobody.
+        authority: of kits that were made before; a new one if not given.
 
     Returns:
         The kits.
 
     Raises:
-        InputError: the project is refused, the folder is not empty, or the engine fails.
+        InputError: the project or the authority is refused, the folder is not empty, or the engine
+            fails.
     """
     project = read_project(project_path)
     schema = read_schema(project.schema_path)
+    root = {} if authority is None else _root(authority)
     _require_empty(output)
     output.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.chmod(0o700)
-    _provision(project, output)
+    _provision(project, output, root)
     kits = sorted((output / KITS).iterdir())
     for kit in kits:
         harden(kit)
@@ -73,9 +86,21 @@ def _require_empty(output: Path) -> None:
         raise InputError(f"{output}: exists and is not empty; name another")
 
 
-def _provision(project: Project, output: Path) -> None:
+def _root(authority: Path) -> dict[str, str]:
+    """The root certificate and its key, of the folder ``authority`` of earlier kits."""
+    found = read_document(authority / STATE)
+    if not all(isinstance(found.get(part), str) for part in ROOT):
+        raise InputError(f"{authority / STATE}: must have {' and '.join(ROOT)}")
+    return {part: found[part] for part in ROOT}
+
+
+def _provision(project: Project, output: Path, root: dict[str, str]) -> None:
     """Has the engine make keys, certificates and scripts."""
     with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / project.name
+        if root:
+            (made / "state").mkdir(parents=True)
+            write_json(made / "state" / STATE, root)
         # JSON is YAML; of another form, the engine's tool says only that it is none.
         path = Path(folder) / "project.yml"
         write_json(path, _engine_project(project))
@@ -83,7 +108,6 @@ def _provision(project: Project, output: Path) -> None:
         ended = subprocess.run(  # noqa: S603 - our own arguments
             [*argv, "-w", folder, "--force"], capture_output=True, text=True, check=False
         )
-        made = Path(folder) / project.name
         if ended.returncode != 0 or not (made / "prod_00").is_dir():
             raise InputError(f"provisioning: {ended.stderr.strip()[-500:] or 'nothing was made'}")
         shutil.copytree(made / "prod_00", output / KITS)
@@ -124,7 +148,10 @@ def _engine_project(project: Project) -> dict[str, Any]:
                 "path": f"{builders}.static_file.StaticFileBuilder",
                 "args": {"config_folder": "config", "require_signed_jobs": True},
             },
-            {"path": f"{builders}.cert.CertBuilder"},
+            {
+                "path": f"{builders}.cert.CertBuilder",
+                "args": {"root_valid_days": ROOT_DAYS},
+            },
             {"path": f"{builders}.signature.SignatureBuilder"},
         ],
     }
@@ -179,8 +206,8 @@ def write_jobs(project: Project, output: Path) -> None:
 
 
 def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
-    config = folder / "app" / "config"
-    config.mkdir(parents=True)
+    app = folder / "app"
+    (app / "config").mkdir(parents=True)
     least = job.least_answers or len(project.sites)
     aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
     parties = ["server", *project.site_names, *aggregators]
@@ -188,19 +215,7 @@ def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
     needed = {"min_clients": least + len(aggregators), "mandatory_clients": aggregators}
     write_json(folder / "meta.json", meta | needed)
     arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
-    arguments |= {"aggregators": aggregators}
-    controller = {"id": "controller", "path": CLASSES["server"][0], "args": arguments}
-    executor = {"path": CLASSES["client"][0], "args": {}}
-    shared = {
-        "format_version": 2,
-        "components": [],
-        "task_data_filters": [],
-        "task_result_filters": [],
-    }
-    server = {"server": {"task_request_interval": FETCH}, "workflows": [controller]}
-    client = {
-        "default_task_fetch_interval": FETCH,
-        "executors": [{"tasks": [*KINDS, *MORE], "executor": executor}],
-    }
-    write_json(config / "config_fed_server.json", shared | server)
-    write_json(config / "config_fed_client.json", shared | client)
+    write_json(app / SERVER, server_config(arguments | {"aggregators": aggregators}))
+    write_json(app / CLIENT, client_config())
+    if refused := problem(app):
+        raise InputError(f"jobs.{kind}: {refused}")

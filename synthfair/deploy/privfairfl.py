@@ -115,7 +115,9 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
     task = make_sum(federation, what, label=unfinished[0].read_text(), least=job.least_answers)
     content = (output / MODEL).read_bytes()
     question = Question("privfairfl", number, {}, content, job.timeout)
-    opened = secure_sum(federation, task, question, folder=private.parent / "sums")
+    opened = secure_sum(
+        federation, task, question, folder=private.parent / "sums", anew=unfinished[0]
+    )
     histogram = score_histogram(what, opened)
     write_histogram(histogram, output / HISTOGRAM)
     chosen = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)

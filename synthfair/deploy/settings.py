@@ -51,6 +51,9 @@ class Limits(BaseModel):
         k_min: least rows of a pair of group and label in a surrogate.
         most_rounds: of training in which a report may leave without noise of the site's own, over
             all jobs: then the server sees it, also where the server adds noise for all others.
+        least_rows: that the table has at least, a public number. Training with an epsilon whose
+            ``least_rows`` is above it is refused, whatever the table has: else questions would find
+            out how many rows that is.
         store_models: whether models that jobs send back are stored in the site's folder.
     """
 
@@ -64,6 +67,7 @@ class Limits(BaseModel):
     least_epsilon_left: float = Field(default=0.0, ge=0, le=LARGEST_EPSILON)
     k_min: int = Field(default=50, ge=1)
     most_rounds: int = Field(default=0, ge=0)
+    least_rows: int | None = Field(default=None, ge=1, lt=2**31)
     store_models: bool = False
 
     def allow(self, epsilon: float | None, delta: float | None = None) -> bool:

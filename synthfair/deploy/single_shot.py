@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
+import synthfair
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
 from synthfair.config.rules import FROZEN
 from synthfair.data.encode import Clipping
+from synthfair.data.tables import files_of
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.statement import make_guarantee
+from synthfair.release.keys import read_signing_key
 
 RELEASES_FOLDER = "releases"
 
@@ -72,20 +76,31 @@ def server_config(settings: dict[str, Any]) -> ServerConfig:
 def answer_single_shot(asked: Asked) -> Made:
     """A site's side: the routine of ``python -m synthfair.client``, within the site's limits.
 
+    With an epsilon, the same question of the same rows gets the very same release, in any job, at
+    no cost; any other is booked anew.
+
     Raises:
         RefusedError: a limit of the site, or of its ledger.
         InputError: what the table, or the checks of the release, forbid.
         KeyboardInterrupt: the job was stopped.
     """
-    from synthfair.client.from_file import Options, distill_file
-    from synthfair.jax_setup import start_jax
-    from synthfair.release.keys import read_signing_key
-
     config = _allowed(asked)
-    start_jax()
     folder = asked.folder / RELEASES_FOLDER
     folder.mkdir(mode=0o700, exist_ok=True)
-    output = folder / f"{asked.ask.job}.parquet"
+    name = asked.ask.job if config.epsilon is None else _fingerprint(asked, config)
+    output = folder / f"{name}.parquet"
+    if not output.exists():
+        _require_affordable(asked, config)
+        _distil(asked, config, output)
+    return Made(output.read_bytes(), config.epsilon)
+
+
+def _distil(asked: Asked, config: DistillConfig | SurrogateConfig, output: Path) -> None:
+    """Makes, checks, books, signs and writes the release."""
+    from synthfair.client.from_file import Options, distill_file
+    from synthfair.jax_setup import start_jax
+
+    start_jax()
     settings = asked.settings
     options = Options(
         key=read_signing_key(settings.key),
@@ -103,11 +118,21 @@ def answer_single_shot(asked: Asked) -> Made:
 
     paths = settings.data, settings.schema_path, output
     distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
-    return Made(output.read_bytes(), config.epsilon)
+
+
+def _fingerprint(asked: Asked, config: DistillConfig | SurrogateConfig) -> str:
+    """Of settings, table and key. Private: who guesses the rows could confirm them."""
+    key = read_signing_key(asked.settings.key).public_key().public_bytes_raw()
+    known = type(config).__name__, config.model_dump_json(), asked.schema.hash, key.hex()
+    digest = hashlib.sha256(repr((synthfair.__version__, *known)).encode())
+    for path in files_of(asked.settings.data):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
-    """The settings, if the site's limits and its ledger allow them."""
+    """The settings, if the site's limits allow them."""
     limits = asked.settings.limits
     try:
         config = release_config(asked.ask.settings)
@@ -119,13 +144,17 @@ def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
         raise RefusedError("k_min")
     if config.epsilon is None and asked.unprotected >= limits.most_releases:
         raise RefusedError("releases")
+    return config
+
+
+def _require_affordable(asked: Asked, config: DistillConfig | SurrogateConfig) -> None:
+    """Before any work: whether the ledger allows the release."""
     try:
         guarantee = make_guarantee(config, asked.schema) if config.epsilon else None
         booking = Booking(output=asked.ask.job, run="0" * 64, guarantee=guarantee)
     except InputError as error:
         raise RefusedError("settings") from error
     asked.require_affordable(booking)
-    return config
 
 
 def run_single_shot(

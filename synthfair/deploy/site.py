@@ -97,13 +97,16 @@ class Asked(Generic[Settings]):
         """Before any work: whether the site's limits allow such an answer.
 
         Raises:
-            RefusedError: of another kind, or with another epsilon or delta, than they allow.
+            RefusedError: of another kind, or with another epsilon or delta, than they allow; or
+                with an epsilon where the ledger has no limit of all of them together.
         """
         limits = self.settings.limits
         if kind not in limits.kinds:
             raise RefusedError("kind")
         if not limits.allow(epsilon, delta):
             raise RefusedError("epsilon")
+        if epsilon is not None and Ledger(self.settings.ledger_file).spent().limit is None:
+            raise RefusedError("budget")
 
     def require_affordable(self: Asked[SiteSettings], booking: Booking) -> None:
         """Before any work: whether the site's limits allow it to be booked.

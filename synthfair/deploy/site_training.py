@@ -133,6 +133,8 @@ def _allowed(asked: Asked) -> Agreed:
     )
     if ask.round >= config.rounds:
         raise RefusedError("rounds")
+    if config.epsilon is not None and (agreed.least_rows or 0) > (limits.least_rows or 0):
+        raise RefusedError("rows")
     if not is_private(config) and asked.unprotected >= limits.most_rounds:
         raise RefusedError("rounds")
     return agreed
@@ -163,8 +165,7 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
         raise RefusedError("settings") from error
     path = asked.settings.data
     rows = encode(read_table(path, asked.schema), asked.schema, source=str(path))
-    if len(rows.y) < (agreed.least_rows or 0):
-        raise InputError(f"{path}: {len(rows.y)} rows; the job says at least {agreed.least_rows}")
+    _require_rows(asked, agreed, len(rows.y))
     user = np.zeros(len(rows.y), int)
     data = make_user_data(rows, user, asked.schema, agreed.config, all_groups=False)
     digest = hashlib.sha256()
@@ -174,6 +175,15 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     run = agreed.run(asked.schema, digest.hexdigest())
     state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
     return _Ready(agreed, planned, run, data.users, state)
+
+
+def _require_rows(asked: Asked, agreed: Agreed, n: int) -> None:
+    """With an epsilon, no answer may depend on how the question compares with the table."""
+    private = agreed.config.epsilon is not None
+    least = asked.settings.limits.least_rows if private else agreed.least_rows
+    if n < (least or 0):
+        who = "the site's limits say" if private else "the job says"
+        raise InputError(f"{asked.settings.data}: {n} rows; {who} at least {least}")
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from synthfair.deploy.federation import Federation
+from synthfair.deploy.federation import Federation, TooFewError
 from synthfair.deploy.messages import TaskName, sha256
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, whole_file
@@ -78,7 +78,7 @@ def make_sum(
 
 
 def secure_sum(
-    federation: Federation, task: Task, question: Question, *, folder: Path
+    federation: Federation, task: Task, question: Question, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
     """Asks the sites for shares and the aggregators for their sums, and opens these.
 
@@ -91,9 +91,11 @@ def secure_sum(
         question: to the sites.
         folder: of the server's own, where uploads lie until the sum is opened: a job that stops in
             between goes on with the same ones, and so can the aggregators.
+        anew: file that holds a job to this very task; None where the next job has another one.
 
     Raises:
-        TooFewError: fewer sites than the task asks, or not all aggregators, have answered well.
+        TooFewError: fewer sites than the task asks, or not all aggregators, have answered well;
+            where these refuse the uploads, with what to do.
         InputError: the sums do not open, see :func:`synthfair.secure.open_sums`.
     """
     name, number, settings, carried, timeout = question
@@ -114,13 +116,34 @@ def secure_sum(
         with whole_file(saved, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(b"".join(uploads))
     content = saved.read_bytes()
-    sums = [
-        _partial_sum(federation, name, task, question, _of_role(task, content, role))
-        for role, name in enumerate(federation.aggregators)
-    ]
+    sums = []
+    for role, name in enumerate(federation.aggregators):
+        uploads = _of_role(task, content, role)
+        try:
+            sums.append(_partial_sum(federation, name, task, question, uploads))
+        except TooFewError as error:
+            code = federation.booked[name].code
+            if code not in ("uploads", "answered"):  # the same uploads may be added up later
+                raise
+            saved.unlink()
+            first = code == "uploads" and role == 0
+            raise TooFewError(f"{error}; {AGAIN if first else _spent(anew)}") from error
     opened = open_sums(task, sums, sources=list(federation.aggregators))
     saved.unlink()
     return opened
+
+
+AGAIN = (
+    "its log names the key whose upload it cannot read: have that site mended, or leave it out; the"
+    " same job, submitted again, asks the sites again, which book nothing more"
+)
+"""What to do where nobody has answered for a task yet."""
+
+
+def _spent(anew: Path | None) -> str:
+    """What to do where somebody has, or has begun to: a task has one answer."""
+    first = f"remove {anew}, and " if anew else ""
+    return f"the task is spent: {first}submit the job again, for a new task, which all book anew"
 
 
 def _partial_sum(

@@ -24,6 +24,7 @@ from synthfair.deploy.agreed import (
     Agreed,
     LeastRows,
     TrainSettings,
+    counts_by_rows,
     make_planned,
     packed,
     require_rows,
@@ -58,8 +59,9 @@ class TrainJob(BaseModel):
         train: settings of the method, see :class:`synthfair.config.TrainConfig`.
         least_rows: rows of the smallest site, a public number; ``dp_sgd``,
             ``fair_sgd`` and ``two_phase`` need it.
-        most_rows: rows of the largest site, a public number: sites count by their rows in fedavg
-            without a clip and in dp_sgd, and one that claims more is refused.
+        most_rows: rows of the largest site, a public number, which a job must name where sites
+            count by their rows: in fedavg without a clip, dp_sgd, fair_sgd and two_phase. A site
+            that claims more is refused.
         least_answers: sites that must answer well in every round; all if not given.
         timeout: seconds to wait for the answers of a round; in the first one of ``two_phase`` sites
             train their teachers as well.
@@ -71,7 +73,7 @@ class TrainJob(BaseModel):
 
     train: TrainSettings
     least_rows: LeastRows
-    most_rows: int = Field(default=2**31 - 1, ge=1, lt=2**31)
+    most_rows: int | None = Field(default=None, ge=1, lt=2**31)
     least_answers: int | None = Field(default=None, ge=1)
     timeout: int = Field(default=600, ge=1, le=7 * 24 * 3600)
     save_each: int = Field(default=10, ge=1)
@@ -83,8 +85,14 @@ class TrainJob(BaseModel):
 
     @model_validator(mode="after")
     def _is_whole(self) -> TrainJob:
-        require_rows(train_config(self.train), self.least_rows)
-        if (self.least_rows or 1) > self.most_rows:
+        config = train_config(self.train)
+        require_rows(config, self.least_rows)
+        if self.most_rows is None and counts_by_rows(config):
+            raise ValueError(
+                f"most_rows: {config.method} counts sites by their rows, and needs those of the"
+                " largest site"
+            )
+        if self.most_rows is not None and self.most_rows < (self.least_rows or 1):
             raise ValueError("most_rows: must be at least least_rows")
         return self
 
@@ -142,7 +150,8 @@ def train(federation: Federation, job: TrainJob, private: Path, output: Path) ->
     # With an epsilon, a training that goes on asks for the very sums that it had asked for before.
     salt = federation.job if config.epsilon is None else begun.seed
     label = f"{run} {salt}"
-    shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like)
+    anew = None if config.epsilon is None else checkpoint.path
+    shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like, anew)
     protection = engine.UNPROTECTED if plan.secure else plan.protection
 
     update = _compiled_update()
@@ -230,7 +239,9 @@ def _compiled_update() -> Callable[..., tuple[Any, Any]]:
 def _weights(job: TrainJob, row_weights: jax.Array | None) -> tuple[float, float]:
     """Between which the weight of a site lies: the sum of its rows' weights."""
     low, high = (1.0, 1.0) if row_weights is None else (row_weights.min(), row_weights.max())
-    return (job.least_rows or 0) * min(float(low), 1.0), job.most_rows * max(float(high), 1.0)
+    return (job.least_rows or 0) * min(float(low), 1.0), (job.most_rows or 0) * max(
+        float(high), 1.0
+    )
 
 
 class _Report(NamedTuple):
@@ -280,12 +291,21 @@ class _Report(NamedTuple):
 
 
 class _Shares(NamedTuple):
-    """How reports are summed so that the server sees none: what, in which sums, and where to."""
+    """How reports are summed so that the server sees none: what, in which sums, and where to.
+
+    Attributes:
+        what: is summed.
+        label: of the training and its job.
+        folder: of the server's own, for uploads.
+        like: shapes and types of a report.
+        anew: file that holds later jobs to these very sums, if any.
+    """
 
     what: ClippedVectors
     label: str
     folder: Path
     like: Any
+    anew: Path | None
 
     def total(
         self, federation: Federation, question: Question, least: int | None
@@ -293,7 +313,7 @@ class _Shares(NamedTuple):
         """The noisy sum of a round, as aggregators open it, and the number of sites in it."""
         label, bare = f"{self.label} {question.number}", self.what.rho is None
         task = make_sum(federation, self.what, label=label, least=least, without_noise=bare)
-        opened = secure_sum(federation, task, question, folder=self.folder)
+        opened = secure_sum(federation, task, question, folder=self.folder, anew=self.anew)
         total = unpacked(self.what.values(opened.total).astype("<f8").tobytes(), self.like)
         return total, opened.statement["clients"]
 

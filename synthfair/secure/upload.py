@@ -165,7 +165,10 @@ def read_upload(
     try:
         message = _suite().decrypt(encrypted, secret.decryption_key, header)
     except (InvalidTag, ValueError) as error:
-        raise InputError(f"{source}: cannot be decrypted; encrypted to another key") from error
+        raise InputError(
+            f"{source}: of the client {client.hex()}: cannot be decrypted; encrypted to another key"
+        ) from error
+    source = f"{source} of the client {client.hex()}"
     return Upload(client, nonce, task.sharing.share(message, own, source=source))
 
 

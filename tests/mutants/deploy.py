@@ -228,7 +228,7 @@ MUTANTS = [
     Mutant(
         "fewer rows are trained on than the noise was computed for",
         "deploy/site_training.py",
-        "if len(rows.y) < (agreed.least_rows or 0):",
+        "if n < (least or 0):",
         "if False:",
         ROUNDS,
     ),

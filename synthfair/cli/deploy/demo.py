@@ -27,11 +27,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--job",
-        choices=("single_shot", "train", "privfairfl"),
+        choices=("single_shot", "train", "gap", "privfairfl"),
         default="single_shot",
-        help="One upload; 200 rounds of fpfl; or, all of it with epsilon, 20 rounds of dp_sgd and"
-        " thresholds by group from counts in shares, with two aggregators more."
-        " Default: single_shot.",
+        help="One upload; 200 rounds of fpfl; gaps of a model, from reports that each lender"
+        " perturbs; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by group from"
+        " counts in shares, with two aggregators more. Default: single_shot.",
+    )
+    parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.",
     )
 
 
@@ -47,6 +52,7 @@ def run(args: argparse.Namespace) -> None:
             show,
             lambda *found: show(in_words(*found)),
             job=args.job,
+            secure=args.secure,
         )
     tell(shown.run, args.output / "results")
     say(f"Start: {shown.start_seconds:.1f} s. Job: {shown.job_seconds:.1f} s.")

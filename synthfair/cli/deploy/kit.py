@@ -21,8 +21,8 @@ where project.yml has
   sites:
     - name: bank-a
       org: bank_a
-      limits: {releases: [surrogate], most_epsilon: 1, least_epsilon_left: 1}
-    - {name: bank-b, org: bank_b}
+      limits: {kinds: [surrogate], most_epsilon: 1, least_epsilon_left: 1}
+    - {name: bank-b, org: bank_b, limits: {kinds: [surrogate], most_epsilon: 1}}
   submitters:
     - {name: lead@example.org, org: hub}
   jobs:
@@ -37,6 +37,11 @@ it is, for the same parties:
 
   python -m synthfair deploy kit project.yml --jobs-only --output DIR/more
 
+A site that joins later, and certificates that end after 360 days, need kits of the same
+root; give new ones to these parties alone:
+
+  python -m synthfair deploy kit project.yml --authority DIR/authority --output DIR2
+
 Limits are a proposal; each site has the last word, in its local/synthfair.json.
 """
 
@@ -45,7 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     parser.add_argument("project", type=Path, help="The project, YAML.")
     parser.add_argument("--output", type=Path, required=True, help="A new folder to write to.")
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--authority",
+        type=Path,
+        help="Folder of that name of earlier kits, whose root certificate signs; else a new one.",
+    )
+    which.add_argument(
         "--jobs-only", action="store_true", help="Write the jobs' folders, and no kits."
     )
 
@@ -55,6 +66,9 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.deploy.kit import make_jobs, make_kits
 
-    make = make_jobs if args.jobs_only else make_kits
-    for folder in make(args.project, args.output):
+    if args.jobs_only:
+        made = make_jobs(args.project, args.output)
+    else:
+        made = make_kits(args.project, args.output, args.authority)
+    for folder in made:
         say(str(folder))

@@ -1,0 +1,135 @@
+"""Bugs in what a job may hold, in later kits, in epsilons without a bound, and in spent sums."""
+
+from tests.mutants import Mutant
+
+KIT, FILES, LIMITS = "test_deploy_kit.py", "test_deploy_job_files.py", "test_deploy_limits.py"
+ROUNDS, SUMS = "test_deploy_training.py", "test_deploy_sums.py"
+
+MUTANTS = [
+    Mutant(
+        "a job may hold links",
+        "deploy/job_files.py",
+        "    if path.is_symlink():\n        return False\n",
+        "",
+        FILES,
+    ),
+    Mutant(
+        "a job may hold other files",
+        "deploy/job_files.py",
+        "return path.is_file() and (name in (SERVER, CLIENT) or path.name in SIGNATURES)",
+        "return path.is_file()",
+        FILES,
+    ),
+    Mutant(
+        "a job may tell sites to load something else",
+        "deploy/job_files.py",
+        "    if client != client_config():\n",
+        "    if False:\n",
+        FILES,
+    ),
+    Mutant(
+        "a job may tell the server to load more",
+        "deploy/job_files.py",
+        "    if server != server_config(_arguments(server)):\n",
+        "    if False:\n",
+        FILES,
+    ),
+    Mutant(
+        "a job may name variables in a list",
+        "deploy/job_files.py",
+        "    if isinstance(found, list):\n",
+        "    if False:\n",
+        FILES,
+    ),
+    Mutant(
+        "a job may name variables as keys",
+        "deploy/job_files.py",
+        "any(map(_has_braces, (*found, *found.values())))",
+        "any(map(_has_braces, found.values()))",
+        FILES,
+    ),
+    Mutant(
+        "the engine reads formats that include files",
+        "deploy/job_validator.py",
+        "if form is not ConfigFormat.JSON:\n",
+        "if False:\n",
+        FILES,
+    ),
+    Mutant(
+        "a controller asks whatever sites are named",
+        "deploy/engine.py",
+        "_NAMES.validate_python(sites)",
+        "tuple(sites)",
+        FILES,
+    ),
+    Mutant(
+        "kits look at no job",
+        "deploy/hardening.py",
+        '        "app_validator": {"path": VALIDATOR, "args": {}},\n',
+        "",
+        KIT,
+    ),
+    Mutant(
+        "later kits have another root",
+        "deploy/kit.py",
+        "        if root:\n",
+        "        if False:\n",
+        KIT,
+    ),
+    Mutant(
+        "an epsilon needs no limit of all of them",
+        "deploy/site.py",
+        "if epsilon is not None and Ledger(self.settings.ledger_file).spent().limit is None:",
+        "if False:",
+        LIMITS,
+    ),
+    Mutant(
+        "a release is made anew, and booked anew, for every job",
+        "deploy/single_shot.py",
+        "name = asked.ask.job if config.epsilon is None else _fingerprint(asked, config)",
+        "name = asked.ask.job",
+        LIMITS,
+    ),
+    Mutant(
+        "an old release stands for a new table",
+        "deploy/single_shot.py",
+        '            digest.update(hashlib.file_digest(file, "sha256").digest())\n',
+        "            pass\n",
+        LIMITS,
+    ),
+    Mutant(
+        "limits that exclude each other are not named",
+        "deploy/check.py",
+        "if limits.most_epsilon is not None and limits.without_epsilon:",
+        "if False:",
+        KIT,
+    ),
+    Mutant(
+        "questions find out the number of rows",
+        "deploy/site_training.py",
+        "if config.epsilon is not None and (agreed.least_rows or 0) > (limits.least_rows or 0):",
+        "if False:",
+        ROUNDS,
+    ),
+    Mutant(
+        "a site may claim any number of rows",
+        "deploy/training.py",
+        "if self.most_rows is None and counts_by_rows(config):",
+        "if False:",
+        ROUNDS,
+    ),
+    Mutant(
+        "uploads that were refused are sent again",
+        "deploy/sums.py",
+        "            saved.unlink()\n",
+        "",
+        SUMS,
+    ),
+    Mutant(
+        "a task that is spent is not said to be",
+        "deploy/sums.py",
+        'first = code == "uploads" and role == 0',
+        'first = code == "uploads"',
+        SUMS,
+    ),
+]

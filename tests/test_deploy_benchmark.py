@@ -1,0 +1,34 @@
+"""What the benchmark of a federation reads of a run; its processes take minutes, and are left out."""
+
+import pytest
+
+from benchmarks.deploy import DeploySetting, run_job, show_jobs
+from benchmarks.harness import Run
+from synthfair.deploy import demo, session
+from synthfair.federation_file import Booked, FederationFile
+
+BOOKED = Booked(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_bytes=250_000)
+
+
+def stub(monkeypatch, *, status=session.COMPLETED, clean=True):
+    found = FederationFile(job="j", error=None, server="hub", version="1", seconds=9.0, rounds=3,
+                           median_round_seconds=0.4, sites={"a": BOOKED, "b": BOOKED})  # fmt: skip
+    shown = demo.Shown(session.Run("j", status, found), 5.0, 10.0, clean)
+    monkeypatch.setattr(demo, "unlike_lenders", dict)
+    monkeypatch.setattr(demo, "demonstrate", lambda *_, **__: shown)
+
+
+def test_a_run_is_measured_and_shown(monkeypatch):
+    stub(monkeypatch)
+    setting = DeploySetting("train", 2)
+    found = run_job(setting, 0, smoke=False)
+    assert found[2:] == (5.0, 10.0, 3, 0.4, 1.5, 0.5)
+    page = show_jobs([Run(setting, 0, found, 10.0)])["deploy.md"]
+    assert "| 1.5 | 85% | 0.50 |" in page
+
+
+@pytest.mark.parametrize("failed", [{"status": "FINISHED:ABORTED"}, {"clean": False}])
+def test_a_run_that_failed_is_not_measured(monkeypatch, failed):
+    stub(monkeypatch, **failed)
+    with pytest.raises(RuntimeError, match="train"):
+        run_job(DeploySetting("train", 2), 0, smoke=False)

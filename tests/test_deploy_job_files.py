@@ -1,0 +1,126 @@
+"""What a job may hold: the engine would read other formats, files that they name, and variables."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import make_schema
+from test_deploy_kit import change, project
+
+from synthfair.deploy import kit
+from synthfair.deploy.job_files import CLIENT, SERVER, problem
+from synthfair.errors import InputError
+from synthfair.files import write_json
+
+pytest.importorskip("nvflare")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jobs")
+    (folder / "schema.json").write_text(make_schema().to_json())
+    write_json(folder / "project.yml", project())
+    kit.make_jobs(folder / "project.yml", folder / "made")
+    return folder / "made" / "single_shot" / "app"
+
+
+@pytest.fixture
+def app(made, tmp_path):
+    return Path(shutil.copytree(made, tmp_path / "app"))
+
+
+def args(document):
+    return document["workflows"][0]["args"]
+
+
+def test_a_job_as_it_is_written_is_allowed(app):
+    for folder in (app, app / "config"):  # the engine signs each
+        (folder / ".__nvfl_sig.json").write_text("{}")
+        (folder / ".__nvfl_submitter.crt").write_text("")
+    assert problem(app) == ""
+
+
+@pytest.mark.parametrize("name", [
+    "config/config_fed_client.conf", "config/config_fed_server.yml", "config/more/config_fed_server.json",
+    "custom/own.py", "run.sh", "config/comm_config.json"])  # fmt: skip
+def test_other_files_are_refused(app, name):
+    (app / name).parent.mkdir(exist_ok=True)
+    (app / name).write_text('include file("/etc/passwd")')
+    assert "alone" in problem(app)
+
+
+def test_links_are_refused(app, tmp_path):
+    (app / CLIENT).rename(tmp_path / "elsewhere")
+    (app / CLIENT).symlink_to(tmp_path / "elsewhere")
+    assert "alone" in problem(app)
+
+
+@pytest.mark.parametrize("file", [SERVER, CLIENT])
+@pytest.mark.parametrize("text", [None, "{", "[" * 100_000, '{"a": include}'])
+def test_what_is_no_json_is_refused(app, file, text):
+    (app / file).unlink()
+    if text is not None:
+        (app / file).write_text(text)
+    assert "must be files of JSON" in problem(app)
+
+
+@pytest.mark.parametrize(("file", "edit", "said"), [
+    (CLIENT, lambda d: d.update(more=1), "must be as synthfair writes it"),
+    (CLIENT, lambda d: d["executors"][0]["executor"]["args"].update(x="{$HOME}"), "must be as"),
+    (SERVER, lambda d: d.update(x="{$HOME}"), "args alone"),
+    (SERVER, lambda d: d["workflows"].append({}), "args alone"),
+    (SERVER, lambda d: d.update(workflows=[]), "args alone"),
+    (SERVER, lambda d: d["workflows"][0].update(path="os.system"), "args alone"),
+    (SERVER, lambda d: args(d)["sites"].append("{$HOME}"), "brace"),
+    (SERVER, lambda d: args(d).update(kind="a${HOME}"), "brace"),
+    (SERVER, lambda d: args(d)["job"].update({"{workflows}": 1}), "brace"),
+])  # fmt: skip
+def test_what_is_changed_is_refused(app, file, edit, said):
+    change(app / file, edit)
+    assert said in problem(app)
+
+
+def test_a_brace_is_found_however_it_is_written(app):
+    change(app / SERVER, lambda d: args(d)["sites"].append("{$HOME}"))
+    text = (app / SERVER).read_text()
+    assert text.count("{$") == 1
+    (app / SERVER).write_text(text.replace("{$", "\\u007b\\u0024"))
+    assert "brace" in problem(app)
+
+
+def test_a_job_that_would_be_refused_is_not_written(tmp_path, monkeypatch):
+    (tmp_path / "schema.json").write_text(make_schema().to_json())
+    write_json(tmp_path / "project.yml", project())
+    monkeypatch.setattr(kit, "problem", lambda app: f"{SERVER}: has a brace")
+    with pytest.raises(InputError, match=r"jobs.single_shot: config/.* has a brace"):
+        kit.make_jobs(tmp_path / "project.yml", tmp_path / "made")
+
+
+def test_the_engine_asks_before_it_reads(app, monkeypatch):
+    """Its own validator, as both parties build it: nothing is included, and nothing is fetched."""
+    from nvflare.apis.fl_constant import SiteType
+    from nvflare.fuel.utils.config_factory import ConfigFactory
+    from nvflare.private.fed.app.fl_app_validator import FLAppValidator
+
+    from synthfair.deploy.job_validator import JobValidator
+
+    monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
+    validator = FLAppValidator(SiteType.CLIENT, [JobValidator()])
+    assert validator.validate(str(app)) == ("", {})
+    (app / CLIENT).rename((app / CLIENT).with_suffix(".conf"))
+    with pytest.raises(ValueError, match="config_fed_client.conf: settings must be JSON"):
+        validator.validate(str(app))
+    loader = ConfigFactory.get_config_loader(ConfigFactory.search_config_format(
+        "config_fed_client.json", [str(app)])[0])  # fmt: skip
+    with pytest.raises(ValueError, match="must be JSON"):
+        loader.load_config_from_str('include url("http://localhost/")')
+
+
+@pytest.mark.parametrize("name", ["{$HOME}", "../a", "", "a" * 100])
+def test_a_controller_takes_names_alone(name):
+    from synthfair.deploy.engine import JobController
+
+    with pytest.raises(ValueError, match="should match"):
+        JobController("train", ["a", name], {})
+    with pytest.raises(ValueError, match="should match"):
+        JobController("train", ["a"], {}, [name])
