@@ -1,5 +1,6 @@
 """The benchmarks' harness, without JAX: what is run again, what is shown; and what counts as beaten."""
 
+import re
 from dataclasses import make_dataclass, replace
 from typing import NamedTuple
 
@@ -9,9 +10,20 @@ from scipy.stats import chisquare
 
 import synthfair as sf
 from benchmarks import __main__ as everything
-from benchmarks import cold, harness, registry
+from benchmarks import cold, harness, registry, reproduction
 from benchmarks.harness import Experiment, Run, fingerprint
-from benchmarks.showing import Mean, by, mean_of, means, select, table
+from benchmarks.papers import finding
+from benchmarks.showing import (
+    Mean,
+    by,
+    mark,
+    marked,
+    mean_of,
+    means,
+    paired,
+    select,
+    table,
+)
 from benchmarks.table2 import beaten, pages
 from benchmarks.table2.cells import TASKS, TableCell, TableValues, cell_fingerprint, cells
 from synthfair.data.datasets import Source
@@ -195,8 +207,28 @@ def test_a_setting_that_is_new_changes_no_fingerprint():
 def test_the_committed_runs_would_come_out_the_same_today(name):
     """If not, run the benchmark again: its results are older than the code."""
     for one in registry.experiments(name):
-        runs = one.read(harness.RESULTS / name)
+        runs = one.read(registry.folder_of(name))
         assert len(one.current(runs)) == len(runs)
+        assert not one.default or not one.missing(runs, one.settings, None)
+
+
+PARTS = [(name, one) for name in registry.NAMES for one in registry.experiments(name)]
+
+
+@pytest.mark.parametrize(("name", "one"), PARTS, ids=[f"{name}-{one.name}" for name, one in PARTS])
+def test_the_committed_pages_and_plots_are_of_the_committed_runs(name, one):
+    """If not: python -m benchmarks.NAME PART --show. Plots count where one matplotlib drew both."""
+    folder = registry.folder_of(name)
+    runs = one.current(one.read(folder))
+    if one.missing(runs, one.settings, None) and not one.default:
+        pytest.skip("not all of its runs are there")
+    for file, text in one.summary(runs).items():
+        found = (folder / file).read_text(encoding="utf-8")
+        assert found == text or (file.endswith(".svg") and drawn_by(found) != drawn_by(text)), file
+
+
+def drawn_by(plot):
+    return re.search(r"Matplotlib v[\d.]+", plot)[0]
 
 
 def test_means_deviations_and_errors():
@@ -262,7 +294,71 @@ def test_cells_are_counted_by_several_rules():
     found = beaten.beaten([*runs[:3], runs[3]._replace(setting=constant)])
     # 0.77 and a mean of 0 beat the cells at rho_o > 0, 0.79 and 0.1 that at 0; there is a cell at
     # 10, and none at 99; the constant beats the last cell of size train
-    assert [*found.values()] == [5, 1, 1, 0, 1]
+    assert [*found.values()] == [(0, 5), (0, 1), (0, 1), (0, 0), (0, 1)]
+    law_school = TableCell("ours", "constant", "law_school_race", "", 0.0)
+    found = beaten.beaten([some_run(accuracy=0.86)._replace(setting=law_school)])
+    assert found["by the constant classifier"] == (6, 0)
+    assert str(found["by the constant classifier"]) == "6: Law School 6 of 20, Dutch 0 of 10"
+
+
+def test_what_the_constant_classifier_beats_is_marked():
+    assert mark(0.8, 0.8) == mark(Mean(0.79, 0.1, 3), Mean(0.8, 0.1, 3)) == " ‡"
+    assert mark(0.81, 0.8) == mark(0.8, None) == mark(None, 0.8) == ""
+    runs, constant = [Run(TOYS[0], 0, Accuracy(0.8))], [Run(TOYS[1], 0, Accuracy(0.9))]
+    assert marked(runs, constant, ".2f") == "0.80 ‡"
+    assert marked(constant, constant, ".2f") == "0.90"  # the classifier itself
+
+
+class Accuracy(NamedTuple):
+    accuracy: float
+
+
+def test_differences_are_of_the_seeds_that_both_have():
+    low, high = (
+        [Run(TOYS[0], seed, Accuracy(value)) for seed, value in enumerate(values)]
+        for values in ((0.1, 0.2, np.nan, 0.4), (0.2, 0.5, 0.9))
+    )
+    assert paired(low, high, "accuracy") == pytest.approx((0.2, 0.02**0.5, 2))
+    assert paired(low[2:], high, "accuracy").n == 0
+
+
+# Papers
+
+
+@pytest.mark.parametrize(
+    ("excesses", "verdict"),
+    [
+        ([Mean(-0.03, 0.02, 4)], finding.YES),
+        ([Mean(-0.02, 0.02, 4)], finding.UNDECIDED),
+        ([Mean(0.02, 0.02, 4)], finding.UNDECIDED),
+        ([Mean(0.03, 0.02, 4)], finding.NO),
+        ([Mean(-0.03, 0.02, 4), Mean(0.03, 0.02, 4)], finding.NO),
+        ([Mean(-0.03, 0.02, 4), Mean(0.01, 0.02, 4)], finding.UNDECIDED),
+        ([Mean(-0.03, 0.0, 1)], finding.UNDECIDED),
+        ([Mean(0.03, 0.0, 1)], finding.UNDECIDED),
+        ([], finding.NOT_RUN),
+    ],
+)
+def test_verdicts_regard_the_spread_over_seeds(excesses, verdict):
+    assert finding.verdict_of(*excesses) == verdict
+
+
+def test_a_results_page_lists_what_does_not_reproduce_and_no_more():
+    some = [
+        finding.Finding(f"claim {i}", "1", "2", verdict, "a.md", ("this",) * (i == 1))
+        for i, verdict in enumerate((finding.YES, finding.NO, finding.UNDECIDED, finding.REFUTED))
+    ]
+    text = finding.what_does_not(some)
+    assert [f"claim {i} |" in text for i in range(4)] == [False, True, True, False]
+    assert "Of 'claim 1' these do not hold, or not for sure: this." in text
+    assert "All does." in finding.what_does_not(some[:1])
+    assert "None of the claims was run." in finding.what_does_not([])
+
+
+def test_claims_of_the_reproduction_do_not_repeat():
+    for paper in reproduction.PAPERS:
+        claims = [one.claim for one in reproduction.findings_of(paper)]
+        assert len(claims) == len(set(claims)) > 2
 
 
 def test_the_ceiling_is_compared_on_common_seeds():

@@ -79,7 +79,8 @@ def below(mean: Mean, least: float) -> Mean:
 
 def what_does_not(findings: Iterable[Finding], *notes: str) -> str:
     """A section of a results page: what does not reproduce, or only in part."""
-    shown = [one for one in findings if one.ours and one.verdict not in (YES, REFUTED)]
+    found = [one for one in findings if one.ours and one.verdict != REFUTED]
+    shown = [one for one in found if one.verdict != YES]
     rows = [(one.claim, one.published, one.ours, one.verdict) for one in shown]
     lists = [
         f"Of '{one.claim}' these do not hold, or not for sure: {', '.join(one.failed)}."
@@ -87,5 +88,6 @@ def what_does_not(findings: Iterable[Finding], *notes: str) -> str:
         if one.failed
     ]
     parts = ["## What does not reproduce", RULE, *notes]
-    parts.append(table("claim | published | here | verdict", rows) if rows else "All does.")
+    none = "All does." if found else "None of the claims was run."
+    parts.append(table("claim | published | here | verdict", rows) if rows else none)
     return "\n\n".join([*parts, *lists])
