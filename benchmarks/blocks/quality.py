@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.blocks.reading import Read, Runs, both
+from benchmarks.papers.padala import whole_wide
 from benchmarks.showing import (
     WORSE_NOTE,
     Mean,
@@ -168,10 +169,12 @@ def sampling(read: Read) -> str:
 
 def two_phase(read: Read) -> str:
     """Gap and accuracy at epsilon = 2; with networks as wide as published, if they were run."""
-    parts = [_two_phase(read("two_phase"), "")]
-    if parts[0] and (wide := _two_phase(read("two_phase", "wide"), "Networks as published. ")):
-        parts.append(wide)
-    return "\n\n".join(parts)
+    found = _two_phase(read("two_phase"), "")
+    wide = whole_wide(read("two_phase", "wide"))
+    if not (found and wide):
+        return found
+    link = "[Networks as wide as published](../benchmarks/results/two_phase/wide_two_phase.md). "
+    return f"{found}\n\n{_two_phase(wide, link)}"
 
 
 def _two_phase(runs: Runs, before: str) -> str:
