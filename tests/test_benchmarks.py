@@ -1,6 +1,5 @@
 """The benchmarks' harness, without JAX: what is run again, what is shown; and what counts as beaten."""
 
-import re
 from dataclasses import make_dataclass, replace
 from typing import NamedTuple
 
@@ -10,9 +9,8 @@ from scipy.stats import chisquare
 
 import synthfair as sf
 from benchmarks import __main__ as everything
-from benchmarks import cold, harness, registry, reproduction
+from benchmarks import cold, harness, registry
 from benchmarks.harness import Experiment, Run, fingerprint
-from benchmarks.papers import finding
 from benchmarks.showing import (
     Mean,
     by,
@@ -212,25 +210,6 @@ def test_the_committed_runs_would_come_out_the_same_today(name):
         assert not one.default or not one.missing(runs, one.settings, None)
 
 
-PARTS = [(name, one) for name in registry.NAMES for one in registry.experiments(name)]
-
-
-@pytest.mark.parametrize(("name", "one"), PARTS, ids=[f"{name}-{one.name}" for name, one in PARTS])
-def test_the_committed_pages_and_plots_are_of_the_committed_runs(name, one):
-    """If not: python -m benchmarks.NAME PART --show. Plots count where one matplotlib drew both."""
-    folder = registry.folder_of(name)
-    runs = one.current(one.read(folder))
-    if one.missing(runs, one.settings, None) and not one.default:
-        pytest.skip("not all of its runs are there")
-    for file, text in one.summary(runs).items():
-        found = (folder / file).read_text(encoding="utf-8")
-        assert found == text or (file.endswith(".svg") and drawn_by(found) != drawn_by(text)), file
-
-
-def drawn_by(plot):
-    return re.search(r"Matplotlib v[\d.]+", plot)[0]
-
-
 def test_means_deviations_and_errors():
     mean = mean_of([0.7, 0.8, 0.9])
     assert mean == pytest.approx((0.8, 0.1, 3))
@@ -320,45 +299,6 @@ def test_differences_are_of_the_seeds_that_both_have():
     )
     assert paired(low, high, "accuracy") == pytest.approx((0.2, 0.02**0.5, 2))
     assert paired(low[2:], high, "accuracy").n == 0
-
-
-# Papers
-
-
-@pytest.mark.parametrize(
-    ("excesses", "verdict"),
-    [
-        ([Mean(-0.03, 0.02, 4)], finding.YES),
-        ([Mean(-0.02, 0.02, 4)], finding.UNDECIDED),
-        ([Mean(0.02, 0.02, 4)], finding.UNDECIDED),
-        ([Mean(0.03, 0.02, 4)], finding.NO),
-        ([Mean(-0.03, 0.02, 4), Mean(0.03, 0.02, 4)], finding.NO),
-        ([Mean(-0.03, 0.02, 4), Mean(0.01, 0.02, 4)], finding.UNDECIDED),
-        ([Mean(-0.03, 0.0, 1)], finding.UNDECIDED),
-        ([Mean(0.03, 0.0, 1)], finding.UNDECIDED),
-        ([], finding.NOT_RUN),
-    ],
-)
-def test_verdicts_regard_the_spread_over_seeds(excesses, verdict):
-    assert finding.verdict_of(*excesses) == verdict
-
-
-def test_a_results_page_lists_what_does_not_reproduce_and_no_more():
-    some = [
-        finding.Finding(f"claim {i}", "1", "2", verdict, "a.md", ("this",) * (i == 1))
-        for i, verdict in enumerate((finding.YES, finding.NO, finding.UNDECIDED, finding.REFUTED))
-    ]
-    text = finding.what_does_not(some)
-    assert [f"claim {i} |" in text for i in range(4)] == [False, True, True, False]
-    assert "Of 'claim 1' these do not hold, or not for sure: this." in text
-    assert "All does." in finding.what_does_not(some[:1])
-    assert "None of the claims was run." in finding.what_does_not([])
-
-
-def test_claims_of_the_reproduction_do_not_repeat():
-    for paper in reproduction.PAPERS:
-        claims = [one.claim for one in reproduction.findings_of(paper)]
-        assert len(claims) == len(set(claims)) > 2
 
 
 def test_the_ceiling_is_compared_on_common_seeds():
