@@ -4,7 +4,7 @@
     python -m benchmarks all --seeds 1
     python -m benchmarks all --smoke --output DIR   # minutes: whether each one runs
     python -m benchmarks status                     # which runs are there, and what they reproduce
-    python -m benchmarks texts                      # writes their numbers into docs/ and README.md
+    python -m benchmarks texts                      # writes their numbers into docs/
 
 SYNTHFAIR_DATA names the folder with the tables. One that fails does not stop the others.
 """
@@ -18,9 +18,8 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.harness import RESULTS
-from benchmarks.registry import NAMES, experiments
-from benchmarks.reproduction import reproduction_table
+from benchmarks.registry import FOLDERS, NAMES, experiments, folder_of
+from benchmarks.reproduction import reproduction_pages
 from benchmarks.showing import page, table
 from benchmarks.texts import write_texts
 
@@ -66,7 +65,7 @@ def _run(name: str, args: argparse.Namespace) -> tuple[float, int]:
     command += ["--smoke"] * args.smoke
     command += ["--seeds", str(args.seeds)] if args.seeds else []
     if args.output:  # figure3 reads what table2 has written
-        command += ["--output", str(args.output / name.replace("figure3", "table2"))]
+        command += ["--output", str(args.output / FOLDERS.get(name, name))]
     print(f"== {' '.join(command[1:])}", flush=True)
     start = time.perf_counter()
     quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if args.smoke else {}  # compiles in less time
@@ -79,13 +78,13 @@ def status(seeds: int | None) -> str:
     lines = []
     for name in NAMES:
         for one in experiments(name):
-            runs = one.read(RESULTS / name)
+            runs = one.read(folder_of(name))
             missing = len(one.missing(runs, one.settings, seeds))
             wanted = len(one.missing([], one.settings, seeds))
             older = len(runs) - len(one.current(runs))
             lines.append((name, one.name, wanted, missing or "", older or ""))
     header = "benchmark | experiment | runs | missing | made with something else"
-    return page(table(header, lines), reproduction_table())
+    return page(table(header, lines), reproduction_pages())
 
 
 if __name__ == "__main__":

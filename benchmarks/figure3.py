@@ -10,7 +10,7 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from benchmarks.harness import main
-from benchmarks.showing import as_svg, legend, panels, select
+from benchmarks.showing import as_svg, legend, means, panels, select
 from benchmarks.table2.cells import TASKS
 from benchmarks.table2.pages import TABLE2, TableRuns, curve, published_cells
 
@@ -24,7 +24,7 @@ LOOKS = {
 
 
 def draw_panel(axes: Axes, runs: TableRuns, task: str, value: str) -> None:
-    """Means and standard errors of one metric of one task against rho_o."""
+    """Means and standard errors of one metric of one task against rho_o; and the constant's."""
     for (recipe, method, size), (color, line) in LOOKS.items():
         points = curve(select(runs, recipe=recipe, method=method, task=task, size=size))
         if points:
@@ -42,6 +42,10 @@ def draw_panel(axes: Axes, runs: TableRuns, task: str, value: str) -> None:
         }
         heights = [pair[value == "spd"] for pair in theirs.values()]
         axes.plot([*theirs], heights, line, color="#009E73", label=f"published, {size}")
+    constant = select(runs, method="constant", task=task)
+    if constant and value == "accuracy":
+        height = means(constant, "accuracy").mean
+        axes.axhline(height, color="0.4", linestyle="-.", label="constant classifier")
     axes.set_xscale("symlog", linthresh=1)
     axes.set(xlabel="rho_o", ylabel="SPD" if value == "spd" else value)
 
@@ -57,5 +61,9 @@ def draw(runs: TableRuns) -> dict[str, str]:
     return {"figure3.svg": as_svg(figure)}
 
 
+FIGURE3 = replace(TABLE2, name="figure3", summary=draw)
+
+EXPERIMENTS = (FIGURE3,)
+
 if __name__ == "__main__":
-    main(__doc__, "table2", replace(TABLE2, name="figure3", summary=draw), show=True)
+    main(__doc__, "table2", FIGURE3, show=True)

@@ -45,6 +45,8 @@ PRIVATE_ROUNDS = {
 
 TWO_PHASES = {"method": "two_phase", "clip": 1.5, "epsilon": EPSILON}
 
+CONSTANT = "constant classifier"
+
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "central": ("central", {}),
     "fair releases": ("single_shot", {}),
@@ -56,7 +58,7 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "FPFL, epsilon = 1": ("fpfl", PRIVATE_ROUNDS),
     "two-phase, epsilon = 1, phase 1 not covered": ("two_phase", TWO_PHASES),
     "two-phase end to end, epsilon = 1": ("two_phase", TWO_PHASES | {"end_to_end": True}),
-    "constant classifier": ("constant", {}),
+    CONSTANT: ("constant", {}),
 }
 """By the name they are shown under: synthfair's name and settings."""
 
@@ -120,7 +122,7 @@ def show(runs: MethodRuns) -> dict[str, str]:
         f"`python -m benchmarks.methods`: mean ± standard deviation over"
         f" {showing.n_seeds(runs)} seeds, all clients' test rows. Sent: by all clients together, as"
         " files or plain numbers; what comes back is not counted. A run that is marked * did not"
-        " converge, or met its constraint in no round, on some seed."
+        f" converge, or met its constraint in no round, on some seed. {showing.WORSE_NOTE}"
     )
     header = "table | method | weight | accuracy | SPD | rounds | sent | seconds"
     rows = []
@@ -131,7 +133,7 @@ def show(runs: MethodRuns) -> dict[str, str]:
                 setting.table,
                 setting.method + ("" if converged else " *"),
                 setting.weight,
-                showing.means(own, "accuracy").text(),
+                showing.marked(own, showing.select(runs, table=setting.table, method=CONSTANT)),
                 showing.means(own, "spd").text(),
                 f"{own[0].values.rounds:,}",
                 f"{showing.means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
@@ -167,7 +169,7 @@ METHOD_COMPARISON = Experiment(
     settings=tuple(
         MethodSetting(*one)
         for one in product(TABLES, METHODS, WEIGHTS)
-        if one[1] != "constant classifier" or one[2] == 0
+        if one[1] != CONSTANT or one[2] == 0
     ),
     run=run_method,
     summary=show,

@@ -121,9 +121,10 @@ def show(runs: BudgetRuns) -> dict[str, str]:
         f"`python -m benchmarks.privacy`: mean ± standard error over"
         f" {showing.n_seeds(runs)} seeds, all clients' test rows. Differences are between the"
         " means and those of the non-private run on the same splits."
+        f" {showing.WORSE_NOTE}"
     )
     rows = [
-        _cells(setting, own, showing.select(runs, task=setting.task, method="plain"))
+        _cells(setting, own, showing.select(runs, task=setting.task))
         for setting, own in showing.by(runs, lambda setting: setting).items()
     ]
     header = "task | method | epsilon | accuracy | SPD | accuracy lost | SPD changed by | goal"
@@ -137,9 +138,11 @@ def show(runs: BudgetRuns) -> dict[str, str]:
     } | plots
 
 
-def _cells(setting: BudgetSetting, runs: BudgetRuns, plain: BudgetRuns) -> tuple[object, ...]:
+def _cells(setting: BudgetSetting, runs: BudgetRuns, others: BudgetRuns) -> tuple[object, ...]:
+    """A row, next to the task's other runs."""
+    plain, constants = (showing.select(others, method=name) for name in ("plain", "constant"))
     accuracy, spd, goal = showing.means(runs, "accuracy"), showing.means(runs, "spd"), ""
-    texts = (accuracy.text(error=True), spd.text(error=True))
+    texts = (showing.marked(runs, constants, error=True), spd.text(error=True))
     if not plain:
         return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, "", "", ""
     lost = showing.means(plain, "accuracy").mean - accuracy.mean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import RESULTS, Experiment, Run
@@ -13,6 +14,10 @@ NAMES = (
     "privacy", "gap", "secure", "privfairfl", "speed", "scale", "cold", "deploy",
 )  # fmt: skip
 """In this order: figure3 is drawn from the runs of table2."""
+
+
+FOLDERS = {"figure3": "table2"}
+"""Of the results, where it is not the benchmark's name."""
 
 
 def experiments(name: str) -> tuple[Experiment, ...]:
@@ -30,7 +35,12 @@ def committed(name: str, experiment: str = "runs") -> list[Run[Any, Any]]:
 
 def written(name: str, experiment: str = "runs") -> list[Run[Any, Any]]:
     """All runs in ``benchmarks/results``, those of earlier versions of the code, too."""
-    return _experiment(name, experiment).read(RESULTS / name)
+    return _experiment(name, experiment).read(folder_of(name))
+
+
+def folder_of(name: str) -> Path:
+    """Of a benchmark's results."""
+    return RESULTS / FOLDERS.get(name, name)
 
 
 def _experiment(name: str, experiment: str) -> Experiment[Any, Any]:

@@ -78,7 +78,31 @@ def n_seeds(runs: Iterable[Run[Any, Any]]) -> int:
     return len({run.seed for run in runs})
 
 
+def paired(low: Iterable[Run[Any, Any]], high: Iterable[Run[Any, Any]], field: str) -> Mean:
+    """What the second has more than the first, over the seeds in which both have a number."""
+    lower = {run.seed: getattr(run.values, field) for run in low}
+    found = [getattr(run.values, field) - lower[run.seed] for run in high if run.seed in lower]
+    known = [one for one in found if not math.isnan(one)]
+    return mean_of(known) if known else Mean(math.nan, math.nan, 0)
+
+
 # Markdown and plots
+
+WORSE = " ‡"
+"""Marks what the constant classifier beats."""
+
+WORSE_NOTE = "‡ marks what is no more accurate than the constant classifier, which has no gap."
+
+
+def mark(accuracy: Mean | float | None, constant: Mean | float | None) -> str:
+    """A sign where the constant classifier is as accurate, and therefore better.
+
+    Args:
+        accuracy: of a method, or its mean; None where it is not known.
+        constant: that of the more frequent label for everybody.
+    """
+    first, other = (one.mean if isinstance(one, Mean) else one for one in (accuracy, constant))
+    return WORSE if first is not None and other is not None and first <= other else ""
 
 
 def verdict(met: bool) -> str:
@@ -98,6 +122,20 @@ def table(header: str, rows: Iterable[Sequence[object]]) -> str:
 def page(*parts: str) -> str:
     """Markdown of some paragraphs and tables."""
     return "\n\n".join(parts) + "\n"
+
+
+def marked(
+    runs: Sequence[Run[Any, Any]],
+    constants: Sequence[Run[Any, Any]],
+    form: str = ".4f",
+    *,
+    error: bool = False,
+) -> str:
+    """Mean accuracy, with the mark of what the runs of the constant classifier beat."""
+    found = means(runs, "accuracy")
+    itself = not constants or runs[0].setting == constants[0].setting
+    worse = "" if itself else mark(found, means(constants, "accuracy"))
+    return found.text(form, error=error) + worse
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:

@@ -11,7 +11,17 @@ import synthfair as sf
 from benchmarks import __main__ as everything
 from benchmarks import cold, harness, registry
 from benchmarks.harness import Experiment, Run, fingerprint
-from benchmarks.showing import Mean, by, mean_of, means, select, table
+from benchmarks.showing import (
+    Mean,
+    by,
+    mark,
+    marked,
+    mean_of,
+    means,
+    paired,
+    select,
+    table,
+)
 from benchmarks.table2 import beaten, pages
 from benchmarks.table2.cells import TASKS, TableCell, TableValues, cell_fingerprint, cells
 from synthfair.data.datasets import Source
@@ -195,8 +205,9 @@ def test_a_setting_that_is_new_changes_no_fingerprint():
 def test_the_committed_runs_would_come_out_the_same_today(name):
     """If not, run the benchmark again: its results are older than the code."""
     for one in registry.experiments(name):
-        runs = one.read(harness.RESULTS / name)
+        runs = one.read(registry.folder_of(name))
         assert len(one.current(runs)) == len(runs)
+        assert not one.default or not one.missing(runs, one.settings, None)
 
 
 def test_means_deviations_and_errors():
@@ -262,7 +273,32 @@ def test_cells_are_counted_by_several_rules():
     found = beaten.beaten([*runs[:3], runs[3]._replace(setting=constant)])
     # 0.77 and a mean of 0 beat the cells at rho_o > 0, 0.79 and 0.1 that at 0; there is a cell at
     # 10, and none at 99; the constant beats the last cell of size train
-    assert [*found.values()] == [5, 1, 1, 0, 1]
+    assert [*found.values()] == [(0, 5), (0, 1), (0, 1), (0, 0), (0, 1)]
+    law_school = TableCell("ours", "constant", "law_school_race", "", 0.0)
+    found = beaten.beaten([some_run(accuracy=0.86)._replace(setting=law_school)])
+    assert found["by the constant classifier"] == (4, 0)
+    assert str(found["by the constant classifier"]) == "4: Law School 4 of 20, Dutch 0 of 10"
+
+
+def test_what_the_constant_classifier_beats_is_marked():
+    assert mark(0.8, 0.8) == mark(Mean(0.79, 0.1, 3), Mean(0.8, 0.1, 3)) == " ‡"
+    assert mark(0.81, 0.8) == mark(0.8, None) == mark(None, 0.8) == ""
+    runs, constant = [Run(TOYS[0], 0, Accuracy(0.8))], [Run(TOYS[1], 0, Accuracy(0.9))]
+    assert marked(runs, constant, ".2f") == "0.80 ‡"
+    assert marked(constant, constant, ".2f") == "0.90"  # the classifier itself
+
+
+class Accuracy(NamedTuple):
+    accuracy: float
+
+
+def test_differences_are_of_the_seeds_that_both_have():
+    low, high = (
+        [Run(TOYS[0], seed, Accuracy(value)) for seed, value in enumerate(values)]
+        for values in ((0.1, 0.2, np.nan, 0.4), (0.2, 0.5, 0.9))
+    )
+    assert paired(low, high, "accuracy") == pytest.approx((0.2, 0.02**0.5, 2))
+    assert paired(low[2:], high, "accuracy").n == 0
 
 
 def test_the_ceiling_is_compared_on_common_seeds():

@@ -10,6 +10,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from benchmarks.harness import Run
+from benchmarks.papers import finding, pentyala
 from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl import pages
 from benchmarks.privfairfl.comparison import FairSetting, FairValues, measured
@@ -261,6 +262,31 @@ class TestBenchmark:
         found = self.verdicts(self.run(0.83, 0.01), self.run(*local, privacy="local noise"))
         assert found["adult, post: MPC+DP beats local DP in accuracy and gap"] is beaten
         assert found["adult, post: local DP is never better in both"] is never_better
+
+    @pytest.mark.parametrize(
+        ("eodd", "accuracy", "verdicts"),
+        [
+            ((0.01, 0.02), (0.805, 0.806), (finding.YES, finding.YES)),
+            ((0.01, 0.19), (0.78, 0.80), (finding.UNDECIDED, finding.UNDECIDED)),
+            ((0.15, 0.16), (0.77, 0.78), (finding.NO, finding.NO)),
+        ],
+    )
+    def test_claims_of_the_paper_regard_the_spread(self, eodd, accuracy, verdicts):
+        """Post against the model it is given: 0.81 and a difference of 0.1."""
+        setting = FairSetting("adult", "FL-DP-SGD", "thresholds", "MPC+DP", 1.0)
+        plain = FairSetting("adult", "FL-DP-SGD", "none", "none", np.inf)
+        runs = [
+            Run(one, seed, FairValues(right, 0, 0, odds, 0, 0))
+            for one, both in (
+                (setting, zip(accuracy, eodd, strict=True)),
+                (plain, [(0.81, 0.1)] * 2),
+            )
+            for seed, (right, odds) in enumerate(both)
+        ]
+        found = {one.claim: one for one in pentyala.comparison(runs)}
+        lower, cost = found["adult: Post lowers ΔEODD"], found["adult: Post costs little accuracy"]
+        assert (lower.published, cost.published) == ("+0.0380, +0.0130", "+0.0004, -0.0016")
+        assert (lower.verdict, cost.verdict) == verdicts
 
     def test_metrics_are_those_of_the_paper(self):
         """Rates by hand: TPR 1/2 and 1, FPR 0 and 1/2, selected 1/4 and 3/4."""

@@ -9,9 +9,14 @@ import shlex
 from itertools import takewhile
 
 import pytest
+from test_goals import RUNS
 
 import synthfair as sf
 from benchmarks import registry, reproduction, texts
+from benchmarks.blocks import quality
+from benchmarks.harness import RESULTS
+from benchmarks.papers.finding import REFUTED, YES
+from benchmarks.two_phase.phases import WIDE
 from synthfair.cli import COMMANDS, main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
@@ -129,7 +134,45 @@ def test_what_is_said_to_show_a_finding_exists():
         if name:
             assert f"def {name}(" in (ROOT / file).read_text()
         else:
-            assert file.split("/")[0] in registry.NAMES
+            assert (RESULTS / file).exists()
+
+
+def test_a_results_page_lists_the_failures_that_reproduction_counts():
+    for finding in reproduction.findings():
+        if finding.evidence.endswith(".md") and finding.verdict != REFUTED:
+            listed = f"| {finding.claim} |" in (RESULTS / finding.evidence).read_text()
+            assert listed is (finding.verdict != YES), finding.claim
+
+
+def test_counts_of_verdicts_are_those_of_the_claims():
+    page = TEXT[ROOT / "docs" / "reproduction.md"]
+    *_, total = re.search(r"^\| all \|(.*)\|$", page, re.MULTILINE).groups()
+    found = [*reproduction.findings()]
+    assert sum(int(cell) for cell in total.split("|") if cell.strip()) == len(found)
+    assert f"| all | {sum(one.verdict == YES for one in found)} |" in page
+    assert page.count("\n## [") == len(reproduction.PAPERS)
+
+
+def test_networks_as_wide_as_published_are_shown_once_all_were_run():
+    narrow = registry.committed("two_phase")
+    wide = [one._replace(made_with=WIDE.made_with(one.setting)) for one in narrow if one.seed == 0]
+
+    def shown(some):
+        text = quality.two_phase(lambda _, part="runs": narrow if part == "runs" else some)
+        return text.partition("[Networks as wide as published]")
+
+    before, _, after = shown(wide)
+    assert before.count("| dutch |") == after.count("| dutch |") == 2
+    assert "One seed." in after
+    assert shown(wide[1:])[2] == ""
+
+
+def test_limits_of_the_configurations_are_those_that_are_verified():
+    rows = re.findall(
+        r"^\| (?:Law School|Dutch) \| \w+ \| (\d) \| (\S+) \| (\S+) \|$",
+        TEXT[ROOT / "docs" / "results.md"], re.MULTILINE,
+    )  # fmt: skip
+    assert [tuple(map(float, row)) for row in rows] == [one[2:] for one in RUNS.values()]
 
 
 def test_the_example_of_a_schema_is_one():

@@ -10,11 +10,12 @@ one user more or less. Seeds are of users, first params, cohorts and noise: an e
 rows, not a release.
 """
 
+from benchmarks.adult_fpfl.accounts import ACCOUNTS
 from benchmarks.adult_fpfl.choices import CHOICES
 from benchmarks.adult_fpfl.experiment import ADULT
 from benchmarks.harness import main
 
-EXPERIMENTS = (ADULT, CHOICES)
+EXPERIMENTS = (ADULT, ACCOUNTS, CHOICES)
 
 if __name__ == "__main__":
     main(__doc__, "adult_fpfl", *EXPERIMENTS)

@@ -11,9 +11,13 @@ import numpy as np
 from benchmarks.harness import Run
 from benchmarks.showing import (
     COLORS,
+    WORSE_NOTE,
+    Mean,
     as_svg,
     by,
     legend,
+    mark,
+    means,
     n_seeds,
     page,
     panels,
@@ -107,11 +111,13 @@ class Compared(NamedTuple):
         setting: theirs.
         runs: of all seeds.
         off: difference to central training, if that was run.
+        constant: accuracy of the constant classifier on the same cut, if that was run.
     """
 
     setting: UnlikeSetting
     runs: UnlikeRuns
     off: Difference | None
+    constant: Mean | None = None
 
     @property
     def goal(self) -> Goal | None:
@@ -127,8 +133,17 @@ class Compared(NamedTuple):
 def compare_all(runs: UnlikeRuns) -> list[Compared]:
     """Every setting next to central training with the same penalty on the same splits."""
     groups = by(runs, lambda setting: setting)
+    constants = {
+        cut: means(own, "accuracy")
+        for cut, own in by(select(runs, method="constant"), lambda one: one[:3]).items()
+    }
     return [
-        Compared(setting, own, difference(own, groups.get(setting._replace(method="central"), [])))
+        Compared(
+            setting,
+            own,
+            difference(own, groups.get(setting._replace(method="central"), [])),
+            constants.get(setting[:3]) if setting.method != "constant" else None,
+        )
         for setting, own in groups.items()
     ]
 
@@ -143,7 +158,7 @@ def show(runs: UnlikeRuns) -> dict[str, str]:
         " seeds that both have. Goals are for the mean in accuracy, the mean in SPD, and the"
         " SPD's largest. Out: clients whose training rows took no part and training rows that took"
         " none, means over seeds. A setting that is marked * did not converge on some seed."
-        " Clients with fewer than 5 rows are nobody's."
+        f" Clients with fewer than 5 rows are nobody's. {WORSE_NOTE}"
     )
     parts = ["# Fair across unlike clients", before, "## Goals", goals_table(found)]
     with_goals = [one for one in found if goal_of(one.setting)]
@@ -199,7 +214,7 @@ def differences_table(found: Sequence[Compared]) -> str:
     """A line for each setting."""
     rows = []
     for one in found:
-        setting, own, off = one
+        setting, own, off, constant = one
         values, texts = [run.values for run in own], ("", "")
         if off and setting.method != "central":
             texts = (
@@ -212,7 +227,7 @@ def differences_table(found: Sequence[Compared]) -> str:
                 setting.task, setting.clients, setting.split,
                 METHODS[setting.method].label + " *" * (not all(v.converged for v in values)),
                 f"{setting.penalty} {setting.rho:g}", len(own),
-                f"{np.mean([v.accuracy for v in values]):.4f}",
+                f"{means(own, 'accuracy').mean:.4f}{mark(means(own, 'accuracy'), constant)}",
                 f"{np.mean([v.spd for v in values]):+.4f}",
                 *texts,
                 f"{out[0]:.1f}, {out[1]:.0f}" if out[1] else "",

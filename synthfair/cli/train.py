@@ -108,9 +108,8 @@ def run(args: argparse.Namespace) -> None:
     private = config.epsilon is not None and config.cohort is not None
     if private and config.sampling == "fixed":
         warn(
-            "sampling = fixed takes several times the noise of poisson at equal epsilon (3.6 times"
-            " for 200 of 14,000 users, 1,000 rounds and epsilon = 2): prefer poisson, unless"
-            " everybody knows who takes part"
+            "sampling = fixed takes about three to four times the noise of poisson at equal"
+            " epsilon: prefer poisson, unless everybody knows who takes part"
         )
     table, schema, tests = _tables(args)
     start_jax()

@@ -114,7 +114,8 @@ class TrainConfig(BaseModel):
         default="poisson",
         description="Each user by itself with the same chance, which protects whether a user is"
         " there at all; or cohorts of a fixed number, which protects what a user's rows are, and"
-        " needs some 3.5 times the noise at equal epsilon, as the bound known for it is loose.",
+        " needs about three to four times the noise at equal epsilon, as the bound known for it is"
+        " loose.",
     )
     learning_rate: float = Field(
         default=0.5, gt=0, description="eta, of a step; of fedavg, of a local step."

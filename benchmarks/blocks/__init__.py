@@ -1,0 +1,1 @@
+"""Blocks of numbers in the pages of docs/, from the runs of benchmarks."""

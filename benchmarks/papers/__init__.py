@@ -1,0 +1,1 @@
+"""What five papers claim, next to what comes out here."""

@@ -1,0 +1,89 @@
+"""Padala, Damle and Gujar (2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.harness import Run
+from benchmarks.papers.finding import REFUTED, Finding, Paper, above, below, verdict_of
+from benchmarks.registry import committed
+from benchmarks.showing import Mean, by, paired, select
+
+PAGE = "two_phase/two_phase.md"
+WIDE_PAGE = "two_phase/wide_two_phase.md"
+
+SIMILAR, HARDLY, RISES = 0.01, 0.005, 0.005
+"""Of accuracy: what counts as similar, as hardly anything, and as a rise."""
+
+PhaseRuns = Sequence[Run[Any, Any]]
+
+
+def two_phase(runs: PhaseRuns, page: str = PAGE, networks: str = "") -> Iterator[Finding]:
+    """Where accuracy goes, on all tables and for both notions."""
+    tasks = by(runs, lambda one: f"{one.table}, {one.notion.replace('_', ' ')}")
+    lost, noise, rise = {}, {}, {}
+    for task, own in tasks.items():
+        fair, noiseless = (select(own, method=name) for name in ("B2", "noiseless"))
+        one, ten = (select(own, method="two_phase", epsilon=e) for e in (1.0, 10.0))
+        if fair and noiseless and one and ten:
+            lost[task] = paired(ten, fair, "accuracy")
+            noise[task] = paired(ten, noiseless, "accuracy")
+            rise[task] = paired(one, ten, "accuracy")
+    what = Comparison(
+        "at epsilon = 10 accuracy is similar to that of fair training; loss", "similar"
+    )
+    yield what.finding(lost, lambda mean: above(mean, SIMILAR), page, networks)
+    what = Comparison("what the noise costs at epsilon = 10", "hardly anything")
+    yield what.finding(noise, lambda mean: above(mean, HARDLY), page, networks)
+    what = Comparison("accuracy rises with epsilon, from 1 to 10", "it does")
+    yield what.finding(rise, lambda mean: below(mean, RISES), page, networks)
+
+
+class Comparison(NamedTuple):
+    """A claim about accuracy that should hold for all tables and notions."""
+
+    claim: str
+    published: str
+
+    def finding(
+        self, found: Mapping[str, Mean], excess: Callable[[Mean], Mean], page: str, networks: str
+    ) -> Finding:
+        """The range of differences, and those tasks in which it is not so."""
+        means = [one.mean for one in found.values()]
+        failed = tuple(
+            f"{task} ({mean.text('+.3f', error=True)})"
+            for task, mean in found.items()
+            if excess(mean).mean > 0
+        )
+        ours = f"{min(means):+.3f} to {max(means):+.3f} of accuracy" if means else ""
+        verdict = verdict_of(*map(excess, found.values()))
+        return Finding(self.claim + networks, self.published, ours, verdict, page, failed)
+
+
+def whole_wide(runs: PhaseRuns) -> PhaseRuns:
+    """Those with networks as wide as published, once all of them are there."""
+    from benchmarks.two_phase.phases import WIDE
+
+    return [] if WIDE.missing(runs, WIDE.settings, None) else runs
+
+
+def findings() -> Iterator[Finding]:
+    """All."""
+    yield from two_phase(committed("two_phase"))
+    if wide := whole_wide(committed("two_phase", "wide")):
+        yield from two_phase(wide, WIDE_PAGE, ", networks as wide as published")
+    yield Finding(
+        "the epsilon of phase 2 protects the rows", "epsilon",
+        "conditional on a teacher that reads them without noise", REFUTED,
+        "tests/test_two_phase.py::test_the_accounts_are_of_the_smallest_user_and_of_both_phases_end_to_end",
+    )  # fmt: skip
+
+
+NOTE = (
+    "All three tables and both notions must agree. Similar is at most"
+    f" {SIMILAR:g} of accuracy lower, hardly anything at most {HARDLY:g}, and a rise more than"
+    f" {RISES:g}: the paper's numbers are lost from its text."
+)
+
+PAPER = Paper("Padala, Damle and Gujar (2021)", PAGE, findings, lambda: NOTE)
