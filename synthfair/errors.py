@@ -25,11 +25,18 @@ def reason(error: BaseException) -> str:
     return said.splitlines()[0]
 
 
-def refusal(source: str, error: ValidationError) -> InputError:
-    """An error of pydantic as one of ours, one line for each offending key, the first of many."""
+def refusal(source: str, error: ValidationError, *, whole: str = "(whole file)") -> InputError:
+    """An error of pydantic as one of ours, one line for each offending key, the first of many.
+
+    A problem of several keys together is one of the ``whole``; if that is "", the sentence, which
+    names the keys, is enough.
+    """
     lines, problems = [], error.errors(include_url=False)
     for problem in problems[:MOST_LINES]:
-        key = ".".join(str(part) for part in problem["loc"]) or "(whole file)"
+        key = ".".join(str(part) for part in problem["loc"]) or whole
+        if not key:
+            lines.append(f"{source}: {_sentence(problem)}")
+            continue
         shown = (
             "" if problem["type"] in ("missing", "extra_forbidden") else _shown(problem["input"])
         )
