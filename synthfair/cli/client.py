@@ -71,15 +71,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."
     )
     fair, surrogate = "settings (keys of the configuration)", "settings of surrogates"
-    every = {"release", *DistillConfig.model_fields}
-    of_fair, of_surrogates = (
-        every - {*SurrogateConfig.model_fields},
-        {*SurrogateConfig.model_fields} - every,
-    )
-    marks = dict.fromkeys(of_fair, "Fair: ") | dict.fromkeys(of_surrogates, "Surrogates: ")
+    ours, theirs = {"release", *DistillConfig.model_fields}, {*SurrogateConfig.model_fields}
+    marks = dict.fromkeys(ours - theirs, "Fair: ") | dict.fromkeys(theirs - ours, "Surrogates: ")
     add_config_flags(parser, DistillConfig, common=COMMON, marks=marks, what=fair)
     add_config_flags(
-        parser, SurrogateConfig, common=COMMON, leave_out=every, marks=marks, what=surrogate
+        parser, SurrogateConfig, common=COMMON, leave_out=ours, marks=marks, what=surrogate
     )
     checks = advanced(parser, "checks before the release")
     checks.add_argument(
