@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     fair, surrogate = "settings (keys of the configuration)", "settings of surrogates"
     ours, theirs = {"release", *DistillConfig.model_fields}, {*SurrogateConfig.model_fields}
-    marks = dict.fromkeys(ours - theirs, "Fair: ") | dict.fromkeys(theirs - ours, "Surrogates: ")
+    marks = dict.fromkeys(ours - theirs, "Fair") | dict.fromkeys(theirs - ours, "Surrogates")
     add_config_flags(parser, DistillConfig, common=COMMON, marks=marks, what=fair)
     add_config_flags(
         parser, SurrogateConfig, common=COMMON, leave_out=ours, marks=marks, what=surrogate
