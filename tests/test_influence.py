@@ -217,8 +217,7 @@ def test_a_failing_pool_that_is_refused_is_told_the_remedy(tmp_path):
 
 @needs_data
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [{"max_gap": 0.05}, {"penalty": "selection_rate", "rho": 10.0}])
-def test_honest_unlike_clients_pass_with_the_defaults(asked):
+def test_honest_unlike_clients_pass_with_the_defaults():
     """One of these four moves the scores 1.2 times."""
     rows, schema = sf.load_dataset("dutch", "sex")
     clients = sf.partition(rows, clients=4, seed=0, skew=0.3, schema=schema)
@@ -226,13 +225,14 @@ def test_honest_unlike_clients_pass_with_the_defaults(asked):
         f"c{i}": sf.distill_table(client.train, schema, sf.SurrogateConfig()).release
         for i, client in enumerate(clients)
     }
-    config = sf.ServerConfig(**asked)
-    trained, point = train_pool(make_pool(releases, schema, config), schema)
     tests = {f"c{i}": client.test for i, client in enumerate(clients)}
-    found = measure_influence(releases, trained, tests, config=config, rho=point.rho)
-    cap = config.most_influence(surrogates=True)
-    influence.refuse_influence(found, cap, config.max_spd_influence)
-    assert max(moved.relative for moved in found.releases.values()) < cap / 2
+    for asked in ({"max_gap": 0.05}, {"penalty": "selection_rate", "rho": 10.0}):
+        config = sf.ServerConfig(**asked)
+        trained, point = train_pool(make_pool(releases, schema, config), schema)
+        found = measure_influence(releases, trained, tests, config=config, rho=point.rho)
+        cap = config.most_influence(surrogates=True)
+        influence.refuse_influence(found, cap, config.max_spd_influence)
+        assert max(moved.relative for moved in found.releases.values()) < cap / 2
 
 
 @needs_data
