@@ -143,7 +143,14 @@ class TestDemo:
         assert len(pd.read_csv(folder / "surrogate/fair/frontier.csv")) == len(found.frontier) > 30
 
     def test_the_readme_shows_its_table(self, demonstration):
-        """But for fair releases, which the test makes in fewer steps."""
+        """To half a unit of the last digit, and the decision on one row, which machines may differ in.
+
+        But for fair releases, which the test makes in fewer steps.
+        """
+        tables = [demonstration[1] / f"client_{name}_test.csv" for name in ("suburbs", "city")]
+        white = pd.concat(map(pd.read_csv, tables))["white"]
+        half = 0.005
+        one_row = {"accuracy": 1 / len(white), "spd": 1 / white.value_counts().min()}
         readme = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
         rows = re.findall(r"^│ (.*?) +│ +(none|weight 30) │(.*)│$", readme, re.MULTILINE)
         outcomes = demonstration[0].outcomes
@@ -152,10 +159,9 @@ class TestDemo:
             if method == "fair releases":
                 continue
             claimed = [float(number) for number in re.findall(r"-?\d\.\d\d", cells)]
-            found = [
-                value for name in ("accuracy", "spd") for value in outcome.evaluation.overall[name]
-            ]
-            assert claimed == pytest.approx(found, abs=0.016)  # a few rows of 796 may turn
+            for i, (name, row) in enumerate(one_row.items()):
+                found = outcome.evaluation.overall[name]
+                assert claimed[3 * i : 3 * i + 3] == pytest.approx(found, abs=half + row), method
 
     def test_each_stage_is_shown(self, demonstration):
         stages = {done: n_all for done, n_all, _ in demonstration[2]}

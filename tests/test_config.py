@@ -1,3 +1,4 @@
+import re
 from typing import get_args
 
 import pytest
@@ -66,6 +67,13 @@ def test_bad_settings_name_file_key_and_value(tmp_path, text, complaint):
 def test_bad_flags_are_called_flags(tmp_path):
     with pytest.raises(InputError, match="flags: rho_o"):
         load_distill_config(config_file(tmp_path, "rho_s = 1"), rho_o=-1.0)
+
+
+def test_flags_that_exclude_each_other_are_named_without_a_file_or_all_the_others():
+    with pytest.raises(InputError) as refused:
+        load_server_config(rho=1.0, max_gap=0.1)
+    assert str(refused.value).startswith("flags: rho, max_gap: give one; with max_gap a weight")
+    assert not re.search(r"whole file|got|\{", str(refused.value))
 
 
 def test_no_such_file(tmp_path):

@@ -12,6 +12,7 @@ from test_release import some_release
 import synthfair as sf
 from synthfair.fairness.metrics import accuracy, statistical_parity_difference
 from synthfair.server import influence, measure_influence, outlier_bound, serve
+from synthfair.server.pooling import make_pool, train_pool
 
 SCHEMA = make_schema()
 TABLES = {"test": make_table(seed=50, n=400)}
@@ -146,7 +147,7 @@ def test_a_planted_release_is_flagged_alone_and_beyond_the_cap(attack, n):
     _, found = measured(releases)
     assert [name for name, moved in found.releases.items() if moved.outlier] == ["c2"]
     with pytest.raises(sf.InputError, match="c2: moves the scores .* at most 1 times is allowed"):
-        influence.refuse_influence(found, sf.ServerConfig().max_influence)
+        influence.refuse_influence(found, sf.ServerConfig().most_influence(surrogates=False))
 
 
 def test_nobody_is_blamed_for_what_anothers_rows_hold():
@@ -170,6 +171,22 @@ def test_not_a_number_does_not_pass():
         influence.refuse_influence(sf.server.Influences({"c0": moved}, 1.0), 2.0)
 
 
+def test_a_refusal_says_what_an_honest_client_can_do_and_which_flag_helps():
+    moved = sf.server.Influence(1.0, 1.0, 1.5, 0.0, 0.4, converged=True, outlier=False)
+    found = sf.server.Influences({"c0": moved}, 1.0)
+    honest = "An honest client that is unlike the others can do this, too: .* or raise "
+    with pytest.raises(sf.InputError, match=honest + "--max-influence. Ask for surrogates.$"):
+        influence.refuse_influence(found, 1.0, remedy="Ask for surrogates.")
+    with pytest.raises(sf.InputError, match=honest + "--max-spd-influence$"):
+        influence.refuse_influence(found, 2.0, 0.3)
+
+
+def test_surrogates_have_a_wider_cap_unless_one_is_given():
+    caps = [sf.ServerConfig(max_influence=cap) for cap in (None, 0.5)]
+    found = [[one.most_influence(surrogates=kind) for kind in (False, True)] for one in caps]
+    assert found == [[1.0, 3.0], [0.5, 0.5]]
+
+
 def written(folder, releases):
     (folder / "schema.json").write_text(SCHEMA.to_json())
     TABLES["test"].to_csv(folder / "test.csv", index=False)
@@ -189,6 +206,35 @@ def test_the_cap_refuses_and_leaves_nothing(tmp_path):
     assert served.influences.releases["bad"].outlier
 
 
+def test_a_failing_pool_that_is_refused_is_told_the_remedy(tmp_path):
+    """Labels that contradict each other: the pool is no better than the more frequent label."""
+    releases = some_pool(3)
+    paths = written(tmp_path, {name: replace(r, y=-r.y) for name, r in releases.items()})
+    files = (paths, tmp_path / "schema.json", [tmp_path / "test.csv"], tmp_path / "server")
+    with pytest.raises(sf.InputError, match="moves the scores .*--release surrogate"):
+        serve(*files, sf.ServerConfig(resamples=5, max_influence=1e-3))
+
+
+@needs_data
+@pytest.mark.slow
+def test_honest_unlike_clients_pass_with_the_defaults():
+    """One of these four moves the scores 1.2 times."""
+    rows, schema = sf.load_dataset("dutch", "sex")
+    clients = sf.partition(rows, clients=4, seed=0, skew=0.3, schema=schema)
+    releases = {
+        f"c{i}": sf.distill_table(client.train, schema, sf.SurrogateConfig()).release
+        for i, client in enumerate(clients)
+    }
+    tests = {f"c{i}": client.test for i, client in enumerate(clients)}
+    for asked in ({"max_gap": 0.05}, {"penalty": "selection_rate", "rho": 10.0}):
+        config = sf.ServerConfig(**asked)
+        trained, point = train_pool(make_pool(releases, schema, config), schema)
+        found = measure_influence(releases, trained, tests, config=config, rho=point.rho)
+        cap = config.most_influence(surrogates=True)
+        influence.refuse_influence(found, cap, config.max_spd_influence)
+        assert max(moved.relative for moved in found.releases.values()) < cap / 2
+
+
 @needs_data
 @pytest.mark.slow
 @pytest.mark.parametrize(("table", "sensitive"), [("law_school", "race"), ("dutch", "sex")])
@@ -201,7 +247,7 @@ def test_public_tables_pass_with_a_margin(table, sensitive):
     releases = {f"c{i}": distillation.release for i, distillation in enumerate(done)}
     trained = sf.pool_and_train(releases, schema)
     found = measure_influence(releases, trained, {"t": clients[0].test})
-    most = sf.ServerConfig().max_influence
+    most = sf.ServerConfig().most_influence(surrogates=False)
     assert max(moved.relative for moved in found.releases.values()) < most / 2
     attacked = {**releases, "c0": flipped(releases["c0"])}
     trained = sf.pool_and_train(attacked, schema)

@@ -83,7 +83,7 @@ def test_metrics_json_has_what_its_contract_says(folder):
         },
     }
     assert list(influences.releases) == ["client_0", "client_1"]
-    assert found["max_influence"] == sf.ServerConfig().max_influence
+    assert found["max_influence"] == sf.ServerConfig().most_influence(surrogates=False)
 
 
 def test_metrics_are_those_of_the_written_model(folder):

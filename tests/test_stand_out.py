@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema, make_table, needs_data
 from scipy.stats import binom
 from test_release import some_release
 
@@ -72,6 +72,31 @@ def test_each_wrong_client_among_four_is_named_and_no_other(tables, made, config
     for what, release in {**wrong, "scores": constant(honest["c1"])}.items():
         found = named({**honest, "c1": release}, config=config, tests=tests)
         assert set(found) == {"c1"}, what
+
+
+@needs_data
+@pytest.mark.parametrize("penalty", ["covariance", "selection_rate"])
+def test_who_relabels_the_groups_of_a_real_table_is_named_by_spd(penalty):
+    """Law School, four clients alike; one takes White for Non-White in all its rows."""
+    table, schema = sf.load_dataset("law_school", "race")
+    clients = sf.partition(table, clients=4, seed=0)
+    config = sf.ServerConfig(rho=10.0, penalty=penalty)
+    moments = sf.SurrogateConfig(moments_only=True, k_min=10)
+    tests = {f"c{i}": client.test for i, client in enumerate(clients)}
+
+    def influences(train):
+        made = [sf.distill_table(rows, schema, moments).release for rows in train]
+        releases = {f"c{i}": release for i, release in enumerate(made)}
+        model = sf.pool_and_train(releases, schema, config)
+        return measure_influence(releases, model, tests, config=config).releases
+
+    train = [client.train for client in clients]
+    assert not any(moved.outlier for moved in influences(train).values())
+    train[1] = exchanged(train[1], schema.sensitive)
+    found = influences(train)
+    assert [name for name, moved in found.items() if moved.outlier] == ["c1"]
+    assert "SPD" in found["c1"].by
+    assert abs(found["c1"].spd) > 2 * max(abs(found[f"c{i}"].spd) for i in (0, 2, 3))
 
 
 def test_changes_are_those_of_training_again(tables):

@@ -13,6 +13,7 @@ from synthfair.client import Options, distill_file
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
+from synthfair.report import fit_warnings
 
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
 
@@ -186,15 +187,37 @@ def test_what_is_refused_is_refused_before_it_is_booked(folder):
 
 def test_a_fair_release_that_is_worse_than_none_is_warned_of():
     from synthfair.client.baseline import Baseline
-    from synthfair.report import fit_warnings
 
     made = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=400))
     worse = made._replace(baseline=Baseline(0.6, gap=0.4, majority=0.7, plain_gap=0.3))
     said = " ".join(fit_warnings(worse))
     assert "without a penalty it would be 0.300" in said
-    assert "less than 0.700 for the more frequent label" in said
+    assert "not above the 0.700 of the more frequent label" in said
+    same = made._replace(baseline=Baseline(0.7, gap=0.0, majority=0.7, plain_gap=0.3))
+    assert any("not above the 0.700" in warning for warning in fit_warnings(same))
     good = made._replace(baseline=Baseline(0.8, gap=0.1, majority=0.7, plain_gap=0.3))
     assert not any("label" in warning for warning in fit_warnings(good))
+
+
+def test_a_penalty_under_which_all_get_one_decision_is_warned_of(folder):
+    """Little but the town tells who pays. A large weight takes it away, and what is left is just
+    short of the more frequent label, or that itself.
+    """
+    rng, table = np.random.default_rng(0), make_table(300)
+    chance = np.where(table["town"] == "a", 0.95, 0.55)
+    table.assign(paid=np.where(rng.random(300) < chance, "yes", "no")).to_csv(
+        folder / "one.csv", index=False
+    )
+    config = sf.DistillConfig(n_synthetic=24, steps=200, rho_o=1e3)
+    made, _ = distill_file(
+        folder / "one.csv",
+        folder / "schema.json",
+        folder / "f.parquet",
+        config,
+        Options(accept_risk=True),
+    )
+    assert made.baseline.majority - 0.05 < made.baseline.accuracy <= made.baseline.majority
+    assert any("of the more frequent label for everybody" in line for line in fit_warnings(made))
 
 
 def test_noisy_sums_that_the_checks_refused_are_not_bought_again(folder, monkeypatch):

@@ -42,7 +42,7 @@ Flags override the configuration file and are named after its keys.
 """
 
 
-COMMON = ("max_gap", "rho_o", "notion", "epsilon", "delta", "seed")
+COMMON = ("max_gap", "rho_o", "notion", "epsilon", "delta", "seed", "k_min", "moments_only")
 """Settings that -h shows; --help shows them all."""
 
 
@@ -71,9 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."
     )
     fair, surrogate = "settings (keys of the configuration)", "settings of surrogates"
-    add_config_flags(parser, DistillConfig, common=COMMON, what=fair)
-    shared = ("release", *DistillConfig.model_fields)
-    add_config_flags(parser, SurrogateConfig, leave_out=shared, what=surrogate)
+    ours, theirs = {"release", *DistillConfig.model_fields}, {*SurrogateConfig.model_fields}
+    marks = dict.fromkeys(ours - theirs, "Fair") | dict.fromkeys(theirs - ours, "Surrogates")
+    add_config_flags(parser, DistillConfig, common=COMMON, marks=marks, what=fair)
+    add_config_flags(
+        parser, SurrogateConfig, common=COMMON, leave_out=ours, marks=marks, what=surrogate
+    )
     checks = advanced(parser, "checks before the release")
     checks.add_argument(
         "--hold-out",

@@ -128,11 +128,13 @@ def add_config_flags(
     *,
     common: Collection[str] = (),
     leave_out: Collection[str] = (),
+    marks: Mapping[str, str] | None = None,
     what: str = "settings (keys of the configuration)",
 ) -> None:
     """Adds a flag for every key, named after it; one that is not given is None.
 
     Flags of the keys in ``common`` stand with the command's own, the others in an advanced group.
+    The help of the keys in ``marks`` begins with what is marked there.
     """
     others = advanced(parser, what)
     for key, field in config.model_fields.items():
@@ -140,7 +142,10 @@ def add_config_flags(
             continue
         flag = "--" + key.replace("_", "-")
         default = "" if field.default in (None, ()) else f" Default: {_shown(field.default)}."
-        text = f"{field.description}{default}".replace("%", "%%")  # argparse formats its help
+        said = field.description or ""
+        if mark := (marks or {}).get(key):
+            said = f"{mark}: {said[0].lower()}{said[1:]}"
+        text = f"{said}{default}".replace("%", "%%")  # argparse formats its help
         group = parser if key in common else others
         group.add_argument(flag, dest=key, default=None, help=text, **_kind(field))
 

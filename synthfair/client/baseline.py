@@ -51,6 +51,5 @@ def _measured(
 ) -> tuple[jax.Array, ...]:
     positive = objective.y > 0
     right = (model.scores(theta, objective.rows.a) > 0) == positive
-    share = jnp.mean(positive)
-    majority = jnp.maximum(share, 1 - share)
+    majority = jnp.maximum(jnp.mean(positive), jnp.mean(~positive))
     return jnp.mean(right), objective.gap(theta), majority, objective.gap(plain)

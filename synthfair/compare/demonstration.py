@@ -36,10 +36,6 @@ SURROGATE = SurrogateConfig(k_min=10, moments_only=True)
 """Settings of the surrogates. The table is small: with the default k_min of 50 the city would leave
 out its refused applicants, and more than moments would be fitted to single rows."""
 
-SERVER = ServerConfig(max_influence=2.0, max_spd_influence=1.0)
-"""Settings of the server, with caps of twice the defaults: without the suburbs, five sixths of the
-rows, the model is another one."""
-
 SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""
 
@@ -98,10 +94,10 @@ def demonstrate(
             run.show_next(f"{title}, rho = {config.rho_o:g}")
             outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
         releases = run.send(name, config)
-        served = run.serve(releases, f"{name}/server", SERVER)
+        served = run.serve(releases, f"{name}/server", ServerConfig())
         outcomes.append(_outcome("fair releases", config, releases, served))
         chosen = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
-        asked = SERVER.model_copy(update=chosen)
+        asked = ServerConfig(**chosen)
         served = run.serve(surrogates, f"surrogate/{name}", asked, frontier=config is fair)
         outcomes.append(_outcome("surrogates", config, surrogates, served))
         frontier = served.frontier

@@ -103,7 +103,7 @@ class DistillConfig(BaseModel):
         " the lowest outer objective among them.",
     )
     learning_rate: float = Field(
-        default=0.01, gt=0, description="Adam's learning rate; Gauss-Newton has none."
+        default=0.01, gt=0, description="Learning rate of Adam; Gauss-Newton has none."
     )
     stop_tolerance: float = Field(
         default=0.0,

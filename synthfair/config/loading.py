@@ -108,11 +108,12 @@ def _load(
     try:
         return kind.model_validate(settings | given)
     except ValidationError as error:
+        if path is None:
+            raise refusal("flags", error) from error
         from_flags = all(
             problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors()
         )
-        source = "flags" if from_flags else "settings" if path is None else str(path)
-        raise refusal(source, error) from error
+        raise refusal("flags" if from_flags else str(path), error) from error
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

@@ -49,12 +49,14 @@ class ServerConfig(BaseModel):
         description="Gaps leave out groups with fewer test rows, of those that the gap compares;"
         " with 0 all groups count, and a gap is undefined where one has no row.",
     )
-    max_influence: float = Field(
-        default=1.0,
+    max_influence: float | None = Field(
+        default=None,
         gt=0,
         description="Largest change of the pooled model's scores that one release may cause,"
         " relative to the scores without it (root mean squares); a pool in which one causes more"
-        " is refused. A change of 2 reverses every decision.",
+        " is refused. A change of 2 reverses every decision. Default: 1 for fair releases, 3 for"
+        " surrogates, as a penalty gives another model where an honest client unlike the others is"
+        " left out; their weights (max_rows) and their effect on SPD have caps, too.",
     )
     max_spd_influence: float = Field(
         default=0.5,
@@ -125,6 +127,10 @@ class ServerConfig(BaseModel):
         """Without the weight that a search does not use: what is written can be read again."""
         unused = {"rho"} if self.max_gap is not None else set()
         return {name: value for name, value in dump(self).items() if name not in unused}
+
+    def most_influence(self, *, surrogates: bool) -> float:
+        """The cap of ``max_influence``: as given, or the default of that kind of releases."""
+        return self.max_influence or (3.0 if surrogates else 1.0)
 
     @property
     def asked(self) -> Asked:

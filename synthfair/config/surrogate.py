@@ -39,16 +39,15 @@ class SurrogateConfig(BaseModel):
     k_min: int = Field(
         default=50,
         ge=5,
-        description="A pair of group and label with fewer real rows is left out: mean and"
-        " covariance of a few rows would give them away. One with hardly more rows than features"
-        " gets the correlations of the other pairs. With epsilon, noisy counts are compared,"
-        " with three standard deviations of their noise, too.",
+        description="Pairs of group and label with fewer real rows are left out, as mean and"
+        " covariance of a few rows would give them away. With epsilon, noisy counts are compared,"
+        " also with three standard deviations of their noise.",
     )
     moments_only: bool = Field(
         default=False,
-        description="Only count, mean and covariance of each pair are matched: a fraction of a"
-        " second, and enough for the covariance penalty, not for the selection rate. With epsilon,"
-        " nothing is spent on histograms of the features.",
+        description="Only count, mean and covariance of each pair are matched: quick, and enough"
+        " for the covariance penalty, not for the selection rate. With epsilon, there are no noisy"
+        " histograms.",
     )
     random_anchors: int = Field(
         default=60,

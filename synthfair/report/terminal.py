@@ -330,10 +330,10 @@ def baseline_warnings(distillation: Distillation) -> list[str]:
             f"the gap on the training rows is {found.gap:.3f}, and without a penalty it would be"
             f" {found.plain_gap:.3f}: the penalty does not follow the gap here. {remedy}"
         )
-    if found.accuracy < found.majority - SLACK:
+    if found.accuracy <= found.majority:
         warnings.append(
-            f"the accuracy on the training rows is {found.accuracy:.3f}, less than"
-            f" {found.majority:.3f} for the more frequent label for everybody. Lower --rho-o, or"
+            f"the accuracy on the training rows is {found.accuracy:.3f}, not above the"
+            f" {found.majority:.3f} of the more frequent label for everybody. Lower --rho-o, or"
             " try --release surrogate"
         )
     return warnings

@@ -67,6 +67,7 @@ def measure_influence(
     config: ServerConfig | None = None,
     rho: float | None = None,
     model: LinearModel | None = None,
+    penalty: Penalty | None = None,
 ) -> Influences:
     """The influence of each release on the model that was trained on them all.
 
@@ -79,6 +80,7 @@ def measure_influence(
         rho: weight of the penalty that it was trained with, of surrogates; that of the settings if
             not given.
         model: as given to :func:`synthfair.pool_and_train`.
+        penalty: as given to :func:`synthfair.pool_and_train`.
 
     Returns:
         By the same names; none for a single release, which nothing can be compared with.
@@ -88,7 +90,7 @@ def measure_influence(
     """
     if len(releases) < 2:
         return Influences({}, np.nan)
-    pooled = make_pool(releases, trained.schema_, config)
+    pooled = make_pool(releases, trained.schema_, config, penalty=penalty)
     names, rho = list(pooled.parts), pooled.rho if rho is None else rho
     at = _Trained(pooled, np.array(trained.theta), rho, model or LinearModel())
     without, converged = _first_steps(at), np.zeros(len(names), bool)
@@ -133,10 +135,21 @@ def _alone(at: _Trained) -> np.ndarray:
     return np.array([(owners[pairs] == 1).any() for pairs in has])
 
 
-def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0) -> None:
+UNLIKE = "An honest client that is unlike the others can do this, too"
+
+
+def refuse_influence(
+    influences: Influences, most: float, most_spd: float = 2.0, *, remedy: str = ""
+) -> None:
     """Refuses a pool in which one release moves the scores, or SPD, further than is allowed.
 
     A release that alone has some pair of group and label must move the model, and is let pass.
+
+    Args:
+        influences: of all releases.
+        most: change of the scores, relative to those without the release.
+        most_spd: change of SPD.
+        remedy: sentence for the end, of what else is known of the pool.
 
     Raises:
         InputError: naming that release, the furthest of all.
@@ -147,8 +160,8 @@ def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0)
         name = max(moved_spd, key=lambda n: -1.0 if np.isnan(moved_spd[n]) else moved_spd[n])
         raise InputError(
             f"{name}: changes SPD by {moved_spd[name]:.3f}; at most {most_spd:g} is allowed. Are"
-            " its groups the right way round? See what it holds with python -m synthfair inspect,"
-            " leave it out, or raise --max-spd-influence"
+            f" its groups the right way round? {UNLIKE}: see what it holds with python -m synthfair"
+            f" inspect, leave it out, or raise --max-spd-influence{remedy and '. ' + remedy}"
         )
     beyond = [(n, moved) for n, moved in compared.items() if not moved.relative <= most]
     if beyond:
@@ -157,8 +170,8 @@ def refuse_influence(influences: Influences, most: float, most_spd: float = 2.0)
         raise InputError(
             f"{name}: moves the scores of the pooled model by {worst.scores:.3g} (root mean square)"
             f", which is {worst.relative:.3g} times those of the model without it; at most {most:g}"
-            " times is allowed. See what it holds with python -m synthfair inspect, leave it out,"
-            " or raise --max-influence"
+            f" times is allowed. {UNLIKE}: see what it holds with python -m synthfair inspect,"
+            f" leave it out, or raise --max-influence{remedy and '. ' + remedy}"
         )
 
 

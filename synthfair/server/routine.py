@@ -26,13 +26,14 @@ from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
-from synthfair.server.parts import check_pool, check_surrogates
+from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
 from synthfair.server.pooling import Pool, make_pool, read_releases, signer, train_pool
 from synthfair.surrogate.fair_table import make_fair_table
 from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 
@@ -121,16 +122,13 @@ def serve(
     evaluation = evaluate(model, tables, config, sources=tests) if tables else None
     rho = point.rho if point else None
     influences = measure_influence(read, model, tables, config=config, rho=rho)
-    names = file_names(releases)
-    refuse_influence(influences, config.max_influence, config.max_spd_influence)
+    names, most = file_names(releases), config.most_influence(surrogates=point is not None)
+    check = _check(read, model, tables, evaluation, config) if evaluation else None
+    remedy = check.remedy if check and check.warnings and not point else ""
+    refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     influences = influences.renamed(names)
     warnings = _surrogate_warnings(read, pooled, point, config, schema) if point else ()
-    if evaluation:
-        check = (
-            check_surrogates(model, tables, evaluation, config)
-            if point
-            else check_pool(read, model, tables, evaluation, config)
-        )
+    if check and evaluation:
         warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
     # All is computed before anything is written, and what no longer holds is removed.
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
@@ -148,7 +146,7 @@ def serve(
                 "outliers_above": number(influences.outliers_above),
                 "releases": {n: _plain(moved) for n, moved in influences.releases.items()},
             },
-            "max_influence": config.max_influence,
+            "max_influence": most,
             "max_spd_influence": config.max_spd_influence,
             "server": config.model_dump(mode="json") if point else None,
             "asked": (config.asked if point else _asked(named)).model_dump(mode="json"),
@@ -164,6 +162,19 @@ def serve(
     if lines:
         write_frontier(lines, files.frontier)
     return Served(model, evaluation, influences, point, lines, warnings)
+
+
+def _check(
+    releases: Mapping[str, Release],
+    model: TrainedModel,
+    tables: Mapping[str, pd.DataFrame],
+    evaluation: Evaluation,
+    config: ServerConfig,
+) -> PoolCheck:
+    """Whether the model is as fair, and as accurate, as it should be."""
+    if any(release.header.kind == "surrogate" for release in releases.values()):
+        return check_surrogates(model, tables, evaluation, config)
+    return check_pool(releases, model, tables, evaluation, config)
 
 
 def _asked(fair: Mapping[str, Release]) -> Asked:
@@ -272,8 +283,9 @@ def _fair_table(
         "schema_hash": model.schema_.hash,
         "C": table.C,
         "rho": point.rho,
-        "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False, tol=1e-10,"
-        " max_iter=10000) on the inputs, with sample_weight=weight",
+        "train": "scikit-learn: LogisticRegression(C=C, fit_intercept=False,"
+        ' solver="newton-cholesky", tol=1e-10, max_iter=10000) on the inputs, with'
+        " sample_weight=weight",
     }
     found = pa.table([*table.a.T, table.y, table.weight], names=[*model.inputs, "y", "weight"])
     return found.replace_schema_metadata({"synthfair": json.dumps(about)}), ()

@@ -4,6 +4,13 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "a model that decides alike for everybody is no warning",
+        "report/terminal.py",
+        "if found.accuracy <= found.majority:",
+        "if found.accuracy < found.majority - SLACK:",
+        "test_surrogate_client.py",
+    ),
+    Mutant(
         "names are not escaped: a script in one runs",
         "report/page.py",
         "autoescape=True",
