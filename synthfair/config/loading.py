@@ -108,9 +108,7 @@ def _load(
     try:
         return kind.model_validate(settings | given)
     except ValidationError as error:
-        if path is None:
-            raise refusal("flags", error) from error
-        from_flags = all(
+        from_flags = path is None or all(
             problem["loc"][:1] and problem["loc"][0] in given for problem in error.errors()
         )
         raise refusal("flags" if from_flags else str(path), error) from error
