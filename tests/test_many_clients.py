@@ -1,7 +1,6 @@
 """Many clients in one process: the numbers are those of one after the other."""
 
 import itertools
-import os
 import signal
 import threading
 
@@ -133,8 +132,8 @@ def test_an_interruption_ends_all_batches(monkeypatch):
     numbers, taken, advance = itertools.count(), [], optimize.advance
 
     def counted(problem, state, method):
-        if next(numbers) == 3:
-            os.kill(os.getpid(), signal.SIGINT)
+        if next(numbers) == 3:  # to the main thread: another one would not wake it
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return advance(problem, state, method)
 
     monkeypatch.setattr(optimize, "advance", counted)
