@@ -122,6 +122,19 @@ def test_groups_left_out_of_the_gap_are_named(fair):
     assert any("town=c" in note for note in found.notes)
 
 
+def test_gaps_of_single_clients_are_said_where_one_is_known(fair):
+    clients = json.loads((fair / "metrics.json").read_text())["per_client"]
+    unknown = metric(None, None, None)
+    one = next(iter(clients.values()))
+    alone = {f"c{i}": one | {"spd": unknown} for i in range(2)}
+    less = {"rows": None, "scores": None}
+    edited(fair, fair, per_client=alone, **less)
+    assert not any("single clients" in note for note in asked([fair]).notes)
+    known = one | {"spd": metric(-0.04, -0.1, 0.02)}
+    edited(fair, fair, per_client=alone | {"c2": known}, **less)
+    assert "On the test rows of single clients the gap is 0.040 to 0.040." in asked([fair]).notes
+
+
 def test_the_smallest_group_counts_the_rows_of_the_notion(fair, tmp_path):
     rows = json.loads((fair / "metrics.json").read_text())["rows"]
     for found in rows.values():

@@ -111,6 +111,11 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("diagnosis", OFTEN, "grouped", "values; those of at least 1% of the rows"),
         ("zip_code", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
         ("zip_code", RNG.integers(400, size=N), "ignored", "values in 1000 rows: identifiers"),
+        ("home_ZIP", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("zipcode", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("Postcode", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("postal", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("zips", RNG.integers(200, size=N) // 4, "numeric", ""),  # a number of zips
         ("day", pd.date_range("2020-01-01", periods=N).astype(str), "ignored", "1000 dates"),
         ("day", pd.date_range("2020-01-01", periods=N), "ignored", "1000 dates"),
         ("rate", [f"{i},5" for i in range(N)], "ignored", "a decimal comma; write 1.5 for 1,5"),
@@ -273,6 +278,39 @@ def test_a_number_named_as_a_column_of_releases_is_to_be_renamed():
     asked = draft_table(rows, name="mine").to_complete
     assert "rename" in asked["columns.weight"]
     assert "columns.s" not in asked  # its categories have names of their own
+
+
+ROWS = pd.DataFrame(
+    [
+        ["39", " State-gov", " Male", " <=50K", "Bo"],
+        ["50", " Private", " Female", " >50K", "Al"],
+        ["38", " Private", " Male", " <=50K", "Cy"],
+        ["53", " State-gov", " Female", " >50K", "Di"],
+    ]
+)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_row_that_was_taken_for_the_header_is_no_draft(typed):
+    """Of five names one is a number, three are values of their columns, and one is neither."""
+    rows = ROWS.iloc[1:].set_axis(ROWS.iloc[0], axis=1)
+    if typed:
+        rows = rows.assign(**{"39": rows["39"].astype(int)})
+    said = "mine: the first line looks like a row, not a header; add a header .4 of its 5 names"
+    with pytest.raises(InputError, match=said):
+        draft_table(rows, name="mine", label="no such column")
+
+
+def test_a_header_may_hold_some_numbers_and_values():
+    named = ROWS.set_axis(["1990", "Private", "sex", "income", "name"], axis=1)
+    assert draft_table(named, name="mine").label is None
+    with pytest.raises(InputError, match="3 of its 5 names"):
+        draft_table(named.rename(columns={"name": "2e3"}), name="mine")
+
+
+def test_a_role_that_differs_in_blanks_alone_has_a_hint():
+    with pytest.raises(InputError, match="label 'paid': must be .*; blanks count: .* has ' paid'"):
+        draft(make_table().rename(columns={"paid": " paid"}))
 
 
 def test_roles_that_are_left_open_are_named_in_the_error():

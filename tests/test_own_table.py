@@ -216,6 +216,24 @@ def test_schema_refuses(table, monkeypatch, capsys, flags, complaint):
     assert [path.name for path in table.parent.iterdir()] == ["stays.csv"]
 
 
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("age,sex,paid\n", "stays.csv: the table has no rows"),
+        ("39,m,yes\n50,m,yes\n38,f,no\n", "stays.csv: the first line looks like a row, not a"),
+    ],
+)
+@pytest.mark.parametrize("interactive", [False, True])
+def test_no_draft_without_rows_or_header(table, capsys, text, complaint, interactive):
+    table.write_text(text)
+    output = table.with_name("schema.json")
+    argv = ["schema", str(table), "--output", str(output), *["--interactive"] * interactive]
+    assert main(argv) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert not output.exists()
+
+
 def test_ctrl_c_between_two_answers_leaves_nothing(table):
     command = ["schema", str(table), *ROLES, "--interactive", "--output", f"{table}.json"]
     with subprocess.Popen(

@@ -11,7 +11,7 @@ from rich.prompt import Confirm, Prompt
 from rich.text import Text
 
 from synthfair.data.column_draft import ColumnDraft, Role
-from synthfair.data.draft import Draft, draft_table, find_missing, propose
+from synthfair.data.draft import Draft, draft_table, find_missing, propose, require_column
 from synthfair.data.schema import MISSING_VALUES, Value, parse_schema, shown
 from synthfair.errors import InputError
 
@@ -103,8 +103,7 @@ class _Questions:
         names = list(table.columns)
 
         def understand(answer: str) -> str:
-            if answer not in names:
-                raise InputError(f"{answer!r}: must be one of {shown(names, 100)}")
+            require_column(answer, names)
             return answer
 
         proposed = propose(table, role)

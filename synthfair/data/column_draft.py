@@ -28,7 +28,10 @@ MOST_CODES = 10
 FREQUENT = 0.01
 """Share of the rows that a value needs to be listed where not all are."""
 
-_NAMED_AS_CODE = re.compile(r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid)$|[a-z](?:ID|Id)$")
+_NAMED_AS_CODE = re.compile(
+    r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid|zip|zipcode|postcode|postal)$"
+    r"|[a-z](?:ID|Id)$"
+)
 _DATE = r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
 _DECIMAL_COMMA = r"-?\d+(?:,\d+)?"
 
