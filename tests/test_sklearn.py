@@ -86,9 +86,19 @@ def test_a_gap_out_of_reach_is_a_warning():
     x = np.column_stack([S == "b", X])
     y = (S == "b") ^ (RNG.random(N) < 0.1)
     model = FairLogisticRegression(max_gap=1e-9, penalty="covariance", notion="equal_opportunity")
-    with pytest.warns(UserWarning, match=r"max_gap = 1e-09: no weight"):
+    with pytest.warns(UserWarning, match=r"max_gap = 1e-09: the gap on .* is 0\..*; no weight"):
         model.fit(x, y, sensitive_features=S)
     assert model.gap_ > 1e-9
+
+
+@pytest.mark.parametrize("release", ["fair", "surrogate"])
+def test_a_gap_that_releases_miss_is_a_warning(release):
+    """Each meets it, by itself or by its sums; the rows of all together do not."""
+    few = {"n_synthetic": 24, "steps": 60} if release == "fair" else {"k_min": 5}
+    model = SingleShotClassifier(release=release, max_gap=0.004, bounds=BOUNDS, **few)
+    with pytest.warns(UserWarning, match=r"max_gap = 0.004: the gap on the rows of fit is 0\."):
+        model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
+    assert model.gap_ > 0.004
 
 
 def test_coefficients_are_of_unscaled_inputs_and_export(fair, tmp_path):
