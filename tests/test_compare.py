@@ -11,6 +11,7 @@ from synthfair.compare import (
     METHODS,
     ComparedTable,
     RoundOptions,
+    SharedSurrogates,
     compared_methods,
     demonstrate,
     federate,
@@ -18,7 +19,9 @@ from synthfair.compare import (
     make_grid,
     run_method,
     run_point,
+    shared_surrogates,
 )
+from synthfair.compare.shared_surrogates import make_surrogates
 from synthfair.config import TrainConfig
 from synthfair.data.datasets import configs_folder
 from synthfair.data.partition import partition
@@ -200,6 +203,24 @@ class TestMethodsInRounds:
         p = federation.train[0].x.shape[1] + 2
         for outcome, numbers in ((fair, 3 * p + 6), (free, p + 2)):
             assert outcome.cost == (2, 600, 8 * numbers * 2 * 600)
+
+    def test_surrogates_are_made_once_a_seed(self, federation, monkeypatch):
+        """Two weights share them, with the same results; another seed has its own."""
+        made = []
+
+        def make(*given):
+            made.append(given[1].seed)
+            return make_surrogates(*given)
+
+        monkeypatch.setattr(shared_surrogates, "make_surrogates", make)
+        shared = SharedSurrogates()
+        for seed, rho_o in ((0, 0.0), (0, 10.0), (1, 10.0)):
+            config = sf.DistillConfig(rho_o=rho_o, seed=seed)
+            found, fitted = run_method("surrogate", federation, config, REPORT, shared=shared)
+            alone, expected = run_method("surrogate", federation, config, REPORT)
+            assert fitted.cost == expected.cost
+            assert found.evaluation.overall == alone.evaluation.overall
+        assert made == [0, 1]
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
         outcome, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=100))

@@ -139,6 +139,16 @@ def test_alternatives_are_at_hand():
     }
 
 
+@pytest.mark.parametrize("values", [["red", "blue", "teal"], [1, 2, 9]])
+def test_rare_categories_may_be_merged(values):
+    counts = [N - 101, 96, 5]
+    found = draft_column(pd.Series(np.repeat(values, counts), name="paint"))
+    assert found.use == "categories"
+    assert found.others["grouped"]["categories"][:-1] == sorted(values[:2])
+    frequent = draft_column(pd.Series(np.repeat(values[:2], counts[:2]), name="paint"))
+    assert "grouped" not in frequent.entries
+
+
 @pytest.mark.parametrize("codes", [False, True])
 def test_a_grouped_column_takes_rare_and_new_values(codes):
     rare = RNG.permutation(np.repeat([*range(20), *range(100, 300)], [*[40] * 20, *[1] * 200]))

@@ -216,6 +216,42 @@ def test_schema_refuses(table, monkeypatch, capsys, flags, complaint):
     assert [path.name for path in table.parent.iterdir()] == ["stays.csv"]
 
 
+def test_columns_without_a_question_may_be_treated_otherwise(tmp_path, monkeypatch, capsys):
+    data, schema = tmp_path / "loans.csv", tmp_path / "schema.json"
+    rows = make_table(300).assign(
+        home=["own"] * 150 + ["rent"] * 148 + ["boat"] * 2, visits=[i % 12 for i in range(300)]
+    )
+    rows.to_csv(data, index=False)
+    answers(
+        monkeypatch,
+        "ignore",  # income
+        "",  # age
+        "grouped", "tent",  # home: rare values are one, and another is listed
+        "ignore", "ignore;",  # town: is not left out, but may have a group of that name
+        "",  # paid
+        "categories", "ignore",  # visits: first not a quantity, then left out
+        "yes",
+        "Loans; bounds are ours.",
+        "y",
+    )  # fmt: skip
+    flags = ["--label", "paid", "--sensitive", "town", "--interactive", "--output", str(schema)]
+    assert main(["schema", str(data), *flags]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'income': public bounds, or ignore (" in said
+    assert (
+        "'home': boat, own, rent; further values that can occur, or ignore / grouped (none)" in said
+    )
+    found = json.loads(schema.read_text())
+    assert "ignore: label and groups are needed" in said
+    assert found["columns"]["town"]["categories"] == ["a", "b", "ignore"]
+    assert found["ignored"] == ["income", "visits"]
+    assert found["columns"]["home"] == {
+        "kind": "categorical",
+        "categories": ["own", "rent", "other", "tent"],
+        "unlisted": "other",
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
