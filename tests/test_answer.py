@@ -11,6 +11,7 @@ from synthfair.fairness.metrics import Metric
 from synthfair.report import read_results, write_report
 from synthfair.report.answer import RULE_OF_THUMB, answer, verdict
 from synthfair.report.overview import overviews
+from synthfair.report.pictures import answer_chart
 
 HEADER = "rho,accuracy,gap,test_accuracy,test_gap,converged\n"
 
@@ -89,6 +90,11 @@ def test_the_cost_is_known_from_a_frontier(fair):
     low = 0.05 - np.hypot(0.9 - interval.low, 0.02)
     assert found.cost is not None
     assert found.cost.lost[:2] == pytest.approx((0.05, low), abs=1e-4)
+    (overview,) = overviews(read_results([fair]))
+    (series,) = (one for one in answer_chart(found, overview, "spd").series if one.hollow)
+    (mark,) = series.marks
+    assert (mark.x, mark.y, mark.x_interval) == (0.2, 0.9, None)
+    assert mark.y_interval == pytest.approx((interval.low, interval.high), abs=1e-6)
 
 
 def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):
