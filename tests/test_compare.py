@@ -21,7 +21,6 @@ from synthfair.compare import (
     run_point,
     shared_surrogates,
 )
-from synthfair.compare.shared_surrogates import make_surrogates
 from synthfair.config import TrainConfig
 from synthfair.data.datasets import configs_folder
 from synthfair.data.partition import partition
@@ -208,19 +207,25 @@ class TestMethodsInRounds:
         """Two weights share them, with the same results; another seed has its own."""
         made = []
 
-        def make(*given):
-            made.append(given[1].seed)
-            return make_surrogates(*given)
+        def make(federation, config):
+            made.append(config.seed)
+            quick = sf.SurrogateConfig(moments_only=True, seed=config.seed)
+            return {
+                name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
+                for name, real in zip(federation.names, federation.train, strict=True)
+            }
 
         monkeypatch.setattr(shared_surrogates, "make_surrogates", make)
+        monkeypatch.setattr(compared_methods, "make_surrogates", make)
         shared = SharedSurrogates()
         for seed, rho_o in ((0, 0.0), (0, 10.0), (1, 10.0)):
             config = sf.DistillConfig(rho_o=rho_o, seed=seed)
+            before = len(made)
             found, fitted = run_method("surrogate", federation, config, REPORT, shared=shared)
+            assert made[before:] == ([] if rho_o and not seed else [seed])
             alone, expected = run_method("surrogate", federation, config, REPORT)
             assert fitted.cost == expected.cost
             assert found.evaluation.overall == alone.evaluation.overall
-        assert made == [0, 1]
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
         outcome, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=100))

@@ -91,12 +91,10 @@ def test_a_gap_out_of_reach_is_a_warning():
     assert model.gap_ > 1e-9
 
 
-@pytest.mark.parametrize("release", ["fair", "surrogate"])
-def test_a_gap_that_releases_miss_is_a_warning(release):
-    """Each meets it, by itself or by its sums; the rows of all together do not."""
-    few = {"n_synthetic": 24, "steps": 60} if release == "fair" else {"penalty": "covariance"}
-    model = SingleShotClassifier(release=release, max_gap=0.004, k_min=5, bounds=BOUNDS, **few)
-    with pytest.warns(UserWarning, match=r"max_gap = 0.004: the gap on the rows of fit is 0\."):
+def test_a_gap_that_releases_miss_is_a_warning():
+    """Each client meets it by itself; the rows of all together do not."""
+    model = SingleShotClassifier(max_gap=0.004, bounds=BOUNDS, **QUICK)
+    with pytest.warns(UserWarning, match=r"max_gap = 0.004: the gap on the rows of fit is 0\.\d+$"):
         model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
     assert model.gap_ > 0.004
 
