@@ -1,12 +1,11 @@
 """``python -m synthfair``, and the installed command ``synthfair``."""
 
 import sys
-from typing import NoReturn
 
 from synthfair.interrupt import exit_on_interrupt
 
 
-def script() -> NoReturn:
+def script() -> None:
     """All commands; what they need is imported when Ctrl-C is cared for."""
     exit_on_interrupt()
     from synthfair.cli import main

@@ -7,8 +7,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # importing typing takes as long as all else before Ctrl-C is cared for
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
     from types import FrameType

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable
 from importlib.util import find_spec
 from itertools import islice
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -281,7 +282,7 @@ def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) ->
     return (*schema.encoded_names, *groups, *([INTERCEPT] if intercept else []))
 
 
-def write_model(model: TrainedModel, path: Path) -> None:
+def write_model(model: TrainedModel, path: str | PathLike[str]) -> None:
     """Writes a model as JSON with a checksum, whole or not at all.
 
     Of a linear model, its :attr:`TrainedModel.coefficients` stand there for readers.
@@ -294,10 +295,10 @@ def write_model(model: TrainedModel, path: Path) -> None:
         InputError: it cannot be written.
     """
     shown = {} if model.hidden else {COEFFICIENTS: model.coefficients}
-    write_json(path, {"sha256": model.sha256, **model.body(), **shown})
+    write_json(Path(path), {"sha256": model.sha256, **model.body(), **shown})
 
 
-def read_model(path: Path) -> TrainedModel:
+def read_model(path: str | PathLike[str]) -> TrainedModel:
     """Reads a model file; nothing in it is executed.
 
     The checksum shows damage and careless edits. It is no signature: who edits the file can
@@ -312,6 +313,7 @@ def read_model(path: Path) -> TrainedModel:
     Raises:
         InputError: unreadable, not a model file, altered since it was written, or inconsistent.
     """
+    path = Path(path)
     try:
         with path.open("rb") as file:
             text = file.read(MAX_BYTES + 1)

@@ -11,6 +11,7 @@ from synthfair.fairness.metrics import Metric
 from synthfair.report import read_results, write_report
 from synthfair.report.answer import RULE_OF_THUMB, answer, verdict
 from synthfair.report.overview import overviews
+from synthfair.report.pictures import answer_chart
 
 HEADER = "rho,accuracy,gap,test_accuracy,test_gap,converged\n"
 
@@ -89,6 +90,11 @@ def test_the_cost_is_known_from_a_frontier(fair):
     low = 0.05 - np.hypot(0.9 - interval.low, 0.02)
     assert found.cost is not None
     assert found.cost.lost[:2] == pytest.approx((0.05, low), abs=1e-4)
+    (overview,) = overviews(read_results([fair]))
+    (series,) = (one for one in answer_chart(found, overview, "spd").series if one.hollow)
+    (mark,) = series.marks
+    assert (mark.x, mark.y, mark.x_interval) == (0.2, 0.9, None)
+    assert mark.y_interval == pytest.approx((interval.low, interval.high), abs=1e-6)
 
 
 def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_path):
@@ -120,6 +126,19 @@ def test_groups_left_out_of_the_gap_are_named(fair):
     assert "of town=a and town=b differ by 0.030" in found.sentence
     assert any("leaves out groups with fewer than 10 test rows" in note for note in found.notes)
     assert any("town=c" in note for note in found.notes)
+
+
+def test_gaps_of_single_clients_are_said_where_one_is_known(fair):
+    clients = json.loads((fair / "metrics.json").read_text())["per_client"]
+    unknown = metric(None, None, None)
+    one = next(iter(clients.values()))
+    alone = {f"c{i}": one | {"spd": unknown} for i in range(2)}
+    less = {"rows": None, "scores": None}
+    edited(fair, fair, per_client=alone, **less)
+    assert not any("single clients" in note for note in asked([fair]).notes)
+    known = one | {"spd": metric(-0.04, -0.1, 0.02)}
+    edited(fair, fair, per_client=alone | {"c2": known}, **less)
+    assert "On the test rows of single clients the gap is 0.040 to 0.040." in asked([fair]).notes
 
 
 def test_the_smallest_group_counts_the_rows_of_the_notion(fair, tmp_path):

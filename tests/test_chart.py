@@ -50,6 +50,16 @@ def test_intervals_reach_their_bounds():
     ]
 
 
+def test_hollow_marks_are_outlines_above_the_others():
+    same = [Mark(0.5, 0.5, "m")]
+    series = [Series("a", same), Series("b", same, hollow=True), Series("c", same)]
+    text = as_svg(Chart("A title", "across", "up", series), alone=False)
+    marks = ElementTree.fromstring(text).findall(".//{*}g[{*}title]/{*}path")
+    assert [mark.get("class") for mark in marks] == ["mark", "mark", "mark hollow"]
+    keys = ElementTree.fromstring(text).findall(".//{*}path")[3:]
+    assert [key.get("class") for key in keys] == ["mark", "mark hollow", "mark"]
+
+
 def test_what_is_undefined_is_not_drawn():
     nan = float("nan")
     root = drawn(

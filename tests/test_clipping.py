@@ -203,6 +203,7 @@ def test_with_epsilon_few_rows_are_said_at_home_alone():
         "3 rows: the release is hardly more than its noise"
     ]
     assert real_rows_warnings(counted(TABLE), private) == []
+    assert real_rows_warnings(seen, sf.DistillConfig()) == []  # no noise: it is refused instead
 
 
 def test_every_way_to_use_ones_own_table_warns(folder):

@@ -11,6 +11,7 @@ from synthfair.compare import (
     METHODS,
     ComparedTable,
     RoundOptions,
+    SharedSurrogates,
     compared_methods,
     demonstrate,
     federate,
@@ -18,6 +19,7 @@ from synthfair.compare import (
     make_grid,
     run_method,
     run_point,
+    shared_surrogates,
 )
 from synthfair.config import TrainConfig
 from synthfair.data.datasets import configs_folder
@@ -206,6 +208,30 @@ class TestMethodsInRounds:
         p = federation.train[0].x.shape[1] + 2
         for outcome, numbers in ((fair, 3 * p + 6), (free, p + 2)):
             assert outcome.cost == (2, 600, 8 * numbers * 2 * 600)
+
+    def test_surrogates_are_made_once_a_seed(self, federation, monkeypatch):
+        """Two weights share them, with the same results; another seed has its own."""
+        made = []
+
+        def make(federation, config):
+            made.append(config.seed)
+            quick = sf.SurrogateConfig(moments_only=True, seed=config.seed)
+            return {
+                name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
+                for name, real in zip(federation.names, federation.train, strict=True)
+            }
+
+        monkeypatch.setattr(shared_surrogates, "make_surrogates", make)
+        monkeypatch.setattr(compared_methods, "make_surrogates", make)
+        shared = SharedSurrogates()
+        for seed, rho_o in ((0, 0.0), (0, 10.0), (1, 10.0)):
+            config = sf.DistillConfig(rho_o=rho_o, seed=seed)
+            before = len(made)
+            found, fitted = run_method("surrogate", federation, config, REPORT, shared=shared)
+            assert made[before:] == ([] if rho_o and not seed else [seed])
+            alone, expected = run_method("surrogate", federation, config, REPORT)
+            assert fitted.cost == expected.cost
+            assert found.evaluation.overall == alone.evaluation.overall
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
         outcome, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=100))

@@ -5,14 +5,19 @@ of what the commands before it print, in order: words the same, numbers to TOLER
 they are larger, since two of the 84 rows of the smallest group may be decided otherwise on another
 machine. Sizes and sha256 differ, too, and do not count. README's commands with a dollar are run by
 .ci/run; test_compare.py compares the table that the second of them prints.
+
+The commands on the pages in PAGES run in a folder of two lenders, command by command: but for those
+in NOT_RUN, and shorter where SHORTER says how. A page is added by its name there.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from test_examples import same_output
 from test_texts import README, ROOT, TEXT
@@ -54,8 +59,6 @@ def test_the_commands_of_the_readme_are_those_of_the_page():
 
 @pytest.mark.slow
 def test_commands_run_and_print_what_the_page_says(tmp_path):
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     compared, printed = 0, ""
     for language, block in BLOCK.findall(TEXT[STARTED]):
         if language == "text" and printed:
@@ -64,13 +67,113 @@ def test_commands_run_and_print_what_the_page_says(tmp_path):
             continue
         printed = ""  # a text block shows what comes just before it
         if language == "console" and not OF_THE_READER.search(block):
-            command = ["bash", "-euo", "pipefail", "-c", block]
-            done = subprocess.run(
-                command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-            )
-            assert done.returncode == 0, f"{block}\n{done.stderr}"
-            printed = done.stdout
+            printed = typed(block, tmp_path)
     assert compared == 4
+
+
+PAGES = ("gaps", "privacy", "rounds", "server", "which-method", "which-release")
+
+ELSEWHERE = {
+    "command-line": "completion is written into the reader's home; test_completion.py",
+    "deploy": "not yet; .ci/run runs deploy demo",
+    "getting-started": "above, with what it prints",
+    "index": "pip install; .ci/run runs demo",
+    "own-table": "test_own_table_page.py",
+    "postprocess": "not yet; test_postprocess_commands.py",
+    "secure": "not yet; .ci/run runs secure demo",
+}
+"""Pages with commands that are run elsewhere, and where."""
+
+NOT_RUN = {
+    "gap aggregate gap.json reports/": "needs the reports of 594,505 devices",
+    "gap perturb rates.json": "needs the plan, model and rows of a device; test_gap_devices.py",
+}
+"""Beginnings of commands that cannot run in the folder of two lenders, and why."""
+
+SHORTER = {
+    "client --data lenders/": "--steps 100",
+    "gap simulate g.json": "--repeats 20",
+    "train adult": "--rounds 2",
+    "train people.csv": "--rounds 2",
+    "compare law_school --methods single_shot fedavg": "--weights 0 --seeds 1 --steps 2"
+    " --methods fedsgd",
+    "split law_school --sensitive race --clients 4": "--clients 2",
+    "client --data schools/": "--moments-only",
+    "server schools/": "--max-gap 0.2",
+}
+"""Flags behind the beginnings of commands that take minutes as they stand; of two alike, the last counts."""
+
+PROGRAM = re.compile(r"^\$? *python -m synthfair[. ]")
+
+
+def commands(block):
+    """A block's lines, each in one piece, without the program's name."""
+    return [PROGRAM.sub("", line) for line in block.replace("\\\n", "").splitlines()]
+
+
+def beginning(command, known):
+    """What a table says of a command; None if nothing."""
+    spaced = " ".join(command.split())
+    return next((said for start, said in known.items() if spaced.startswith(start)), None)
+
+
+def test_every_page_with_commands_is_run_somewhere():
+    with_commands = {page.stem for page in TEXT if page.parent.name == "docs" and console(page)}
+    assert with_commands == {*PAGES, *ELSEWHERE}
+
+
+def test_exceptions_are_of_commands_that_there_are():
+    lines = [
+        c for page in PAGES for block in console(ROOT / f"docs/{page}.md") for c in commands(block)
+    ]
+    for start in (*NOT_RUN, *SHORTER):
+        assert any(beginning(line, {start: True}) for line in lines), start
+
+
+@pytest.fixture(scope="module")
+def lenders(tmp_path_factory):
+    """What docs/getting-started.md makes before its server, a table to score, and one of people."""
+    folder = tmp_path_factory.mktemp("pages")
+    for block in console(STARTED)[:2]:
+        typed(block, folder)
+    rows = pd.read_csv(folder / "lenders" / "client_0_test.csv", dtype=str)
+    rows.drop(columns="approve").to_csv(folder / "new.csv", index=False)
+    rows.assign(id=[i // 2 for i in range(len(rows))]).to_csv(folder / "people.csv", index=False)
+    shutil.copy(folder / "lenders" / "schema.json", folder)
+    shutil.copytree(ROOT / "configs", folder / "configs")
+    return folder
+
+
+def typed(command, folder):
+    """What a command prints, which must succeed."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
+    words = ["bash", "-euo", "pipefail", "-c", command]
+    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{command}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_of_a_page_run(page, lenders, tmp_path):
+    """And print what it says, where all commands of a block run as they stand."""
+    shutil.copytree(lenders, tmp_path, dirs_exist_ok=True)
+    printed = ""
+    for language, block in BLOCK.findall(TEXT[ROOT / "docs" / f"{page}.md"]):
+        if language == "text" and printed:
+            assert first_not_printed(block, printed) is None, printed
+        printed, whole = "", True
+        for command in commands(block) if language == "console" else ():
+            if "adult" in command and not os.environ.get("SYNTHFAIR_DATA"):
+                continue
+            flags = beginning(command, SHORTER)
+            whole = whole and not flags
+            if OF_THE_READER.search(command) or beginning(command, NOT_RUN):
+                whole = False
+                continue
+            printed += typed(f"python -m synthfair {command} {flags or ''}", tmp_path)
+        printed = printed if whole else ""
 
 
 PRINTED = "rows 800 of 211\nfile a.parquet (282,842 bytes)\nsha256 b65c02\n   4f\naccuracy 0.91\n"

@@ -111,6 +111,11 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("diagnosis", OFTEN, "grouped", "values; those of at least 1% of the rows"),
         ("zip_code", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
         ("zip_code", RNG.integers(400, size=N), "ignored", "values in 1000 rows: identifiers"),
+        ("home_ZIP", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("zipcode", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("Postcode", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("postal", RNG.integers(200, size=N) // 4, "grouped", "50 values; those of at least 1%"),
+        ("zips", RNG.integers(200, size=N) // 4, "numeric", ""),  # a number of zips
         ("day", pd.date_range("2020-01-01", periods=N).astype(str), "ignored", "1000 dates"),
         ("day", pd.date_range("2020-01-01", periods=N), "ignored", "1000 dates"),
         ("rate", [f"{i},5" for i in range(N)], "ignored", "a decimal comma; write 1.5 for 1,5"),
@@ -132,6 +137,16 @@ def test_alternatives_are_at_hand():
     assert found.others == {
         "numeric": {"kind": "numeric", "lower": 0, "upper": 10, "out_of_range": "clip"}
     }
+
+
+@pytest.mark.parametrize("values", [["red", "blue", "teal"], [1, 2, 9]])
+def test_rare_categories_may_be_merged(values):
+    counts = [N - 101, 96, 5]
+    found = draft_column(pd.Series(np.repeat(values, counts), name="paint"))
+    assert found.use == "categories"
+    assert found.others["grouped"]["categories"][:-1] == sorted(values[:2])
+    frequent = draft_column(pd.Series(np.repeat(values[:2], counts[:2]), name="paint"))
+    assert "grouped" not in frequent.entries
 
 
 @pytest.mark.parametrize("codes", [False, True])
@@ -231,12 +246,17 @@ def test_a_table_as_people_have_it_from_file_to_numbers(tmp_path, separator):
     assert 0.3 < (encoded.y > 0).mean() < 0.6
 
 
-def test_drafting_a_large_table_takes_seconds():
-    """A tenth of the 10^5 rows of docs/own-table.md; the time grows with the rows."""
-    table = hospital(10_000)
+def test_drafting_and_encoding_a_large_table_takes_seconds(tmp_path):
+    """10^5 rows of 50 columns, of which three have 700 codes; about two seconds of work."""
+    path = tmp_path / "hospital.csv"
+    hospital(100_000).to_csv(path, index=False)
     began = time.process_time()
-    draft(table, label="readmitted", sensitive="race")
-    assert time.process_time() - began < 5
+    table = read_raw_table(path)
+    assert table.shape == (100_000, 50)
+    schema = completed(draft(table, label="readmitted", sensitive="race", positive=["<30", ">30"]))
+    encoded = encode(read_table(path, schema), schema)
+    assert time.process_time() - began < 20
+    assert encoded.x.shape == (100_000, len(schema.encoded_names))
 
 
 @pytest.mark.parametrize(
@@ -273,6 +293,39 @@ def test_a_number_named_as_a_column_of_releases_is_to_be_renamed():
     asked = draft_table(rows, name="mine").to_complete
     assert "rename" in asked["columns.weight"]
     assert "columns.s" not in asked  # its categories have names of their own
+
+
+ROWS = pd.DataFrame(
+    [
+        ["39", " State-gov", " Male", " <=50K", "Bo"],
+        ["50", " Private", " Female", " >50K", "Al"],
+        ["38", " Private", " Male", " <=50K", "Cy"],
+        ["53", " State-gov", " Female", " >50K", "Di"],
+    ]
+)
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_row_that_was_taken_for_the_header_is_no_draft(typed):
+    """Of five names one is a number, three are values of their columns, and one is neither."""
+    rows = ROWS.iloc[1:].set_axis(ROWS.iloc[0], axis=1)
+    if typed:
+        rows = rows.assign(**{"39": rows["39"].astype(int)})
+    said = "mine: the first line looks like a row, not a header; add a header .4 of its 5 names"
+    with pytest.raises(InputError, match=said):
+        draft_table(rows, name="mine", label="no such column")
+
+
+def test_a_header_may_hold_some_numbers_and_values():
+    named = ROWS.set_axis(["1990", "Private", "sex", "income", "name"], axis=1)
+    assert draft_table(named, name="mine").label is None
+    with pytest.raises(InputError, match="3 of its 5 names"):
+        draft_table(named.rename(columns={"name": "2e3"}), name="mine")
+
+
+def test_a_role_that_differs_in_blanks_alone_has_a_hint():
+    with pytest.raises(InputError, match="label 'paid': must be .*; blanks count: .* has ' paid'"):
+        draft(make_table().rename(columns={"paid": " paid"}))
 
 
 def test_roles_that_are_left_open_are_named_in_the_error():

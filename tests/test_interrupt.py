@@ -85,6 +85,17 @@ def test_one_line_and_130(code):
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
+def test_little_is_imported_before_it_is_cared_for():
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "import synthfair.__main__\n"
+        "late = {'typing', 're', 'argparse', 'pydantic', 'numpy'} - before\n"
+        "assert not late & set(sys.modules), late & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_process_that_ignores_it_goes_on():
     """As in the background of a script, or under nohup."""
     code = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)" + HEADER

@@ -216,6 +216,60 @@ def test_schema_refuses(table, monkeypatch, capsys, flags, complaint):
     assert [path.name for path in table.parent.iterdir()] == ["stays.csv"]
 
 
+def test_columns_without_a_question_may_be_treated_otherwise(tmp_path, monkeypatch, capsys):
+    data, schema = tmp_path / "loans.csv", tmp_path / "schema.json"
+    rows = make_table(300).assign(
+        home=["own"] * 150 + ["rent"] * 148 + ["boat"] * 2, visits=[i % 12 for i in range(300)]
+    )
+    rows.to_csv(data, index=False)
+    answers(
+        monkeypatch,
+        "ignore",  # income
+        "",  # age
+        "grouped", "tent",  # home: rare values are one, and another is listed
+        "ignore", "ignore;",  # town: is not left out, but may have a group of that name
+        "",  # paid
+        "categories", "ignore",  # visits: first not a quantity, then left out
+        "yes",
+        "Loans; bounds are ours.",
+        "y",
+    )  # fmt: skip
+    flags = ["--label", "paid", "--sensitive", "town", "--interactive", "--output", str(schema)]
+    assert main(["schema", str(data), *flags]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'income': public bounds, or ignore (" in said
+    assert (
+        "'home': boat, own, rent; further values that can occur, or ignore / grouped (none)" in said
+    )
+    found = json.loads(schema.read_text())
+    assert "ignore: label and groups are needed" in said
+    assert found["columns"]["town"]["categories"] == ["a", "b", "ignore"]
+    assert found["ignored"] == ["income", "visits"]
+    assert found["columns"]["home"] == {
+        "kind": "categorical",
+        "categories": ["own", "rent", "other", "tent"],
+        "unlisted": "other",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("age,sex,paid\n", "stays.csv: the table has no rows"),
+        ("39,m,yes\n50,m,yes\n38,f,no\n", "stays.csv: the first line looks like a row, not a"),
+    ],
+)
+@pytest.mark.parametrize("interactive", [False, True])
+def test_no_draft_without_rows_or_header(table, capsys, text, complaint, interactive):
+    table.write_text(text)
+    output = table.with_name("schema.json")
+    argv = ["schema", str(table), "--output", str(output), *["--interactive"] * interactive]
+    assert main(argv) == 2
+    said = capsys.readouterr()
+    assert complaint in said.err
+    assert not output.exists()
+
+
 def test_ctrl_c_between_two_answers_leaves_nothing(table):
     command = ["schema", str(table), *ROLES, "--interactive", "--output", f"{table}.json"]
     with subprocess.Popen(

@@ -47,12 +47,13 @@ def test_spreadsheets_write_marks_and_newlines(tmp_path, schema):
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [
-        (b"", "cannot read as CSV"),
+        (b"", "cannot read as CSV or Parquet: it is empty$"),
+        (b"\n\r\n", "it is empty$"),
         (b"income,age\n1,2,3\n", "Expected 2 columns, got 3"),
         (b"income,income\n1,2\n", "'income' appears more than once"),
         (b"income,home\n1,\xff\xfe\n", "cannot read as CSV"),
         (b"PAR1 nonsense", "cannot read as CSV or Parquet"),
-        ("income,age\n1,2\n".encode("utf-16"), "its text is UTF-16; save it as UTF-8"),
+        ("income,age\n1,2\n".encode("utf-16"), "its text is UTF-16; save it as UTF-8$"),
         (b"\xfe\xff" + "income,age\n1,2\n".encode("utf-16-be"), "its text is UTF-16"),
         (gzip.compress(b"income,age\n1,2\n"), "compressed by gzip; name it .csv.gz"),
         (b"PK\x03\x04 a spreadsheet", "it is a zip or spreadsheet file"),
@@ -299,9 +300,10 @@ def test_separators_behind_compression_and_marks(tmp_path, schema, folder):
     [
         (
             "income age home",
-            "header 'income age home' holds no comma, semicolon, tab, vertical bar",
+            "header 'income age home' holds no comma, semicolon, tab, vertical bar; one of them must"
+            " separate the columns, not blanks",
         ),
-        ('"income,age"', "header '' holds no comma"),
+        ('"income,age"', "header '' holds no comma.* must separate the columns$"),
         ("income, monthly;age", "holds a comma and a semicolon 1 times each"),
         (",".join(f"x{i}" for i in range(100_001)), "names 100001 columns; at most 10000 are"),
         (",".join(f"{i:012}" for i in range(100_001)), "names at least .* columns; at most 10000"),

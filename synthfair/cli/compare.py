@@ -104,7 +104,7 @@ def run(args: argparse.Namespace) -> None:
     start_jax()
     from rich.progress import track
 
-    from synthfair.compare import ComparedTable, is_done, make_grid, run_point
+    from synthfair.compare import ComparedTable, SharedSurrogates, is_done, make_grid, run_point
     from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report import overview_tables, overviews, read_results, write_report
 
@@ -117,9 +117,10 @@ def run(args: argparse.Namespace) -> None:
     points = make_grid(args.methods, args.weights, args.seeds, args.output)
     todo = [point for point in points if not is_done(point, compared, config, rounds=rounds)]
     refused: dict[GridPoint, str] = {}
+    shared = SharedSurrogates()
     for point in track(todo, description="comparing", console=terminal()):
         try:
-            run_point(point, compared, config, rounds=rounds)
+            run_point(point, compared, config, rounds=rounds, shared=shared)
         except InputError as error:  # the others can be compared without it
             refused[point] = str(error)
     if len(refused) == len(points):

@@ -26,7 +26,7 @@ row for each row of the table, in its order: score, and decision (a value of the
   ... | python -m synthfair predict --model DIR/server/model.json --data - | ...
 
 Tables of any size are read in parts. With --data -, CSV rows are scored as they arrive.
-Without --output, rows before one that is refused are written.
+Where a row is refused and there is no --output, the rows of earlier parts are written.
 
 With --explain the output also says which columns moved each score, by how much: the
 score is that of a reference plus the contributions of the columns. The reference is the

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> None:
     """Executes the command."""
     import sys
 
-    from synthfair.data.draft import draft_table, find_missing
+    from synthfair.data.draft import draft_table, find_missing, require_rows_and_header
     from synthfair.data.tables import read_raw_table
     from synthfair.files import require_distinct, require_free, write_text
 
@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.table)
         require_free(args.output, force=args.force)
     table, name = read_raw_table(args.table), args.table.name.split(".")[0]
+    require_rows_and_header(table, source=str(args.table))
     roles = {"label": args.label, "sensitive": args.sensitive, "positive": args.positive}
     if args.interactive:
         from synthfair.cli.schema_questions import ask_for_draft

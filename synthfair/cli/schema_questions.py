@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +11,7 @@ from rich.prompt import Confirm, Prompt
 from rich.text import Text
 
 from synthfair.data.column_draft import ColumnDraft, Role
-from synthfair.data.draft import Draft, draft_table, find_missing, propose
+from synthfair.data.draft import Draft, draft_table, find_missing, propose, require_column
 from synthfair.data.schema import MISSING_VALUES, Value, parse_schema, shown
 from synthfair.errors import InputError
 
@@ -22,8 +22,13 @@ _Answer = TypeVar("_Answer")
 
 _HOW = """\
 Enter takes what stands in round brackets. Texts are separated by semicolons.
+A column is left out by the answer ignore, and treated otherwise by numeric, categories or grouped
+(rare values become one category), where they are offered.
 Ctrl-C leaves; nothing is written before the end.
 """
+
+IGNORE = "ignore"
+"""The answer that leaves a column out."""
 
 _PUBLIC = (
     "Does a codebook, a law or a scale say all of this, so that it may be published?"
@@ -103,8 +108,7 @@ class _Questions:
         names = list(table.columns)
 
         def understand(answer: str) -> str:
-            if answer not in names:
-                raise InputError(f"{answer!r}: must be one of {shown(names, 100)}")
+            require_column(answer, names)
             return answer
 
         proposed = propose(table, role)
@@ -133,19 +137,28 @@ class _Questions:
                 found = replace(found, use=use)
             else:
                 self.console.print("  is ignored")
-        entry = found.entry
-        if entry is None:
-            return replace(found, question="")
-        changed = (
-            self._bounds(name, entry["lower"], entry["upper"])
-            if entry["kind"] == "numeric"
-            else self._categories(name, entry["categories"])
-        )
-        entries = found.entries | {found.use: entry | changed}
-        return replace(found, entries=entries, question="")
+        while (entry := found.entry) is not None:
+            others = {IGNORE: "ignored"} | {use: use for use in found.others}
+            others = others if found.role == "feature" else {}
+            changed = (
+                self._bounds(name, entry["lower"], entry["upper"], others)
+                if entry["kind"] == "numeric"
+                else self._categories(name, entry["categories"], others)
+            )
+            if isinstance(changed, dict):
+                entries = found.entries | {found.use: entry | changed}
+                return replace(found, entries=entries, question="")
+            found = replace(found, use=changed)
+        return replace(found, question="")
 
-    def _bounds(self, name: str, lower: float, upper: float) -> dict[str, float]:
-        def understand(answer: str) -> dict[str, float]:
+    def _bounds(
+        self, name: str, lower: float, upper: float, others: Mapping[str, str]
+    ) -> dict[str, float] | str:
+        """Two numbers; or another use, by its name in ``others``."""
+
+        def understand(answer: str) -> dict[str, float] | str:
+            if answer.strip() in others:
+                return others[answer.strip()]
             try:
                 low, high = map(float, answer.split())
             except ValueError as error:
@@ -154,10 +167,22 @@ class _Questions:
                 raise InputError(f"{answer!r}: the second must be above the first")
             return {"lower": low, "upper": high}
 
-        return self.until(f"{name!r}: public bounds", understand, default=f"{lower} {upper}")
+        question = f"{name!r}: public bounds{_or(others)}"
+        return self.until(question, understand, default=f"{lower} {upper}")
 
-    def _categories(self, name: str, listed: list[Value]) -> dict[str, list[Value]]:
-        def understand(answer: str) -> dict[str, list[Value]]:
+    def _categories(
+        self, name: str, listed: list[Value], others: Mapping[str, str]
+    ) -> dict[str, list[Value]] | str:
+        """All values; or another use. One that is called so is written with a semicolon."""
+
+        def understand(answer: str) -> dict[str, list[Value]] | str:
+            if answer.strip() in others:
+                return others[answer.strip()]
+            if answer.strip() == IGNORE:
+                raise InputError(
+                    f"{IGNORE}: label and groups are needed; write '{IGNORE};' for a value of this"
+                    " name"
+                )
             texts = [text.strip() for text in answer.split(";") if text.strip()]
             further = texts if isinstance(listed[0], str) else [_number(text) for text in texts]
             categories = list(dict.fromkeys([*listed, *further]))
@@ -165,7 +190,7 @@ class _Questions:
                 raise InputError("a category alone says nothing; name at least one more")
             return {"categories": categories}
 
-        question = f"{name!r}: {shown(listed)}; further values that can occur (none)"
+        question = f"{name!r}: {shown(listed)}; further values that can occur{_or(others)} (none)"
         return self.until(question, understand, default="")
 
     def for_positive(self, draft: Draft) -> None:
@@ -185,6 +210,10 @@ class _Questions:
             self.console.print(str(error), highlight=False, markup=False)
             return False
         return Confirm.ask(Text(_PUBLIC), console=self.console, default=False)
+
+
+def _or(others: Mapping[str, str]) -> str:
+    return f", or {' / '.join(others)}" if others else ""
 
 
 def _number(text: str) -> float:

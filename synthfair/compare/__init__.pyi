@@ -2,6 +2,7 @@ from .compared_methods import ALL_METHODS, METHODS, Outcome, RoundOptions, run_m
 from .demonstration import Demonstration, demonstrate
 from .federation import Federation, Fitted, federate
 from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
+from .shared_surrogates import SharedSurrogates
 
 __all__ = [
     "ALL_METHODS",
@@ -13,6 +14,7 @@ __all__ = [
     "GridPoint",
     "Outcome",
     "RoundOptions",
+    "SharedSurrogates",
     "demonstrate",
     "federate",
     "is_done",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -13,11 +13,14 @@ import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.many_clients import distill_clients
-from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
+from synthfair.compare.shared_surrogates import (
+    SharedSurrogates,
+    make_surrogates,
+    train_on_surrogates,
+)
+from synthfair.config import Asked, DistillConfig, ServerConfig, TrainConfig
 from synthfair.config.train import is_read
-from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError, refusal
@@ -38,7 +41,7 @@ from synthfair.federated import (
 )
 from synthfair.federated.fedavg import safe_rate
 from synthfair.model import LinearModel, Params
-from synthfair.release.format import Release, file_bytes
+from synthfair.release.format import file_bytes
 from synthfair.server.pooling import pool_and_train
 from synthfair.surrogate.fair_training import train_fair
 
@@ -134,35 +137,6 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
 def surrogate(federation: Federation, config: DistillConfig) -> Fitted:
     """Surrogate releases, and the penalty at the server over all of them."""
     return train_on_surrogates(make_surrogates(federation, config), federation, config)
-
-
-def make_surrogates(federation: Federation, config: DistillConfig) -> dict[str, Release]:
-    """One of each client; of the settings, they have the seed and those of privacy."""
-    settings = SurrogateConfig.model_validate(
-        config.model_dump(include={"epsilon", "delta", "relation", "seed"})
-    )
-    return {
-        name: surrogate_release(in_memory(real), federation.schema, settings, source=name).release
-        for name, real in zip(federation.names, federation.train, strict=True)
-    }
-
-
-def train_on_surrogates(
-    releases: Mapping[str, Release], federation: Federation, config: DistillConfig
-) -> Fitted:
-    """With the model and penalty of the settings."""
-    asked = ServerConfig(
-        rho=config.rho_o,
-        penalty=config.penalty,
-        notion=config.notion,
-        temperature=config.temperature,
-        lambda_theta=config.lambda_theta,
-        intercept=config.intercept,
-    )
-    model = pool_and_train(releases, federation.schema, asked)
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
-    cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
-    return Fitted(scores, model.converged, cost, asked.asked)
 
 
 def constant(federation: Federation, config: DistillConfig) -> Fitted:
@@ -360,6 +334,7 @@ def run_method(
     report: ServerConfig | None = None,
     *,
     rounds: RoundOptions = DEFAULT_ROUNDS,
+    shared: SharedSurrogates | None = None,
 ) -> tuple[Outcome, Fitted]:
     """Runs one method and evaluates it.
 
@@ -369,18 +344,21 @@ def run_method(
         config: settings.
         report: of the intervals.
         rounds: how methods in rounds train, if not by default.
+        shared: surrogates of other weights, which are not made anew; their time counts.
 
     Raises:
         InputError: no such method, or it cannot train on these rows.
     """
     require_method(method)
-    start = time.perf_counter()
-    fitted = (
-        METHODS[method](federation, config)
-        if method in METHODS
-        else in_rounds(method, federation, config, rounds)
-    )
-    seconds = time.perf_counter() - start
+    start, spent = time.perf_counter(), 0.0
+    if method == "surrogate" and shared is not None:
+        releases, spent = shared.take(federation, config)
+        fitted = train_on_surrogates(releases, federation, config)
+    elif method in METHODS:
+        fitted = METHODS[method](federation, config)
+    else:
+        fitted = in_rounds(method, federation, config, rounds)
+    seconds = time.perf_counter() - start + spent
     evaluation = evaluate_fitted(fitted, federation, report)
     outcome = Outcome(
         method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost

@@ -17,6 +17,7 @@ from synthfair.compare.compared_methods import (
     run_method,
 )
 from synthfair.compare.federation import federate
+from synthfair.compare.shared_surrogates import SharedSurrogates
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
@@ -169,6 +170,7 @@ def run_point(
     config: DistillConfig,
     *,
     rounds: RoundOptions = DEFAULT_ROUNDS,
+    shared: SharedSurrogates | None = None,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
 
@@ -177,13 +179,16 @@ def run_point(
         compared: the rows, and how they become clients.
         config: settings, but for the point's own.
         rounds: how methods in rounds train.
+        shared: surrogates of the same table, split and privacy, which other weights have made.
     """
     schema = compared.schema
     clients = compared.split.apply(compared.table, schema, seed=point.seed)
     federation = federate(clients, schema)
     settings = point.settings(config)
     report = ServerConfig(seed=point.seed, min_group_rows=compared.min_group_rows)
-    outcome, fitted = run_method(point.method, federation, settings, report, rounds=rounds)
+    outcome, fitted = run_method(
+        point.method, federation, settings, report, rounds=rounds, shared=shared
+    )
     point.folder.mkdir(parents=True, exist_ok=True)
     distilled = dict(zip(federation.names, fitted.distillations, strict=False))  # or there are none
     for name, distillation in distilled.items():

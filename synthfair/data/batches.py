@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -66,7 +67,9 @@ def in_memory(rows: Encoded) -> BatchesInOrder:
     return BatchesInOrder(read)
 
 
-def from_files(path: Path, schema: Schema, *, clipping: Clipping | None = None) -> BatchesInOrder:
+def from_files(
+    path: str | PathLike[str], schema: Schema, *, clipping: Clipping | None = None
+) -> BatchesInOrder:
     """Batches of a CSV or Parquet file, or of all in a folder: a stream in constant memory.
 
     Args:
@@ -81,7 +84,7 @@ def from_files(path: Path, schema: Schema, *, clipping: Clipping | None = None) 
 
     def read() -> Iterator[Encoded]:
         empty = True
-        chunks = read_chunks(path, schema)
+        chunks = read_chunks(Path(path), schema)
         for part in encode_chunks(chunks, schema, source=str(path), clipping=clipping):
             empty = False
             yield part

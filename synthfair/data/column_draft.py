@@ -28,7 +28,10 @@ MOST_CODES = 10
 FREQUENT = 0.01
 """Share of the rows that a value needs to be listed where not all are."""
 
-_NAMED_AS_CODE = re.compile(r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid)$|[a-z](?:ID|Id)$")
+_NAMED_AS_CODE = re.compile(
+    r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid|zip|zipcode|postcode|postal)$"
+    r"|[a-z](?:ID|Id)$"
+)
 _DATE = r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
 _DECIMAL_COMMA = r"-?\d+(?:,\d+)?"
 
@@ -166,7 +169,7 @@ def _number(found: _Values) -> ColumnDraft:
     if not found.whole:
         return ColumnDraft("feature", entries, "numeric")
     if n <= MOST_CATEGORIES:
-        entries["categories"] = _listed(found)
+        entries |= _listed_or_merged(found)
     elif grouped := _grouped(found):
         entries["grouped"] = grouped
     use, question = "numeric", ""
@@ -192,7 +195,7 @@ def _text(found: _Values) -> ColumnDraft:
         question = "numbers with a decimal comma; write 1.5 for 1,5 in the file"
         return ColumnDraft("feature", {}, "ignored", question)
     if n <= MOST_CATEGORIES:
-        return ColumnDraft("feature", {"categories": _listed(found)}, "categories", _words(found))
+        return ColumnDraft("feature", _listed_or_merged(found), "categories", _words(found))
     grouped = _grouped(found)
     entries = {"grouped": grouped} if grouped else {}
     if all(re.fullmatch(_DATE, text) for text in found.texts):
@@ -236,6 +239,13 @@ def _listed(found: _Values, *, missing: bool = True) -> dict[str, Any]:
         categories = sorted(found.texts.tolist())
     entry = {"kind": "categorical", "categories": categories}
     return entry | ({"missing": "category"} if found.missing and missing else {})
+
+
+def _listed_or_merged(found: _Values) -> dict[str, dict[str, Any]]:
+    """All values; and, where some are rare, the frequent ones."""
+    entries, grouped = {"categories": _listed(found)}, _grouped(found)
+    rare = bool((found.rows < FREQUENT * (found.n_rows + found.missing)).any())
+    return entries | ({"grouped": grouped} if rare and grouped else {})
 
 
 def _grouped(found: _Values) -> dict[str, Any] | None:

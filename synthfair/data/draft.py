@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from synthfair.data.column_draft import MOST_CATEGORIES, ColumnDraft, Role, draft_column
-from synthfair.data.schema import MISSING_VALUES, Value, shown
+from synthfair.data.schema import MISSING_VALUES, Value, blanks_hint, shown
 from synthfair.errors import InputError
 
 MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
@@ -190,8 +191,8 @@ def draft_table(
         confirmed: those that a person has named; the others are to be confirmed.
 
     Raises:
-        InputError: label or sensitive is not a column, or both are the same, or has too many
-            values; or positive is not a value of the label.
+        InputError: the table has no rows, or no header; label or sensitive is not a column, or
+            both are the same, or has too many values; or positive is not a value of the label.
 
     Example:
         >>> import synthfair as sf
@@ -203,13 +204,12 @@ def draft_table(
         >>> draft.to_complete["positive"]
         "which values of 'approve' are positive: 0, 1?"
     """
+    require_rows_and_header(table, source=name)
     for role, column in (("label", label), ("sensitive", sensitive)):
-        if column is not None and column not in table.columns:
-            raise InputError(f"{role} {column!r}: must be one of {shown(list(table.columns), 100)}")
+        if column is not None:
+            require_column(column, list(table.columns), what=f"{role} ")
     if label is not None and label == sensitive:
         raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
-    if len(table) == 0:
-        raise InputError(f"{name}: the table has no rows")
     words = find_missing(table) if missing_values is None else tuple(missing_values)
     found_missing = tuple(word for word in words if word not in (*MISSING_VALUES, *confirmed))
     proposed = []
@@ -228,6 +228,46 @@ def draft_table(
     if positive:
         draft.choose_positive(positive)
     return draft
+
+
+def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
+    """Refuses a table whose first row was taken for its header: a draft would publish that row.
+
+    Raises:
+        InputError: no rows; or at least half of the names are numbers, or are values of their own
+            column.
+
+    Example:
+        >>> import pandas as pd
+        >>> from synthfair.data.draft import require_rows_and_header
+        >>> rows = pd.DataFrame({"39": ["50", "38"], "Male": ["Female", "Male"]})
+        >>> require_rows_and_header(rows, source="people.csv")
+        Traceback (most recent call last):
+        synthfair.errors.InputError: people.csv: the first line looks like a row, not a header; ...
+    """
+    if len(table) == 0:
+        raise InputError(f"{source}: the table has no rows")
+    like_values = sum(_is_like_a_value(name, table[name]) for name in table.columns)
+    if 2 * like_values >= len(table.columns):
+        raise InputError(
+            f"{source}: the first line looks like a row, not a header; add a header"
+            f" ({like_values} of its {len(table.columns)} names are numbers, or values of their own"
+            " column)"
+        )
+
+
+def _is_like_a_value(name: object, values: pd.Series) -> bool:
+    try:
+        return math.isfinite(float(str(name)))
+    except ValueError:
+        return bool((values.astype("string").str.strip() == str(name).strip()).any())
+
+
+def require_column(name: str, names: Sequence[str], *, what: str = "") -> None:
+    """Refuses what is no column, and calls it ``what`` and its name. Raises InputError."""
+    if name not in names:
+        hint = blanks_hint(name, names)
+        raise InputError(f"{what}{name!r}: must be one of {shown(names, 100)}{hint}")
 
 
 def propose(table: pd.DataFrame, role: Role, *, missing: Sequence[str] = ()) -> str | None:

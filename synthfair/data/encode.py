@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as, shown
+from synthfair.data.schema import Categorical, Numeric, Schema, blanks_hint, encoded_as, shown
 from synthfair.errors import InputError
 
 
@@ -247,10 +247,9 @@ def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_lab
     needed = set(schema.columns) - (set() if need_label else {schema.label})
     missing = [name for name in schema.columns if name in needed and name not in table.columns]
     if missing:
-        blank = [name for name in table.columns if str(name).strip() == missing[0]]
-        hint = f"; blanks count: the table has {blank[0]!r}" if blank else ""
         raise InputError(
-            f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it{hint}"
+            f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it"
+            f"{blanks_hint(missing[0], table.columns)}"
         )
     known = set(schema.columns) | set(schema.ignored)
     extra = [name for name in table.columns if name not in known]

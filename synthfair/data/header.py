@@ -51,11 +51,14 @@ def separator_of(begin: bytes) -> str:
     counts = {separator: header.count(separator) for separator in SEPARATORS}
     most = max(counts.values())
     found = [separator for separator, count in counts.items() if count == most]
+    if not begin.strip():
+        raise ValueError("it is empty")
     if most == 0:
         start = header if len(header) <= 60 else header[:57] + "..."
+        blanks = ", not blanks; save the table with one of them" if " " in header.strip() else ""
         raise ValueError(
             f"its header {start!r} holds no {', '.join(SEPARATORS.values())}; one of them must"
-            " separate the columns"
+            f" separate the columns{blanks}"
         )
     if most >= MOST:
         least = "" if whole else "at least "

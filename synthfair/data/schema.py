@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -290,6 +291,12 @@ def shown(values: Sequence[Value], most: int = 20) -> str:
     return text if len(values) <= most else f"{text}, ... ({len(values)} in all)"
 
 
+def blanks_hint(name: str, names: Iterable[str]) -> str:
+    """For an error: which column differs from a name in the blanks around it alone; or nothing."""
+    found = [other for other in names if str(other).strip() == name.strip()]
+    return f"; blanks count: the table has {found[0]!r}" if found else ""
+
+
 def parse_schema(text: str | bytes, *, source: str) -> Schema:
     """A schema from JSON text, which is hostile until validated.
 
@@ -325,7 +332,7 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def read_schema(path: Path) -> Schema:
+def read_schema(path: str | PathLike[str]) -> Schema:
     """A reviewed schema from a JSON file.
 
     Args:
@@ -342,6 +349,7 @@ def read_schema(path: Path) -> Schema:
         >>> schema.label, schema.positive, schema.groups
         ('income', '>50K', ('Female', 'Male'))
     """
+    path = Path(path)
     try:
         with path.open("rb") as file:
             text = file.read(_MOST_BYTES + 1)

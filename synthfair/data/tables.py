@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -45,7 +46,9 @@ _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
 the first after the header; a row may have several lines, and empty lines are none."""
 
 
-def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.DataFrame:
+def read_table(
+    path: str | PathLike[str], schema: Schema, *, text: Sequence[str] = ()
+) -> pd.DataFrame:
     """A table from a CSV or Parquet file, which are distinguished by their first bytes.
 
     The columns of a CSV file are separated as :func:`find_separator` finds. Fields of the schema's
@@ -76,12 +79,12 @@ def read_table(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> pd.Da
         ['89', '128', '128']
     """
     texts = [*schema.columns, *text]
-    return _read(path, lambda _: _text(texts, schema.missing_values), schema)
+    return _read(Path(path), lambda _: _text(texts, schema.missing_values), schema)
 
 
-def read_raw_table(path: Path) -> pd.DataFrame:
+def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
     """The same without a schema: a CSV file is text, in which nothing is missing yet."""
-    return _read(path, lambda names: _text(names, ()))
+    return _read(Path(path), lambda names: _text(names, ()))
 
 
 def files_of(path: Path) -> list[Path]:
@@ -342,7 +345,7 @@ def _check_names(names: Sequence[str]) -> None:
         others = f", and so do {', '.join(map(repr, twice[1:]))}" if twice[1:] else ""
         raise ValueError(
             f"column {twice[0]!r} appears more than once, as columns {' and '.join(where)}{others};"
-            " rename them in the file"
+            " rename them in the file, or add a header, if that line is a row"
         )
 
 
@@ -356,7 +359,7 @@ def _understood(path: Path | str, rows_before: int = 0) -> Iterator[None]:
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         said = _ROW.sub(lambda row: f"row {rows_before + int(row[1]) - 1}", reason(error))
         said = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", said)
-        if "utf-8" in said.lower().replace("utf8", "utf-8"):
+        if "utf-8" in said.lower().replace("utf8", "utf-8") and said not in _NOT_CSV.values():
             said += "; save the table as UTF-8"
         raise InputError(f"{path}: cannot read as CSV or Parquet: {said}") from error
 

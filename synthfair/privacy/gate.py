@@ -17,6 +17,7 @@ from scipy.spatial import KDTree
 from synthfair.data.encode import Encoded
 from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer, rare
 from synthfair.privacy.matching import match_columns
+from synthfair.privacy.nearest import nearest
 from synthfair.privacy.statement import GRID, RISKS
 
 COPY = 1e-6
@@ -42,9 +43,6 @@ among all."""
 
 CHUNK = 2**13
 """Real rows that are searched for copies together."""
-
-THREADS = 2
-"""That look for the nearest rows, which is most of what the checks do."""
 
 
 class Distances(NamedTuple):
@@ -196,7 +194,7 @@ def preview(
         attacks={
             # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
             "membership, by distance": area(
-                *(-_nearest(release.x, rows.x)[0] for rows in (members, others))
+                *(-nearest(release.x, rows.x)[0] for rows in (members, others))
             ),
             "membership, by loss": area(*(rows.y * scores(rows) for rows in (members, others))),
             "group of a row": _attribute(release, members, others),
@@ -302,7 +300,7 @@ def _distances(
 ) -> Distances:
     real = np.unique(real, axis=0)  # the second closest is another one
     (first, second), (usual, usual_second) = (
-        _nearest(real, rows, k=2)[0].T for rows in (synthetic, held_out)
+        nearest(real, rows, k=2)[0].T for rows in (synthetic, held_out)
     )
     ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
     return Distances(
@@ -323,10 +321,10 @@ def _transformed(
     Or against held-out rows, where these are nearer.
     """
     noise = rng.random((NOISE_ROWS, real.shape[1]))
-    of_noise = np.sum(_nearest(real, match_columns(noise, real)(noise))[0] <= CLOSE)
-    of_held_out = np.mean(_nearest(real, held_out)[0] <= CLOSE) if len(held_out) else 0.0
+    of_noise = np.sum(nearest(real, match_columns(noise, real)(noise))[0] <= CLOSE)
+    of_held_out = np.mean(nearest(real, held_out)[0] <= CLOSE) if len(held_out) else 0.0
     chance = max((1 + of_noise) / (1 + NOISE_ROWS), float(of_held_out))
-    return rare(int(np.sum(_nearest(real, mapped)[0] <= CLOSE)), len(mapped), chance)
+    return rare(int(np.sum(nearest(real, mapped)[0] <= CLOSE)), len(mapped), chance)
 
 
 def _linked(synthetic: np.ndarray, pool: Encoded, apart: np.ndarray) -> Comparison:
@@ -338,8 +336,8 @@ def _linked(synthetic: np.ndarray, pool: Encoded, apart: np.ndarray) -> Comparis
     """
     features, at = np.unique(pool.x, axis=0, return_inverse=True)
     at = at.reshape(-1)
-    nearest = np.bincount(_nearest(features, synthetic)[1], minlength=len(features))
-    each = (nearest / np.bincount(at))[at]
+    counts = np.bincount(nearest(features, synthetic)[1], minlength=len(features))
+    each = (counts / np.bincount(at))[at]
     n, h, n_s = len(apart), int(apart.sum()), len(synthetic)
     variance = h * (n - h) / (n * (n - 1)) * np.sum((each - each.mean()) ** 2)
     return Comparison(float(each[~apart].sum()) / n_s, (n - h) / n, float(variance**0.5) / n_s)
@@ -354,15 +352,9 @@ def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Compariso
     """Guesses the group of a row, whose features and label are known, by the closest synthetic."""
     known = np.column_stack([release.x, release.y])
     hits = [
-        release.s[_nearest(known, np.column_stack([rows.x, rows.y]))[1]] == rows.s
+        release.s[nearest(known, np.column_stack([rows.x, rows.y]))[1]] == rows.s
         for rows in (members, others)
     ]
     share = float(np.mean(np.concatenate(hits)))
     error = float(np.sqrt(share * (1 - share) * sum(1 / len(hit) for hit in hits)))
     return Comparison(float(hits[0].mean()), float(hits[1].mean()), error)
-
-
-def _nearest(points: np.ndarray, rows: np.ndarray, k: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Distance and position of the k nearest points of each row."""
-    distances, positions = KDTree(points).query(rows, k=k, workers=THREADS)
-    return np.asarray(distances), np.asarray(positions)

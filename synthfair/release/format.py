@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -218,7 +219,9 @@ def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[st
     return (*lines, fewer)
 
 
-def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None = None) -> str:
+def write_release(
+    release: Release, path: str | PathLike[str], *, key: Ed25519PrivateKey | None = None
+) -> str:
     """Writes a release whole or not at all, with the digest of its content.
 
     Args:
@@ -253,7 +256,7 @@ def write_release(release: Release, path: Path, *, key: Ed25519PrivateKey | None
     import pyarrow.parquet as pq
 
     table = _table(release, key)
-    with whole_file(path) as temporary:
+    with whole_file(Path(path)) as temporary:
         pq.write_table(table, temporary, write_page_checksum=True)
         return hashlib.sha256(temporary.read_bytes()).hexdigest()
 

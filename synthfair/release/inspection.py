@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ class Inspection(NamedTuple):
 
 
 def inspect_release(
-    path: Path,
+    path: str | PathLike[str],
     *,
     schema: Schema | None = None,
     sha256: str | None = None,
@@ -65,6 +66,7 @@ def inspect_release(
         InputError: it cannot be read as a release, was altered, or is wrongly signed: then nothing
             that it holds can be shown.
     """
+    path = Path(path)
     release = read_release(path, None)
     size, digest = _size_and_digest(path)
     found = Inspection(path, size, digest, release, None, None, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,7 @@ MAX_BYTES = 10_000
 """Of a key file that is read; one of these keys takes some 120."""
 
 
-def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
+def make_keys(path: str | PathLike[str], *, force: bool = False) -> tuple[Path, str]:
     """Writes a new private key, which only its owner may read, and next to it the public key.
 
     Args:
@@ -43,6 +44,7 @@ def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
         True
         >>> folder.cleanup()
     """
+    path = Path(path)
     if path.suffix != PRIVATE:
         raise InputError(f"{path}: the name of a private key must end in {PRIVATE}")
     public_path = path.with_suffix(PUBLIC)
@@ -63,7 +65,7 @@ def make_keys(path: Path, *, force: bool = False) -> tuple[Path, str]:
     return public_path, public.public_bytes_raw().hex()
 
 
-def read_signing_key(path: Path) -> Ed25519PrivateKey:
+def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
     """A private key as :func:`make_keys` writes it.
 
     Args:
@@ -80,6 +82,7 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+    path = Path(path)
     content = _content(path)
     try:
         key = load_pem_private_key(content, password=None)
@@ -93,7 +96,7 @@ def read_signing_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
-def read_keys(paths: Sequence[Path]) -> dict[str, str]:
+def read_keys(paths: Sequence[str | PathLike[str]]) -> dict[str, str]:
     """The clients that may send releases.
 
     Args:
@@ -108,7 +111,7 @@ def read_keys(paths: Sequence[Path]) -> dict[str, str]:
             comes twice.
     """
     clients: dict[str, Path] = {}
-    for path in _key_files(paths):
+    for path in _key_files([Path(path) for path in paths]):
         key = _public_key(path)
         if key in clients:
             raise InputError(f"{path}: the same key as {clients[key]}; each client has its own")

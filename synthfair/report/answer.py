@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan, nan
+from math import isnan
 from typing import Literal, NamedTuple
 
 from synthfair.fairness.intervals import FEW_ROWS, difference, near_constant, rate_interval
@@ -286,8 +286,9 @@ def _other_views(metrics: MetricsFile, gap: str) -> list[str]:
         notes.append(f"By other measures the groups differ, too: {'; '.join(others)}.")
     if len(metrics.per_client) > 1 and gap != ACCURACY_GAP:
         sizes = [abs(getattr(part, gap).value) for part in metrics.per_client.values()]
-        known = [one for one in sizes if not isnan(one)] or [nan]
-        notes.append(
-            f"On the test rows of single clients the gap is {min(known):.3f} to {max(known):.3f}."
-        )
+        if known := [one for one in sizes if not isnan(one)]:
+            notes.append(
+                f"On the test rows of single clients the gap is {min(known):.3f} to"
+                f" {max(known):.3f}."
+            )
     return notes

@@ -25,6 +25,8 @@ STYLE = f"""
 .chart .axis {{ stroke: currentColor; fill: none; }}
 .chart .rule {{ stroke: currentColor; stroke-dasharray: 2 3; }}
 .chart .mark {{ fill: currentColor; stroke: none; }}
+.chart .hollow {{ fill: none; stroke: currentColor; stroke-width: 1.6;
+  vector-effect: non-scaling-stroke; }}
 .chart .bar {{ stroke: currentColor; stroke-width: 1.3; fill: none; }}
 .chart .line {{ stroke: currentColor; stroke-width: 1.6; fill: none; }}
 {"".join(f".chart .s{i} {{ color: var(--c{i}); }} " for i in range(len(LIGHT)))}
@@ -73,12 +75,14 @@ class Series(NamedTuple):
         marks: in the order in which a line joins them.
         line: whether one does.
         scale: of the marks' size; 0 for a line alone.
+        hollow: outlines, drawn above those that are filled, so that both are seen.
     """
 
     name: str
     marks: Sequence[Mark]
     line: bool = False
     scale: float = 1.0
+    hollow: bool = False
 
 
 class Chart(NamedTuple):
@@ -88,7 +92,7 @@ class Chart(NamedTuple):
         title: in words, read aloud where the chart cannot be seen.
         x_label: of the axis.
         y_label: of the axis.
-        series: in the legend's order; the first is drawn on top.
+        series: in the legend's order; the first is drawn on top, but below hollow ones.
         x_range: ends of the axis; if None, those that the marks need.
         y_range: the same.
         categories: names of x = 0, 1, 2, ... in place of numbers; a newline starts a line.
@@ -155,7 +159,7 @@ def _drawn(chart: Chart, *, alone: bool) -> ElementTree.Element:
         root.set("xmlns", "http://www.w3.org/2000/svg")
         _add(root, "style", STYLE)
     _draw_axes(root, chart, x, y)
-    for i, series in reversed([*enumerate(chart.series)]):
+    for i, series in sorted(enumerate(chart.series), key=lambda item: (item[1].hollow, -item[0])):
         group = _add(root, "g", **{"class": f"s{i % len(LIGHT)}"})
         _draw_series(group, series, i, x, y)
     for i, (series, name, (column, row)) in enumerate(zip(chart.series, names, rows, strict=True)):
@@ -223,7 +227,7 @@ def _draw_series(group: ElementTree.Element, series: Series, i: int, x: _Axis, y
         if mark.y_interval and all(map(math.isfinite, mark.y_interval)):
             low, high = map(y.place, mark.y_interval)
             _bar(one, f"M{across - 3} {low}h6m-3 0V{high}m-3 0h6")
-        _shape(one, i, across, up, series.scale)
+        _shape(one, i, across, up, series.scale, hollow=series.hollow)
 
 
 def _legend_places(names: Sequence[Sequence[str]]) -> Iterator[tuple[float, int]]:
@@ -251,16 +255,18 @@ def _draw_key(
         line = _line(key, "line", (left - 4, top + 8), (left + 16, top + 8))
         line.set("stroke-dasharray", _DASHES[i % len(_DASHES)])
     if series.scale:
-        _shape(key, i, left + 6, top + 8, 1.0)
+        _shape(key, i, left + 6, top + 8, 1.0, hollow=series.hollow)
     for row, line in enumerate(name):
         _add(root, "text", line, x=left + 20, y=top + 12 + _ROW * row)
 
 
-def _shape(parent: ElementTree.Element, i: int, x: float, y: float, scale: float) -> None:
+def _shape(
+    parent: ElementTree.Element, i: int, x: float, y: float, scale: float, *, hollow: bool
+) -> None:
     place = f"translate({x:g} {y:g})" + (f" scale({scale:g})" if scale != 1 else "")
     # The colours begin again after six series, and the shapes then are others.
     shape = _SHAPES[(i + i // len(LIGHT)) % len(_SHAPES)]
-    _add(parent, "path", d=shape, transform=place, **{"class": "mark"})
+    _add(parent, "path", d=shape, transform=place, **{"class": "mark hollow" if hollow else "mark"})
 
 
 def _bar(parent: ElementTree.Element, path: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
+from synthfair.fairness.intervals import rate_interval
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.report.answer import Answer, interval, without_penalty
 from synthfair.report.chart import Chart, Mark, Series, as_svg
@@ -42,9 +43,11 @@ def answer_chart(answer: Answer, overview: Overview, gap: str) -> Chart:
     subject, limit = answer.subject, answer.limit.value
     series = [Series(f"this run: {subject.name}", [_mark(subject)], scale=1.6)]
     if answer.reference:
-        series.append(Series(f"no penalty: {answer.reference.name}", [_mark(answer.reference)]))
+        name = f"no penalty: {answer.reference.name}"
+        series.append(Series(name, [_mark(answer.reference)], scale=2.0, hollow=True))
     elif plain := without_penalty(subject.runs[0].frontier):
-        series.append(Series("no penalty", [_weight_mark(plain)]))
+        mark = _plain_mark(plain, subject.runs[0].metrics.n_test)
+        series.append(Series("no penalty", [mark], scale=2.0, hollow=True))
     if not isnan(subject.constant):
         title = f"one decision for everybody: accuracy {subject.constant:.3f}, gap 0"
         series.append(Series("one decision for everybody", [Mark(0.0, subject.constant, title)]))
@@ -90,6 +93,13 @@ def _mark(summary: Summary) -> Mark:
 def _weight_mark(line: FrontierLine) -> Mark:
     gap, accuracy, weight = line.test_gap, line.test_accuracy, f"penalty weight {line.rho:g}"
     return Mark(gap, accuracy, f"{weight}: accuracy {accuracy:.3f}, gap {gap:.3f}")
+
+
+def _plain_mark(line: FrontierLine, n_test: int) -> Mark:
+    """With the interval of its accuracy; a frontier says too little for that of the gap."""
+    accuracy = rate_interval(line.test_accuracy * n_test, n_test)
+    title = f"no penalty: accuracy {interval(accuracy)}, gap {line.test_gap:.3f}"
+    return _weight_mark(line)._replace(title=title, y_interval=accuracy[1:])
 
 
 def frontier_plot(lines: Sequence[FrontierLine]) -> str:

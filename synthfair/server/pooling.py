@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -27,7 +28,7 @@ from synthfair.trained import TrainedModel, input_names
 
 
 def read_releases(
-    paths: Sequence[Path], schema: Schema, *, keys: Keys | None = None
+    paths: Sequence[str | PathLike[str]], schema: Schema, *, keys: Keys | None = None
 ) -> dict[str, Release]:
     """Reads release files, by path.
 
@@ -50,7 +51,7 @@ def read_releases(
     seen: dict[bytes, Path] = {}
     senders: dict[str, Path] = {}
     cells = 0
-    for path in paths:
+    for path in map(Path, paths):
         release = read_release(path, schema, keys=keys, room=MAX_CELLS - cells)
         cells += release.x.size + (2 + (release.weight is not None)) * len(release.y)
         before = seen.setdefault(release.fingerprint, path)

@@ -98,10 +98,12 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        if point and fairness.max_gap is not None and point.gap > fairness.max_gap:
+        if fairness.max_gap is not None and self.gap_ > fairness.max_gap:
+            missed = point is not None and point.gap > fairness.max_gap
+            least = "; no weight of the penalty that was tried reaches it" if missed else ""
             warnings.warn(
-                f"max_gap = {fairness.max_gap:g}: no weight of the penalty reaches it on the rows"
-                f" that are trained on; the model has the least gap found, {point.gap:.3f}",
+                f"max_gap = {fairness.max_gap:g}: the gap on the rows of fit is"
+                f" {self.gap_:.4f}{least}",
                 UserWarning,
                 stacklevel=3,
             )
@@ -121,7 +123,8 @@ class FairLogisticRegression(_LinearClassifier):
         rho: weight of the penalty, at least 0; not used with ``max_gap``. With ``rho=0``, ordinary
             logistic regression, which needs no sensitive features.
         max_gap: largest difference between the groups' decision rates that is wanted on the rows,
-            between 0 and 1: about the least rho that reaches it is looked for.
+            between 0 and 1: about the least rho that reaches it is looked for, and a warning says
+            where it is missed.
         notion: rows in which groups are compared: ``statistical_parity``, all;
             ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
         penalty: ``covariance`` of group and score, Wu et al. (2024) eq. (12), or the smooth
@@ -241,7 +244,8 @@ class SingleShotClassifier(_LinearClassifier):
         rho: weight of the penalty, at least 0, for each client or for the server; not used with
             ``max_gap``.
         max_gap: largest difference between the groups' decision rates that is wanted, between 0 and
-            1: on each client's rows, or on all surrogates; a small rho is searched for.
+            1: on each client's rows, or on all surrogates; a small rho is searched for, and a
+            warning says where it is missed on the rows of all clients together.
         notion: as of :class:`FairLogisticRegression`.
         penalty: as there.
         temperature: as there.

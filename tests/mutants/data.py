@@ -255,4 +255,25 @@ MUTANTS = [
         "dict.fromkeys(listed)",
         "test_own_table.py",
     ),
+    Mutant(
+        "a first row that was taken for the header is no reason to stop",
+        "data/draft.py",
+        "if 2 * like_values >= len(table.columns):",
+        "if False:",
+        "test_draft.py",
+    ),
+    Mutant(
+        "only numbers in a header are like values",
+        "data/draft.py",
+        'return bool((values.astype("string").str.strip() == str(name).strip()).any())',
+        "return False",
+        "test_draft.py",
+    ),
+    Mutant(
+        "ignore is taken for a further group",
+        "cli/schema_questions.py",
+        "if answer.strip() == IGNORE:",
+        "if False:",
+        "test_own_table.py",
+    ),
 ]

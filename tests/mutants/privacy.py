@@ -264,4 +264,18 @@ MUTANTS = [
         "on sums of reports, each",
         "test_privfairfl.py",
     ),
+    Mutant(
+        "candidates for the nearest row are the farthest",
+        "privacy/nearest.py",
+        "distances = squares - 2 * rows @ points.T",
+        "distances = 2 * rows @ points.T - squares",
+        "test_nearest.py",
+    ),
+    Mutant(
+        "no spare candidates for the nearest row",
+        "privacy/nearest.py",
+        "min(k + SPARE, n)",
+        "min(k, n)",
+        "test_nearest.py",
+    ),
 ]

@@ -199,4 +199,25 @@ MUTANTS = [
         "if value < -most:",
         "test_report_files.py",
     ),
+    Mutant(
+        "hollow marks lie below the others",
+        "report/chart.py",
+        "(item[1].hollow, -item[0])",
+        "-item[0]",
+        "test_chart.py",
+    ),
+    Mutant(
+        "surrogates of one seed serve the next",
+        "compare/shared_surrogates.py",
+        "if config.seed == self._seed:",
+        "if self._seed is not None:",
+        "test_compare.py",
+    ),
+    Mutant(
+        "few rows are said to be noise where there is none",
+        "report/real_rows.py",
+        "config.epsilon is not None",
+        "True",
+        "test_clipping.py",
+    ),
 ]

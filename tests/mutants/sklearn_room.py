@@ -109,4 +109,11 @@ MUTANTS = [
         "distill_clients([*parts.values()], codebook.schema",
         "test_sklearn.py",
     ),
+    Mutant(
+        "a gap that releases miss is silent",
+        "sklearn/classifiers.py",
+        "if fairness.max_gap is not None and self.gap_ > fairness.max_gap:",
+        "if point and fairness.max_gap and point.gap > fairness.max_gap:",
+        "test_sklearn.py",
+    ),
 ]
