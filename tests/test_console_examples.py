@@ -76,6 +76,7 @@ PAGES = ("gaps", "privacy", "rounds", "server", "which-method", "which-release")
 ELSEWHERE = {
     "command-line": "completion is written into the reader's home; test_completion.py",
     "deploy": "not yet; .ci/run runs deploy demo",
+    "deploy-jobs": "needs the kits of deploy; test_deploy_jobs.py and its neighbours",
     "getting-started": "above, with what it prints",
     "index": "pip install; .ci/run runs demo",
     "own-table": "test_own_table_page.py",

@@ -18,7 +18,6 @@ from synthfair.compare.demonstration import (
     COLUMN,
     FAIR,
     LENDERS,
-    SERVER,
     SURROGATE,
     TEST_FRACTION,
 )
@@ -58,7 +57,7 @@ _LIMITS = {
 
 _UPLOAD = {
     "release": {"release": "surrogate", **SURROGATE.model_dump(exclude_defaults=True)},
-    "server": SERVER.model_copy(update={"rho": FAIR.rho_o}).model_dump(exclude_defaults=True),
+    "server": {"penalty": FAIR.penalty, "rho": FAIR.rho_o},
     "timeout": 300,
 }
 """As in ``python -m synthfair demo``."""

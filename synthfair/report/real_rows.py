@@ -35,7 +35,7 @@ def clipping_table(clipping: Clipping) -> Table | None:
 
 def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
     """What to say of columns of which too many values were clipped, and of too few rows."""
-    noisy = isinstance(config, DistillConfig) and config.epsilon is not None
-    few = noisy and clipping.rows < config.n_min
-    found = [f"{clipping.rows} rows: the release is hardly more than its noise"] if few else []
+    found = []
+    if isinstance(config, DistillConfig) and config.epsilon and clipping.rows < config.n_min:
+        found = [f"{clipping.rows} rows: the release is hardly more than its noise"]
     return found + clipping.warnings()[:MOST_SHOWN]
