@@ -160,7 +160,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def read_document(path: Path, most_bytes: int) -> dict[str, Any]:
+def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
     """A JSON object from a file of at most so many bytes.
 
     Raises:

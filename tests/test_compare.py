@@ -213,9 +213,9 @@ class TestMethodsInRounds:
         """Two weights share them, with the same results; another seed has its own."""
         made = []
 
-        def make(federation, config):
-            made.append(config.seed)
-            quick = sf.SurrogateConfig(moments_only=True, seed=config.seed)
+        def make(federation, settings):
+            made.append(settings.seed)
+            quick = sf.SurrogateConfig(moments_only=True, seed=settings.seed)
             return {
                 name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
                 for name, real in zip(federation.names, federation.train, strict=True)

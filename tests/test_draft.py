@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from own_tables import hospital
 
 from synthfair.data.column_draft import draft_column, round_bounds
-from synthfair.data.draft import draft_table, find_missing, propose
+from synthfair.data.draft import draft_table, find_missing, propose, require_rows_and_header
 from synthfair.data.encode import encode
 from synthfair.data.schema import parse_schema
 from synthfair.data.tables import read_raw_table, read_table
@@ -314,6 +314,14 @@ def test_a_row_that_was_taken_for_the_header_is_no_draft(typed):
     said = "mine: the first line looks like a row, not a header; add a header .4 of its 5 names"
     with pytest.raises(InputError, match=said):
         draft_table(rows, name="mine", label="no such column")
+
+
+@pytest.mark.parametrize("first", [0, 1999])
+def test_names_that_count_up_are_a_header(first):
+    table = pd.DataFrame(np.tile([0, 1], (4, 2)), columns=[str(first + i) for i in range(4)])
+    require_rows_and_header(table, source="pixels")
+    with pytest.raises(InputError, match="looks like a row"):
+        require_rows_and_header(table.rename(columns={str(first + 3): "7"}), source="pixels")
 
 
 def test_a_header_may_hold_some_numbers_and_values():

@@ -29,13 +29,13 @@ def show(runs: DigitRuns) -> dict[str, str]:
         f" writers a round, {SETTINGS.images} images each; mean ± standard deviation over"
         f" {n_seeds(runs)} seeds, on test images. Populations of 100K and 1000K exist in the"
         " accounts alone. The settings with noise were chosen on one run, with test images in view."
-        f" ‡ marks an accuracy below {rodriguez.LEARNED:g}: guessing one digit has 0.1."
+        f" † marks an accuracy below {rodriguez.LEARNED:g}: guessing one digit has 0.1."
     )
     own, rows = by(runs, lambda row: row), []
     for row, theirs in published_rows().items():
         if row in own:
             accuracy, gap = means(own[row], "accuracy"), means(own[row], "accuracy_gap")
-            mark = " ‡" * (accuracy.mean < rodriguez.LEARNED)
+            mark = " †" * (accuracy.mean < rodriguez.LEARNED)
             ours = (f"{accuracy.text('.3f')}{mark}", gap.text(".3f"))
             rows.append((*row, f"{theirs.accuracy:.3f}", f"{theirs.accuracy_gap:.3f}", *ours))
     values = table(

@@ -13,7 +13,7 @@ NOT_RUN = "not run with the code of today"
 
 RULE = (
     "*Reproduced* and *not reproduced* are differences beyond two standard errors over seeds; what"
-    " lies within them, or has one seed, is *undecided*."
+    " lies within them, or has one seed, is *undecided*. Numbers are means ± standard errors."
 )
 
 

@@ -45,8 +45,10 @@ def adult(own: Groups) -> Iterator[Finding]:
         elif row in own and row.algorithm in ("SGD", "PFL"):
             gap = means(own[row], "fnr_gap")
             off = Mean(abs(gap.mean - values.fnr_gap) - GAP_WITHIN, gap.spread, gap.n)
-            yield Finding(f"{_name(row)}: FNR gap", f"{values.fnr_gap:.3f}", gap.text(".3f"),
-                          verdict_of(off), ADULT)  # fmt: skip
+            yield Finding(
+                f"{_name(row)}: FNR gap", f"{values.fnr_gap:.3f}", gap.text(".3f", error=True),
+                verdict_of(off), ADULT,
+            )  # fmt: skip
     for model in COLORS:
         at = {row.algorithm: row for row in theirs if row.model == model and row.cohort != 1000}
         if at["MMDM"] in own and at["SGD"] in own:
@@ -75,7 +77,7 @@ def _with_constraint(row: Any, theirs: Any, runs: Sequence[Run[Any, Any]]) -> Fi
     )
     return Finding(
         f"{_name(row)}: accuracy / FNR gap", f"{theirs.accuracy:.3f} / {theirs.fnr_gap:.3f}",
-        f"{accuracy.text('.3f')} / {gap.text('.3f')}", found, ADULT,
+        " / ".join(one.text(".3f", error=True) for one in (accuracy, gap)), found, ADULT,
     )  # fmt: skip
 
 
@@ -129,8 +131,8 @@ def femnist(own: Groups) -> Iterator[Finding]:
             accuracy = means(own[row], "accuracy")
             yield Finding(
                 f"unfair FEMNIST: accuracy of {' '.join(row)}", f"{theirs[row].accuracy:.3f}",
-                accuracy.text(".3f"), verdict_of(below(accuracy, theirs[row].accuracy - WITHIN)),
-                FEMNIST,
+                accuracy.text(".3f", error=True),
+                verdict_of(below(accuracy, theirs[row].accuracy - WITHIN)), FEMNIST,
             )  # fmt: skip
 
 

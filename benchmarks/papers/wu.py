@@ -21,7 +21,7 @@ from benchmarks.showing import Mean, by, mean_of, paired, select
 
 TABLE2, FIGURE2, FIGURE3 = "table2/table2.md", "figure2/figure2.svg", "table2/figure3.svg"
 
-DROP, NEAR = 0.0055, 0.005
+DROP, NEAR = 0.0055, 0.0025
 """Printed loss of accuracy at rho_o = 10 of figure 2, and how near ours must be."""
 
 WORSE = 0.01
@@ -42,15 +42,16 @@ def table2(runs: WuRuns) -> Iterator[Finding]:
             yield Finding(f"table 2: cells beaten {how}", "30", ours, verdict, TABLE2)
 
 
-def about_the_constant() -> str:
-    """How much table 2 can say at all."""
+def note() -> str:
+    """How much table 2 can say at all, and the limits of the figures."""
     from benchmarks.table2.beaten import beaten
 
     count = beaten(committed("table2", "table2"))["by the constant classifier"]
     return (
         f"Of the 30 published cells the constant classifier beats {count.law_school} of 20 on Law"
         f" School and {count.dutch} of 10 on Dutch: it is more accurate there, and has no gap."
-        " Those carry no information, so that Dutch alone decides."
+        " Those carry no information, so that Dutch alone decides. The loss in figure 2 must be"
+        f" within {NEAR:g} of the printed one; {WORSE:g} of accuracy is much."
     )
 
 
@@ -147,9 +148,10 @@ def findings() -> Iterator[Finding]:
     yield from figure3(runs)
     yield Finding(
         "a distance of 0.41 to 1.03 between real and synthetic rows preserves privacy",
-        "0.41 to 1.03", "a model of rows drawn at random can tell every member", REFUTED,
+        "0.41 to 1.03",
+        "rows drawn at random are as far away, whatever the model knows of the real ones", REFUTED,
         "tests/test_gate.py::test_membership_is_inferred_from_near_copies_and_from_an_overfitted_model",
     )  # fmt: skip
 
 
-PAPER = Paper("Wu, Curtis and Robinson (2024)", TABLE2, findings, about_the_constant)
+PAPER = Paper("Wu, Curtis and Robinson (2024)", TABLE2, findings, note)

@@ -153,7 +153,7 @@ def federation(task: str, seed: int, scaling: str = "range") -> Federation:
 @lru_cache(maxsize=1)
 def surrogates(task: str, seed: int) -> Mapping[str, sf.Release]:
     """Of the clients of a task."""
-    return make_surrogates(federation(task, seed), sf.DistillConfig(seed=seed))
+    return make_surrogates(federation(task, seed), sf.SurrogateConfig(seed=seed))
 
 
 def run_cell(

@@ -141,8 +141,8 @@ def settings_behind(setting: PhaseSetting, hidden: tuple[int, ...]) -> str:
 PhaseRuns = Sequence[Run[PhaseSetting, PhaseValues]]
 
 
-def show(runs: PhaseRuns) -> dict[str, str]:
-    """All means, and a plot for each notion."""
+def show(runs: PhaseRuns, page: str = padala.PAGE, networks: str = "") -> dict[str, str]:
+    """All means, and a plot for each notion; what is said of a paper's ``networks``, if any."""
     before = (
         f"`python -m benchmarks.two_phase`: mean ± standard deviation (seeds:"
         f" {showing.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD| for"
@@ -166,7 +166,7 @@ def show(runs: PhaseRuns) -> dict[str, str]:
         for notion, own in showing.by(runs, lambda one: one.notion).items()
     }
     title = "# Two-phase: accuracy and gap against epsilon"
-    missed = what_does_not(padala.two_phase(runs), padala.NOTE)
+    missed = what_does_not(padala.two_phase(runs, page, networks), padala.NOTE)
     parts = [before, showing.table(header, rows), where_accuracy_goes(runs), missed]
     return {"two_phase.md": showing.page(title, *parts)} | plots
 
@@ -233,7 +233,9 @@ WIDE = replace(
     name="wide",
     settings=tuple(one for one in TWO_PHASE.settings if one.method != "end_to_end"),  # the paper's
     run=run_wide,
-    summary=lambda runs: {f"wide_{name}": text for name, text in show(runs).items()},
+    summary=lambda runs: {
+        f"wide_{name}": text for name, text in show(runs, padala.WIDE_PAGE, padala.WIDE).items()
+    },
     smoke=(),
     file="wide.csv",
     seeds=1,

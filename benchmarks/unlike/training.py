@@ -192,6 +192,6 @@ METHODS = {
     "fedavg": Method("FedAvg", fedavg),
     "alone": Method("each client alone", alone),
     "unpenalised": Method("central, no penalty", unpenalised),
-    "constant": Method("constant classifier", constant),
+    "constant": Method("constant classifier", constant, 10),
 }
 """By name."""

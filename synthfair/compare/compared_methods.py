@@ -17,6 +17,7 @@ from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.compare.shared_surrogates import (
     SharedSurrogates,
     make_surrogates,
+    surrogate_settings,
     train_on_surrogates,
 )
 from synthfair.config import Asked, DistillConfig, ServerConfig, TrainConfig
@@ -136,7 +137,8 @@ def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
 
 def surrogate(federation: Federation, config: DistillConfig) -> Fitted:
     """Surrogate releases, and the penalty at the server over all of them."""
-    return train_on_surrogates(make_surrogates(federation, config), federation, config)
+    releases = make_surrogates(federation, surrogate_settings(config))
+    return train_on_surrogates(releases, federation, config)
 
 
 def constant(federation: Federation, config: DistillConfig) -> Fitted:

@@ -15,34 +15,39 @@ from synthfair.server.pooling import pool_and_train
 
 
 class SharedSurrogates:
-    """The releases of the last seed, as they hold no weight; of one table and split.
+    """The releases that were made last, as they hold no weight of a penalty.
 
     With epsilon, too: a private release is sent once, and serves every weight.
     """
 
     def __init__(self) -> None:
         """None is made yet."""
-        self._seed: int | None = None
+        self._made_of: tuple[Federation, SurrogateConfig] | None = None
         self._releases: dict[str, Release] = {}
         self._seconds = 0.0
 
     def take(
         self, federation: Federation, config: DistillConfig
     ) -> tuple[dict[str, Release], float]:
-        """Those of the settings' seed, and the seconds that an earlier weight spent on them."""
-        if config.seed == self._seed:
+        """Those of these clients, and the seconds that an earlier weight spent on them."""
+        settings = surrogate_settings(config)
+        if self._made_of and self._made_of[0] is federation and self._made_of[1] == settings:
             return self._releases, self._seconds
         start = time.perf_counter()
-        self._releases = make_surrogates(federation, config)
-        self._seed, self._seconds = config.seed, time.perf_counter() - start
+        self._releases = make_surrogates(federation, settings)
+        self._made_of, self._seconds = (federation, settings), time.perf_counter() - start
         return self._releases, 0.0
 
 
-def make_surrogates(federation: Federation, config: DistillConfig) -> dict[str, Release]:
-    """One of each client; of the settings, they have the seed and those of privacy."""
-    settings = SurrogateConfig.model_validate(
+def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
+    """With the seed of a comparison, and its settings of privacy."""
+    return SurrogateConfig.model_validate(
         config.model_dump(include={"epsilon", "delta", "relation", "seed"})
     )
+
+
+def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
+    """One of each client."""
     return {
         name: surrogate_release(in_memory(real), federation.schema, settings, source=name).release
         for name, real in zip(federation.names, federation.train, strict=True)

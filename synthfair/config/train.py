@@ -195,8 +195,8 @@ class TrainConfig(BaseModel):
         default=None,
         ge=1,
         description="dp_sgd, fair_sgd, two_phase, privfairfl_pre, privfairfl_post: rows of a batch."
-        " If not given, 500, or all of the smallest client's rows where it has fewer; of fair_sgd"
-        " always 500.",
+        " If not given: 500; but all of the smallest client's rows where it has fewer, except for"
+        " fair_sgd, which draws rows with replacement.",
     )
     local_epochs: float = Field(
         default=5.0,

@@ -235,7 +235,7 @@ def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
 
     Raises:
         InputError: no rows; or at least half of the names are numbers, or are values of their own
-            column.
+            column. Names that count up, such as 0, 1, 2 or years, are a header.
 
     Example:
         >>> import pandas as pd
@@ -247,6 +247,8 @@ def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
     """
     if len(table) == 0:
         raise InputError(f"{source}: the table has no rows")
+    if _count_up([*table.columns]):
+        return
     like_values = sum(_is_like_a_value(name, table[name]) for name in table.columns)
     if 2 * like_values >= len(table.columns):
         raise InputError(
@@ -254,6 +256,15 @@ def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
             f" ({like_values} of its {len(table.columns)} names are numbers, or values of their own"
             " column)"
         )
+
+
+def _count_up(names: Sequence[object]) -> bool:
+    """Whether they are whole numbers, each one more than the last."""
+    try:
+        numbers = [int(str(name)) for name in names]
+    except ValueError:
+        return False
+    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def _is_like_a_value(name: object, values: pd.Series) -> bool:

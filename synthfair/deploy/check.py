@@ -23,7 +23,6 @@ from synthfair.deploy.hardening import (
     SHARED_FILES,
     Role,
     connection,
-    read_document,
     resources,
     role_of,
     startup_file,
@@ -37,6 +36,7 @@ from synthfair.deploy.settings import (
     read_site_settings,
 )
 from synthfair.errors import InputError
+from synthfair.files import read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator_keys import (

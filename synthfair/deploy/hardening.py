@@ -7,7 +7,6 @@ all users of the machine share.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -247,18 +246,3 @@ def harden(kit: Path) -> None:
     write_json(local / "authorization.json", permissions)
     for name in ("resources.json.default", "authorization.json.default", "privacy.json.sample"):
         (local / name).unlink(missing_ok=True)
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """A file of a kit as JSON.
-
-    Raises:
-        InputError: unreadable, or not an object.
-    """
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not readable JSON") from error
-    if not isinstance(found, dict):
-        raise InputError(f"{path}: must be a JSON object")
-    return found

@@ -11,10 +11,11 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from synthfair.deploy.hardening import PROGRESS, read_document, role_of, startup_file
+from synthfair.deploy.hardening import PROGRESS, role_of, startup_file
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
 from synthfair.federation_file import FILE, FederationFile
+from synthfair.files import read_document
 from synthfair.run_files import read_run_file
 
 if TYPE_CHECKING:

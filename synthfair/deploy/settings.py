@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.config.rules import FROZEN
-from synthfair.deploy.hardening import read_document
 from synthfair.deploy.messages import Hex32
 from synthfair.errors import InputError, reason, refusal
+from synthfair.files import read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret

@@ -132,14 +132,14 @@ def answer_add(asked: Asked[AggregatorSettings]) -> Made:
     settings, task = asked.settings, _task(asked)
     secret = read_aggregator_secret(settings.key)
     epsilon = task.what.epsilon if isinstance(task.what, GroupCounts) else None
-    try:
-        record = record_of(task, secret, settings.records)
-        if record.exists():
+    record = record_of(task, secret, settings.records)
+    if record.exists():
+        try:
             partial = read_partial_sum(record)
             verify_partial_sum(partial, task)
-            return Made(partial.model_dump_json().encode(), epsilon)
-    except InputError as error:
-        raise RefusedError("answered") from error
+        except InputError as error:
+            raise RefusedError("answered") from error
+        return Made(partial.model_dump_json().encode(), epsilon)
     _require_allowed(settings, task)
     size = upload_bytes(task)
     uploads = [asked.carried[at : at + size] for at in range(0, len(asked.carried), size)]

@@ -96,7 +96,7 @@ def secure_sum(
     Raises:
         TooFewError: fewer sites than the task asks, or not all aggregators, have answered well;
             where these refuse the uploads, with what to do.
-        InputError: the sums do not open, see :func:`synthfair.secure.open_sums`.
+        InputError: the sums do not open, see :func:`synthfair.secure.open_sums`; the task is spent.
     """
     name, number, settings, carried, timeout = question
     asked = settings | {"task": task.model_dump(mode="json")}
@@ -117,32 +117,36 @@ def secure_sum(
             temporary.write_bytes(b"".join(uploads))
     content = saved.read_bytes()
     sums = []
-    for role, name in enumerate(federation.aggregators):
-        uploads = _of_role(task, content, role)
+    for role, aggregator in enumerate(federation.aggregators):
+        shares = _of_role(task, content, role)
         try:
-            sums.append(_partial_sum(federation, name, task, question, uploads))
+            sums.append(_partial_sum(federation, aggregator, task, question, shares))
         except TooFewError as error:
-            code = federation.booked[name].code
+            code = federation.booked[aggregator].code
             if code not in ("uploads", "answered"):  # the same uploads may be added up later
                 raise
             saved.unlink()
             first = code == "uploads" and role == 0
-            raise TooFewError(f"{error}; {AGAIN if first else _spent(anew)}") from error
-    opened = open_sums(task, sums, sources=list(federation.aggregators))
+            raise TooFewError(f"{error}; {_again(anew) if first else _spent(anew)}") from error
     saved.unlink()
-    return opened
+    try:
+        return open_sums(task, sums, sources=list(federation.aggregators))
+    except InputError as error:
+        raise InputError(f"{error}; {_spent(anew)}") from error
 
 
-AGAIN = (
-    "its log names the key whose upload it cannot read: have that site mended, or leave it out; the"
-    " same job, submitted again, asks the sites again, which book nothing more"
-)
-"""What to do where nobody has answered for a task yet."""
+def _again(anew: Path | None) -> str:
+    """What to do where nobody has answered for a task yet."""
+    cost = ", which book nothing more" if anew else ""
+    return (
+        "its log names the key whose upload it cannot read: have that site mended, and submit the"
+        f" same job again, which asks the sites again{cost}"
+    )
 
 
 def _spent(anew: Path | None) -> str:
     """What to do where somebody has, or has begun to: a task has one answer."""
-    first = f"remove {anew}, and " if anew else ""
+    first = f"remove {anew.name} at the server, and " if anew else ""
     return f"the task is spent: {first}submit the job again, for a new task, which all book anew"
 
 

@@ -50,7 +50,7 @@ class AggregatorSecret(BaseModel):
 
     model_config = STRICT
 
-    format: Literal["synthfair-aggregator-secret/1"] = "synthfair-aggregator-secret/1"
+    format: Literal["synthfair-aggregator-secret/2"] = "synthfair-aggregator-secret/2"
     encryption: Hex32 = Field(repr=False)
     signature: Hex32 = Field(repr=False)
     records: Hex32 = Field(repr=False)
@@ -189,7 +189,7 @@ def read_aggregator_keys(path: Path) -> AggregatorKeys:
         InputError: unreadable, or not such a file.
     """
     document = read_document(path, MAX_BYTES)
-    if document.get("format") == "synthfair-aggregator-secret/1":
+    if str(document.get("format")).startswith("synthfair-aggregator-secret/"):
         raise InputError(f"{path}: private keys, which stay with their owner; give the {PUBLIC}")
     try:
         return AggregatorKeys.model_validate(document)
