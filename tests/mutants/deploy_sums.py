@@ -72,8 +72,8 @@ MUTANTS = [
     Mutant(
         "an aggregator that has answered adds up again",
         "deploy/site_sums.py",
-        "        if record.exists():\n",
-        "        if False:\n",
+        "    if record.exists():\n",
+        "    if False:\n",
         SUMS,
     ),
     Mutant(

@@ -209,15 +209,15 @@ MUTANTS = [
     Mutant(
         "surrogates of one seed serve the next",
         "compare/shared_surrogates.py",
-        "if config.seed == self._seed:",
-        "if self._seed is not None:",
+        "if self._made_of and self._made_of[0] is federation and self._made_of[1] == settings:",
+        "if self._made_of and self._made_of[0] is federation:",
         "test_compare.py",
     ),
     Mutant(
         "few rows are said to be noise where there is none",
         "report/real_rows.py",
-        "config.epsilon is not None",
-        "True",
+        "config.epsilon and clipping.rows",
+        "clipping.rows",
         "test_clipping.py",
     ),
 ]

@@ -84,8 +84,8 @@ MUTANTS = [
     Mutant(
         "a gap that is not met goes without a word",
         "sklearn/classifiers.py",
-        "point.gap > fairness.max_gap:",
-        "point.gap < 0:",
+        "self.gap_ > fairness.max_gap:",
+        "self.gap_ < 0:",
         "test_sklearn.py",
     ),
     Mutant(
