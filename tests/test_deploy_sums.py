@@ -370,7 +370,9 @@ def with_a_bad_upload(world, role, job="job-1"):
 
 
 def test_uploads_that_the_first_aggregator_refuses_are_asked_for_again(world):
-    with pytest.raises(TooFewError, match=r"sums-a: uploads.*same job again, which asks the sites again"):
+    with pytest.raises(
+        TooFewError, match=r"sums-a: uploads.*same job again, which asks the sites again"
+    ):
         world.post(with_a_bad_upload(world, 0))
     assert world.key("south") in "".join(world.said)
     assert world.key("north") not in "".join(world.said)
