@@ -145,8 +145,8 @@ def show(runs: PhaseRuns, page: str = padala.PAGE, networks: str = "") -> dict[s
     """All means, and a plot for each notion; what is said of a paper's ``networks``, if any."""
     before = (
         f"`python -m benchmarks.two_phase{' wide' * bool(networks)}`: mean ± standard deviation"
-        f" (seeds: {showing.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD| for"
-        " statistical parity, and the larger difference of true or false positive rates for"
+        f" (seeds: {showing.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD|"
+        " for statistical parity, and the larger difference of true or false positive rates for"
         " equalized odds. The epsilon of **two-phase is conditional on the teacher**, which reads"
         f" the same rows without noise. {showing.WORSE_NOTE}"
     )
