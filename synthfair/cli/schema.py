@@ -70,11 +70,11 @@ def run(args: argparse.Namespace) -> None:
         require_distinct(args.output, args.table)
         require_free(args.output, force=args.force)
     table, name = read_raw_table(args.table), args.table.name.split(".")[0]
+    require_rows_and_header(table, source=str(args.table))  # by its name, before any question
     roles = {"label": args.label, "sensitive": args.sensitive, "positive": args.positive}
     if args.interactive:
         from synthfair.cli.schema_questions import ask_for_draft
 
-        require_rows_and_header(table, source=str(args.table))  # before the first question
         draft, reviewed = ask_for_draft(table, name=name, missing=args.missing, **roles)
     else:
         words = find_missing(table, args.missing)
