@@ -31,7 +31,7 @@ MAX_TEXT, MAX_CARRIED = 250_000, 200_000_000
 """Bytes of a message's text, which may name 1000 sites and their keys, and of what it carries."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
-JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,64}$")]
+JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
