@@ -7,7 +7,8 @@ machine. Sizes and sha256 differ, too, and do not count. README's commands with 
 .ci/run; test_compare.py compares the table that the second of them prints.
 
 The commands on the pages in PAGES run in a folder of two lenders, command by command: but for those
-in NOT_RUN, and shorter where SHORTER says how. A page is added by its name there.
+in NOT_RUN, and shorter where SHORTER says how. A page is added by its name there. Those whose commands
+need several parties are in test_page_walks.py.
 """
 
 import os
@@ -75,13 +76,13 @@ PAGES = ("gaps", "privacy", "rounds", "server", "which-method", "which-release")
 
 ELSEWHERE = {
     "command-line": "completion is written into the reader's home; test_completion.py",
-    "deploy": "not yet; .ci/run runs deploy demo",
-    "deploy-jobs": "needs the kits of deploy; test_deploy_jobs.py and its neighbours",
+    "deploy": "test_page_walks.py",
+    "deploy-jobs": "test_page_walks.py",
     "getting-started": "above, with what it prints",
     "index": "pip install; .ci/run runs demo",
     "own-table": "test_own_table_page.py",
-    "postprocess": "not yet; test_postprocess_commands.py",
-    "secure": "not yet; .ci/run runs secure demo",
+    "postprocess": "test_page_walks.py",
+    "secure": "test_page_walks.py",
 }
 """Pages with commands that are run elsewhere, and where."""
 
