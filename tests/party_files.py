@@ -8,7 +8,7 @@ from nvflare.apis.fl_component import FLComponent
 
 
 class PartyFiles(FLComponent):
-    """Lays a party's own files into its workspace before a run, as a kit has them."""
+    """Copies a party's own files into its workspace before a run, as a kit has them."""
 
     def __init__(self, folder):
         super().__init__()

@@ -146,12 +146,14 @@ def lenders(tmp_path_factory):
     return folder
 
 
-def typed(command, folder):
-    """What a command prints, which must succeed."""
+def typed(command, folder, timeout=None):
+    """What a command prints, which must succeed, within some seconds."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT), "COLUMNS": "80"}
     words = ["bash", "-euo", "pipefail", "-c", command]
-    done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=timeout
+    )
     assert done.returncode == 0, f"{command}\n{done.stderr}"
     return done.stdout
 

@@ -129,7 +129,7 @@ def demo(folder, *flags):
 @pytest.mark.slow
 def test_the_demo_by_three_processes(tmp_path, request):
     if not request.config.getoption("--whole"):
-        pytest.skip(".ci/run runs it; test_page_walks.py has three such processes: --whole")
+        pytest.skip(".ci/run runs it; test_page_walks.py asserts the same of such processes")
     said = demo(tmp_path / "demo")
     results = tmp_path / "demo" / "results"
     assert "accuracy" in said

@@ -20,7 +20,7 @@ from synthfair.data.datasets import configs_folder
 ROOT = configs_folder().parent
 PRINTED = re.compile(r"\s*^```text\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
-TOLERANCE = 0.011  # between machines a few of some hundred decisions differ
+TOLERANCE = 0.021  # between machines two decisions of the 118 of the smallest group may differ
 
 run = PythonEvaluator()
 
@@ -74,7 +74,7 @@ def test_examples_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     [
         ("SPD 0.21,\n  12 rows", True),
         ("SPD 0.22, 12 rows", True),
-        ("SPD 0.23, 12 rows", False),
+        ("SPD 0.24, 12 rows", False),
         ("SPD -0.21, 12 rows", False),
         ("SPD 0.21, 13 rows", False),
         ("gap 0.21, 12 rows", False),

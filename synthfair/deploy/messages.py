@@ -32,6 +32,7 @@ MAX_TEXT, MAX_CARRIED = 250_000, 200_000_000
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+"""The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
