@@ -152,7 +152,7 @@ with connected(Path("{LEAD}"), timeout=60) as session:
 
 @pytest.mark.slow
 def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
-    """Of the jobs on the second page, the gap's runs here; others in test_deploy_faults.py."""
+    """Of the jobs on the second page only the gap's runs here; others by ``deploy demo``."""
     pytest.importorskip("nvflare")
     from synthfair.deploy.demo import running
     from synthfair.deploy.processes import free_port
