@@ -250,7 +250,7 @@ def large_answers(folder):
         fed.demo.wait_for_sites(session, fed.lenders)
         for hidden, least in (([350, 340], 1_000_000), ([2500, 2480], 50_000_000)):
             train = {"method": "fedavg", "hidden": hidden, "rounds": 1, "local_steps": 1}
-            run = fed.run(session, "train", train=train, timeout=390)
+            run = fed.run(session, "train", train=train, most_rows=2000, timeout=390)
             assert run.completed, run
             for site in run.federation.sites.values():
                 assert site.code == "ok"
