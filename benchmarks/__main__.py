@@ -1,7 +1,7 @@
 """All benchmarks, one after the other, each in a process of its own; and how they stand.
 
     python -m benchmarks all                        # hours; goes on where it stopped
-    python -m benchmarks all --seeds 1              # within two hours on two cores
+    python -m benchmarks all --seeds 1              # an hour and a half on two cores
     python -m benchmarks all --smoke --output DIR   # minutes: whether each one runs
     python -m benchmarks status                     # which runs are there, and what they reproduce
     python -m benchmarks texts                      # writes their numbers into docs/

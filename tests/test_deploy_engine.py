@@ -10,9 +10,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 from conftest import make_schema, make_table
+from one_upload import processes_of, require_one_upload
 
 import synthfair
 from synthfair.deploy.messages import sha256
@@ -129,20 +129,13 @@ def demo(folder, *flags):
 @pytest.mark.slow
 def test_the_demo_by_three_processes(tmp_path, request):
     if not request.config.getoption("--whole"):
-        pytest.skip(".ci/run runs it; test_page_walks.py asserts the same of such processes")
+        pytest.skip(".ci/run runs the demo; test_page_walks.py asserts the same: --whole")
     said = demo(tmp_path / "demo")
     results = tmp_path / "demo" / "results"
     assert "accuracy" in said
     assert "suburbs" in said
-    assert {path.name for path in results.iterdir()} == {
-        "model.json", "metrics.json", "fair_table.parquet", "federation.json"}  # fmt: skip
-    sites = json.loads((results / "federation.json").read_text())["sites"]
-    for name, booked in sites.items():
-        trace = tmp_path / "demo" / "federation" / "kits" / name / "synthfair" / "trace.jsonl"
-        event = json.loads(trace.read_text())["what"]
-        assert (event["code"], event["carried_bytes"]) == ("ok", booked["carried_bytes"])
-    commands = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
-    assert not [command for command in commands if str(tmp_path) in command]
+    require_one_upload(results, tmp_path / "demo" / "federation" / "kits")
+    assert not processes_of(tmp_path)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import numpy as np
 import psutil
 import pytest
 from conftest import make_schema
+from one_upload import processes_of
 from test_deploy_training import FPFL, ROWS, in_process
 from two_sites import NAMES, World
 
@@ -28,11 +29,9 @@ pytest.importorskip("nvflare")
 ADDED = "party_files.PartyFiles"
 """The simulator has one folder ``local`` for all; this component gives each party its own files."""
 
-NAMES_THERE = {"server": "simulator_server"} | {name: name for name in NAMES}
-
 
 def make_job(world, training):
-    """The job's folder, with the component that hands out the parties' files; and their folder."""
+    """The job's folder; it has a component more, which hands out the parties' files."""
     folder, parties = world.folder / "made", world.folder / "parties"
     folder.mkdir()
     (folder / "schema.json").write_text(make_schema().to_json())
@@ -48,11 +47,11 @@ def make_job(world, training):
         config = json.loads((job / "app" / name).read_text())
         write_json(job / "app" / name, config | {"components": [component]})
     settings = {name: read_site_settings(world.folder / name / "local" / FILE) for name in NAMES}
-    settings["server"] = read_settings(world.folder / "server.json", ServerSettings)
+    settings["simulator_server"] = read_settings(world.folder / "server.json", ServerSettings)
     for name, own in settings.items():
-        path = parties / NAMES_THERE[name] / FILE
+        path = parties / name / FILE
         path.parent.mkdir(parents=True)
-        write_json(path, own.model_dump(mode="json", by_alias=True))
+        write_json(path, own.model_dump(mode="json", by_alias=True))  # with absolute paths
     return job
 
 
@@ -71,10 +70,9 @@ def simulate(job, workspace):
         try:
             run.wait(200)
         finally:  # its processes are in sessions of their own
-            for process in psutil.Process().children(recursive=True):
+            for process in processes_of(workspace):
                 with suppress(psutil.NoSuchProcess):
-                    if str(workspace) in " ".join(process.cmdline()):
-                        process.kill()
+                    process.kill()
             run.wait()
         console.seek(0)
         assert run.returncode == 0, console.read()[-5000:]

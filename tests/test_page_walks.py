@@ -1,7 +1,8 @@
-"""Pages whose commands need several parties: all of them, in order.
+"""Pages whose commands need one another, most of them by several parties: run in order.
 
-What differs from the pages: the parties are folders of this machine, their tables parts of loanapp
-with each row several times, and all parties do what a page shows of one.
+What differs from the pages: the parties are folders of this machine, where ``running`` starts them,
+their tables parts of loanapp with each row several times, and all parties do what a page shows of
+one. Other replacements stand where they are made.
 """
 
 import json
@@ -10,6 +11,7 @@ import shutil
 import pandas as pd
 import pytest
 import test_texts
+from one_upload import processes_of, require_one_upload
 from test_console_examples import ROOT, commands, typed
 
 import synthfair as sf
@@ -147,12 +149,13 @@ from synthfair.deploy.session import connected
 with connected(Path("{LEAD}"), timeout=60) as session:
     wait_for_sites(session, [{", ".join(map(json.dumps, BANKS))}])
 """
-"""Waits until the server knows both banks; in a process of its own, as the engine warns."""
+"""Waits until the server knows both banks. In a process of its own: the engine warns, and pytest turns
+warnings into errors."""
 
 
 @pytest.mark.slow
 def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
-    """Of the jobs on the second page only the gap's runs here; others by ``deploy demo``."""
+    """Of the jobs on the second page only the gap's runs; others by ``deploy demo``."""
     pytest.importorskip("nvflare")
     from synthfair.deploy.demo import running
     from synthfair.deploy.processes import free_port
@@ -189,7 +192,10 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
         project(gap)
         walk("deploy kit project.yml --jobs-only")
         walk("deploy run")
-    require_one_upload(tmp_path)
+    require_one_upload(tmp_path / "results", tmp_path)
+    assert not processes_of(tmp_path)
+    by_group = json.loads((tmp_path / "results" / "metrics.json").read_text())["by_group"]
+    assert all(0 < group["selection_rate"] < 1 for group in by_group.values())
     gaps = json.loads((tmp_path / "gaps" / "gaps.json").read_text())
     assert gaps["reports"] == sum(len(part.train) for part in parts)
 
@@ -205,23 +211,3 @@ def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
             shutil.copy(public, tmp_path / name / "local" / "keys")
     walk("deploy check", *each(*AGGREGATORS))
     assert not walk.left
-
-
-def require_one_upload(folder):
-    """What the submitter has, what the sites have written down, and no process."""
-    import psutil
-
-    assert {path.name for path in (folder / "results").iterdir()} == {
-        "model.json", "metrics.json", "fair_table.parquet", "federation.json"}  # fmt: skip
-    sites = json.loads((folder / "results" / "federation.json").read_text())["sites"]
-    assert set(sites) == set(BANKS)
-    for name, booked in sites.items():
-        first = (folder / name / "synthfair" / "trace.jsonl").read_text().splitlines()[0]
-        event = json.loads(first)["what"]
-        assert (event["code"], booked["code"]) == ("ok", "ok")
-        assert event["carried_bytes"] == booked["carried_bytes"]
-    metrics = json.loads((folder / "results" / "metrics.json").read_text())
-    # Over fifteen such releases, 0.90 with a standard deviation of 0.01.
-    assert metrics["accuracy"]["value"] > 0.8
-    running = [" ".join(p.info["cmdline"] or ()) for p in psutil.process_iter(["cmdline"])]
-    assert not [command for command in running if str(folder) in command]

@@ -148,8 +148,8 @@ def show(runs: PhaseRuns, page: str = padala.PAGE, networks: str = "") -> dict[s
         f" (seeds: {showing.n_seeds(runs)}), all clients' test rows; delta = 1e-4. The gap is |SPD|"
         " for statistical parity, and the larger difference of true or false positive rates for"
         " equalized odds. The epsilon of **two-phase is conditional on the teacher**, which reads"
-        " the same rows without noise. Many random steps magnify rounding: on another machine a"
-        f" single seed may come out as differently as another seed. {showing.WORSE_NOTE}"
+        " the same rows without noise. Many random steps magnify rounding: one seed on two machines"
+        f" may differ as much as two seeds. {showing.WORSE_NOTE}"
     )
     rows = []
     for setting, own in showing.by(runs, lambda setting: setting).items():

@@ -1,0 +1,24 @@
+"""What must hold after the job ``single_shot`` of real processes."""
+
+import json
+
+import psutil
+
+
+def processes_of(folder):
+    """Those whose command names a folder."""
+    found = psutil.process_iter(["cmdline"])
+    return [one for one in found if str(folder) in " ".join(one.info["cmdline"] or ())]
+
+
+def require_one_upload(results, kits):
+    """What the submitter has, and that each site has written down what it has sent."""
+    assert {path.name for path in results.iterdir()} == {
+        "model.json", "metrics.json", "fair_table.parquet", "federation.json"}  # fmt: skip
+    sites = json.loads((results / "federation.json").read_text())["sites"]
+    assert sites
+    for name, booked in sites.items():
+        lines = (kits / name / "synthfair" / "trace.jsonl").read_text().splitlines()
+        event = json.loads(lines[0])["what"]
+        assert (event["code"], booked["code"]) == ("ok", "ok")
+        assert event["carried_bytes"] == booked["carried_bytes"]
