@@ -11,6 +11,7 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.config import TrainConfig
+from synthfair.data.encode import in_content_order
 from synthfair.deploy.agreed import has_guarantee, packed, unpacked
 from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import Message
@@ -60,8 +61,8 @@ def train(world, channel, settings=TRAIN, **changes):
 
 
 def in_process(settings=TRAIN, **options):
-    tables = [make_table(ROWS, seed=i) for i in range(2)]
-    rows = sf.encode(pd.concat(tables, ignore_index=True), make_schema())
+    sites = [in_content_order(sf.encode(make_table(ROWS, seed=i), make_schema())) for i in range(2)]
+    rows = sf.Encoded(*map(np.concatenate, zip(*sites, strict=True)))
     config = TrainConfig(**settings)
     data = sf.federated.make_user_data(rows, np.repeat([0, 1], ROWS), make_schema(), config)
     return sf.federated.train_rounds(data, config, **options)
@@ -396,7 +397,7 @@ def test_a_missing_site_does_not_make_steps_shorter(world, settings):
     channel = channel_of(world)
     del channel.sites["north"]
     _, theta = train(world, channel, settings, least_answers=1)
-    rows = sf.encode(make_table(ROWS, seed=1), make_schema())
+    rows = in_content_order(sf.encode(make_table(ROWS, seed=1), make_schema()))
     config = TrainConfig(**settings)
     data = sf.federated.make_user_data(rows, np.zeros(ROWS, int), make_schema(), config)
     expected = sf.federated.train_rounds(data, config)

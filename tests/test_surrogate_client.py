@@ -15,6 +15,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
 from synthfair.report import fit_warnings
 
+GRID = 2.0**-16  # on which features are summed
 SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
 
 
@@ -41,16 +42,16 @@ def test_a_release_stands_for_the_clients_rows():
             assert release.weight[mine].sum() == pytest.approx(theirs.sum())
             weight = release.weight[mine] / release.weight[mine].sum()
             mean, wanted = weight @ release.x[mine], real.x[theirs].mean(axis=0)
-            np.testing.assert_allclose(mean, wanted, atol=1e-9)
+            own = often(real.x[theirs])
+            np.testing.assert_allclose(mean[own], wanted[own], atol=GRID)
             spread = release.x[mine] - mean
             covariance = np.cov(real.x[theirs], rowvar=False, bias=True)
-            enough = often(real.x[theirs])
             found = (spread.T * weight) @ spread
-            np.testing.assert_allclose(np.diag(found), np.diag(covariance), atol=1e-8)
+            np.testing.assert_allclose(np.diag(found)[own], np.diag(covariance)[own], atol=GRID)
             if theirs.sum() >= 200:  # else some have the correlations of other cells
-                pairs = np.ix_(enough, enough)  # the others have none: few rows differ there
-                np.testing.assert_allclose(found[pairs], covariance[pairs], atol=1e-8)
-                assert enough.sum() > 2
+                pairs = np.ix_(own, own)  # the others have none: few rows differ there
+                np.testing.assert_allclose(found[pairs], covariance[pairs], atol=GRID)
+                assert own.sum() > 2
                 checked += 1
     assert checked > 2
 
@@ -121,9 +122,9 @@ def len_of(rows):
 
 
 def often(x):
-    """Features in which five rows or more are outside of the most frequent sixteenth."""
-    bins = [np.bincount(np.minimum((16 * column).astype(int), 15)) for column in x.T]
-    return np.array([len(x) - counts.max() >= 5 for counts in bins])
+    """Features in which five rows or more have another value than the most frequent one."""
+    counts = [np.unique(np.rint(column * 2**16), return_counts=True)[1] for column in x.T]
+    return np.array([len(x) - each.max() >= 5 for each in counts])
 
 
 def covariance_of(x):
@@ -140,7 +141,9 @@ def test_a_small_cell_has_the_covariance_of_the_others():
         made, real = sf.distill_table(some, SCHEMA, config).release, encode(cell[:n], SCHEMA)
         mine = {(s, y): (made.s == s) & (made.y == y) for s in (0, 1) for y in (-1, 1)}
         found = made.x[mine[0, -1]]
-        np.testing.assert_allclose(found.mean(axis=0), real.x.mean(axis=0), atol=1e-9)
+        own = often(real.x)
+        means = found.mean(axis=0)[own], real.x.mean(axis=0)[own]
+        np.testing.assert_allclose(*means, atol=GRID)
         if n == d + 1:
             weights = [made.weight[mine[1, y]].sum() for y in (-1, 1)]
             others = [covariance_of(made.x[mine[1, y]]) for y in (-1, 1)]
@@ -153,7 +156,8 @@ def test_a_small_cell_has_the_covariance_of_the_others():
         else:
             expected = np.where(np.outer(often(real.x), often(real.x)), covariance_of(real.x), 0)
             np.fill_diagonal(expected, real.x.var(axis=0))
-        np.testing.assert_allclose(covariance_of(found), expected, atol=1e-8)
+        pairs = np.ix_(own, own)
+        np.testing.assert_allclose(covariance_of(found)[pairs], expected[pairs], atol=4 * GRID)
 
 
 @pytest.mark.parametrize("config", [CONFIG, sf.SurrogateConfig(k_min=5, rows_per_cell=60)])
@@ -164,18 +168,14 @@ def test_a_category_of_one_row_does_not_give_that_row_away(config):
     common, rare = SCHEMA.columns[kind].categories[:2]
     table[kind] = common
     cell = (table["town"] == "a") & (table["paid"] == "no")
-    one = table.index[cell][7]
-    table.loc[one, kind] = rare
-    real = encode(table, SCHEMA)
-    made = sf.distill_table(table, SCHEMA, config).release
-    mine, theirs = ((r.s == 0) & (r.y < 0) for r in (made, real))
-    x, column = made.x[mine], SCHEMA.encoded_names.index(f"{kind}={rare}")
-    sums = theirs.sum() * (x.T @ x / len(x))[column]  # of x over the rows of the category
-    row = real.x[table.index.get_loc(one)]
-    np.testing.assert_allclose(sums[column], 1.0, atol=1e-6)  # how many there are is known
-    others = np.arange(len(row)) != column
-    assert np.abs(sums - row)[others].max() > 0.1
-    np.testing.assert_allclose(sums[others], x.mean(axis=0)[others], atol=1e-6)
+    made = []
+    for one in table.index[cell][[7, 8]]:
+        some = table.assign(**{kind: table[kind].where(table.index != one, rare)})
+        made.append(sf.distill_table(some, SCHEMA, config).release)
+    np.testing.assert_array_equal(made[0].x, made[1].x)  # whose category it is does not show
+    inside = (made[0].s == 0) & (made[0].y < 0)
+    column = SCHEMA.encoded_names.index(f"{kind}={rare}")
+    assert made[0].x[inside, column].mean() == pytest.approx(0, abs=1e-6)  # nor that there is one
 
 
 def test_what_is_refused_is_refused_before_it_is_booked(folder):

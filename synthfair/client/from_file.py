@@ -229,15 +229,15 @@ def _make_surrogate(
     and saved until the end.
     """
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
-    from synthfair.surrogate.make import read_first, rows_of_a_cell
+    from synthfair.surrogate.make import first_sums, rows_of_a_cell
 
     rows_of_a_cell(config, len(schema.encoded_names))  # before anything is booked
     make_header(config, schema, model=LinearModel())
     rows = FileBatches(files.data, schema, options.hold_out, config.seed)
     on_stage("reading the rows")
-    known = read_first(rows, n_groups=len(schema.groups))
+    known = first_sums(rows, schema)
     on_rows(rows.clipping)
-    rows_sha256 = sha256_of(tuple(vars(known.sums).values()))
+    rows_sha256 = sha256_of((known.count, known.first, known.second, known.binned, known.within))
     run = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
         booking = _booking(files.output, run, None)

@@ -10,7 +10,7 @@ import numpy as np
 from synthfair.client.distillation import Distillation
 from synthfair.client.file_batches import FileBatches
 from synthfair.data.encode import Encoded
-from synthfair.data.real_rows import RealRows, gather
+from synthfair.data.real_rows import RealRows, other_inputs
 from synthfair.data.schema import Schema
 from synthfair.distill.inner import train
 from synthfair.model import LinearModel
@@ -31,8 +31,8 @@ def preview_fair(
     config, n_groups = distillation.config, len(schema.groups)
 
     def scores(rows: Encoded) -> np.ndarray:
-        gathered = gather([rows], len(rows.y), n_groups=n_groups, intercept=config.intercept)
-        return theta @ gathered.columns
+        others = other_inputs(rows.s, n_groups=n_groups, intercept=config.intercept)
+        return theta @ np.concatenate([rows.x.T, others])
 
     synthetic = Encoded(release.x, release.s, release.y)
     return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)

@@ -16,7 +16,7 @@ from synthfair.privacy.statement import Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.surrogate.make import Surrogate, make_surrogate
 from synthfair.surrogate.private import Noise, make_private_surrogate, private_surrogate
-from synthfair.surrogate.sums import FirstPass
+from synthfair.surrogate.sums import CellSums
 
 
 class SurrogateRelease(NamedTuple):
@@ -39,7 +39,7 @@ def surrogate_release(
     schema: Schema,
     config: SurrogateConfig,
     *,
-    known: FirstPass | PrivateSums | None = None,
+    known: CellSums | PrivateSums | None = None,
     noise: RandomBytes = system_entropy,
     source: str = "table",
     on_stage: Callable[[str], None] | None = None,
@@ -60,10 +60,8 @@ def surrogate_release(
     """
     try:
         if config.epsilon is None:
-            first = known if isinstance(known, FirstPass) else None
-            made = make_surrogate(
-                rows, config, n_groups=len(schema.groups), known=first, on_stage=on_stage
-            )
+            first = known if isinstance(known, CellSums) else None
+            made = make_surrogate(rows, config, schema, known=first, on_stage=on_stage)
         elif isinstance(known, PrivateSums):
             noises: Noise = {m.name: m.noise for m in make_guarantee(config, schema).mechanisms}
             made = private_surrogate(known, noises, config, schema)

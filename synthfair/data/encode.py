@@ -188,6 +188,24 @@ def encode_own(table: pd.DataFrame, schema: Schema, *, source: str) -> Encoded:
     return encoded
 
 
+def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
+    """[N] an order of rows, given by column, that depends on their content alone.
+
+    What leaves a site is computed from rows in this order, by a hash of each: so it cannot tell the
+    order that they have in the site's table, not even by how floating-point sums are rounded.
+    """
+    digest = np.uint64(0)
+    for column in columns:
+        digest = digest * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(np.asarray(column))
+    return np.argsort(digest, kind="stable")
+
+
+def in_content_order(rows: Encoded) -> Encoded:
+    """The same rows in their :func:`content_order`."""
+    order = content_order([*rows.x.T, rows.s, rows.y])
+    return Encoded(*(field[order] for field in rows))
+
+
 def encode_chunks(
     tables: Iterable[pd.DataFrame],
     schema: Schema,

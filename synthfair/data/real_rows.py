@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, content_order
 from synthfair.errors import InputError
 
 ALIGNMENT = 64
@@ -51,7 +51,9 @@ def gather(
     source: str = "table",
     leave_out: Callable[[Encoded], np.ndarray] | None = None,
 ) -> RealRows:
-    """Puts parts of a table one below the other; each may be deleted before the next is made.
+    """Puts parts of a table together; each may be deleted before the next is made.
+
+    The rows are in their :func:`content_order`, whatever order they come in.
 
     Args:
         parts: at least one, of n_rows rows in all.
@@ -83,9 +85,13 @@ def gather(
         found = read if read < n_rows else "more"
         raise InputError(f"{source}: {n_rows} rows counted, {found} read: did the file change?")
     columns, s, y = _shortened(columns, end), s[:end], y[:end]
+    n_features = len(columns) - n_groups + 1 - int(intercept)
+    order = content_order([*columns[:n_features], s, y])
+    for array in (*columns, s, y):
+        array[:] = array[order]  # a column at a time: the rows may fill half of the memory
     for array in (columns, s, y):
         array.flags.writeable = False  # JAX computes with this very memory
-    return RealRows(columns, s, y, len(columns) - n_groups + 1 - int(intercept))
+    return RealRows(columns, s, y, n_features)
 
 
 def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from synthfair.config.rules import FROZEN
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, in_content_order
 from synthfair.data.schema import Schema
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import sha256
@@ -178,7 +178,7 @@ def _fingerprint(asked: Asked, question: GapQuestion, table: pd.DataFrame) -> st
     what = question.model_dump_json(exclude={"batch"})
     asked_for = asked.schema.hash, what, sha256(asked.carried)
     digest = hashlib.sha256(repr(asked_for).encode())
-    for part in encode(table, asked.schema, source=str(asked.settings.data)):
+    for part in in_content_order(encode(table, asked.schema, source=str(asked.settings.data))):
         digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 

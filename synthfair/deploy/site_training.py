@@ -155,7 +155,7 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     """Reads the table, whose rows are all of one user."""
     import jax
 
-    from synthfair.data.encode import encode
+    from synthfair.data.encode import encode, in_content_order
     from synthfair.data.tables import read_table
     from synthfair.federated.user_data import make_user_data
 
@@ -164,7 +164,8 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     except InputError as error:
         raise RefusedError("settings") from error
     path = asked.settings.data
-    rows = encode(read_table(path, asked.schema), asked.schema, source=str(path))
+    table = read_table(path, asked.schema)
+    rows = in_content_order(encode(table, asked.schema, source=str(path)))
     _require_rows(asked, agreed, len(rows.y))
     user = np.zeros(len(rows.y), int)
     data = make_user_data(rows, user, asked.schema, agreed.config, all_groups=False)

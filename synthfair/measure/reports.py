@@ -139,7 +139,7 @@ def perturb_rates(
     together: bool = False,
     source: RandomBytes = system_entropy,
 ) -> list[Report]:
-    """One noisy report of a model's rate for each row, or one for all rows.
+    """One noisy report of a model's rate for each row, or one for all rows; in random order.
 
     A row whose label does not count for the rate has none. That is private as well: such a row
     belongs to the group "(no value)", which is perturbed like any other.
@@ -181,9 +181,10 @@ def perturb_rates(
     persons = 1 if together else len(rows.s)
     values = rate_of(rate, rows, np.arange(len(rows.s)) % persons, persons)
     own = np.where(np.isnan(values), NO_VALUE, np.array(groups, object)[rows.s[:persons]])
-    return perturb_records(
-        collection, own.tolist(), np.nan_to_num(values, nan=NO_RATE).tolist(), source
-    )
+    # Sorted before, reports depend on the noise and not on the order of rows; sorted after, by
+    # their random ids, they do not tell whose each is.
+    records = sorted(zip(own.tolist(), np.nan_to_num(values, nan=NO_RATE).tolist(), strict=True))
+    return sorted(perturb_records(collection, *map(list, zip(*records, strict=True)), source))
 
 
 def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from synthfair.data.encode import Clipping, encode
+from synthfair.data.encode import Clipping, content_order, encode
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
@@ -65,12 +65,15 @@ def count_table(
         raise InputError(f"{source}: the task's unit is one {what.unit}, which {needed}")
     if user_column is not None:
         user, table = take_users(table, user_column)
-        table = table.iloc[first_rows(user, what.rows_per_user)]
-    if len(table) > what.rows_per_client:
+    x, s, y = rows = encode(table, schema, source=source, clipping=clipping)
+    if user_column is not None:  # of each user the same rows, whatever their order in the table
+        order = content_order([*x.T, s, y])
+        counted = order[first_rows(np.asarray(user)[order], what.rows_per_user)]
+        x, s, y = (field[counted] for field in rows)
+    if len(y) > what.rows_per_client:
         raise InputError(
-            f"{source}: {len(table)} rows that count; the task allows {what.rows_per_client}"
+            f"{source}: {len(y)} rows that count; the task allows {what.rows_per_client}"
         )
-    x, s, y = encode(table, schema, source=source, clipping=clipping)
     bins = (
         np.zeros(len(s), np.int64) if model is None else score_bins(model.scores(x, s), what.bins)
     )
@@ -122,7 +125,7 @@ def schema_groups(schema: Schema) -> tuple[str, ...]:
 
 
 def first_rows(user: np.ndarray, most: int) -> np.ndarray:
-    """Positions of the first so many rows of each user, in the table's order.
+    """Positions of the first so many rows of each user, in the order given.
 
     Example:
         >>> import numpy as np

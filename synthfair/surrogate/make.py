@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +14,9 @@ from scipy.special import expit
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.privacy.mechanism import numeric_features
 from synthfair.surrogate.anchors import (
     IMPORTANCE,
     TEMPERATURE,
@@ -23,24 +26,18 @@ from synthfair.surrogate.anchors import (
 )
 from synthfair.surrogate.fit import Targets, copula_rows, fitted_rows, with_moments
 from synthfair.surrogate.sums import (
+    STEP,
     Anchors,
     CellSums,
-    FirstPass,
+    FewValues,
     SmoothSums,
-    first_pass,
+    cell_sums,
     smooth_sums,
 )
 from synthfair.surrogate.table import WeightedTable, together
 
-DRAWN = 500
-"""Rows of each cell that self-play sees."""
-
 FEWEST_IN_BIN = 5
 """Rows of a cell in a bin of a feature; fewer do not shape the first rows."""
-
-RARE = 5
-"""Rows of a cell, at least, that must differ from the others in a feature, for its covariances with
-other features to be given: those with a category of a single row are all of that row."""
 
 PLENTY = 200
 """Rows of a cell whose covariances are its own although some features are rare."""
@@ -54,11 +51,11 @@ class Cell:
         group: index.
         label: -1 or +1.
         count: number of rows, positive.
-        mean: [d] of x - 1/2.
-        covariance: [d, d] of x.
+        mean: [d] of x - 1/2; where a feature is rare, that of other cells.
+        covariance: [d, d] of x; the same.
         values: [d, 16] of x - 1/2 in each bin of a feature.
         counts: [d, 16] rows of each bin.
-        rare: [d] features in which all but a few rows are alike; independent of the others here.
+        rare: [d] features in which some rows, but fewer than RARE, differ from the others.
         few: whether there are hardly more rows than features: then nothing but count, mean and
             marginals is the cell's own.
     """
@@ -93,9 +90,9 @@ class Surrogate(NamedTuple):
 def make_surrogate(
     rows: Batches,
     config: SurrogateConfig,
+    schema: Schema,
     *,
-    n_groups: int,
-    known: FirstPass | None = None,
+    known: CellSums | None = None,
     on_stage: Callable[[str], None] | None = None,
 ) -> Surrogate:
     """The surrogate of some rows: in each cell, weighted rows with the same sums.
@@ -109,8 +106,8 @@ def make_surrogate(
     Args:
         rows: encoded, in memory or a stream.
         config: without epsilon.
-        n_groups: of the schema; a client may hold one of them alone, or one label.
-        known: :func:`read_first` of the rows, where it is known already.
+        schema: of the rows, public; a client may hold one group alone, or one label.
+        known: :func:`first_sums` of the rows, where they are there already.
         on_stage: called with what is done next, in a few words.
 
     Raises:
@@ -118,9 +115,8 @@ def make_surrogate(
     """
     if config.epsilon is not None:
         raise InputError("epsilon: make_private_surrogate reads the rows through noisy sums")
-    known = known or read_first(rows, n_groups=n_groups)
-    sums, sample = known.sums, known.sample
-    d = sums.first.shape[-1]
+    n_groups, d = len(schema.groups), len(schema.encoded_names)
+    sums = known or first_sums(rows, schema)
     n_rows = rows_of_a_cell(config, d)
     cells = cells_of(sums, k_min=config.k_min)
     left_out = tuple(
@@ -133,7 +129,7 @@ def make_surrogate(
             f" largest has {sums.count.max():.0f}), or all such pairs together hardly more rows"
             f" than the {d} features"
         )
-    seed = own_seed(config.seed, sums.count)
+    seed = own_seed(config.seed, cells)
     if config.moments_only:
         normal = [normal_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
         return Surrogate(weighted(cells, normal), left_out, np.nan)
@@ -141,13 +137,12 @@ def make_surrogate(
         (normal_rows if cell.few else _first_rows)(cell, n_rows, seed + i)
         for i, cell in enumerate(cells)
     ]
-    drawn = [sample.rows(2 * cell.group + (cell.label > 0)) - 0.5 for cell in cells]
     show = on_stage or (lambda _: None)
     show("choosing directions along which the rows must agree")
-    first_table, binary = weighted(cells, drawn), sums.binary()
-    anchors = choose_anchors(first_table, binary, config, n_groups=n_groups, seed=seed)
+    anchors = choose_anchors(weighted(cells, first), config, schema, seed=seed)
     show("reading the rows again")
-    smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups))
+    fixed = _rare_values(cells, n_groups)
+    smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups, fixed=fixed))
     targets = [_targets(cell, anchors, smooth) for cell in cells]
     fitted = []
     for i, (cell, start, target) in enumerate(zip(cells, first, targets, strict=True), 1):
@@ -158,30 +153,33 @@ def make_surrogate(
     return Surrogate(weighted(cells, fitted), left_out, error)
 
 
-def read_first(rows: Batches, *, n_groups: int) -> FirstPass:
-    """The first reading of the rows."""
-    return rows.sum(partial(first_pass, n_groups=n_groups, k=DRAWN))
+def first_sums(rows: Batches, schema: Schema) -> CellSums:
+    """The sums of the first reading of the rows."""
+    return rows.sum(partial(cell_sums, n_groups=len(schema.groups)))
 
 
 def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
     """The cells with at least ``k_min`` rows; bins with few do not count in their marginals.
 
+    A feature is rare in a cell where some rows, but fewer than RARE, differ from the others: their
+    values could be solved for from its count, mean and variance. It has :func:`_lent` mean and
+    variance, and no covariance with others.
+
     d + 1 rows or fewer lie on a hull that their covariance would give away, and in fewer than
-    :data:`PLENTY` rows some features may be rare: all but fewer than :data:`RARE` rows are alike.
-    Such a cell has its own variances and the average correlations of the other cells; it is no part
-    of that average, from which it could be subtracted else, unless all cells are such. In a cell
-    with more rows, a rare feature has no covariance with others. Where all cells together have no
-    more than d + 1 rows, there is none.
+    :data:`PLENTY` rows features may be rare. Such a cell has its own variances and the average
+    correlations of the other cells; it is no part of that average, from which it could be
+    subtracted else, unless all cells are such. Where all cells together have no more than d + 1
+    rows, there is none.
     """
-    mean, covariance, d = sums.mean() - 0.5, sums.covariance(), sums.first.shape[-1]
-    released, few = sums.count >= k_min, sums.count < d + 2
+    d = sums.first.shape[-1]
+    released, hull = sums.count >= k_min, sums.count < d + 2
     if sums.count[released].sum() < d + 2:
         return []
-    unlike = sums.binned.sum(axis=-1) - sums.binned.max(axis=-1)
-    rare = (unlike > 0) & (unlike < RARE)
-    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
-    own = released & ~few & ((sums.count >= PLENTY) | ~rare.any(axis=-1))
-    covariance = np.where(rare[..., :, None] | rare[..., None, :], 0.0, covariance)
+    rare = sums.few.rare
+    mean, variance = _lent(sums, released)
+    own = released & ~hull & ((sums.count >= PLENTY) | ~rare.any(axis=-1))
+    covariance = np.where(rare[..., :, None] | rare[..., None, :], 0.0, sums.covariance())
+    covariance[..., range(d), range(d)] = variance
     averaged = own if own.any() else released
     common = np.average(covariance[averaged], axis=0, weights=sums.count[averaged])
     spread = np.sqrt(np.diag(common))
@@ -190,7 +188,7 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
     covariance = np.where(own[..., None, None], covariance, borrowed)
     covariance[..., range(d), range(d)] = variance
     values = sums.within / np.maximum(sums.binned, 1) - 0.5
-    counts = np.where(sums.binned >= FEWEST_IN_BIN, sums.binned, 0.0)
+    counts = np.where((sums.binned >= FEWEST_IN_BIN) & ~rare[..., None], sums.binned, 0.0)
     empty = counts.sum(axis=-1) == 0  # then the mean is all that is known
     counts[empty], values[empty] = 1.0, mean[empty, None]
     return [
@@ -199,10 +197,48 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
             2.0 * label - 1,
             float(sums.count[g, label]),
             *(part[g, label] for part in (mean, covariance, values, counts, rare)),
-            few=bool(few[g, label]),
+            few=bool(hull[g, label]),
         )
         for g, label in np.argwhere(released)
     ]
+
+
+def _lent(sums: CellSums, released: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means of x - 1/2 and variances [G, 2, d]; those of other cells where a feature is rare.
+
+    Of cells of the same label, or else of all, in which the feature is not rare: so nothing can be
+    subtracted. Where it is rare in all, each has those of all together, or, if it is rare in these,
+    too, the most frequent value and no variance.
+    """
+    mean, few, rare = sums.mean() - 0.5, sums.few, sums.few.rare
+    variance = np.diagonal(sums.covariance(), axis1=-2, axis2=-1).copy()
+    second = variance + mean**2
+    found = mean.copy()
+    cells = [tuple(cell) for cell in np.argwhere(released)]
+    parts = [FewValues(few.value[c], few.count[c], few.more[c]) for c in cells]
+    together = reduce(add, parts)
+    for g, label in cells:
+        for j in np.flatnonzero(rare[g, label]):
+            lends = released & ~rare[..., j]
+            alike = lends & (np.arange(2) == label)
+            lends = alike if alike.any() else lends
+            if not lends.any() and together.rare[j]:
+                found[g, label, j], variance[g, label, j] = together.mode[j] - 0.5, 0.0
+                continue
+            weights = np.where(lends if lends.any() else released, sums.count, 0.0)
+            found[g, label, j] = np.average(mean[..., j], weights=weights)
+            raw = np.average(second[..., j], weights=weights)
+            variance[g, label, j] = max(raw - found[g, label, j] ** 2, 0.0)
+    return found, variance
+
+
+def _rare_values(cells: Sequence[Cell], n_groups: int) -> np.ndarray:
+    """[G, 2, d] what all rows of a cell have in a rare feature, and not-a-number elsewhere."""
+    fixed = np.full((n_groups, 2, len(cells[0].mean)), np.nan)
+    for cell in cells:
+        on_grid = np.rint((cell.mean + 0.5) / STEP) * STEP
+        fixed[cell.group, int(cell.label > 0)] = np.where(cell.rare, on_grid, np.nan)
+    return fixed
 
 
 def rows_of_a_cell(config: SurrogateConfig, d: int) -> int:
@@ -213,16 +249,21 @@ def rows_of_a_cell(config: SurrogateConfig, d: int) -> int:
     return n_rows
 
 
-def own_seed(seed: int, counts: np.ndarray) -> int:
-    """A seed for each client: errors of clients that draw alike would add up in the pool."""
-    return seed + zlib.crc32(np.ascontiguousarray(counts, float).tobytes())
+def own_seed(seed: int, cells: Sequence[Cell]) -> int:
+    """A seed for each client: errors of clients that draw alike would add up in the pool.
+
+    Of the cells it takes the counts, which the surrogate's weights give, too.
+    """
+    return seed + zlib.crc32(np.array([cell.count for cell in cells]).tobytes())
 
 
 def choose_anchors(
-    table: WeightedTable, binary: np.ndarray, config: SurrogateConfig, *, n_groups: int, seed: int
+    table: WeightedTable, config: SurrogateConfig, schema: Schema, *, seed: int
 ) -> Anchors:
     """Public anchors, and those of self-play on a table like the client's."""
-    d, n_random = table.x.shape[1], config.random_anchors
+    n_groups, d = len(schema.groups), len(schema.encoded_names)
+    binary = np.isin(np.arange(d), numeric_features(schema), invert=True)
+    n_random = config.random_anchors
     anchors = public_anchors(binary, n_groups=n_groups, n_random=n_random, seed=config.seed)
     if config.self_play == 0:
         return anchors
@@ -256,7 +297,7 @@ def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:
         anchors.offset[cell.group],
         anchors.weight / anchors.weight.sum(),
         rate,
-        np.where(cell.rare, rate[:, None] * cell.mean, moment),
+        moment,
     )
 
 

@@ -106,7 +106,7 @@ def private_surrogate(
             f" {config.k_min} and {FEWEST:g} standard deviations of its noise"
         )
     make = normal_rows if config.moments_only else _copula_rows
-    seed = own_seed(config.seed, np.array([cell.count for cell in cells]))
+    seed = own_seed(config.seed, cells)
     parts = [make(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
     return Surrogate(weighted(cells, parts), left_out, np.nan)
 

@@ -6,12 +6,12 @@ at 1/2, the middle of their range.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Self
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from synthfair.data.encode import Encoded
@@ -21,6 +21,14 @@ BINS = 16
 
 BLOCK = 2**12
 """Rows whose smooth sums are computed in one compiled call."""
+
+STEP, RATE_STEP = 2.0**-16, 2.0**-14
+"""Grids of features and of smooth rates. Sums of their multiples, and of products of two, are exact
+up to 2^23 rows of a cell, so that nothing of the order of rows remains in them."""
+
+RARE = 5
+"""Rows of a cell that must differ from the others in a feature, at least, for its mean, variance
+and covariances in this cell to be given: those of fewer rows could be solved for."""
 
 
 class _Sums:
@@ -34,6 +42,52 @@ class _Sums:
 
 
 @dataclass(frozen=True)
+class FewValues:
+    """Values of features in which nearly all rows are alike. ``a + b`` is that of the rows of both.
+
+    Attributes:
+        value: [..., RARE] distinct values, ascending; infinite where there are fewer.
+        count: [..., RARE] rows of each.
+        more: [...] whether RARE rows or more differ from the most frequent value; then no value is
+            listed.
+    """
+
+    value: np.ndarray
+    count: np.ndarray
+    more: np.ndarray
+
+    def __add__(self, other: FewValues) -> FewValues:
+        """The values of both; equal ones are joined."""
+        value = np.concatenate([self.value, other.value], axis=-1)
+        count = np.concatenate([self.count, other.count], axis=-1)
+        value, count = _ascending(value, count)
+        twice = np.isfinite(value[..., 1:]) & (value[..., 1:] == value[..., :-1])
+        count[..., :-1] += np.where(twice, count[..., 1:], 0)
+        value[..., 1:] = np.where(twice, np.inf, value[..., 1:])
+        count[..., 1:] = np.where(twice, 0, count[..., 1:])
+        value, count = _ascending(value, count)
+        more = self.more | other.more | (count.sum(axis=-1) - count.max(axis=-1) >= RARE)
+        value, count = np.where(more[..., None], np.inf, value), np.where(more[..., None], 0, count)
+        return FewValues(value[..., :RARE], count[..., :RARE], more)
+
+    @property
+    def rare(self) -> np.ndarray:
+        """[...] whether some rows, but fewer than RARE, differ from the most frequent value."""
+        return ~self.more & (self.count.sum(axis=-1) > self.count.max(axis=-1))
+
+    @property
+    def mode(self) -> np.ndarray:
+        """[...] the most frequent value where rows that differ from it are rare."""
+        most = self.count.argmax(axis=-1)[..., None]
+        return np.take_along_axis(self.value, most, axis=-1)[..., 0]
+
+
+def _ascending(value: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    order = np.argsort(value, axis=-1, kind="stable")
+    return np.take_along_axis(value, order, axis=-1), np.take_along_axis(count, order, axis=-1)
+
+
+@dataclass(frozen=True)
 class CellSums(_Sums):
     """Counts, moments and histograms of the rows of each cell. ``a + b`` is that of both tables.
 
@@ -43,6 +97,7 @@ class CellSums(_Sums):
         second: [G, 2, d, d] sum of (x - 1/2)(x - 1/2)'.
         binned: [G, 2, d, 16] rows in each of the public bins of a feature's range.
         within: [G, 2, d, 16] sum of x over these rows.
+        few: [G, 2, d] the values of features that have few.
 
     Example:
         >>> import numpy as np
@@ -60,6 +115,7 @@ class CellSums(_Sums):
     second: np.ndarray
     binned: np.ndarray
     within: np.ndarray
+    few: FewValues
 
     def mean(self) -> np.ndarray:
         """[G, 2, d] of x; 1/2 in an empty cell."""
@@ -74,15 +130,9 @@ class CellSums(_Sums):
         found[..., each, each] = np.maximum(found[..., each, each], 0.0)  # below it by rounding
         return found
 
-    def binary(self) -> np.ndarray:
-        """[d] whether a feature is 0 or 1 in all rows."""
-        binned, within = self.binned.sum(axis=(0, 1)), self.within.sum(axis=(0, 1))
-        ends = (within[:, 0] == 0) & (within[:, -1] == binned[:, -1])
-        return ends & (binned[:, 1:-1].sum(axis=1) == 0)
-
 
 def cell_sums(rows: Encoded, *, n_groups: int) -> CellSums:
-    """The sums over some rows.
+    """The sums over some rows, whose features are rounded to multiples of 2^-16.
 
     Args:
         rows: N encoded rows; features in [0, 1].
@@ -99,24 +149,43 @@ def cell_sums(rows: Encoded, *, n_groups: int) -> CellSums:
         >>> sums.covariance()[1, 1].tolist()
         [[0.0625, 0.125], [0.125, 0.25]]
     """
-    d = rows.x.shape[1]
+    rows, d = _on_grid(rows), rows.x.shape[1]
     cell = 2 * rows.s + (rows.y > 0)
+    bins = np.clip((rows.x * BINS).astype(np.int64), 0, BINS - 1)
+    place = (bins + BINS * (np.arange(d) + d * cell[:, None])).ravel()
+    size, shape = 2 * n_groups * d * BINS, (2 * n_groups, d, BINS)
+    binned, within = (
+        np.bincount(place, weights, size).astype(float).reshape(shape)
+        for weights in (None, rows.x.ravel())
+    )
     moments = np.zeros((2 * n_groups, d + 1, d + 1))
+    value = np.full((2 * n_groups, d, RARE), np.inf)
+    count = np.zeros_like(value)
+    more = binned.sum(axis=-1) - binned.max(axis=-1) >= RARE
     for c, block in _by_cell(rows, n_groups):
         centred = np.column_stack([block - 0.5, np.ones(len(block))])
         moments[c] = centred.T @ centred
-    bins = np.clip((rows.x * BINS).astype(np.int64), 0, BINS - 1)
-    place = (bins + BINS * (np.arange(d) + d * cell[:, None])).ravel()
-    size = 2 * n_groups * d * BINS
-    binned, within = (np.bincount(place, weights, size) for weights in (None, rows.x.ravel()))
-    moments, shape = moments.reshape(n_groups, 2, d + 1, d + 1), (n_groups, 2, d, BINS)
+        for j in np.flatnonzero(~more[c]):
+            distinct, times = np.unique(block[:, j], return_counts=True)
+            more[c, j] = len(block) - times.max() >= RARE
+            if not more[c, j]:
+                value[c, j, : len(distinct)], count[c, j, : len(times)] = distinct, times
+    moments, binned, within, value, count, more = (
+        part.reshape(n_groups, 2, *part.shape[1:])
+        for part in (moments, binned, within, value, count, more)
+    )
     return CellSums(
         moments[..., -1, -1],
         moments[..., :-1, -1],
         moments[..., :-1, :-1],
-        binned.reshape(shape).astype(float),
-        within.reshape(shape),
+        binned,
+        within,
+        FewValues(value, count, more),
     )
+
+
+def _on_grid(rows: Encoded) -> Encoded:
+    return rows._replace(x=np.rint(rows.x / STEP) * STEP)
 
 
 def _by_cell(rows: Encoded, n_groups: int) -> Iterator[tuple[int, np.ndarray]]:
@@ -126,59 +195,6 @@ def _by_cell(rows: Encoded, n_groups: int) -> Iterator[tuple[int, np.ndarray]]:
         block = rows.x[cell == c]
         if len(block):
             yield c, block
-
-
-@dataclass(frozen=True)
-class CellSample:
-    """Rows drawn from each cell, at most k. ``a + b`` is a sample of the rows of both.
-
-    Attributes:
-        key: [2 G, k] random; infinite where a cell has fewer rows. Rows of smallest key are kept.
-        x: [2 G, k, d] their features.
-    """
-
-    key: np.ndarray
-    x: np.ndarray
-
-    def __add__(self, other: CellSample) -> CellSample:
-        """A sample of as many rows of both."""
-        key, x = (
-            np.concatenate(both, axis=1) for both in ((self.key, other.key), (self.x, other.x))
-        )
-        first = np.argsort(key, axis=1)[:, : self.key.shape[1]]
-        return CellSample(
-            np.take_along_axis(key, first, axis=1), np.take_along_axis(x, first[..., None], axis=1)
-        )
-
-    def rows(self, cell: int) -> np.ndarray:
-        """[k, d] rows of a cell that has some; those of a small cell are repeated."""
-        there = int(np.isfinite(self.key[cell]).sum())
-        return self.x[cell, np.arange(self.key.shape[1]) % there]
-
-
-def cell_sample(rows: Encoded, *, n_groups: int, k: int) -> CellSample:
-    """Draws rows from each cell, by a seed that the rows themselves give."""
-    rng = np.random.default_rng(zlib.crc32(np.ascontiguousarray(rows.x).tobytes()))
-    key = np.full((2 * n_groups, k), np.inf)
-    x = np.zeros((*key.shape, rows.x.shape[1]))
-    for c, block in _by_cell(rows, n_groups):
-        drawn = rng.random(len(block))
-        chosen = np.argsort(drawn)[:k]
-        key[c, : len(chosen)], x[c, : len(chosen)] = drawn[chosen], block[chosen]
-    return CellSample(key, x)
-
-
-@dataclass(frozen=True)
-class FirstPass(_Sums):
-    """What the first reading of the rows gives."""
-
-    sums: CellSums
-    sample: CellSample
-
-
-def first_pass(rows: Encoded, *, n_groups: int, k: int) -> FirstPass:
-    """Sums and a sample of some rows."""
-    return FirstPass(cell_sums(rows, n_groups=n_groups), cell_sample(rows, n_groups=n_groups, k=k))
 
 
 @dataclass(frozen=True)
@@ -229,13 +245,17 @@ class SmoothSums(_Sums):
     moment: np.ndarray
 
 
-def smooth_sums(rows: Encoded, anchors: Anchors, *, n_groups: int) -> SmoothSums:
+def smooth_sums(
+    rows: Encoded, anchors: Anchors, *, n_groups: int, fixed: np.ndarray | None = None
+) -> SmoothSums:
     """The sums over some rows at anchors.
 
     Args:
-        rows: N encoded rows; features in [0, 1].
+        rows: N encoded rows; features in [0, 1], which are rounded to multiples of 2^-16.
         anchors: J of them.
         n_groups: G, at least 2.
+        fixed: [G, 2, d] values that take the place of a cell's own; not-a-number where its own
+            stay.
 
     Example:
         >>> import numpy as np
@@ -243,13 +263,16 @@ def smooth_sums(rows: Encoded, anchors: Anchors, *, n_groups: int) -> SmoothSums
         >>> rows = sf.Encoded(np.array([[0.5], [1.0]]), np.array([0, 0]), np.array([1.0, 1.0]))
         >>> anchors = sf.surrogate.Anchors(np.array([[2.0]]), np.zeros((2, 1)), np.ones(1))
         >>> sums = sf.surrogate.smooth_sums(rows, anchors, n_groups=2)
-        >>> f"{sums.rate[0, 1, 0]:.4f}"  # sigma(0) + sigma(1)
-        '1.2311'
+        >>> f"{sums.rate[0, 1, 0]:.3f}"  # sigma(0) + sigma(1)
+        '1.231'
     """
     (j, d), shape = anchors.slope.shape, (n_groups, 2)
     total = np.zeros((2 * n_groups, j, d + 1))
     with jax.enable_x64(True):
-        for c, block in _by_cell(rows, n_groups):
+        for c, block in _by_cell(_on_grid(rows), n_groups):
+            if fixed is not None:
+                own = fixed[c // 2, c % 2]
+                block = np.where(np.isnan(own), block, own)  # noqa: PLW2901
             offset = anchors.offset[c // 2]
             for begin in range(0, len(block), BLOCK):
                 part = block[begin : begin + BLOCK]
@@ -263,4 +286,5 @@ def smooth_sums(rows: Encoded, anchors: Anchors, *, n_groups: int) -> SmoothSums
 @jax.jit
 def _smooth(rows: jax.Array, slope: jax.Array, offset: jax.Array) -> jax.Array:
     """[J, d + 1] sums over rows (x - 1/2, 1), those of padding being 0."""
-    return jax.nn.sigmoid(rows[:, :-1] @ slope.T + offset).T @ rows
+    rates = jax.nn.sigmoid(rows[:, :-1] @ slope.T + offset)
+    return (jnp.rint(rates / RATE_STEP) * RATE_STEP).T @ rows

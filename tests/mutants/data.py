@@ -276,4 +276,11 @@ MUTANTS = [
         "if False:",
         "test_own_table.py",
     ),
+    Mutant(
+        "rows are gathered in the order of the table",
+        "data/real_rows.py",
+        "array[:] = array[order]",
+        "array[:] = array",
+        "test_declared.py",
+    ),
 ]

@@ -484,4 +484,11 @@ MUTANTS = [
         "if site]",
         "test_deploy_gap.py",
     ),
+    Mutant(
+        "a site trains on its rows in the order of its table",
+        "deploy/site_training.py",
+        "rows = in_content_order(encode(table, asked.schema, source=str(path)))",
+        "rows = encode(table, asked.schema, source=str(path))",
+        "test_declared.py",
+    ),
 ]

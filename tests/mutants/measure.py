@@ -80,4 +80,11 @@ MUTANTS = [
         "rounded = np.rint(m * value)",
         "test_gap_mechanisms.py",
     ),
+    Mutant(
+        "reports come in the order of their records",
+        "measure/reports.py",
+        "return sorted(perturb_records(collection, *map(list, zip(*records, strict=True)), source))",
+        "return perturb_records(collection, *map(list, zip(*records, strict=True)), source)",
+        "test_declared.py",
+    ),
 ]

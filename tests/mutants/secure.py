@@ -283,4 +283,11 @@ MUTANTS = [
         "return self.square / (4 * Fraction(repr(self.rho)))",
         "test_secure_surrogate.py",
     ),
+    Mutant(
+        "the rows of a user that count are the first of the table",
+        "secure/counting.py",
+        "order = content_order([*x.T, s, y])",
+        "order = np.arange(len(y))",
+        "test_declared.py",
+    ),
 ]

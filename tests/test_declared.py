@@ -1,0 +1,214 @@
+"""What leaves a site is a function of what it declares: other rows, the same bytes.
+
+Each answer is made twice, with the noise held fixed, from tables that differ in what the answer
+does not declare; bytes, sizes, names and codes must be the same.
+"""
+
+import hashlib
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+from two_sites import NAMES, RELEASE, InProcess, World
+
+import synthfair as sf
+from synthfair.client import Options, distill_file
+from synthfair.deploy.training import TrainJob, run_train
+from synthfair.fairness.metrics import Scored
+from synthfair.measure.collection import NO_VALUE, make_collection
+from synthfair.measure.reports import perturb_rates
+from synthfair.privacy.noise import seeded
+from synthfair.secure.counting import count_table
+
+SCHEMA = make_schema(3).model_copy(update={"ignored": ("note",)})
+FAIR = sf.DistillConfig(n_synthetic=24, steps=20)
+SURROGATE = sf.SurrogateConfig(
+    k_min=20, rows_per_cell=40, self_play=6, random_anchors=3, iterations=20
+)
+MOMENTS = sf.SurrogateConfig(k_min=20, rows_per_cell=40, moments_only=True)
+PRIVATE = {"epsilon": 4.0, "delta": 1e-3}
+
+
+def some_table():
+    """Rows of three groups, the last of which has few; an age of 18 in all rows but one of a cell."""
+    rows = make_table(400, n_groups=3)
+    few = rows[rows.town == "c"].head(7)
+    rows = pd.concat([rows[rows.town != "c"], few], ignore_index=True).assign(note="")
+    rows.loc[(rows.town == "a") & (rows.paid == "no"), "age"] = 18.0
+    rows.loc[rows.index[(rows.town == "a") & (rows.paid == "no")][3], "age"] = 33.0
+    return rows
+
+
+def shuffled(rows):
+    return rows.sample(frac=1.0, random_state=5)
+
+
+def noted(rows):
+    return rows.assign(note=[f"person {i}" for i in range(len(rows))])
+
+
+def another_of_few(rows):
+    """One row more in a cell that is left out, with values of its own."""
+    return pd.concat([rows, rows[rows.town == "c"].head(1).assign(income=99.0, home="other")])
+
+
+def others_of_few(rows):
+    return rows.assign(income=np.where(rows.town == "c", 3.0, rows.income))
+
+
+def none_of_few(rows):
+    return rows[rows.town != "c"]
+
+
+def another_rare_value(rows):
+    """The one age that is not 18, of its cell."""
+    return rows.assign(age=rows.age.replace(33.0, 90.0))
+
+
+ORDER = [shuffled, noted]
+FEW = [another_of_few, others_of_few, none_of_few]
+
+
+def released(rows, config, folder, **options):
+    """The file that the command writes."""
+    folder.mkdir()
+    rows.to_csv(folder / "rows.csv", index=False)
+    (folder / "schema.json").write_text(SCHEMA.to_json())
+    paths = folder / "rows.csv", folder / "schema.json", folder / "sent.parquet"
+    distill_file(*paths, config, Options(**({"hold_out": 0.0, "accept_risk": True} | options)))
+    return paths[2].read_bytes()
+
+
+def private(config):
+    return config.model_copy(update=PRIVATE)
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "options"),
+    [
+        (FAIR, ORDER, {"hold_out": 0.1}),
+        (private(FAIR), ORDER, {"noise_seed": 3}),
+        (SURROGATE, [*ORDER, *FEW, another_rare_value], {}),
+        (MOMENTS, [*ORDER, *FEW, another_rare_value], {}),
+        (private(MOMENTS), ORDER, {"noise_seed": 3}),
+        (private(MOMENTS.model_copy(update={"moments_only": False})), ORDER, {"noise_seed": 3}),
+    ],
+    ids=["fair", "private fair", "surrogate", "moments", "private moments", "private surrogate"],
+)
+def test_a_release_does_not_depend_on_what_it_does_not_declare(config, changes, options, tmp_path):
+    sent = released(some_table(), config, tmp_path / "given", **options)
+    for change in changes:
+        other = released(change(some_table()), config, tmp_path / change.__name__, **options)
+        assert other == sent, change.__name__
+    more = pd.concat([some_table(), some_table().head(40)])  # of large cells: the file must change
+    assert released(more, config, tmp_path / "more", **options) != sent
+
+
+def test_the_seed_of_a_surrogate_does_not_depend_on_cells_that_are_left_out(monkeypatch, tmp_path):
+    """The fault that this test is for, planted again: a checksum of the counts of all cells."""
+    from synthfair.surrogate import make
+
+    asked = []
+    monkeypatch.setattr(make, "own_seed", lambda seed, _: seed + len(asked) * 0 + asked[-1])
+    found = []
+    for i, change in enumerate([lambda rows: rows, another_of_few]):
+        asked.append(len(change(some_table())))
+        found.append(released(change(some_table()), MOMENTS, tmp_path / str(i)))
+    assert found[0] != found[1]
+
+
+COLLECTION = make_collection((*"abc", NO_VALUE), sf.measure.best_split("randomized", 4, 1.0))
+
+
+def scored(rows):
+    x, s, y = sf.encode(rows, SCHEMA)
+    return Scored(y, x[:, 0] - 0.5, s, 3)
+
+
+def counts(rows):
+    what = sf.secure.GroupCounts(
+        schema_hash=SCHEMA.hash, groups=tuple("abc"), epsilon=1.0, rows_per_client=500
+    )
+    return count_table(what, rows, SCHEMA)
+
+
+def user_counts(rows):
+    """At most two rows of each person, of some hundred that have more."""
+    what = sf.secure.GroupCounts(
+        schema_hash=SCHEMA.hash, groups=tuple("abc"), epsilon=1.0, rows_per_client=500,
+        unit="user", rows_per_user=2,
+    )  # fmt: skip
+    person = rows.income.round().astype(int)
+    return count_table(what, rows.assign(person=person), SCHEMA, user_column="person")
+
+
+def reports(rows):
+    return perturb_rates(COLLECTION, scored(rows), tuple("abc"), "true_positive_rate",
+                         source=seeded(3))  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", [counts, user_counts, reports])
+@pytest.mark.parametrize("change", ORDER)
+def test_counts_and_reports_do_not_depend_on_the_order_of_rows(answer, change):
+    assert list(answer(change(some_table()))) == list(answer(some_table()))
+
+
+def test_reports_do_not_come_in_the_order_of_their_groups():
+    """Each of 15 reports of one group beside 15 of another: in order with chance 2 / C(30, 15)."""
+    rows = scored(some_table()[lambda t: t.town != "c"].groupby("town").head(15))
+    almost_open = make_collection((*"abc", NO_VALUE), sf.measure.RandomizedValue(4, 28.0, 28.0))
+    found = perturb_rates(almost_open, rows._replace(y=np.ones(30)), tuple("abc"),
+                          "true_positive_rate", source=seeded(3))  # fmt: skip
+    groups = [report.group for report in found]
+    assert sorted(groups) == ["a"] * 15 + ["b"] * 15
+    assert groups not in (sorted(groups), sorted(groups)[::-1])
+
+
+TRAIN = {"method": "fedavg", "rounds": 2, "learning_rate": 0.5, "local_steps": 3, "batch": 20}
+PRIVATE_TRAIN = {"method": "fpfl", "rounds": 2, "learning_rate": 0.5, "alpha": 0.01,
+                 "multiplier_rate": 1.0, "clip": 0.5, "epsilon": 2.0, "delta": 1e-3}  # fmt: skip
+
+
+def carried(folder, change, settings, keys):
+    """Digests and codes of all that the two sites of a federation answer."""
+    folder.mkdir()
+    world, found = World(folder, rows=120), []
+    keys = keys or folder
+    for name in NAMES:
+        world.limit(name, most_rounds=50)
+        if "epsilon" in settings:
+            world.bound(name)
+        for key in (f"{name}/local/{name}.key", f"keys/{name}.pub"):  # signatures are the same
+            content = (keys / key).read_bytes()
+            (folder / key).write_bytes(content)
+        path = folder / name / "rows.csv"
+        change(pd.read_csv(path)).to_csv(path, index=False)
+    channel = InProcess({name: world.site(name) for name in NAMES})
+
+    def on_way(site, message):
+        said = json.loads(message.text)
+        digest = hashlib.sha256(message.carried).hexdigest()
+        found.append((site, digest, (said["code"], sorted(said))))
+        return message
+
+    channel.on_way = on_way
+    if settings is RELEASE:
+        world.run(channel)
+    else:
+        job = TrainJob(train=settings, least_rows=120, most_rows=300)
+        run_train(world.federation(channel), job, folder / "server", folder / "out")
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings", [RELEASE, TRAIN, PRIVATE_TRAIN], ids=["upload", "fedavg", "fpfl"]
+)
+def test_a_sites_answers_do_not_depend_on_the_order_of_its_rows(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr("secrets.randbits", lambda bits: 7)
+    monkeypatch.setattr("secrets.token_hex", lambda n: f"{7:0{2 * n}x}")
+    given = carried(tmp_path / "given", lambda rows: rows, settings, None)
+    other = carried(tmp_path / "other", shuffled, settings, tmp_path / "given")
+    assert {code for _, _, (code, _) in given} == {"ok"}
+    assert other == given
