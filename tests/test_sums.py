@@ -3,13 +3,12 @@
 from itertools import pairwise, product
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthfair.data.batches import ROWS, BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded
-from synthfair.surrogate.sums import RARE, Anchors, cell_sums, smooth_sums
+from synthfair.surrogate.sums import Anchors, cell_sums, smooth_sums
 
 G, D, EMPTY = 3, 3, (2, 1)
 

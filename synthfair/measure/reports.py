@@ -184,7 +184,8 @@ def perturb_rates(
     # Sorted before, reports depend on the noise and not on the order of rows; sorted after, by
     # their random ids, they do not tell whose each is.
     records = sorted(zip(own.tolist(), np.nan_to_num(values, nan=NO_RATE).tolist(), strict=True))
-    return sorted(perturb_records(collection, *map(list, zip(*records, strict=True)), source))
+    own_groups, own_values = zip(*records, strict=True)
+    return sorted(perturb_records(collection, own_groups, own_values, source))
 
 
 def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:

@@ -63,12 +63,13 @@ def count_table(
     if (user_column is None) != (what.unit == "row"):
         needed = "needs a user column" if what.unit == "user" else "takes no user column"
         raise InputError(f"{source}: the task's unit is one {what.unit}, which {needed}")
+    user = None
     if user_column is not None:
         user, table = take_users(table, user_column)
     x, s, y = rows = encode(table, schema, source=source, clipping=clipping)
-    if user_column is not None:  # of each user the same rows, whatever their order in the table
+    if user is not None:  # of each user the same rows, whatever their order in the table
         order = content_order([*x.T, s, y])
-        counted = order[first_rows(np.asarray(user)[order], what.rows_per_user)]
+        counted = order[first_rows(user[order], what.rows_per_user)]
         x, s, y = (field[counted] for field in rows)
     if len(y) > what.rows_per_client:
         raise InputError(

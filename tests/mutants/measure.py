@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "reports come in the order of their records",
         "measure/reports.py",
-        "return sorted(perturb_records(collection, *map(list, zip(*records, strict=True)), source))",
-        "return perturb_records(collection, *map(list, zip(*records, strict=True)), source)",
+        "return sorted(perturb_records(collection, own_groups, own_values, source))",
+        "return perturb_records(collection, own_groups, own_values, source)",
         "test_declared.py",
     ),
 ]
