@@ -100,8 +100,9 @@ def of_learned(excess: Mean, constants: Runs, *models: Runs) -> Mean:
 
 
 def compared(
-    claim: str, published: str, ours: str, excess: Mean, evidence: str, ahead: Mapping[str, Mean]
-) -> Finding:
+    claim: str, published: str, ours: str, excess: Mean, evidence: str,
+    *, ahead: Mapping[str, Mean],
+) -> Finding:  # fmt: skip
     """A claim about a difference between models; undecided where one of them learned nothing.
 
     Args:

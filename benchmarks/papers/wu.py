@@ -80,17 +80,17 @@ def figure2(runs: WuRuns) -> Iterator[Finding]:
     size = Mean(abs(lost.mean - DROP), lost.spread, lost.n)
     yield compared(
         "figure 2: accuracy lost at rho_o = 10, rho_s = 0", f"{DROP:g}",
-        lost.text(error=True), above(size, NEAR), FIGURE2, free | fair,
+        lost.text(error=True), above(size, NEAR), FIGURE2, ahead=free | fair,
     )  # fmt: skip
     fairer = _smaller_gap(at(0.0, 0.0), at(0.0, 10.0))
     yield compared(
         "figure 2: the size of the SPD falls there", "much", fairer.text(error=True),
-        below(fairer, 0.0), FIGURE2, free | fair,
+        below(fairer, 0.0), FIGURE2, ahead=free | fair,
     )  # fmt: skip
     fallen = paired(at(100.0, 10.0), at(0.0, 10.0), "accuracy")
     yield compared(
         "figure 2: rho_s > 0 is less robust; accuracy lost at rho_o = 10 by rho_s = 100", "much",
-        fallen.text(error=True), below(fallen, WORSE), FIGURE2, fair | both,
+        fallen.text(error=True), below(fallen, WORSE), FIGURE2, ahead=fair | both,
     )  # fmt: skip
 
 
