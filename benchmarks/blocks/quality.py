@@ -66,6 +66,14 @@ def table2(read: Read) -> str:
     ).rstrip()
 
 
+def covariance(read: Read) -> str:
+    """What the paper's penalty reaches on Dutch with all rows in one place."""
+    from benchmarks.table2.choices import covariance_table
+
+    runs = read("table2", "covariance")
+    return covariance_table(runs) if runs else ""
+
+
 def epsilon(read: Read) -> str:
     """Private fair releases."""
     runs, rows = read("privacy"), []

@@ -153,9 +153,9 @@ def beats_local(runs: FairRuns) -> Iterator[Finding]:
             counts = tally(found.values()), tally(one for one in deciding if one.n)
             words = ("{} better, {} same, {} worse".format(*some) for some in counts)
             better, same, worse = counts[1]
-            held = (
-                (YES if not (same or worse) else PARTLY) if better else NO if worse else UNDECIDED
-            )
+            verdict = NO if worse else UNDECIDED
+            if better:
+                verdict = PARTLY if same or worse else YES
             yield Finding(
                 f"MPC+DP beats local DP in {field}, of {len(found)} pairs", "it does",
                 "; of models that learned something ".join(words), verdict, PAGE,
@@ -180,7 +180,7 @@ def seconds(runs: FairRuns) -> Iterator[Finding]:
         yield Finding(
             "table 2: Post takes much longer than Pre",
             f"{min(times):,.0f} to {max(times):,.0f} times",
-            "not run as published; secure sums take about as long for both", NOT_MEASURED, SECONDS,
+            "Pre was not run as published", NOT_MEASURED, SECONDS,
         )  # fmt: skip
     yield Finding(
         "table 2: two or four parties, and active security",
