@@ -22,6 +22,9 @@ RULE = (
     " neither its gap nor a difference of accuracies to it. Numbers are means ± standard errors."
 )
 
+NOTHING = "nothing was learned"
+"""In place of whether a goal is met."""
+
 UNDECIDABLE = Mean(math.nan, math.nan, 0)
 """In place of a difference to a model that learned nothing: it can neither hold nor fail."""
 
@@ -99,6 +102,11 @@ def of_learned(excess: Mean, constants: Runs, *models: Runs) -> Mean:
     return excess if sure else UNDECIDABLE
 
 
+def nothing_learned(runs: Runs, constants: Runs) -> bool:
+    """Whether a model learned nothing, where the constant classifier was run."""
+    return bool(constants) and not learned(paired(constants, runs, "accuracy"))
+
+
 def compared(
     claim: str, published: str, ours: str, excess: Mean, evidence: str,
     *, ahead: Mapping[str, Mean],
@@ -114,7 +122,7 @@ def compared(
         ahead: by how much each model is more accurate than the constant classifier.
     """
     nothing = [name for name, one in ahead.items() if not learned(one)]
-    words = f"; nothing was learned by {' and '.join(nothing)}" if nothing else ""
+    words = f"; {NOTHING} by {' and '.join(nothing)}" if nothing else ""
     verdict = verdict_of(UNDECIDABLE if nothing else excess)
     return Finding(claim, published, ours + words, verdict, evidence)
 

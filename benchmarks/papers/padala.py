@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from benchmarks.harness import Run
 from benchmarks.papers.finding import (
+    NOTHING,
     PARTLY,
     REFUTED,
     YES,
@@ -77,7 +78,7 @@ class Comparison(NamedTuple):
         )
         ours = f"{min(means):+.3f} to {max(means):+.3f} of accuracy" if means else ""
         if nothing := [task for task, one in found.items() if not one.n]:
-            ours += f"; nothing was learned on {' and '.join(nothing)}"
+            ours += f"; {NOTHING} on {' and '.join(nothing)}"
         verdict = verdict_of_cells(map(excess, found.values()))
         if verdict == PARTLY:
             holds = [

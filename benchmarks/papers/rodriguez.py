@@ -8,6 +8,7 @@ from typing import Any
 from benchmarks.harness import Run
 from benchmarks.papers.finding import (
     NO,
+    NOTHING,
     REFUTED,
     UNDECIDABLE,
     Finding,
@@ -87,7 +88,7 @@ def _level(row: Any, theirs: Any, runs: Sequence[Run[Any, Any]], constant: float
         fair = _off(gap, theirs.fnr_gap, GAP_WITHIN)
     ours = f"{accuracy.text('.4f', error=True)} / {gap.text('.3f', error=True)}"
     if not learned(above(accuracy, constant)):
-        fair, ours = UNDECIDABLE, f"{ours}; nothing was learned"
+        fair, ours = UNDECIDABLE, f"{ours}; {NOTHING}"
     elif not row.fair and verdict_of(right) == NO:
         off = accuracy.mean - theirs.accuracy
         side = "above" if off > 0 else "below"
@@ -153,7 +154,7 @@ def femnist(own: Groups) -> Iterator[Finding]:
         lower, nothing = below(accuracy, printed - WITHIN), not learned(ahead[row])
         yield Finding(
             f"unfair FEMNIST: accuracy of {' '.join(row)}", f"{printed:.3f}",
-            accuracy.text(".3f", error=True) + "; nothing was learned" * nothing,
+            accuracy.text(".3f", error=True) + f"; {NOTHING}" * nothing,
             verdict_of(lower, *[UNDECIDABLE] * nothing), FEMNIST,
         )  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.harness import Run
 from benchmarks.papers.finding import (
     NO,
+    NOTHING,
     PARTLY,
     REFUTED,
     UNDECIDED,
@@ -155,7 +156,7 @@ def _of_curves(claim: str, excesses: dict[str, Mean]) -> Finding:
     failed = tuple(name for name, one in deciding.items() if verdict_of(one) != YES)
     ours = f"on {len(deciding) - len(failed)} of {len(deciding)} curves"
     if nothing := len(excesses) - len(deciding):
-        ours += f"; nothing was learned on {nothing}"
+        ours += f"; {NOTHING} on {nothing}"
     return Finding(claim, "it is", ours, verdict_of_cells(excesses.values()), FIGURE3, failed)
 
 
