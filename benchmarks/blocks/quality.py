@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.blocks.reading import Read, Runs, both
-from benchmarks.papers.finding import NO, NOTHING, YES, of_learned, verdict_of
+from benchmarks.papers.finding import NO, NOTHING, YES, nothing_learned, of_learned, verdict_of
 from benchmarks.papers.padala import whole_wide
 from benchmarks.showing import (
     WORSE_NOTE,
@@ -78,7 +78,7 @@ def covariance(read: Read) -> str:
 
 def epsilon(read: Read) -> str:
     """Private fair releases."""
-    runs, rows = read("privacy"), []
+    runs, rows, nothing = read("privacy"), [], []
     for task, own in by(runs, lambda setting: setting.task).items():
         constants = select(own, method="constant")
         cells = [
@@ -88,11 +88,19 @@ def epsilon(read: Read) -> str:
         ]
         texts = (both(some, constants=constants, error=True) for some in cells)
         rows.append((task.replace("_", " "), *texts))
+        nothing += [
+            f"{task.replace('_', ' ')} at ε = {some[0].setting.epsilon:g}"
+            for some in cells[1:4]
+            if some and nothing_learned(some, constants)
+        ]
     if not rows:
         return ""
     seeds = f"Mean ± standard error of {n_seeds(runs)} seeds on all clients' test rows."
     header = "table | not private | ε = 1 | ε = 0.5 | ε = 0.1 | constant classifier"
-    return page(f"{seeds} {WORSE_NOTE}", table(header, rows)).rstrip()
+    after = "Not more accurate than the constant classifier by two standard errors, so that"
+    after += f" gaps say nothing: {', '.join(nothing)}."
+    before = f"{seeds} {WORSE_NOTE}"
+    return page(before, table(header, rows), *[after] * bool(nothing)).rstrip()
 
 
 METHOD_TABLES = {"law_school": "Law School", "dutch": "Dutch", "adult": "Adult"}
