@@ -89,7 +89,7 @@ def _level(row: Any, theirs: Any, runs: Sequence[Run[Any, Any]], constant: float
     ours = f"{accuracy.text('.4f', error=True)} / {gap.text('.3f', error=True)}"
     if not learned(above(accuracy, constant)):
         fair, ours = UNDECIDABLE, f"{ours}; {NOTHING}"
-    elif not row.fair and verdict_of(right) == NO:
+    elif not row.fair and accuracy.error and verdict_of(right) == NO:
         off = accuracy.mean - theirs.accuracy
         side = "above" if off > 0 else "below"
         ours += f"; accuracy is {abs(off) / accuracy.error:.0f} standard errors {side}"
