@@ -97,7 +97,7 @@ def _words_of(row: Row) -> str:
 
 def _rows(own: FairRuns) -> dict[Row, FairRuns]:
     """The lines of table 3, of one of our tables."""
-    plain = {
+    plain: dict[Row, FairRuns] = {
         (name, "-"): select(own, training=name, fairness="none")
         for name in ("CL", "FL", "FL-DP-SGD")
     }

@@ -153,6 +153,8 @@ def covariance_table(runs: CovarianceRuns) -> str:
         both = [select(own, intercept=one) for one in (False, True)]
         ours = [
             " / ".join(means(some, name).text(".3f", error=True) for name in ("accuracy", "spd"))
+            if some
+            else ""
             for some in both
         ]
         rows.append((f"{rho_o:g}", *(theirs[size, rho_o] for size in SIZES), *ours))
