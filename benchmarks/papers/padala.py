@@ -110,12 +110,12 @@ def findings() -> Iterator[Finding]:
 
 
 NOTE = (
-    "What holds on all three tables and by both notions is reproduced, and what fails on some of"
-    f" them holds in part. Similar is at most {SIMILAR:g} of accuracy lower, hardly anything at"
-    f" most {HARDLY:g}, and a rise more than {RISES:g}: the paper's numbers are lost from its text."
-    " Accuracy is flat because the noise does not cover the teacher: the student learns the"
-    " decisions of a network that was trained without noise, and these are easy to learn. Where"
-    " the teacher is trained with noise, too (end to end), accuracy rises more."
+    "What holds on all three tables and by both notions is reproduced; what holds on some and fails"
+    f" on others holds in part. Similar is at most {SIMILAR:g} of accuracy lower, hardly anything"
+    f" at most {HARDLY:g}, and a rise more than {RISES:g}: the paper's numbers are lost from its"
+    " text. Accuracy is nearly flat because the noise does not cover the teacher: whatever epsilon"
+    " is, the student learns the decisions of a network that was trained without noise. Where the"
+    " teacher is trained with noise, too (end to end), accuracy mostly rises more."
 )
 
 PAPER = Paper("Padala, Damle and Gujar (2021)", PAGE, findings, lambda: NOTE)

@@ -128,8 +128,8 @@ ORDERINGS = (
 """Of table 3: what is lower in the first row than in the second."""
 
 DIGITS_RULE = (
-    f"Accuracy may be {WITHIN:g} lower than published; of a model that learned nothing it can only"
-    " fail."
+    f"On FEMNIST accuracy may be {WITHIN:g} lower than published; of a model that learned nothing"
+    " it can only fail."
 )
 
 
@@ -181,5 +181,5 @@ PAPER = Paper(
     "Rodríguez-Gálvez, Granqvist, van Dalen and Seigel (2021)",
     ADULT,
     findings,
-    lambda: f"{ADULT_RULE} {DIGITS_RULE} FEMNIST has 201 writers here, and 3,383 in the paper.",
+    lambda: f"{ADULT_RULE} {DIGITS_RULE} There are 201 writers here, and 3,383 in the paper.",
 )
