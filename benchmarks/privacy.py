@@ -22,6 +22,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks import showing
 from benchmarks.harness import ROOT, Experiment, Run, fingerprint, main
+from benchmarks.papers.finding import NOTHING, nothing_learned
 from synthfair.compare import federate, run_method
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import SOURCES
@@ -149,8 +150,9 @@ def _cells(setting: BudgetSetting, runs: BudgetRuns, others: BudgetRuns) -> tupl
     changed = spd.mean - showing.means(plain, "spd").mean
     if setting.method == "private" and setting.epsilon in GOALS:
         most = GOALS[setting.epsilon]
-        met = lost <= most[0] and abs(changed) <= most[1]
-        goal = f"{most[0]:g} and {most[1]:g}: {showing.verdict(met)}"
+        met = showing.verdict(lost <= most[0] and abs(changed) <= most[1])
+        nothing = nothing_learned(runs, constants)
+        goal = f"{most[0]:g} and {most[1]:g}: {NOTHING if nothing else met}"
     texts += (f"{lost:.4f}", f"{changed:+.4f}")
     return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, goal
 

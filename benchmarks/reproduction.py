@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from benchmarks.papers import juarez, padala, pentyala, rodriguez, wu
 from benchmarks.papers.finding import (
     NO,
+    NOT_MEASURED,
     NOT_RUN,
     PARTLY,
     REFUTED,
@@ -21,7 +22,7 @@ from benchmarks.showing import page, table
 
 PAPERS = (wu.PAPER, rodriguez.PAPER, padala.PAPER, juarez.PAPER, pentyala.PAPER)
 
-VERDICTS = (YES, PARTLY, UNDECIDED, NO, REFUTED, NOT_RUN)
+VERDICTS = (YES, PARTLY, UNDECIDED, NO, REFUTED, NOT_MEASURED, NOT_RUN)
 
 
 def findings_of(paper: Paper) -> list[Finding]:

@@ -79,16 +79,21 @@ def run_sum(setting: SumSetting, _seed: int, *, smoke: bool) -> SumValues:
     return SumValues(client, slower, max(one.megabytes for one in added), opened.seconds)
 
 
+def counts_of(bins: int) -> GroupCounts:
+    """Of rows by two groups, label and bin of a model's score; of one bin without a model."""
+    return GroupCounts(
+        schema_hash="0" * 64, groups=("a", "b"), model="0" * 64 if bins > 1 else None, bins=bins,
+        epsilon=1.0, rows_per_client=10_000,
+    )  # fmt: skip
+
+
 def write_uploads(folder: Path, setting: SumSetting) -> float:
     """Keys, task and uploads of every client; seconds of computing the uploads of one."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     public = [make_aggregator_keys(folder / f"aggregator_{role}.key")[1] for role in range(2)]
     keys = [Ed25519PrivateKey.generate() for _ in range(setting.clients)]
-    what = GroupCounts(
-        schema_hash="0" * 64, groups=("a", "b"), model="0" * 64, bins=setting.bins, epsilon=1.0,
-        rows_per_client=10_000,
-    )  # fmt: skip
+    what = counts_of(setting.bins)
     known = [key.public_key().public_bytes_raw().hex() for key in keys]
     task: Task = make_task(what, public, known, least_clients=setting.clients)
     write_task(task, folder / "task.json")

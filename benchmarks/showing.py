@@ -32,8 +32,8 @@ class Mean(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Standard error of the mean."""
-        return self.spread / self.n**0.5
+        """Standard error of the mean; of no number, none."""
+        return self.spread / self.n**0.5 if self.n else math.nan
 
     def text(self, form: str = ".4f", *, error: bool = False) -> str:
         """Mean ± standard deviation, or error; one number, or an infinite one, claims neither."""

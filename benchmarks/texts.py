@@ -57,6 +57,7 @@ def block(name: str) -> str:
 
 BLOCKS: Mapping[str, Callable[[Read], str]] = {
     "table2": quality.table2,
+    "covariance": quality.covariance,
     "epsilon": quality.epsilon,
     "methods": quality.methods,
     "fpfl": quality.fpfl,

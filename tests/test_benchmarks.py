@@ -364,6 +364,10 @@ def test_the_table_of_epsilons_says_whether_goals_are_met():
     text = show(runs)["privacy.md"]
     assert "0.005 and 0.02: met" in text
     assert "0.01 and 0.03: MISSED" in text
+    constant = BudgetSetting("t", "constant", np.inf)
+    near = [Run(constant, seed, BudgetValues(0.89 + 0.01 * seed, 0.0)) for seed in range(2)]
+    text = show([*runs, *near])["privacy.md"]
+    assert "0.005 and 0.02: nothing was learned" in text
 
 
 def test_the_table_of_starts_says_whether_goals_are_met():

@@ -1,12 +1,16 @@
 """The committed pages, plots and verdicts: of the committed runs, and by the rules that they state."""
 
+import math
 import re
+from typing import NamedTuple
 
 import pytest
 
 from benchmarks import registry, reproduction
-from benchmarks.papers import finding
-from benchmarks.showing import Mean
+from benchmarks.harness import Run
+from benchmarks.papers import finding, padala, wu
+from benchmarks.showing import Mean, paired
+from benchmarks.two_phase.phases import PhaseSetting, PhaseValues
 
 PARTS = [(name, one) for name in registry.NAMES for one in registry.experiments(name)]
 
@@ -39,10 +43,132 @@ def drawn_by(plot):
         ([Mean(-0.03, 0.0, 1)], finding.UNDECIDED),
         ([Mean(0.03, 0.0, 1)], finding.UNDECIDED),
         ([], finding.NOT_RUN),
+        ([finding.UNDECIDABLE], finding.UNDECIDED),
+        ([Mean(-0.03, 0.02, 4), finding.UNDECIDABLE], finding.UNDECIDED),
+        ([Mean(0.03, 0.02, 4), finding.UNDECIDABLE], finding.NO),
     ],
 )
 def test_verdicts_regard_the_spread_over_seeds(excesses, verdict):
     assert finding.verdict_of(*excesses) == verdict
+
+
+HOLDS, FAILS, OPEN = Mean(-0.03, 0.02, 4), Mean(0.03, 0.02, 4), Mean(0.01, 0.02, 4)
+
+
+@pytest.mark.parametrize(
+    ("cells", "verdict"),
+    [
+        ([HOLDS, HOLDS], finding.YES),
+        ([HOLDS, FAILS, OPEN], finding.PARTLY),
+        ([HOLDS, OPEN], finding.UNDECIDED),
+        ([FAILS, OPEN], finding.NO),
+        ([HOLDS, finding.UNDECIDABLE], finding.YES),
+        ([FAILS, finding.UNDECIDABLE], finding.NO),
+        ([finding.UNDECIDABLE], finding.UNDECIDED),
+        ([], finding.NOT_RUN),
+    ],
+)
+def test_a_claim_about_cells_is_decided_by_those_that_learned_something(cells, verdict):
+    assert finding.verdict_of_cells(cells) == verdict
+
+
+class OfModel(NamedTuple):
+    """What a run gives."""
+
+    accuracy: float
+
+
+def seeds(*accuracies):
+    return [Run((), seed, OfModel(accuracy)) for seed, accuracy in enumerate(accuracies)]
+
+
+@pytest.mark.parametrize(
+    ("model", "learned"),
+    [
+        (seeds(0.53, 0.54), True),
+        (seeds(0.49, 0.55), False),  # more accurate by less than two standard errors
+        (seeds(0.3, 0.3), False),
+        ([], False),
+    ],
+)
+def test_a_model_within_the_noise_of_the_constant_classifier_decides_nothing(model, learned):
+    constant, good = seeds(0.5, 0.5), seeds(0.9, 0.9)
+    deciding = finding.of_learned(HOLDS, constant, good, model)
+    assert deciding == HOLDS if learned else deciding.n == 0
+    assert finding.nothing_learned(model, constant) is not learned
+    ahead = {"it": paired(constant, model, "accuracy")}
+    found = finding.compared("claim", "1", "2", HOLDS, "a.md", ahead=ahead)
+    assert found.verdict == (finding.YES if learned else finding.UNDECIDED)
+    assert found.ours == ("2" if learned else "2; nothing was learned by it")
+
+
+def test_no_committed_verdict_rests_on_a_model_that_learned_nothing():
+    """Of a level of accuracy, a failure alone: what learned nothing did not reach it."""
+    said = [one for one in reproduction.findings() if finding.NOTHING in one.ours]
+    assert len(said) > 5
+    for one in said:
+        if "curves" not in one.ours and " on " not in one.ours:
+            level = "accuracy of" in one.claim or "accuracy / FNR gap" in one.claim
+            assert one.verdict in {finding.UNDECIDED} | ({finding.NO} if level else set())
+
+
+def phase_runs(accuracies):
+    """Two phases on one table: accuracies of the constant classifier, and at both epsilons."""
+    constant, least, most = accuracies
+    settings = {
+        ("constant", math.inf): constant, ("B2", math.inf): most, ("noiseless", math.inf): most,
+        ("two_phase", padala.LEAST): least, ("two_phase", padala.MOST): most,
+    }  # fmt: skip
+    return [
+        Run(PhaseSetting("t", "equalized_odds", *key), seed, PhaseValues(found, 0.0, 0.0))
+        for key, both in settings.items()
+        for seed, found in enumerate(both)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "verdict", "words"),
+    [
+        (((0.5, 0.5), (0.8, 0.81), (0.83, 0.84)), finding.YES, ""),
+        (((0.5, 0.5), (0.8, 0.81), (0.8, 0.81)), finding.PARTLY, "it holds on t, equalized odds"),
+        (((0.8, 0.8), (0.79, 0.81), (0.8, 0.81)), finding.YES, "learned on other, equalized odds"),
+    ],
+)
+def test_accuracy_rises_with_epsilon_in_all_or_in_part(second, verdict, words):
+    first = phase_runs(((0.5, 0.5), (0.8, 0.81), (0.83, 0.84)))
+    other = [
+        run._replace(setting=run.setting._replace(table="other")) for run in phase_runs(second)
+    ]
+    *_, rise = padala.two_phase([*first, *other])
+    assert rise.verdict == verdict
+    assert words in rise.ours
+
+
+def test_the_spd_of_figure_2_falls_by_size():
+    """From 0.1 to -0.2 it grows; the committed runs fall."""
+    values = {0: 0.1, 1: 0.1}
+    free = [Run((), seed, Spd(value)) for seed, value in values.items()]
+    fair = [Run((), seed, Spd(-0.2)) for seed in values]
+    assert wu._smaller_gap(free, fair).mean == pytest.approx(-0.1)
+    found = {one.claim: one for one in wu.figure2(registry.committed("figure2"))}
+    assert found["figure 2: the size of the SPD falls there"].verdict == finding.YES
+
+
+class Spd(NamedTuple):
+    """What a run gives."""
+
+    spd: float
+
+
+def test_central_training_does_not_reach_the_published_gap_on_dutch():
+    (found,) = wu.covariance(registry.committed("table2", "covariance"))
+    assert (found.published, found.verdict) == ("0.034", finding.NO)
+
+
+def test_published_cells_below_the_constant_classifier_decide_nothing():
+    """All of Law School: what is beaten of Dutch decides, 10, some, or none."""
+    found = [one.verdict for one in wu.table2(registry.committed("table2", "table2"))]
+    assert found == [finding.YES, finding.YES, finding.PARTLY, finding.NO]
 
 
 def test_a_results_page_lists_what_does_not_reproduce_and_no_more():

@@ -159,8 +159,18 @@ def test_the_page_says_whether_goals_are_met(accuracy, spds, met):
     assert one.met is met
     text = pages.show([*own, *central])["unlike.md"]
     assert f"0.002 / 0.005 / 0.015: {'met' if met else 'MISSED'}" in text
-    assert f"| {int(met)} of 1 | {'met' if met else 'MISSED'} |" in text
+    assert f"| {int(met)} of 1 |  | {'met' if met else 'MISSED'} |" in text
     assert "| 1.0, 70 |" in text
+
+
+def test_a_model_that_learned_nothing_meets_and_misses_no_goal():
+    own = [some_run(0.8, 0.05, i) for i in range(3)]
+    central = [some_run(0.8, 0.05, i, method="central") for i in range(3)]
+    for accuracy, met, counts in ((0.79, True, "1 of 1 |  | met"), (0.8, None, "0 of 0 | 1 | ")):
+        constant = [some_run(accuracy, 0.0, i, method="constant") for i in range(3)]
+        runs = [*own, *central, *constant]
+        assert next(one.met for one in pages.compare_all(runs) if one.goal) is met
+        assert counts in pages.show(runs)["unlike.md"]
 
 
 def test_without_central_training_nothing_is_met_or_missed():

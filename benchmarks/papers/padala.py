@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.harness import Run
-from benchmarks.papers.finding import REFUTED, Finding, Paper, above, below, verdict_of
+from benchmarks.papers.finding import (
+    NOTHING,
+    PARTLY,
+    REFUTED,
+    YES,
+    Finding,
+    Paper,
+    above,
+    below,
+    of_learned,
+    verdict_of,
+    verdict_of_cells,
+)
 from benchmarks.registry import committed
 from benchmarks.showing import Mean, by, paired, select
 
@@ -19,6 +31,9 @@ WIDE = ", networks as wide as published"
 SIMILAR, HARDLY, RISES = 0.01, 0.005, 0.005
 """Of accuracy: what counts as similar, as hardly anything, and as a rise."""
 
+LEAST, MOST = 0.5, 10.0
+"""The epsilons between which accuracy should rise: ours, of those from above 0 to 10 there."""
+
 PhaseRuns = Sequence[Run[Any, Any]]
 
 
@@ -27,19 +42,21 @@ def two_phase(runs: PhaseRuns, page: str = PAGE, networks: str = "") -> Iterator
     tasks = by(runs, lambda one: f"{one.table}, {one.notion.replace('_', ' ')}")
     lost, noise, rise = {}, {}, {}
     for task, own in tasks.items():
-        fair, noiseless = (select(own, method=name) for name in ("B2", "noiseless"))
-        one, ten = (select(own, method="two_phase", epsilon=e) for e in (1.0, 10.0))
-        if fair and noiseless and one and ten:
-            lost[task] = paired(ten, fair, "accuracy")
-            noise[task] = paired(ten, noiseless, "accuracy")
-            rise[task] = paired(one, ten, "accuracy")
+        constant, fair, noiseless = (
+            select(own, method=name) for name in ("constant", "B2", "noiseless")
+        )
+        least, most = (select(own, method="two_phase", epsilon=e) for e in (LEAST, MOST))
+        if fair and noiseless and least and most:
+            pairs = ((lost, most, fair), (noise, most, noiseless), (rise, least, most))
+            for found, low, high in pairs:
+                found[task] = of_learned(paired(low, high, "accuracy"), constant, low, high)
     what = Comparison(
-        "at epsilon = 10 accuracy is similar to that of fair training; loss", "similar"
+        f"at epsilon = {MOST:g} accuracy is similar to that of fair training; loss", "similar"
     )
     yield what.finding(lost, lambda mean: above(mean, SIMILAR), page, networks)
-    what = Comparison("what the noise costs at epsilon = 10", "hardly anything")
+    what = Comparison(f"what the noise costs at epsilon = {MOST:g}", "hardly anything")
     yield what.finding(noise, lambda mean: above(mean, HARDLY), page, networks)
-    what = Comparison("accuracy rises with epsilon, from 1 to 10", "it does")
+    what = Comparison(f"accuracy rises with epsilon, from {LEAST:g} to {MOST:g}", "it does")
     yield what.finding(rise, lambda mean: below(mean, RISES), page, networks)
 
 
@@ -53,14 +70,23 @@ class Comparison(NamedTuple):
         self, found: Mapping[str, Mean], excess: Callable[[Mean], Mean], page: str, networks: str
     ) -> Finding:
         """The range of differences, and those tasks in which it is not so."""
-        means = [one.mean for one in found.values()]
+        means = [one.mean for one in found.values() if one.n]
         failed = tuple(
             f"{task} ({mean.text('+.3f', error=True)})"
             for task, mean in found.items()
             if excess(mean).mean > 0
         )
         ours = f"{min(means):+.3f} to {max(means):+.3f} of accuracy" if means else ""
-        verdict = verdict_of(*map(excess, found.values()))
+        if nothing := [task for task, one in found.items() if not one.n]:
+            ours += f"; {NOTHING} on {' and '.join(nothing)}"
+        verdict = verdict_of_cells(map(excess, found.values()))
+        if verdict == PARTLY:
+            holds = [
+                f"{task} ({mean.text('+.4f', error=True)})"
+                for task, mean in found.items()
+                if verdict_of(excess(mean)) == YES
+            ]
+            ours += f"; it holds on {' and '.join(holds)}"
         return Finding(self.claim + networks, self.published, ours, verdict, page, failed)
 
 
@@ -84,9 +110,12 @@ def findings() -> Iterator[Finding]:
 
 
 NOTE = (
-    "All three tables and both notions must agree. Similar is at most"
-    f" {SIMILAR:g} of accuracy lower, hardly anything at most {HARDLY:g}, and a rise more than"
-    f" {RISES:g}: the paper's numbers are lost from its text."
+    "What holds on all three tables and by both notions is reproduced; what holds on some and fails"
+    f" on others holds in part. Similar is at most {SIMILAR:g} of accuracy lower, hardly anything"
+    f" at most {HARDLY:g}, and a rise more than {RISES:g}: the paper's numbers are lost from its"
+    " text. Accuracy is nearly flat because the noise does not cover the teacher: whatever epsilon"
+    " is, the student learns the decisions of a network that was trained without noise. Where the"
+    " teacher is trained with noise, too (end to end), accuracy mostly rises more."
 )
 
 PAPER = Paper("Padala, Damle and Gujar (2021)", PAGE, findings, lambda: NOTE)

@@ -11,8 +11,9 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks.harness import Experiment, fingerprint
+from benchmarks.papers.pentyala import LOCAL
 from benchmarks.privfairfl.counts import MODEL, Counting, counted
-from benchmarks.privfairfl.pages import LOCAL, POST, show
+from benchmarks.privfairfl.pages import POST, show
 from benchmarks.privfairfl.training import (
     TABLES,
     ModelScores,

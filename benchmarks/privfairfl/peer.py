@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.harness import ROOT, Experiment, Run
+from benchmarks.papers import pentyala
+from benchmarks.papers.finding import what_does_not
 from benchmarks.privfairfl.times import TimeSetting, published_times, run_times
 from benchmarks.showing import page, table
 
@@ -133,6 +135,7 @@ def show_peer(runs: Sequence[Run[PeerSetting, PeerValues]]) -> dict[str, str]:
             f" Extrapolated {times:,.0f} times from {rows:,} rows and {thresholds:,} thresholds:"
             f" {times * found.seconds / 3600:.1f} hours, {times * found.processor / 3600:.1f} hours"
             f" of processor a party, {times * found.megabytes / 1000:,.0f} GB sent by a party.",
+            what_does_not(pentyala.as_published(runs), pentyala.SECONDS_NOTE),
             *published_times(),
         )
     }

@@ -1,4 +1,4 @@
-"""Seconds of the protocol of Post: by encrypted files, and in memory."""
+"""Seconds of the protocols of Pre and Post: by encrypted files, and in memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.harness import Experiment, Run
-from benchmarks.secure import SumSetting, write_uploads
+from benchmarks.papers import pentyala
+from benchmarks.papers.finding import what_does_not
+from benchmarks.secure import SumSetting, counts_of, write_uploads
 from benchmarks.showing import page, published, table, verdict
-from synthfair.postprocess import ScoreHistogram, choose_decision
+from synthfair.postprocess import ScoreHistogram, choose_decision, make_weights
 from synthfair.secure import (
     GroupCounts,
     answer,
@@ -30,7 +32,7 @@ GOAL_SETTING = (100, 101)
 
 
 class TimeSetting(NamedTuple):
-    """Of Post: ``files``, encrypted and signed, or ``memory``; how many clients and bins."""
+    """``files``, encrypted and signed, or ``memory``; clients, and bins: of Pre one."""
 
     way: str
     clients: int
@@ -42,7 +44,7 @@ class TimeValues(NamedTuple):
 
     Attributes:
         sums: all clients' shares, two aggregators with their noise, and opening.
-        choice: of the randomised rule for equalized odds, from the histogram.
+        choice: of the randomised rule for equalized odds, or of Pre's weights, from the counts.
     """
 
     sums: float
@@ -55,7 +57,10 @@ def run_times(setting: TimeSetting, repeat: int, *, smoke: bool) -> TimeValues:
     start = time.perf_counter()
     found = by_files(setting) if setting.way == "files" else in_memory(setting, repeat)
     summed = time.perf_counter()
-    choose_decision(found, "equalized_odds", 0.0, randomized=True)
+    if setting.bins == 1:
+        make_weights(found, "published")
+    else:
+        choose_decision(found, "equalized_odds", 0.0, randomized=True)
     return TimeValues(round(summed - start, 3), round(time.perf_counter() - summed, 3))
 
 
@@ -75,10 +80,7 @@ def by_files(setting: TimeSetting) -> ScoreHistogram:
 
 def in_memory(setting: TimeSetting, repeat: int) -> ScoreHistogram:
     """The same without encryption and signatures."""
-    what = GroupCounts(
-        schema_hash="0" * 64, groups=("a", "b"), model="0" * 64, bins=setting.bins, epsilon=1.0,
-        rows_per_client=10_000,
-    )  # fmt: skip
+    what = counts_of(setting.bins)
     parts = np.random.default_rng(repeat).poisson(2.0, (setting.clients, what.length))
     return score_histogram(what, noisy_sum(parts, what))
 
@@ -92,11 +94,12 @@ def show_times(runs: Sequence[Run[TimeSetting, TimeValues]]) -> dict[str, str]:
     header = f"by | clients | bins | sums, s | choice, s | {GOAL_SECONDS:g} s in all"
     return {
         "seconds.md": page(
-            "# Seconds of PrivFairFL-Post",
-            "All clients and both aggregators, one after the other in one process. files: encrypted"
-            " and signed uploads on disk, keys included. memory: the same shares and noise, without"
-            " encryption. ε = 1, two groups.",
+            "# Seconds of PrivFairFL",
+            "Pre with one bin, else Post. All clients and both aggregators, one after the other in"
+            " one process. files: encrypted and signed uploads on disk, keys included. memory: the"
+            " same shares and noise, without encryption. ε = 1, two groups.",
             table(header, rows),
+            what_does_not(pentyala.seconds(runs), pentyala.SECONDS_NOTE),
             "The published protocol itself, on this machine: [peer.md](peer.md).",
             *published_times(),
         )
@@ -121,7 +124,7 @@ TIMES = Experiment(
     settings=tuple(
         TimeSetting(way, clients, bins)
         for way in ("files", "memory")
-        for clients, bins in (GOAL_SETTING, (1000, 101), (100, 1001))
+        for clients, bins in (GOAL_SETTING, (1000, 101), (100, 1001), (100, 1))
     ),
     run=run_times,
     summary=show_times,

@@ -168,8 +168,15 @@ class Count(NamedTuple):
         return f"{sum(self)}: Law School {self.law_school} of 20, Dutch {self.dutch} of 10"
 
 
-def beaten(runs: TableRuns) -> dict[str, Count]:
-    """How many of the 30 cells are beaten, by several rules."""
+def that_learned(runs: TableRuns) -> list[PublishedCell]:
+    """The cells that the constant classifier does not beat."""
+    return [one for one in published_next_to(runs) if not one.below_constant(one.accuracy)]
+
+
+def beaten(
+    runs: TableRuns, which: Callable[[TableRuns], list[PublishedCell]] = published_next_to
+) -> dict[str, Count]:
+    """How many cells are beaten, by several rules; of all 30, or of some."""
     rules: dict[str, Callable[[PublishedCell], bool]] = {
         "by some point of our curve": lambda one: one.beaten_by(one.ours),
         "by some point of our curve, by the mean size of the SPD": lambda one: one.beaten_by(
@@ -179,7 +186,7 @@ def beaten(runs: TableRuns) -> dict[str, Count]:
         "by the faithful recipe at the same rho_o": lambda one: one.beaten_by([one.faithful]),
         "by the constant classifier": lambda one: one.below_constant(one.accuracy),
     }
-    found = published_next_to(runs)
+    found = which(runs)
     return {how: _count(one.cell for one in found if rule(one)) for how, rule in rules.items()}
 
 

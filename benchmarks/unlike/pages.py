@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks.harness import Run
+from benchmarks.papers.finding import NOTHING, nothing_learned
 from benchmarks.showing import (
     COLORS,
     WORSE_NOTE,
-    Mean,
     as_svg,
     by,
     legend,
@@ -111,13 +111,13 @@ class Compared(NamedTuple):
         setting: theirs.
         runs: of all seeds.
         off: difference to central training, if that was run.
-        constant: accuracy of the constant classifier on the same cut, if that was run.
+        constants: runs of the constant classifier on the same cut, if that was run.
     """
 
     setting: UnlikeSetting
     runs: UnlikeRuns
     off: Difference | None
-    constant: Mean | None = None
+    constants: UnlikeRuns = ()
 
     @property
     def goal(self) -> Goal | None:
@@ -125,24 +125,23 @@ class Compared(NamedTuple):
         return goal_of(self.setting) if self.off else None
 
     @property
-    def met(self) -> bool:
-        """Whether there is a goal that is met."""
+    def met(self) -> bool | None:
+        """Whether there is a goal that is met; of a model that learned nothing, neither."""
+        if nothing_learned(self.runs, self.constants):
+            return None
         return bool(self.off and self.goal and self.off.meets(self.goal))
 
 
 def compare_all(runs: UnlikeRuns) -> list[Compared]:
     """Every setting next to central training with the same penalty on the same splits."""
     groups = by(runs, lambda setting: setting)
-    constants = {
-        cut: means(own, "accuracy")
-        for cut, own in by(select(runs, method="constant"), lambda one: one[:3]).items()
-    }
+    constants = by(select(runs, method="constant"), lambda one: one[:3])
     return [
         Compared(
             setting,
             own,
             difference(own, groups.get(setting._replace(method="central"), [])),
-            constants.get(setting[:3]) if setting.method != "constant" else None,
+            constants.get(setting[:3], []) if setting.method != "constant" else [],
         )
         for setting, own in groups.items()
     ]
@@ -158,7 +157,8 @@ def show(runs: UnlikeRuns) -> dict[str, str]:
         " seeds that both have. Goals are for the mean in accuracy, the mean in SPD, and the"
         " SPD's largest. Out: clients whose training rows took no part and training rows that took"
         " none, means over seeds. A setting that is marked * did not converge on some seed."
-        f" Clients with fewer than 5 rows are nobody's. {WORSE_NOTE}"
+        f" Clients with fewer than 5 rows are nobody's. {WORSE_NOTE} Where a model is not more"
+        " accurate by two standard errors, nothing was learned, and no goal is met or missed."
     )
     parts = ["# Fair across unlike clients", before, "## Goals", goals_table(found)]
     with_goals = [one for one in found if goal_of(one.setting)]
@@ -193,14 +193,17 @@ def goals_table(found: Sequence[Compared]) -> str:
             what = "Adult" if one.setting.task == "adult" else "Dutch, Law School"
             key = f"{METHODS[one.setting.method].label}: {what}", one.setting.penalty, one.goal
             groups.setdefault(key, []).append(one)
-    rows = [
-        (
-            name, penalty, goal, *_worst(own), f"{sum(one.met for one in own)} of {len(own)}",
-            verdict(all(one.met for one in own)),
-        )
-        for (name, penalty, goal), own in groups.items()
-    ]  # fmt: skip
-    header = "what | penalty | at most | worst accuracy | worst SPD, mean | worst SPD | settings |"
+    rows = []
+    for (name, penalty, goal), own in groups.items():
+        deciding = [one.met for one in own if one.met is not None]
+        rows.append((
+            name, penalty, goal, *_worst(own), f"{sum(deciding)} of {len(deciding)}",
+            len(own) - len(deciding) or "", verdict(all(deciding)) if deciding else "",
+        ))  # fmt: skip
+    header = (
+        "what | penalty | at most | worst accuracy | worst SPD, mean | worst SPD | settings"
+        f" | {NOTHING} | "
+    )
     return table(header, rows)
 
 
@@ -214,7 +217,8 @@ def differences_table(found: Sequence[Compared]) -> str:
     """A line for each setting."""
     rows = []
     for one in found:
-        setting, own, off, constant = one
+        setting, own, off, constants = one
+        accuracy, met = means(own, "accuracy"), NOTHING if one.met is None else verdict(one.met)
         values, texts = [run.values for run in own], ("", "")
         if off and setting.method != "central":
             texts = (
@@ -227,11 +231,12 @@ def differences_table(found: Sequence[Compared]) -> str:
                 setting.task, setting.clients, setting.split,
                 METHODS[setting.method].label + " *" * (not all(v.converged for v in values)),
                 f"{setting.penalty} {setting.rho:g}", len(own),
-                f"{means(own, 'accuracy').mean:.4f}{mark(means(own, 'accuracy'), constant)}",
+                f"{accuracy.mean:.4f}"
+                + mark(accuracy, means(constants, "accuracy") if constants else None),
                 f"{np.mean([v.spd for v in values]):+.4f}",
                 *texts,
                 f"{out[0]:.1f}, {out[1]:.0f}" if out[1] else "",
-                f"{one.goal}: {verdict(one.met)}" if one.goal else "",
+                f"{one.goal}: {met}" if one.goal else "",
             )
         )  # fmt: skip
     header = (
