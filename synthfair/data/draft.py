@@ -224,10 +224,30 @@ def draft_table(
         column: draft_column(table[column], role=roles.get(column, "feature"), missing_values=words)
         for column in table.columns
     }
+    _draft_alike(columns, table, words)
     draft = Draft(name, label, sensitive, columns, words, tuple(proposed), found_missing)
     if positive:
         draft.choose_positive(positive)
     return draft
+
+
+def _draft_alike(
+    columns: dict[str, ColumnDraft], table: pd.DataFrame, missing_values: Sequence[str]
+) -> None:
+    """Drafts columns of one scale as their values together would be.
+
+    That are those whose names differ in digits alone, such as PAY_0 and PAY_5, and whose bounds are
+    the same: which single values one of them happens to hold is no difference.
+    """
+    scales: dict[tuple[Any, ...], list[str]] = {}
+    for name, column in columns.items():
+        if column.role == "feature" and (entry := column.entries.get("numeric")):
+            scale = re.sub(r"\d+", "0", name), entry["lower"], entry["upper"]
+            scales.setdefault(scale, []).append(name)
+    for names in scales.values():
+        if len({columns[name].use for name in names}) > 1:
+            values = pd.concat([table[name] for name in names]).rename(names[0])
+            columns |= dict.fromkeys(names, draft_column(values, missing_values=missing_values))
 
 
 def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
