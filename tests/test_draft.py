@@ -139,7 +139,12 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("rate", ["63.6%", "5%"] * 9, "categories", "percent sign; write 63.6 for"),
         ("band", [*BANDS, "20-Oct"] * 9, "categories", "'20-Oct' among ranges: has a spreadsheet"),
         ("band", ["0%", "10%", "20-Oct"] * 9, "categories", "a date of a range, 20-Oct of 10-20?"),
-        ("band", ["0-4", "9-May", "14-Oct", "15-19", "20+"] * 9, "categories", "among ranges: has a"),
+        (
+            "band",
+            ["0-4", "9-May", "14-Oct", "15-19", "20+"] * 9,
+            "categories",
+            "among ranges: has a",
+        ),
         ("band", BANDS * 9, "categories", ""),
         ("code", ["CAT 1", "may", "20-Oct"] * 9, "categories", ""),
     ],

@@ -46,15 +46,11 @@ _MONTH = "(?i:jan|fe[bv]|m[aä]r|apr|avr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz
 _SHORT_DATE = rf"\d{{1,2}}[-. ]+{_MONTH}\.?|{_MONTH}[-. ]+\d{{1,4}}|{_DATE}"
 _RANGE = r"[<>]?\d[\d.,]*\s*%?(?:\s*(?:-|\u2013|to)\s*\d[\d.,]*\s*%?|\+)?"
 _TO_REWRITE = {
-    r"[-+]?[$€£]?\s?(?!0,)\d{1,3}(?:[,' ]\d{3})*(?:\.\d+)?\s?[$€£]?": (
-        "numbers with thousands separators or a currency; write 63606.07 for 63,606.07 in the file"
-    ),
-    r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?": (
-        "numbers with a decimal comma; write 1.5 for 1,5 in the file"
-    ),
-    r"[-+]?\d+(?:[.,]\d+)?\s?%?": (
-        "numbers with a percent sign; write 63.6 for 63.6 % in the file"
-    ),
+    r"[-+]?[$€£]?\s?(?!0,)\d{1,3}(?:[,' ]\d{3})*(?:\.\d+)?\s?[$€£]?": "numbers with thousands"
+    " separators or a currency; write 63606.07 for 63,606.07 in the file",
+    r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?": "numbers with a decimal comma; write 1.5 for 1,5"
+    " in the file",
+    r"[-+]?\d+(?:[.,]\d+)?\s?%?": "numbers with a percent sign; write 63.6 for 63.6 % in the file",
     _DATE: "dates; make numbers of them in the file, such as years",
 }
 """What no schema reads as numbers, and what is to be done about it."""
@@ -216,9 +212,9 @@ def _number(found: _Values) -> ColumnDraft:
     use, question = "numeric", ""
     near = n >= NEAR_UNIQUE * rows and rows > MOST_CATEGORIES
     # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
-    surely = n == rows and np.ptp(found.numbers) < rows**2 / 20
-    hardly_two = rows >= MANY_ROWS and found.rows.max() <= rows / 1000
-    if (named and 2 * n > rows > MOST_CATEGORIES) or (near and (surely or hardly_two)):
+    unlike = n == rows and np.ptp(found.numbers) < rows**2 / 20
+    unlike = unlike or (rows >= MANY_ROWS and found.rows.max() <= rows / 1000)
+    if (named and 2 * n > rows > MOST_CATEGORIES) or (near and unlike):
         use, question = "ignored", f"{values}: an identifier?"
     elif near:
         question = f"{values}: a quantity, or an identifier?"
@@ -282,12 +278,13 @@ def _numeric(found: _Values) -> dict[str, Any]:
 
 def _listed(found: _Values, *, missing: bool = True) -> dict[str, Any]:
     """All values."""
-    if found.whole:
-        categories: list[Value] = np.unique(found.numbers).astype(int).tolist()
-    else:
-        categories = sorted(found.texts.tolist())
-    entry = {"kind": "categorical", "categories": categories}
+    entry = {"kind": "categorical", "categories": _sorted(found, np.arange(len(found.texts)))}
     return entry | ({"missing": "category"} if found.missing and missing else {})
+
+
+def _sorted(found: _Values, at: np.ndarray) -> list[Any]:
+    """Some values as categories."""
+    return sorted({*(found.numbers.astype(int) if found.whole else found.texts)[at].tolist()})
 
 
 def _listed_or_merged(found: _Values) -> dict[str, dict[str, Any]]:
@@ -303,12 +300,8 @@ def _grouped(found: _Values) -> dict[str, Any] | None:
     at = np.flatnonzero(frequent)[:MOST_CATEGORIES]  # the most frequent come first
     if not len(at):
         return None
-    if found.whole:
-        below = int(min(found.numbers.min(), 0)) - 1
-        entry = _with_rest(sorted(set(found.numbers[at].astype(int).tolist())), below)
-    else:
-        entry = _with_rest(sorted(found.texts[at].tolist()), "other")
-    return entry | ({"missing": "category"} if found.missing else {})
+    rest = int(min(found.numbers.min(), 0)) - 1 if found.whole else "other"
+    return _with_rest(_sorted(found, at), rest) | ({"missing": "category"} if found.missing else {})
 
 
 def _with_rest(categories: list[Any], rest: Value) -> dict[str, Any]:
@@ -346,11 +339,8 @@ def _above(end: float) -> float:
     if end <= 0:
         return 0.0
     power = math.floor(math.log10(end))
-    for times in (1, 2, 5, 10):
-        found = float(f"{times}e{power}")
-        if found >= end:
-            return found
-    return float(f"1e{power + 2}")
+    steps = (float(f"{times}e{power}") for times in (1, 2, 5, 10, 20))  # for rounded logarithms
+    return next(step for step in steps if step >= end)
 
 
 def _plain(number: float) -> float:

@@ -280,11 +280,10 @@ def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
 
 def _count_up(names: Sequence[object]) -> bool:
     """Whether they are whole numbers, each one more than the last."""
-    try:
-        numbers = [int(str(name)) for name in names]
-    except ValueError:
-        return False
-    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    first = str(names[0])
+    return first.isdecimal() and [*map(str, names)] == [
+        str(int(first) + i) for i in range(len(names))
+    ]
 
 
 def _is_like_a_value(name: object, values: pd.Series) -> bool:
