@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
-from synthfair.data.schema import Schema, Value
+from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.private_sums import PrivateSums
-from synthfair.privacy.statement import Guarantee, make_guarantee
+from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
-from synthfair.surrogate.make import Surrogate, make_surrogate
+from synthfair.surrogate.make import make_surrogate, read_first
 from synthfair.surrogate.private import Noise, make_private_surrogate, private_surrogate
 from synthfair.surrogate.sums import FirstPass
+
+REMEDIES = (
+    "Lower k_min (--k-min, at least 5; it is published), make one release of your rows and another"
+    " organisation's, or merge small groups (in the schema, by 'unlisted')"
+)
+"""What a client can do whose pairs of group and label have too few rows."""
 
 
 class SurrogateRelease(NamedTuple):
@@ -24,13 +32,14 @@ class SurrogateRelease(NamedTuple):
 
     Attributes:
         release: weighted rows that stand in for the client's; the only part to send.
-        left_out: (group, label) of the pairs with real rows, but fewer than ``k_min``. Private.
+        left_out: the pairs of group and label with real rows, but fewer than ``k_min``, in words.
+            Private.
         rate_error: largest difference between a smooth rate of the release's rows and of the real
             ones, over the directions that were matched; not-a-number with moments alone. Private.
     """
 
     release: Release
-    left_out: tuple[tuple[Value, Value], ...]
+    left_out: tuple[str, ...]
     rate_error: float
 
 
@@ -61,6 +70,8 @@ def surrogate_release(
     try:
         if config.epsilon is None:
             first = known if isinstance(known, FirstPass) else None
+            first = first or read_first(rows, n_groups=len(schema.groups))
+            _require_a_pair(first.sums.count, config, schema)
             made = make_surrogate(
                 rows, config, n_groups=len(schema.groups), known=first, on_stage=on_stage
             )
@@ -72,15 +83,22 @@ def surrogate_release(
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
     private = config.epsilon is not None and noise is system_entropy
-    return _released(made, schema, config, make_guarantee(config, schema) if private else None)
-
-
-def _released(
-    made: Surrogate, schema: Schema, config: SurrogateConfig, guarantee: Guarantee | None
-) -> SurrogateRelease:
+    guarantee = make_guarantee(config, schema) if private else None
     header = make_header(config, schema, model=LinearModel(), guarantee=guarantee)
     release = Release(header, schema.encoded_names, *made.table)
-    named = tuple(
-        (schema.groups[group], schema.decisions[int(label > 0)]) for group, label in made.left_out
+    left_out = tuple(schema.pair(*pair) for pair in made.left_out)
+    return SurrogateRelease(release, left_out, made.rate_error)
+
+
+def _require_a_pair(count: np.ndarray, config: SurrogateConfig, schema: Schema) -> None:
+    """Refuses [G, 2] numbers of rows of which none reaches ``k_min``."""
+    if (count >= config.k_min).any():
+        return
+    pairs = [
+        f"{schema.pair(group, 2 * label - 1)} has {n:.0f}"
+        for (group, label), n in np.ndenumerate(count)
+    ]
+    raise InputError(
+        f"no pair of {schema.sensitive} and {schema.label} has the {config.k_min} rows that k_min"
+        f" asks for: {shown(pairs)}. {REMEDIES}"
     )
-    return SurrogateRelease(release, named, made.rate_error)

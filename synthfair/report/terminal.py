@@ -302,20 +302,21 @@ def pooled_table(point: FrontierPoint) -> Table:
 def fit_warnings(made: Distillation | SurrogateRelease) -> list[str]:
     """What to say on exit of a release that is less than its client may expect."""
     from synthfair.client import Distillation
+    from synthfair.client.surrogate_release import REMEDIES
+    from synthfair.data.schema import shown
 
     if isinstance(made, Distillation):
         found = (unconverged_warning(made), gap_warning(made), *baseline_warnings(made))
         return [warning for warning in found if warning]
     if not made.left_out:
         return []
-    pairs = ", ".join(f"({group}, {label})" for group, label in made.left_out)
-    least, why = "k_min", ""
+    least = f"{made.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
     if guarantee := made.release.header.privacy.guarantee:
         noise = guarantee.mechanism("cell_moments").noise
-        least, why = f"k_min and {3 * noise:.0f}", ", three standard deviations of the noise"
+        least += f" and {3 * noise:.0f}, three standard deviations of the noise"
     return [
-        f"these pairs of group and label have fewer rows than {least}{why}; they are left out, and"
-        f" a model will not know of them: {pairs}"
+        f"left out, so that a model will not know of them: {shown(made.left_out)}; each needs"
+        f" {least}. {REMEDIES}"
     ]
 
 
