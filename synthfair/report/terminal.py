@@ -250,6 +250,8 @@ def _gap(distillation: Distillation) -> str:
         return line
     met = "met" if distillation.gap_met else "NOT MET"
     line += f"; at most {wanted:g} wanted: {met}, with penalty weight {distillation.rho_o:.3g}"
+    if distillation.baseline and distillation.baseline.plain_gap <= wanted:
+        line += f"; no penalty was needed: without one it is {distillation.baseline.plain_gap:.4f}"
     return line if distillation.search_ended else f"{line}; the steps ended before the search"
 
 
@@ -290,10 +292,11 @@ def unconverged_warning(distillation: Distillation) -> str | None:
     return f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
 
-def pooled_table(point: FrontierPoint) -> Table:
-    """What the model of surrogates reaches on the pooled rows."""
+def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
+    """What the model of surrogates reaches on the pooled rows, and the gap that was wanted."""
     table = _facts()
-    table.add_row("penalty weight", f"{point.rho:.4g}")
+    unneeded = max_gap is not None and point.rho == 0 and point.gap <= max_gap
+    table.add_row("penalty weight", "0: no penalty was needed" if unneeded else f"{point.rho:.4g}")
     table.add_row("accuracy", f"{point.accuracy:.3f} on the pooled rows, by their weights")
     table.add_row("gap", f"{point.gap:.3f} on the pooled rows")
     return table
