@@ -355,8 +355,8 @@ def test_a_name_of_many_values_is_no_reason():
 def test_blanks_around_a_mark_make_one_question(monkeypatch, capsys):
     from synthfair.cli.schema_questions import _Questions
 
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\nn\n"))
-    found = _Questions().which_mean_missing(["", "NA", "NaN", " ?", "?", "n/a"], ())
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nn\nn\n"))
+    found = _Questions().which_mean_missing(["", "NA", "NaN", " ?", "?", "n/a", " NA"], ())
     assert found == ["", "NA", "NaN", " ?", "?"]
 
 

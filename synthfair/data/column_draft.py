@@ -205,10 +205,7 @@ def _number(found: _Values) -> ColumnDraft:
         return ColumnDraft("feature", entries, "ignored", question)
     if not found.whole:
         return ColumnDraft("feature", entries, "numeric")
-    if n <= MOST_CATEGORIES:
-        entries |= _listed_or_merged(found)
-    elif grouped := _grouped(found):
-        entries["grouped"] = grouped
+    entries |= _lists(found)
     use, question = "numeric", ""
     near = n >= NEAR_UNIQUE * rows and rows > MOST_CATEGORIES
     # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
@@ -229,11 +226,9 @@ def _number(found: _Values) -> ColumnDraft:
 
 
 def _text(found: _Values) -> ColumnDraft:
-    n, grouped = found.n_distinct, _grouped(found)
-    few, entries = n <= MOST_CATEGORIES, {"grouped": grouped} if grouped else {}
-    if few:
-        entries = _listed_or_merged(found)
-    use = "categories" if few else "grouped" if grouped and 2 * n <= found.n_rows else "ignored"
+    n, entries = found.n_distinct, _lists(found)
+    few, often = "categories" in entries, "grouped" in entries and 2 * n <= found.n_rows
+    use = "categories" if few else "grouped" if often else "ignored"
     for pattern, what in _TO_REWRITE.items():
         if found.all_are(pattern):
             return ColumnDraft("feature", entries, use if few else "ignored", f"{n} {what}")
@@ -287,10 +282,11 @@ def _sorted(found: _Values, at: np.ndarray) -> list[Any]:
     return sorted({*(found.numbers.astype(int) if found.whole else found.texts)[at].tolist()})
 
 
-def _listed_or_merged(found: _Values) -> dict[str, dict[str, Any]]:
-    """All values; and, where some are rare, the frequent ones."""
-    entries, grouped = {"categories": _listed(found)}, _grouped(found)
-    rare = bool((found.rows < FREQUENT * (found.n_rows + found.missing)).any())
+def _lists(found: _Values) -> dict[str, dict[str, Any]]:
+    """All values, where they are few; and the frequent ones, where some are rare."""
+    few, grouped = found.n_distinct <= MOST_CATEGORIES, _grouped(found)
+    rare = not few or bool((found.rows < FREQUENT * (found.n_rows + found.missing)).any())
+    entries = {"categories": _listed(found)} if few else {}
     return entries | ({"grouped": grouped} if rare and grouped else {})
 
 

@@ -19,7 +19,7 @@ MUTANTS = [
     ),
     Mutant(
         "SPD read from another metric",
-        "report/overview.py",
+        "fairness/metrics.py",
         '"statistical_parity": "spd"',
         '"statistical_parity": "equal_opportunity_difference"',
         "test_report_overview.py",
