@@ -105,6 +105,31 @@ def test_the_limit_is_the_users_then_the_runs_then_the_rule_of_thumb(fair, tmp_p
     assert "--max-gap" in asked([fair]).limit.source
 
 
+def test_a_missed_gap_is_said_of_every_run_whatever_the_limit(plain, fair, tmp_path):
+    wished = copied(fair, tmp_path / "wished", max_gap=0.07)
+    missed = copied(plain, tmp_path / "missed", max_gap=0.05)
+    said = "0.200 (95 % interval 0.150 to 0.250), and at most 0.05 was asked for."
+    for folders, limit in (([wished, missed], None), ([missed], 0.3)):
+        assert [note.endswith(said) for note in asked(folders, limit).notes].count(True) == 1
+    assert not any("was asked for" in note for note in asked([wished]).notes)
+    assert "differ by 0.200 (95 % interval" in asked([missed]).sentence  # the limit is its own
+
+
+@pytest.mark.parametrize(("limit", "needed"), [(0.19, True), (0.21, False)])
+def test_that_no_penalty_was_needed_is_said(plain, fair, limit, needed):
+    said = "No penalty was needed: without one the gap is 0.200 (95 % interval 0.150 to 0.250)."
+    assert (said in asked([plain, fair], limit).notes) is not needed
+
+
+def test_that_the_weight_found_is_0_is_said(fair, tmp_path):
+    wished = edited(copied(fair, tmp_path / "wished", max_gap=0.07), tmp_path / "zero", rho=0.0)
+    assert any(
+        "No penalty was needed: without one the gap is 0.030" in n for n in asked([wished]).notes
+    )
+    edited(wished, wished, rho=2.0)
+    assert not any("No penalty" in note for note in asked([wished]).notes)
+
+
 @pytest.mark.parametrize(
     ("constant", "said"), [(0.87, "not above"), (0.84, "not clearly above"), (0.82, None)]
 )

@@ -373,6 +373,9 @@ def test_max_gap_says_whether_it_was_met(folder, capsys):
     assert "at most 0.2 wanted: met, with penalty weight" in " ".join(
         capsys.readouterr().out.split()
     )
+    assert run_client(folder, 0, *flags, "--max-gap", "0.99") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no penalty was needed: without one it is 0." in said
     assert run_client(folder, 0, *flags, "--max-gap", "1e-6") == 0
     said = capsys.readouterr()
     assert "NOT MET" in " ".join(said.out.split())

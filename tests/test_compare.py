@@ -23,6 +23,7 @@ from synthfair.compare import (
 )
 from synthfair.config import TrainConfig
 from synthfair.data.datasets import configs_folder
+from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.federated import UserAssignment
 from synthfair.report import outcomes_table, plain_text, read_results, write_report
@@ -33,6 +34,24 @@ REPORT = sf.ServerConfig(resamples=10)
 @pytest.fixture(scope="module")
 def federation():
     return federate(partition(make_table(n=2000), clients=2, seed=0), make_schema())
+
+
+@pytest.fixture
+def quick_surrogates(monkeypatch):
+    """Surrogates with moments alone in place of others; the seeds of those that were made."""
+    made = []
+
+    def make(federation, settings):
+        made.append(settings.seed)
+        quick = sf.SurrogateConfig(moments_only=True, k_min=20, seed=settings.seed)
+        return {
+            name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
+            for name, real in zip(federation.names, federation.train, strict=True)
+        }
+
+    monkeypatch.setattr(shared_surrogates, "make_surrogates", make)
+    monkeypatch.setattr(compared_methods, "make_surrogates", make)
+    return made
 
 
 @pytest.mark.parametrize(
@@ -209,29 +228,36 @@ class TestMethodsInRounds:
         for outcome, numbers in ((fair, 3 * p + 6), (free, p + 2)):
             assert outcome.cost == (2, 600, 8 * numbers * 2 * 600)
 
-    def test_surrogates_are_made_once_a_seed(self, federation, monkeypatch):
+    def test_surrogates_are_made_once_a_seed(self, federation, quick_surrogates):
         """Two weights share them, with the same results; another seed has its own."""
-        made = []
-
-        def make(federation, settings):
-            made.append(settings.seed)
-            quick = sf.SurrogateConfig(moments_only=True, seed=settings.seed)
-            return {
-                name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
-                for name, real in zip(federation.names, federation.train, strict=True)
-            }
-
-        monkeypatch.setattr(shared_surrogates, "make_surrogates", make)
-        monkeypatch.setattr(compared_methods, "make_surrogates", make)
         shared = SharedSurrogates()
         for seed, rho_o in ((0, 0.0), (0, 10.0), (1, 10.0)):
             config = sf.DistillConfig(rho_o=rho_o, seed=seed)
-            before = len(made)
+            before = len(quick_surrogates)
             found, fitted = run_method("surrogate", federation, config, REPORT, shared=shared)
-            assert made[before:] == ([] if rho_o and not seed else [seed])
+            assert quick_surrogates[before:] == ([] if rho_o and not seed else [seed])
             alone, expected = run_method("surrogate", federation, config, REPORT)
             assert fitted.cost == expected.cost
             assert found.evaluation.overall == alone.evaluation.overall
+
+    def test_a_grid_makes_them_once_a_seed_for_all_weights_and_penalties(
+        self, tmp_path, quick_surrogates
+    ):
+        """Each point splits and encodes the table anew, and must still take those that are there."""
+        compared, shared = ComparedTable(make_table(600), make_schema(), "s"), SharedSurrogates()
+        for point in make_grid(["surrogate"], [0.0, 10.0], 2, tmp_path):
+            for penalty in ("covariance", "selection_rate"):
+                config = sf.DistillConfig(penalty=penalty)
+                run_point(point, compared, config, shared=shared)
+        assert quick_surrogates == [0, 1]
+
+    def test_other_rows_have_surrogates_of_their_own(self, federation, quick_surrogates):
+        x, s, y = federation.train[0]
+        other = federation._replace(train=(Encoded(x, s, -y), *federation.train[1:]))
+        shared = SharedSurrogates()
+        for clients in (federation, other, federation):
+            shared.take(clients, sf.DistillConfig())
+        assert quick_surrogates == [0, 0, 0]
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):
         outcome, fitted = run_method("single_shot", federation, sf.DistillConfig(steps=100))

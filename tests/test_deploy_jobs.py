@@ -130,6 +130,10 @@ def test_no_text_of_a_table_leaves(world, channel, broken):
     assert answer.carried == b""
     if broken in ("town", "income"):
         assert SECRET in "".join(world.said)  # the site's own log
+    if broken == "short":  # how many rows each pair has is said there alone, too
+        assert "has 1" in "".join(world.said)
+        assert json.loads(answer.text)["code"] == "table"
+        assert b"has 1" not in answer.text
     for file in (world.folder / "out").iterdir():
         assert SECRET not in file.read_text()
 

@@ -5,11 +5,12 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-from conftest import make_schema, make_table
+from conftest import make_schema, make_table, needs_data
 from hypothesis import given
 from hypothesis import strategies as st
 from own_tables import hospital
 
+import synthfair as sf
 from synthfair.data.column_draft import draft_column, round_bounds
 from synthfair.data.draft import draft_table, find_missing, propose, require_rows_and_header
 from synthfair.data.encode import encode
@@ -87,6 +88,8 @@ def test_positive_names_a_number_by_value(text):
 RNG = np.random.default_rng(0)
 N = 1000
 DIAGNOSES = np.array([f"V{i}" if i % 3 else f"{i}.1" for i in range(700)])
+BANDS = ["0-10%", "20-30%", "30-40%"]
+IDENTIFIERS = RNG.integers(2 * 10**5, size=40_000)
 OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
 
 
@@ -101,10 +104,10 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("visits", RNG.integers(7, size=N), "categories", "7 whole numbers: are they codes"),
         ("source_id", RNG.integers(25, size=N), "categories", "25 whole numbers: are they"),
         ("stay", RNG.integers(14, size=N), "numeric", ""),
-        ("row", np.arange(N) + 5, "ignored", "1000 whole numbers in 1000 rows: an identifier?"),
-        ("patient_nbr", RNG.integers(10**6, size=N), "ignored", "whole numbers in 1000 rows: an"),
+        ("row", np.arange(N) + 5, "ignored", "1000 rows, 100% distinct: an identifier?"),
+        ("patient_nbr", RNG.integers(10**6, size=N), "ignored", "100% distinct: an identifier?"),
         ("customerID", [f"7590-{i}" for i in range(N)], "ignored", "identifiers, or free text?"),
-        ("pay", RNG.permutation(10**6)[:N], "numeric", "no two rows alike: a quantity, or an id"),
+        ("pay", RNG.permutation(10**6)[:N], "numeric", "100% distinct: a quantity, or an id"),
         ("drug", ["No"] * N, "ignored", "holds one value, 'No'"),
         ("drug", [None] * N, "ignored", "holds no value"),
         ("drug", ["No", "?"] * (N // 2), "ignored", "holds one value, 'No'"),
@@ -120,6 +123,30 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("day", pd.date_range("2020-01-01", periods=N), "ignored", "1000 dates"),
         ("rate", [f"{i},5" for i in range(N)], "ignored", "a decimal comma; write 1.5 for 1,5"),
         ("age", [*map(str, range(40)), "unknown"] * 9, "grouped", "numbers, but for 'unknown'"),
+        ("id_student", RNG.integers(3000, size=N), "ignored", "% distinct: an identifier?"),
+        ("idStudent", RNG.integers(3000, size=N), "ignored", "% distinct: an identifier?"),
+        ("ID number", RNG.integers(3000, size=N), "ignored", "% distinct: an identifier?"),
+        ("student", IDENTIFIERS, "ignored", "% distinct: an identifier?"),
+        ("student", IDENTIFIERS[:N], "numeric", "% distinct: a quantity, or an identifier?"),
+        ("bill", np.where(RNG.random(40_000) < 0.05, 0, IDENTIFIERS), "numeric", "a quantity, or"),
+        ("account", 10**18 + np.arange(N) // 2, "ignored", "50% distinct, some above 9007199"),
+        ("account", 10**18 + np.arange(N) // 250, "ignored", "0% distinct, some above 9007199"),
+        ("force", RNG.normal(size=N) * 1e18, "numeric", ""),
+        ("score", RNG.permutation(400)[:40], "numeric", "a quantity, or an identifier?"),
+        ("income", [f"{i:,.2f}" for i in range(500, 1500)], "ignored", "thousands separators"),
+        ("income", [f"€ {i:,}" for i in range(500, 1500)], "ignored", "or a currency; write"),
+        ("rate", [f"{i / 10} %" for i in range(N)], "ignored", "percent sign; write 63.6 for"),
+        ("rate", ["63.6%", "5%"] * 9, "categories", "percent sign; write 63.6 for"),
+        ("band", [*BANDS, "20-Oct"] * 9, "categories", "'20-Oct' among ranges: has a spreadsheet"),
+        ("band", ["0%", "10%", "20-Oct"] * 9, "categories", "a date of a range, 20-Oct of 10-20?"),
+        (
+            "band",
+            ["0-4", "9-May", "14-Oct", "15-19", "20+"] * 9,
+            "categories",
+            "among ranges: has a",
+        ),
+        ("band", BANDS * 9, "categories", ""),
+        ("code", ["CAT 1", "may", "20-Oct"] * 9, "categories", ""),
     ],
 )
 @pytest.mark.parametrize("as_text", [True, False])
@@ -130,6 +157,51 @@ def test_columns_are_drafted_by_what_they_hold(name, values, use, question, as_t
     assert found.use == use
     assert bool(found.question) == bool(question)
     assert question in found.question
+
+
+def test_a_range_that_became_a_date_is_asked_about_among_groups_too():
+    found = draft(make_table().assign(town=["0-10", "20-Oct", "20-30"] * 40))
+    assert "'20-Oct' among ranges" in found.to_complete["columns.town"]
+
+
+def test_columns_of_one_scale_are_drafted_alike():
+    """PAY_5 happens to lack a value; BILL_1 has other bounds than BILL_2, and so is by itself."""
+    scale, n = np.arange(-2, 9), 120
+    table = make_table(n).assign(
+        PAY_0=np.resize(scale, n),
+        PAY_5=np.resize(np.delete(scale, 3), n),
+        PAY_x=np.resize(np.delete(scale, 3), n),
+        BILL_1=np.resize([0, 1], n),
+        BILL_2=np.resize(np.arange(30), n),
+    )
+    found = draft(table).columns
+    assert found["PAY_0"].entries == found["PAY_5"].entries
+    assert {name: column.use for name, column in found.items() if "_" in name} == {
+        "PAY_0": "numeric",
+        "PAY_5": "numeric",
+        "PAY_x": "categories",
+        "BILL_1": "categories",
+        "BILL_2": "numeric",
+    }
+
+
+QUANTITIES = {
+    "adult": ["age", "fnlwgt", "education_num", "capital_gain", "capital_loss", "hours_per_week"],
+    "bank": ["balance", "day", "duration", "campaign"],
+    "loanapp": ["loanamt", "appinc", "atotinc", "cototinc", "hexp"],
+}
+
+
+@needs_data
+@pytest.mark.parametrize("name", QUANTITIES)
+@pytest.mark.parametrize("n_rows", [60, 500, 5000, None])
+def test_no_quantity_of_the_public_tables_is_taken_for_an_identifier(name, n_rows):
+    table = sf.load_dataset(name)[0]
+    some = table.sample(min(n_rows or len(table), len(table)), random_state=0)
+    found = [draft_column(some[column]) for column in QUANTITIES[name]]
+    assert not any(one.use == "ignored" and "identifier" in one.question for one in found)
+    if n_rows is None:
+        assert {one.use for one in found} == {"numeric"}
 
 
 def test_alternatives_are_at_hand():
@@ -283,8 +355,8 @@ def test_a_name_of_many_values_is_no_reason():
 def test_blanks_around_a_mark_make_one_question(monkeypatch, capsys):
     from synthfair.cli.schema_questions import _Questions
 
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\nn\n"))
-    found = _Questions().which_mean_missing(["", "NA", "NaN", " ?", "?", "n/a"], ())
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nn\nn\n"))
+    found = _Questions().which_mean_missing(["", "NA", "NaN", " ?", "?", "n/a", " NA"], ())
     assert found == ["", "NA", "NaN", " ?", "?"]
 
 

@@ -199,6 +199,8 @@ def test_a_risky_release_is_not_written_unless_accepted_and_then_says_so(files, 
     out, err = capsys.readouterr()
     assert "copies of real rows" in out
     assert "out.parquet: not written: Holds copies of real rows." in err
+    safer, last = err.index("--start range, a lower --n-synthetic"), err.index("--accept-risk")
+    assert safer < last
     assert not files[2].exists()
     assert not Ledger.for_table(files[0]).path.exists()
     assert client(files, *risky, "--accept-risk") == 0

@@ -185,6 +185,33 @@ def test_what_is_refused_is_refused_before_it_is_booked(folder):
     assert not (folder / "all.csv.ledger.jsonl").exists()
 
 
+def test_pairs_that_are_left_out_are_named_in_words_with_what_to_do():
+    table = make_table(600)
+    cell = table[(table["town"] == "a") & (table["paid"] == "no")]
+    some = table.drop(index=cell.index[20:])
+    config = CONFIG.model_copy(update={"k_min": 21})
+    said = fit_warnings(sf.distill_table(some, SCHEMA, config))[0]
+    assert "town=a with paid=no; each needs 21 rows (k_min). Lower k_min (--k-min" in said
+    assert "another organisation" in said
+    assert "merge small groups" in said
+    private = CONFIG.model_copy(update={"epsilon": 50.0, "delta": 1e-3, "k_min": 60})
+    made = sf.distill_table(some, SCHEMA, private)
+    assert "town=a with paid=no; each needs 60 rows (k_min) and " in fit_warnings(made)[0]
+
+
+def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():
+    table = make_table(60)
+    counts = table.groupby(["town", "paid"]).size()
+    with pytest.raises(InputError) as caught:
+        sf.distill_table(table, SCHEMA, sf.SurrogateConfig())
+    said = str(caught.value)
+    for (town, paid), n in counts.items():
+        assert f"town={town} with paid={paid} has {n}" in said
+    assert "the 50 rows that k_min asks for" in said
+    assert "--k-min" in said
+    assert "merge small groups" in said
+
+
 def test_a_fair_release_that_is_worse_than_none_is_warned_of():
     from synthfair.client.baseline import Baseline
 
@@ -228,8 +255,12 @@ def test_noisy_sums_that_the_checks_refused_are_not_bought_again(folder, monkeyp
     config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, k_min=5, moments_only=True)
     with monkeypatch.context() as patched:
         patched.setattr(gate.Preview, "risks", ("Holds copies of real rows.",))
-        with pytest.raises(InputError, match="Holds copies"):
+        said = "Holds copies.*Try a lower --rows-per-cell, or coarser columns.*--accept-risk"
+        with pytest.raises(InputError, match=said):
             distill_file(*paths, config)
+        bare = sf.SurrogateConfig(k_min=5, rows_per_cell=60, self_play=0, iterations=1)
+        with pytest.raises(InputError, match="Try --moments-only, a lower --rows-per-cell, or"):
+            distill_file(*paths, bare)
     assert len(list(folder.glob("*.fit"))) == 1
     other = config.model_copy(update={"rows_per_cell": 77})
     made, _ = distill_file(*paths, other)

@@ -19,9 +19,10 @@ from synthfair.cli import main
 from synthfair.config import load_release_config
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
+from synthfair.fairness.intervals import size
 from synthfair.release import inspect_release, read_release
 from synthfair.release.format import write_release
-from synthfair.report import read_results
+from synthfair.report import plain_text, pooled_table, read_results
 from synthfair.server import measure_influence, serve
 from synthfair.server.influence import refuse_influence
 from synthfair.server.pooling import make_pool
@@ -284,15 +285,17 @@ def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):
     from synthfair.fairness.metrics import Metric
     from synthfair.server.parts import PoolCheck
 
-    check = PoolCheck(0.2, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, Metric(0.6, 0.55, 0.65), 0.7)
+    gap = Metric(-0.2, -0.25, -0.15)
+    check = PoolCheck(gap, {"a": 0.05, "b": 0.06, "c": 0.04}, 0.05, Metric(0.6, 0.55, 0.65), 0.7)
     said = " ".join(check.warnings)
-    assert "at most 0.05 was asked for" in said
+    assert "is 0.200 (95 % interval 0.150 to 0.250), and at most 0.05 was asked for." in said
     assert "less fair than its parts" in said
     assert "its accuracy of 0.600 is below the 0.700 of the more frequent label" in said
     assert "--release surrogate" in said
-    assert (
-        PoolCheck(0.05, {"a": 0.05, "b": 0.06}, 0.05, Metric(0.8, 0.75, 0.85), 0.7).warnings == ()
-    )
+    accurate, near = Metric(0.8, 0.75, 0.85), Metric(0.051, 0.03, 0.07)
+    (said,) = PoolCheck(near, {"a": 0.05, "b": 0.06}, 0.05, accurate, 0.7).warnings
+    assert "0.051 (95 % interval 0.030 to 0.070), and at most 0.05 was asked for; that may" in said
+    assert PoolCheck(near, {"a": 0.05, "b": 0.06}, 0.06, accurate, 0.7).warnings == ()
 
 
 def total_covariance(scores, rows):
@@ -388,10 +391,19 @@ def test_a_group_with_one_label_is_named(folder, tables):
 
 def test_a_wanted_gap_that_test_rows_miss_is_said(folder):
     served = run_server(folder, max_gap=0.001)
-    gap = abs(served.evaluation.overall["spd"].value)
-    missed = any("at most 0.001 was asked for" in line for line in served.warnings)
-    assert missed == (gap > 0.011)
-    assert missed
+    value, low, high = size(served.evaluation.overall["spd"])
+    assert value > 0.001
+    interval = f"{value:.3f} (95 % interval {low:.3f} to {high:.3f})"
+    said = f"the gap on the test rows is {interval}, and at most 0.001 was asked for"
+    assert any(line.startswith(said) for line in served.warnings)
+
+
+def test_that_no_penalty_was_needed_is_said(folder):
+    served = run_server(folder, max_gap=0.9, max_influence=50.0, max_spd_influence=2.0)
+    assert "0: no penalty was needed" in plain_text(pooled_table(served.point, 0.9))
+    for point in (served.point._replace(rho=0.1), served.point._replace(gap=0.95)):
+        assert "no penalty" not in plain_text(pooled_table(point, 0.9))
+    assert "no penalty" not in plain_text(pooled_table(served.point))  # a weight of 0 was asked for
 
 
 def test_a_fair_table_that_trainers_could_not_use_is_not_written(folder, monkeypatch):

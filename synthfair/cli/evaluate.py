@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> None:
         read_tests,
         small_group_warnings,
     )
-    from synthfair.fairness.intervals import near_constant
+    from synthfair.fairness.intervals import missed_gap, near_constant
+    from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.report import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
@@ -74,6 +75,8 @@ def run(args: argparse.Namespace) -> None:
     say(evaluation_tables(evaluation))
     for warning in small_group_warnings(evaluation, model.schema_, config):
         warn(warning)
+    if missed := missed_gap(evaluation.overall[METRIC_OF[config.notion]], config.max_gap):
+        warn(missed)
     if near := near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy):
         warn(near)
     if warning := untrained_warning(model):

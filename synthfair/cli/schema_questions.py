@@ -105,26 +105,24 @@ class _Questions:
 
     def column(self, question: str, table: pd.DataFrame, role: Role) -> str:
         """A column of a table; one is proposed only where its name is a reason."""
-        names = list(table.columns)
-
-        def understand(answer: str) -> str:
-            require_column(answer, names)
-            return answer
-
-        proposed = propose(table, role)
+        names, proposed = list(table.columns), propose(table, role)
         which = "" if proposed else f", of {shown(names, 100)}"
-        return self.until(f"{question}{which}?", understand, default=proposed or "")
+        return self.until(
+            f"{question}{which}?",
+            lambda answer: require_column(answer, names) or answer,
+            default=proposed or "",
+        )
 
     def which_mean_missing(self, found: Sequence[str], given: Sequence[str]) -> list[str]:
         """Those of the texts; one question for texts that differ in blanks around them alone."""
         sure = {*MISSING_VALUES, *given}
         asked = dict.fromkeys(word.strip() for word in found if word not in sure)
-        meant = {word for word in asked if self._means_missing(word)}
+        meant = set()
+        for word in asked:
+            question = Text(f"Does {word!r} mean that a value is missing?")
+            if Confirm.ask(question, console=self.console, default=True):
+                meant.add(word)
         return [word for word in found if word in sure or word.strip() in meant]
-
-    def _means_missing(self, word: str) -> bool:
-        question = Text(f"Does {word!r} mean that a value is missing?")
-        return Confirm.ask(question, console=self.console, default=True)
 
     def about(self, name: str, found: ColumnDraft) -> ColumnDraft:
         """The draft of a column, changed by the answers."""

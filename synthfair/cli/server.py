@@ -130,7 +130,7 @@ def _tell(served: Served, args: argparse.Namespace) -> None:
     if served.evaluation:
         say(evaluation_tables(served.evaluation))
     if served.point:
-        say(pooled_table(served.point))
+        say(pooled_table(served.point, args.max_gap))
     if served.influences.releases:
         say(influence_table(served.influences))
     written = ["model.json"]

@@ -369,9 +369,17 @@ def _require_safe(made: _Made, output: Path, *, accepted: bool) -> Release:
     """
     release, found = made.result.release, made.preview
     if found.risks and not accepted:
+        config = made.result.release.header.config
+        if isinstance(config, SurrogateConfig):
+            moments = not config.moments_only and config.epsilon is None  # which buys sums anew
+            safer = ["--moments-only"] * moments + ["a lower --rows-per-cell"]
+        else:
+            safer = ["--start range"] * (config.start == "real")
+            safer += ["--labels balanced"] * (config.labels == "copy") + ["a lower --n-synthetic"]
         raise RefusedReleaseError(
-            f"{output}: not written: {' '.join(found.risks)} --accept-risk writes it nevertheless,"
-            " and the file says so",
+            f"{output}: not written: {' '.join(found.risks)} Try {', '.join(safer)}, or coarser"
+            " columns (rounded numbers; fewer categories in the schema). Only if that cannot be:"
+            " --accept-risk writes it nevertheless, and the file says so",
             found,
         )
     if not accepted:

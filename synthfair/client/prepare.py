@@ -174,10 +174,14 @@ def check_rows(
     if len(real.y) < config.n_min:
         raise InputError(
             f"{source}: {len(real.y)} rows, without those held out; a release needs at least"
-            f" {config.n_min} (n_min)"
+            f" {config.n_min} (n_min). Hold out fewer (--hold-out), lower n_min (--n-min, at least"
+            " 5; it is published), or make one release of your rows and another organisation's"
         )
     if len(real.y) < len(groups):
-        raise InputError(f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups")
+        raise InputError(
+            f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups of"
+            f" {schema.sensitive!r}; merge small groups (in the schema, by 'unlisted')"
+        )
     if len(np.unique(real.y)) < 2:
         only = schema.decisions[int(real.y[0] > 0)]
         raise InputError(
@@ -185,16 +189,18 @@ def check_rows(
             " (--release surrogate) takes a client of one label"
         )
     needed = len(groups) if config.penalty == "selection_rate" else 2
+    negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
     compared = {
         "statistical_parity": {},
-        "equal_opportunity": {"positive": real.y > 0},
-        "equalized_odds": {"positive": real.y > 0, "negative": real.y < 0},
+        "equal_opportunity": {positive: real.y > 0},
+        "equalized_odds": {positive: real.y > 0, negative: real.y < 0},
     }[config.notion]
-    for name, rows in {"all": np.full(len(real.y), True), **compared}.items():
+    for name, rows in {"all rows": np.full(len(real.y), True), **compared}.items():
         present = np.unique(real.s[rows])
         if len(present) < needed:
             raise InputError(
-                f"{source}: column {schema.sensitive!r}, among {name} rows, holds only"
+                f"{source}: column {schema.sensitive!r}, among {name}, holds only"
                 f" {[groups[g] for g in present]}; {config.notion} by {config.penalty} needs"
-                f" {needed} of {list(groups)}"
+                f" {needed} of {list(groups)}. A surrogate (--release surrogate) takes a client of"
+                " one group; or merge small groups (in the schema, by 'unlisted')"
             )

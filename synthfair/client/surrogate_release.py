@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
-from synthfair.data.schema import Schema, Value
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.private_sums import PrivateSums
-from synthfair.privacy.statement import Guarantee, make_guarantee
+from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
-from synthfair.surrogate.make import Surrogate, make_surrogate
+from synthfair.surrogate.make import make_surrogate
 from synthfair.surrogate.private import Noise, make_private_surrogate, private_surrogate
 from synthfair.surrogate.sums import CellSums
 
@@ -24,13 +24,14 @@ class SurrogateRelease(NamedTuple):
 
     Attributes:
         release: weighted rows that stand in for the client's; the only part to send.
-        left_out: (group, label) of the pairs with real rows, but fewer than ``k_min``. Private.
+        left_out: the pairs of group and label with real rows, but fewer than ``k_min``, in words.
+            Private.
         rate_error: largest difference between a smooth rate of the release's rows and of the real
             ones, over the directions that were matched; not-a-number with moments alone. Private.
     """
 
     release: Release
-    left_out: tuple[tuple[Value, Value], ...]
+    left_out: tuple[str, ...]
     rate_error: float
 
 
@@ -70,15 +71,8 @@ def surrogate_release(
     except InputError as error:
         raise InputError(f"{source}: {error}") from error
     private = config.epsilon is not None and noise is system_entropy
-    return _released(made, schema, config, make_guarantee(config, schema) if private else None)
-
-
-def _released(
-    made: Surrogate, schema: Schema, config: SurrogateConfig, guarantee: Guarantee | None
-) -> SurrogateRelease:
+    guarantee = make_guarantee(config, schema) if private else None
     header = make_header(config, schema, model=LinearModel(), guarantee=guarantee)
     release = Release(header, schema.encoded_names, *made.table)
-    named = tuple(
-        (schema.groups[group], schema.decisions[int(label > 0)]) for group, label in made.left_out
-    )
-    return SurrogateRelease(release, named, made.rate_error)
+    left_out = tuple(schema.pair(*pair) for pair in made.left_out)
+    return SurrogateRelease(release, left_out, made.rate_error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from synthfair.client.prepare import sha256_of
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare.federation import Federation, Fitted
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
@@ -22,20 +23,24 @@ class SharedSurrogates:
 
     def __init__(self) -> None:
         """None is made yet."""
-        self._made_of: tuple[Federation, SurrogateConfig] | None = None
+        self._made_of: tuple[object, ...] | None = None
         self._releases: dict[str, Release] = {}
         self._seconds = 0.0
 
     def take(
         self, federation: Federation, config: DistillConfig
     ) -> tuple[dict[str, Release], float]:
-        """Those of these clients, and the seconds that an earlier weight spent on them."""
-        settings = surrogate_settings(config)
-        if self._made_of and self._made_of[0] is federation and self._made_of[1] == settings:
+        """Those of these clients, and the seconds that an earlier weight spent on them.
+
+        Clients are the same if their rows are: each point of a grid encodes them anew.
+        """
+        settings, schema = surrogate_settings(config), federation.schema
+        rows = *map(sha256_of, federation.train), federation.names, schema.hash
+        if self._made_of == (settings, rows):
             return self._releases, self._seconds
         start = time.perf_counter()
         self._releases = make_surrogates(federation, settings)
-        self._made_of, self._seconds = (federation, settings), time.perf_counter() - start
+        self._made_of, self._seconds = (settings, rows), time.perf_counter() - start
         return self._releases, 0.0
 
 

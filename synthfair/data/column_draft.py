@@ -28,12 +28,32 @@ MOST_CODES = 10
 FREQUENT = 0.01
 """Share of the rows that a value needs to be listed where not all are."""
 
+NEAR_UNIQUE = 0.8
+"""Share of distinct values from which whole numbers may be identifiers."""
+
+MANY_ROWS = 10_000
+"""Rows of which hardly two agree in an identifier, but many in an amount, such as 0 or 1000."""
+
+EXACT = 2**53
+"""Up to this size, whole numbers are exact as floating-point numbers."""
+
 _NAMED_AS_CODE = re.compile(
     r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid|zip|zipcode|postcode|postal)$"
-    r"|[a-z](?:ID|Id)$"
+    r"|(?:^|[^A-Za-z])(?i:id|uuid|guid)[^A-Za-z]|^id[A-Z]|[a-z](?:ID|Id)$"
 )
 _DATE = r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
-_DECIMAL_COMMA = r"-?\d+(?:,\d+)?"
+_MONTH = "(?i:jan|fe[bv]|m[aä]r|apr|avr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])"
+_SHORT_DATE = rf"\d{{1,2}}[-. ]+{_MONTH}\.?|{_MONTH}[-. ]+\d{{1,4}}|{_DATE}"
+_RANGE = r"[<>]?\d[\d.,]*\s*%?(?:\s*(?:-|\u2013|to)\s*\d[\d.,]*\s*%?|\+)?"
+_TO_REWRITE = {
+    r"[-+]?[$€£]?\s?(?!0,)\d{1,3}(?:[,' ]\d{3})*(?:\.\d+)?\s?[$€£]?": "numbers with thousands"
+    " separators or a currency; write 63606.07 for 63,606.07 in the file",
+    r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?": "numbers with a decimal comma; write 1.5 for 1,5"
+    " in the file",
+    r"[-+]?\d+(?:[.,]\d+)?\s?%?": "numbers with a percent sign; write 63.6 for 63.6 % in the file",
+    _DATE: "dates; make numbers of them in the file, such as years",
+}
+"""What no schema reads as numbers, and what is to be done about it."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +91,14 @@ class _Values(NamedTuple):
         name: of the column.
         texts: [K] as text.
         rows: [K] that hold each.
-        numbers: [K] as numbers, if all are finite ones.
+        numbers: [K] as numbers; not-a-number where a text is none.
         missing: number of rows without a value.
     """
 
     name: str
     texts: np.ndarray
     rows: np.ndarray
-    numbers: np.ndarray | None
+    numbers: np.ndarray
     missing: int
 
     @property
@@ -86,14 +106,29 @@ class _Values(NamedTuple):
         return int(self.rows.sum())
 
     @property
+    def finite(self) -> bool:
+        """Whether all are finite numbers."""
+        return len(self.numbers) > 0 and bool(np.isfinite(self.numbers).all())
+
+    @property
     def whole(self) -> bool:
         """Whether they are whole numbers, which categories may be."""
         numbers = self.numbers
-        return numbers is not None and bool(np.all((numbers % 1 == 0) & (abs(numbers) <= 2**53)))
+        return self.finite and bool(np.all((numbers % 1 == 0) & (abs(numbers) <= EXACT)))
+
+    @property
+    def inexact(self) -> bool:
+        """Whether they are whole numbers of which some are too large to be told apart."""
+        large = self.finite and np.abs(self.numbers).max() > EXACT
+        return bool(large) and self.all_are(r"[-+]?\d+(\.0*)?")
 
     @property
     def n_distinct(self) -> int:
-        return len(self.texts if self.numbers is None else np.unique(self.numbers))
+        return len(np.unique(self.numbers) if self.finite and not self.inexact else self.texts)
+
+    def all_are(self, pattern: str) -> bool:
+        """Whether all texts match a regular expression."""
+        return all(re.fullmatch(pattern, text) for text in self.texts)
 
 
 def draft_column(
@@ -123,7 +158,7 @@ def draft_column(
     if found.n_distinct < 2:
         held = f"one value, {found.texts[0]!r}" if found.n_distinct else "no value"
         return ColumnDraft(role, {}, "ignored", f"holds {held}; list all, if others can occur")
-    return _text(found) if found.numbers is None else _number(found)
+    return _number(found) if found.finite else _text(found)
 
 
 def _distinct(values: pd.Series, missing_values: Collection[str]) -> _Values:
@@ -134,9 +169,8 @@ def _distinct(values: pd.Series, missing_values: Collection[str]) -> _Values:
     present = ~np.isin(texts, list(missing_values)) if len(texts) else np.ones(0, bool)
     numbers = as_numbers(counts.index.to_series())[present]
     rows = counts.to_numpy(int)[present]
-    finite = bool(np.isfinite(numbers).all()) and len(numbers) > 0
     missing = len(values) - int(rows.sum())
-    return _Values(str(values.name), texts[present], rows, numbers if finite else None, missing)
+    return _Values(str(values.name), texts[present], rows, numbers, missing)
 
 
 def _role(found: _Values, role: Role) -> ColumnDraft:
@@ -147,7 +181,7 @@ def _role(found: _Values, role: Role) -> ColumnDraft:
             f"{role} {name!r}: holds {n} values, and needs from 2 to {MOST_CATEGORIES}; choose"
             " another column, or add one with few values to the file"
         )
-    entry, question = _listed(found, missing=False), ""
+    entry, question = _listed(found, missing=False), _dates_among_ranges(found)
     if n == 1:
         question = f"holds only {found.texts[0]!r}; list all values that can occur"
     if found.missing and role == "label":
@@ -163,22 +197,24 @@ def _role(found: _Values, role: Role) -> ColumnDraft:
 
 
 def _number(found: _Values) -> ColumnDraft:
-    n = found.n_distinct
+    n, rows, entries = found.n_distinct, found.n_rows, {"numeric": _numeric(found)}
     named = bool(_NAMED_AS_CODE.search(found.name))
-    entries = {"numeric": _numeric(found)}
+    values = f"{n} whole numbers in {rows} rows, {n / rows:.0%} distinct"
+    if found.inexact:
+        question = f"{values}, some above {EXACT}, which are not exact: an identifier?"
+        return ColumnDraft("feature", entries, "ignored", question)
     if not found.whole:
         return ColumnDraft("feature", entries, "numeric")
-    if n <= MOST_CATEGORIES:
-        entries |= _listed_or_merged(found)
-    elif grouped := _grouped(found):
-        entries["grouped"] = grouped
+    entries |= _lists(found)
     use, question = "numeric", ""
-    all_differ = n == found.n_rows > MOST_CATEGORIES
-    width = np.ptp(found.numbers) if found.numbers is not None else 0
-    if (named and 2 * n > found.n_rows > MOST_CATEGORIES) or (all_differ and width < 10 * n):
-        use, question = "ignored", f"{n} whole numbers in {found.n_rows} rows: an identifier?"
-    elif all_differ:
-        question = f"{n} whole numbers, no two rows alike: a quantity, or an identifier?"
+    near = n >= NEAR_UNIQUE * rows and rows > MOST_CATEGORIES
+    # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
+    unlike = n == rows and np.ptp(found.numbers) < rows**2 / 20
+    unlike = unlike or (rows >= MANY_ROWS and found.rows.max() <= rows / 1000)
+    if (named and 2 * n > rows > MOST_CATEGORIES) or (near and unlike):
+        use, question = "ignored", f"{values}: an identifier?"
+    elif near:
+        question = f"{values}: a quantity, or an identifier?"
     elif n == 2:
         use = "categories"
     elif n <= MOST_CODES or (named and n <= MOST_CATEGORIES):
@@ -190,25 +226,30 @@ def _number(found: _Values) -> ColumnDraft:
 
 
 def _text(found: _Values) -> ColumnDraft:
-    n = found.n_distinct
-    if all(re.fullmatch(_DECIMAL_COMMA, text) for text in found.texts):
-        question = "numbers with a decimal comma; write 1.5 for 1,5 in the file"
-        return ColumnDraft("feature", {}, "ignored", question)
-    if n <= MOST_CATEGORIES:
-        return ColumnDraft("feature", _listed_or_merged(found), "categories", _words(found))
-    grouped = _grouped(found)
-    entries = {"grouped": grouped} if grouped else {}
-    if all(re.fullmatch(_DATE, text) for text in found.texts):
-        question = f"{n} dates; make numbers of them in the file, such as years"
-        return ColumnDraft("feature", entries, "ignored", question)
-    use = "grouped" if grouped and 2 * n <= found.n_rows else "ignored"
-    return ColumnDraft("feature", entries, use, _words(found) or _of_many(found, use))
+    n, entries = found.n_distinct, _lists(found)
+    few, often = "categories" in entries, "grouped" in entries and 2 * n <= found.n_rows
+    use = "categories" if few else "grouped" if often else "ignored"
+    for pattern, what in _TO_REWRITE.items():
+        if found.all_are(pattern):
+            return ColumnDraft("feature", entries, use if few else "ignored", f"{n} {what}")
+    question = _dates_among_ranges(found) or _words(found) or ("" if few else _of_many(found, use))
+    return ColumnDraft("feature", entries, use, question)
+
+
+def _dates_among_ranges(found: _Values) -> str:
+    """A question about texts such as 20-Oct among others such as 0-10 and 20-30."""
+    dates = [repr(text) for text in found.texts if re.fullmatch(_SHORT_DATE, text)]
+    if not 0 < len(dates) < sum(bool(re.fullmatch(_RANGE, text)) for text in found.texts):
+        return ""
+    return (
+        f"{shown(dates)} among ranges: has a spreadsheet made a date of a range, 20-Oct of 10-20?"
+        " If so, write the range in the file"
+    )
 
 
 def _words(found: _Values) -> str:
     """A question about a few words between numbers; empty if it is not that."""
-    texts = pd.Series(found.texts, dtype="string")
-    words = np.isnan(as_numbers(texts))
+    words = np.isnan(found.numbers)
     if not 0 < words.sum() <= 5 or 2 * found.rows[words].sum() > found.n_rows:
         return ""
     named = shown([repr(word) for word in found.texts[words]])
@@ -225,26 +266,27 @@ def _of_many(found: _Values, use: str) -> str:
 
 
 def _numeric(found: _Values) -> dict[str, Any]:
-    numbers = found.numbers if found.numbers is not None else np.zeros(1)
-    lower, upper = round_bounds(float(numbers.min()), float(numbers.max()))
+    lower, upper = round_bounds(float(found.numbers.min()), float(found.numbers.max()))
     entry = {"kind": "numeric", "lower": lower, "upper": upper, "out_of_range": "clip"}
     return entry | ({"missing": "category"} if found.missing else {})
 
 
 def _listed(found: _Values, *, missing: bool = True) -> dict[str, Any]:
     """All values."""
-    if found.whole and found.numbers is not None:
-        categories: list[Value] = np.unique(found.numbers).astype(int).tolist()
-    else:
-        categories = sorted(found.texts.tolist())
-    entry = {"kind": "categorical", "categories": categories}
+    entry = {"kind": "categorical", "categories": _sorted(found, np.arange(len(found.texts)))}
     return entry | ({"missing": "category"} if found.missing and missing else {})
 
 
-def _listed_or_merged(found: _Values) -> dict[str, dict[str, Any]]:
-    """All values; and, where some are rare, the frequent ones."""
-    entries, grouped = {"categories": _listed(found)}, _grouped(found)
-    rare = bool((found.rows < FREQUENT * (found.n_rows + found.missing)).any())
+def _sorted(found: _Values, at: np.ndarray) -> list[Any]:
+    """Some values as categories."""
+    return sorted({*(found.numbers.astype(int) if found.whole else found.texts)[at].tolist()})
+
+
+def _lists(found: _Values) -> dict[str, dict[str, Any]]:
+    """All values, where they are few; and the frequent ones, where some are rare."""
+    few, grouped = found.n_distinct <= MOST_CATEGORIES, _grouped(found)
+    rare = not few or bool((found.rows < FREQUENT * (found.n_rows + found.missing)).any())
+    entries = {"categories": _listed(found)} if few else {}
     return entries | ({"grouped": grouped} if rare and grouped else {})
 
 
@@ -254,12 +296,8 @@ def _grouped(found: _Values) -> dict[str, Any] | None:
     at = np.flatnonzero(frequent)[:MOST_CATEGORIES]  # the most frequent come first
     if not len(at):
         return None
-    if found.whole and found.numbers is not None:
-        below = int(min(found.numbers.min(), 0)) - 1
-        entry = _with_rest(sorted(set(found.numbers[at].astype(int).tolist())), below)
-    else:
-        entry = _with_rest(sorted(found.texts[at].tolist()), "other")
-    return entry | ({"missing": "category"} if found.missing else {})
+    rest = int(min(found.numbers.min(), 0)) - 1 if found.whole else "other"
+    return _with_rest(_sorted(found, at), rest) | ({"missing": "category"} if found.missing else {})
 
 
 def _with_rest(categories: list[Any], rest: Value) -> dict[str, Any]:
@@ -297,11 +335,8 @@ def _above(end: float) -> float:
     if end <= 0:
         return 0.0
     power = math.floor(math.log10(end))
-    for times in (1, 2, 5, 10):
-        found = float(f"{times}e{power}")
-        if found >= end:
-            return found
-    return float(f"1e{power + 2}")
+    steps = (float(f"{times}e{power}") for times in (1, 2, 5, 10, 20))  # for rounded logarithms
+    return next(step for step in steps if step >= end)
 
 
 def _plain(number: float) -> float:

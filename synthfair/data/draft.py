@@ -224,10 +224,30 @@ def draft_table(
         column: draft_column(table[column], role=roles.get(column, "feature"), missing_values=words)
         for column in table.columns
     }
+    _draft_alike(columns, table, words)
     draft = Draft(name, label, sensitive, columns, words, tuple(proposed), found_missing)
     if positive:
         draft.choose_positive(positive)
     return draft
+
+
+def _draft_alike(
+    columns: dict[str, ColumnDraft], table: pd.DataFrame, missing_values: Sequence[str]
+) -> None:
+    """Drafts columns of one scale as their values together would be.
+
+    That are those whose names differ in digits alone, such as PAY_0 and PAY_5, and whose bounds are
+    the same: which single values one of them happens to hold is no difference.
+    """
+    scales: dict[tuple[Any, ...], list[str]] = {}
+    for name, column in columns.items():
+        if column.role == "feature" and (entry := column.entries.get("numeric")):
+            scale = re.sub(r"\d+", "0", name), entry["lower"], entry["upper"]
+            scales.setdefault(scale, []).append(name)
+    for names in scales.values():
+        if len({columns[name].use for name in names}) > 1:
+            values = pd.concat([table[name] for name in names]).rename(names[0])
+            columns |= dict.fromkeys(names, draft_column(values, missing_values=missing_values))
 
 
 def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
@@ -260,11 +280,10 @@ def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
 
 def _count_up(names: Sequence[object]) -> bool:
     """Whether they are whole numbers, each one more than the last."""
-    try:
-        numbers = [int(str(name)) for name in names]
-    except ValueError:
-        return False
-    return numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    first = str(names[0])
+    return first.isdecimal() and [*map(str, names)] == [
+        str(int(first) + i) for i in range(len(names))
+    ]
 
 
 def _is_like_a_value(name: object, values: pd.Series) -> bool:

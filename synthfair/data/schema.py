@@ -225,6 +225,11 @@ class Schema(BaseModel):
             return negative[0], positive[0]
         return " or ".join(map(str, negative)), " or ".join(map(str, positive))
 
+    def pair(self, group: int, label: float) -> str:
+        """What a group (by its index) and a label (-1 or +1) together are called, for people."""
+        decision = self.decisions[int(label > 0)]
+        return f"{self.sensitive}={self.groups[group]} with {self.label}={decision}"
+
     def categorical(self, name: str) -> Categorical:
         """A column that is categorical, as the label and the sensitive attribute are.
 

@@ -190,6 +190,29 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
     )
 
 
+def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> str | None:
+    """What to say of a gap that is above the wanted one; None if it is not, or none is wanted.
+
+    Args:
+        gap: between groups, signed or not.
+        wanted: the largest that was asked for.
+        rows: what it was measured on.
+
+    Example:
+        >>> from synthfair.fairness.intervals import missed_gap
+        >>> from synthfair.fairness.metrics import Metric
+        >>> missed_gap(Metric(-0.2, -0.3, -0.15), 0.1, "rows")
+        'the gap on the rows is 0.200 (95 % interval 0.150 to 0.300), and at most 0.1 was asked for'
+    """
+    value, low, high = size(gap)
+    if wanted is None or not value > wanted:
+        return None
+    bounds = "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
+    chance = "; that may be chance, as the interval says" if low <= wanted else ""
+    asked = f"at most {wanted:g} was asked for{chance}"
+    return f"the gap on the {rows} is {value:.3f}{bounds}, and {asked}"
+
+
 @overload
 def difference(first: Metric, second: Metric) -> Metric: ...
 @overload

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 
 
+METRIC_OF = {
+    "statistical_parity": "spd",
+    "equal_opportunity": "equal_opportunity_difference",
+    "equalized_odds": "equalized_odds_difference",
+}
+"""The metric by which a notion of fairness is measured."""
+
+
 class Metric(NamedTuple):
     """A value with a 95 % interval that contains it; not-a-number where undefined."""
 

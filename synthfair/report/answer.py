@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from math import isnan
 from typing import Literal, NamedTuple
 
-from synthfair.fairness.intervals import FEW_ROWS, difference, near_constant, rate_interval
+from synthfair.fairness.intervals import (
+    FEW_ROWS,
+    difference,
+    missed_gap,
+    near_constant,
+    rate_interval,
+)
 from synthfair.fairness.metrics import Metric
 from synthfair.report.overview import ACCURACY_GAP, Overview, Summary
 from synthfair.run_files import FrontierLine, LabelCounts, MetricsFile
@@ -78,6 +84,18 @@ def answer(overview: Overview, max_gap: float | None = None) -> Answer:
     reference = next((s for s in others if not s.asked.fairness and s.is_like(subject)), None)
     limit, gap = limit_of(subject, max_gap), subject.gap_size
     found, cost = verdict(gap, limit.value), _cost(subject, reference)
+    missed = {
+        one.name: missed_gap(one.gap_size, one.wanted)
+        for one in overview.summaries
+        if one is not subject or one.wanted != limit.value  # which the sentence says
+    }
+    notes = _notes(subject, overview.gap, limit, cost)
+    notes += [f"{name}: {said}." for name, said in missed.items() if said]
+    # Where a gap was asked for, the weight that was found may be 0.
+    free = subject if all(run.metrics.rho == 0 for run in subject.runs) else reference
+    if subject.asked.fairness and free and free.gap_size.value <= limit.value:
+        without = interval(free.gap_size)
+        notes.append(f"No penalty was needed: without one the gap is {without}.")
     return Answer(
         subject,
         reference,
@@ -86,7 +104,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Answer:
         gap,
         cost,
         _sentence(subject, overview.gap, limit.value, cost),
-        tuple(_notes(subject, overview.gap, limit, cost)),
+        tuple(notes),
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from synthfair.config import Asked
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
+from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
 from synthfair.fairness.metrics import Metric
 from synthfair.report.results import Result
 from synthfair.run_files import MetricsFile
@@ -17,13 +18,8 @@ from synthfair.run_files import MetricsFile
 ACCURACY_GAP = "accuracy_difference"
 """Largest minus smallest accuracy of groups; no metric by itself, it follows from their rates."""
 
-METRIC_OF = {
-    "statistical_parity": "spd",
-    "equal_opportunity": "equal_opportunity_difference",
-    "equalized_odds": "equalized_odds_difference",
-    "accuracy_parity": ACCURACY_GAP,
-}
-"""The metric by which a notion of fairness is measured."""
+METRIC_OF = MEASURED_BY | {"accuracy_parity": ACCURACY_GAP}
+"""The metric by which a notion of fairness is measured, those of methods in rounds too."""
 
 WEIGHT = ("rho_o", "max_gap", "alpha")
 """Settings that say how much fairness a run was asked for."""

@@ -250,6 +250,8 @@ def _gap(distillation: Distillation) -> str:
         return line
     met = "met" if distillation.gap_met else "NOT MET"
     line += f"; at most {wanted:g} wanted: {met}, with penalty weight {distillation.rho_o:.3g}"
+    if distillation.baseline and distillation.baseline.plain_gap <= wanted:
+        line += f"; no penalty was needed: without one it is {distillation.baseline.plain_gap:.4f}"
     return line if distillation.search_ended else f"{line}; the steps ended before the search"
 
 
@@ -290,10 +292,11 @@ def unconverged_warning(distillation: Distillation) -> str | None:
     return f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
 
-def pooled_table(point: FrontierPoint) -> Table:
-    """What the model of surrogates reaches on the pooled rows."""
+def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
+    """What the model of surrogates reaches on the pooled rows, and the gap that was wanted."""
     table = _facts()
-    table.add_row("penalty weight", f"{point.rho:.4g}")
+    unneeded = max_gap is not None and point.rho == 0 and point.gap <= max_gap
+    table.add_row("penalty weight", "0: no penalty was needed" if unneeded else f"{point.rho:.4g}")
     table.add_row("accuracy", f"{point.accuracy:.3f} on the pooled rows, by their weights")
     table.add_row("gap", f"{point.gap:.3f} on the pooled rows")
     return table
@@ -302,20 +305,21 @@ def pooled_table(point: FrontierPoint) -> Table:
 def fit_warnings(made: Distillation | SurrogateRelease) -> list[str]:
     """What to say on exit of a release that is less than its client may expect."""
     from synthfair.client import Distillation
+    from synthfair.data.schema import shown
+    from synthfair.surrogate.make import REMEDIES
 
     if isinstance(made, Distillation):
         found = (unconverged_warning(made), gap_warning(made), *baseline_warnings(made))
         return [warning for warning in found if warning]
     if not made.left_out:
         return []
-    pairs = ", ".join(f"({group}, {label})" for group, label in made.left_out)
-    least, why = "k_min", ""
+    least = f"{made.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
     if guarantee := made.release.header.privacy.guarantee:
         noise = guarantee.mechanism("cell_moments").noise
-        least, why = f"k_min and {3 * noise:.0f}", ", three standard deviations of the noise"
+        least += f" and {3 * noise:.0f}, three standard deviations of the noise"
     return [
-        f"these pairs of group and label have fewer rows than {least}{why}; they are left out, and"
-        f" a model will not know of them: {pairs}"
+        f"left out, so that a model will not know of them: {shown(made.left_out)}; each needs"
+        f" {least}. {REMEDIES}"
     ]
 
 

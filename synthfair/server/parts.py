@@ -9,8 +9,8 @@ import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.evaluation import Evaluation, pooled_scores
-from synthfair.fairness.intervals import group_sizes, near_constant
-from synthfair.fairness.metrics import Metric, group_rates
+from synthfair.fairness.intervals import group_sizes, missed_gap, near_constant, size
+from synthfair.fairness.metrics import METRIC_OF, Metric, group_rates
 from synthfair.release.format import Release
 from synthfair.server.pooling import make_pool, train_pool
 from synthfair.trained import TrainedModel
@@ -25,7 +25,7 @@ MOST_PARTS = 20
 """Releases on each of which a model is trained alone, the first of more."""
 
 SLACK = 0.01
-"""By which a pool's gap may be above its parts', or above the wanted one, without a warning."""
+"""By which a pool's gap may be above its parts' without a warning."""
 
 REMEDY = (
     "The clients may be unlike: ask them to send surrogates (python -m synthfair.client --release"
@@ -37,7 +37,8 @@ class PoolCheck(NamedTuple):
     """Gaps on the test rows, of the pooled model and of models of single releases.
 
     Attributes:
-        gap: largest difference between the groups' decision rates, of the pooled model.
+        gap: largest difference between the groups' decision rates, of the pooled model, with its
+            interval.
         parts: the same of the model that is trained on each release alone, by name.
         wanted: the smallest ``max_gap`` that was asked for; None where none was.
         accuracy: of the pooled model, with its interval.
@@ -45,7 +46,7 @@ class PoolCheck(NamedTuple):
         remedy: what to do.
     """
 
-    gap: float
+    gap: Metric
     parts: dict[str, float]
     wanted: float | None
     accuracy: Metric
@@ -57,15 +58,12 @@ class PoolCheck(NamedTuple):
         """What to say of a pool that is less fair, or less accurate, than it should be."""
         found = []
         usual = float(np.median(list(self.parts.values()))) if len(self.parts) > 1 else np.nan
-        if self.wanted is not None and self.gap > self.wanted + SLACK:
-            found.append(
-                f"the pooled model's gap on the test rows is {self.gap:.3f}, and at most"
-                f" {self.wanted:g} was asked for. {self.remedy}"
-            )
-        if self.gap > usual + SLACK:
+        if missed := missed_gap(self.gap, self.wanted):
+            found.append(f"{missed}. {self.remedy}")
+        if size(self.gap).value > usual + SLACK:
             found.append(
                 f"the pooled model is less fair than its parts: its gap on the test rows is"
-                f" {self.gap:.3f}, and the median of models of a single release"
+                f" {size(self.gap).value:.3f}, and the median of models of a single release"
                 f" (of {len(self.parts)}) {usual:.3f}. {self.remedy}"
             )
         if near := near_constant(self.accuracy, self.constant_accuracy):
@@ -77,22 +75,14 @@ STRICTER = "Ask for a smaller --max-gap, or look at --frontier for what can be h
 """Remedy for surrogates: what is wanted holds on the pooled rows, and test rows differ."""
 
 
-def check_surrogates(
-    trained: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
-    evaluation: Evaluation,
-    config: ServerConfig,
-) -> PoolCheck:
+def check_surrogates(evaluation: Evaluation, config: ServerConfig) -> PoolCheck:
     """Compares a model of surrogates with what was asked for, on all test rows.
 
     Args:
-        trained: on the surrogates.
-        tables: test tables, by name.
-        evaluation: of ``trained`` on these.
-        config: with the gap that is wanted, if one is, its notion, and the groups that count.
+        evaluation: of the model.
+        config: with the gap that is wanted, if one is, and its notion.
     """
-    gap = largest_gap(pooled_scores(trained, tables), config.notion, config.min_group_rows)
-    accuracy = evaluation.overall["accuracy"]
+    gap, accuracy = evaluation.overall[METRIC_OF[config.notion]], evaluation.overall["accuracy"]
     return PoolCheck(gap, {}, config.max_gap, accuracy, evaluation.constant_accuracy, STRICTER)
 
 
@@ -122,7 +112,7 @@ def check_pool(
         model, _ = train_pool(alone, schema)
         parts[name] = largest_gap(pooled_scores(model, tables), notion, least)
     return PoolCheck(
-        largest_gap(pooled_scores(trained, tables), notion, least),
+        evaluation.overall[METRIC_OF[notion]],
         parts,
         strictest.max_gap,
         evaluation.overall["accuracy"],

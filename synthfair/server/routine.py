@@ -173,7 +173,7 @@ def _check(
 ) -> PoolCheck:
     """Whether the model is as fair, and as accurate, as it should be."""
     if any(release.header.kind == "surrogate" for release in releases.values()):
-        return check_surrogates(model, tables, evaluation, config)
+        return check_surrogates(evaluation, config)
     return check_pool(releases, model, tables, evaluation, config)
 
 

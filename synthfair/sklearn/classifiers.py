@@ -22,6 +22,8 @@ from synthfair.data.encode import Encoded
 from synthfair.data.schema import INTERCEPT
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal
+from synthfair.fairness.intervals import metrics_with_intervals, missed_gap
+from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.model import LinearModel, Rows
 from synthfair.release.format import Release, name_of
@@ -99,11 +101,15 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
                 stacklevel=3,
             )
         if fairness.max_gap is not None and self.gap_ > fairness.max_gap:
+            gap = Metric(self.gap_, np.nan, np.nan)
+            if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
+                scored = Scored(np.asarray(real.y), np.asarray(scores), real.s, n_groups)
+                found = metrics_with_intervals(scored, resamples=1, seed=0)
+                gap = found[METRIC_OF[fairness.notion]]
+            said = f"max_gap: {missed_gap(gap, fairness.max_gap, 'rows of fit')}"
             missed = point is not None and point.gap > fairness.max_gap
-            least = "; no weight of the penalty that was tried reaches it" if missed else ""
             warnings.warn(
-                f"max_gap = {fairness.max_gap:g}: the gap on the rows of fit is"
-                f" {self.gap_:.4f}{least}",
+                said + "; no weight of the penalty that was tried reaches it" * missed,
                 UserWarning,
                 stacklevel=3,
             )
@@ -146,7 +152,8 @@ class FairLogisticRegression(_LinearClassifier):
         groups_: values of the sensitive features.
         gap_: largest difference between the groups' decision rates on the rows of fit, clipped to
             their bounds.
-        rho_: weight of the penalty; None of fair releases with ``max_gap``: each client finds one.
+        rho_: weight of the penalty, with ``max_gap`` 0 where none was needed; None of fair releases
+            with ``max_gap``: each client finds one.
         model_: the :class:`synthfair.TrainedModel`, for :func:`synthfair.write_model`.
         schema_: made from the rows and arguments.
 

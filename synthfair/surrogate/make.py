@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Schema, shown
 from synthfair.errors import InputError
 from synthfair.privacy.mechanism import numeric_features
 from synthfair.surrogate.anchors import (
@@ -41,6 +41,13 @@ FEWEST_IN_BIN = 5
 
 PLENTY = 200
 """Rows of a cell whose covariances are its own although some features are rare."""
+
+
+REMEDIES = (
+    "Lower k_min (--k-min, at least 5; it is published), make one release of your rows and another"
+    " organisation's, or merge small groups (in the schema, by 'unlisted')"
+)
+"""What a client can do whose pairs of group and label have too few rows."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +131,7 @@ def make_surrogate(
         for g, label in np.argwhere((sums.count > 0) & (sums.count < config.k_min))
     )
     if not cells:
-        raise InputError(
-            f"no pair of group and label has the {config.k_min} rows that k_min asks for (the"
-            f" largest has {sums.count.max():.0f}), or all such pairs together hardly more rows"
-            f" than the {d} features"
-        )
+        raise InputError(_too_few(sums.count, config, schema))
     seed = own_seed(config.seed, cells)
     if config.moments_only:
         normal = [normal_rows(cell, n_rows, seed + i) for i, cell in enumerate(cells)]
@@ -151,6 +154,24 @@ def make_surrogate(
         fitted.append(fitted_rows(start, target, iterations=iterations, seed=seed))
     error = max(map(_rate_error, fitted, targets))
     return Surrogate(weighted(cells, fitted), left_out, error)
+
+
+def _too_few(count: np.ndarray, config: SurrogateConfig, schema: Schema) -> str:
+    """Why [G, 2] numbers of rows are too few, and what can be done."""
+    if (count >= config.k_min).any():
+        return (
+            f"the pairs of {schema.sensitive} and {schema.label} with {config.k_min} rows (k_min)"
+            f" have together hardly more rows than the {len(schema.encoded_names)} features;"
+            " join another organisation, or leave out columns"
+        )
+    pairs = [
+        f"{schema.pair(group, 2 * label - 1)} has {n:.0f}"
+        for (group, label), n in np.ndenumerate(count)
+    ]
+    return (
+        f"no pair of {schema.sensitive} and {schema.label} has the {config.k_min} rows that k_min"
+        f" asks for: {shown(pairs)}. {REMEDIES}"
+    )
 
 
 def first_sums(rows: Batches, schema: Schema) -> CellSums:

@@ -101,9 +101,13 @@ def private_surrogate(
     n_rows = rows_of_a_cell(config, len(schema.encoded_names))
     cells, left_out = _cells(sums, noise, config, schema)
     if not cells:
+        least = FEWEST * noise["cell_moments"]
         raise InputError(
-            "no pair of group and label has a noisy number of rows that reaches k_min ="
-            f" {config.k_min} and {FEWEST:g} standard deviations of its noise"
+            f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
+            f" reaches k_min = {config.k_min} and {least:.0f}, {FEWEST:g} standard deviations of"
+            " its noise. Lower k_min or raise epsilon (both are published), make one release of"
+            " your rows and another organisation's, or merge small groups (in the schema, by"
+            " 'unlisted')"
         )
     make = normal_rows if config.moments_only else _copula_rows
     seed = own_seed(config.seed, cells)

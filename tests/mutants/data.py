@@ -202,22 +202,22 @@ MUTANTS = [
     Mutant(
         "the largest value is a bound",
         "data/column_draft.py",
-        "    lower, upper = round_bounds(float(numbers.min()), float(numbers.max()))",
-        "    lower, upper = float(numbers.min()), float(numbers.max())",
+        "    lower, upper = round_bounds(float(found.numbers.min()), float(found.numbers.max()))",
+        "    lower, upper = float(found.numbers.min()), float(found.numbers.max())",
         "test_draft.py",
     ),
     Mutant(
         "bounds below the largest value",
         "data/column_draft.py",
-        "        if found >= end:",
-        "        if 2 * found >= end:",
+        "if step >= end",
+        "if 2 * step >= end",
         "test_draft.py",
     ),
     Mutant(
         "identifiers are features",
         "data/column_draft.py",
-        "(all_differ and width < 10 * n)",
-        "(all_differ and width < 0)",
+        "(near and unlike)",
+        "(near and not near)",
         "test_draft.py",
     ),
     Mutant(

@@ -19,7 +19,7 @@ MUTANTS = [
     ),
     Mutant(
         "SPD read from another metric",
-        "report/overview.py",
+        "fairness/metrics.py",
         '"statistical_parity": "spd"',
         '"statistical_parity": "equal_opportunity_difference"',
         "test_report_overview.py",
@@ -209,8 +209,8 @@ MUTANTS = [
     Mutant(
         "surrogates of one seed serve the next",
         "compare/shared_surrogates.py",
-        "if self._made_of and self._made_of[0] is federation and self._made_of[1] == settings:",
-        "if self._made_of and self._made_of[0] is federation:",
+        "if self._made_of == (settings, rows):",
+        "if self._made_of and self._made_of[1] == rows:",
         "test_compare.py",
     ),
     Mutant(
