@@ -13,7 +13,7 @@ import synthfair
 from synthfair.cli.deploy import shown
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
-from synthfair.fairness.metrics import Metric
+from synthfair.fairness.metrics import Metric, Rates
 from synthfair.federation_file import Booked, FederationFile
 from synthfair.measure.estimate import Estimate, Gap, Interval
 from synthfair.measure.simulate import SimulatedGap
@@ -46,6 +46,8 @@ GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]
 METRIC = Metric(-0.0123, -0.1234, 0.0456)
 PART = dict.fromkeys(terminal._SHORT_TITLES, METRIC)  # all titles that there are
 EVALUATION = Evaluation(PART, dict.fromkeys(CLIENTS, PART), [], [], 1_234_567, 0.876, {}, [])
+SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
+NANS = (np.nan,) * 3
 COLLECTION = Any(
     groups=GROUPS, compared=range(7), lower=-1e4, unit=1e4, epsilon=1.25, epsilon1=1.0,
     epsilon2=0.25, mechanism="randomized",
@@ -162,7 +164,11 @@ def trained():
 
 
 TABLES = {
-    "evaluate": lambda: evaluation_tables(EVALUATION),
+    "evaluate": lambda: evaluation_tables(EVALUATION, SCHEMA),
+    "evaluate, no labels": lambda: evaluation_tables(
+        EVALUATION._replace(constant_accuracy=np.nan, by_group=[Rates(99, 0.4321, *NANS)] * 7),
+        SCHEMA,
+    ),
     "server": lambda: influence_table(moved()),
     "server, surrogates": lambda: pooled_table(Any(rho=1234.5, accuracy=0.8765, gap=0.0123)),
     "demo": lambda: outcomes_table(outcomes()),
@@ -240,7 +246,7 @@ def test_nothing_is_markup():
 
 
 def test_the_same_table_is_printed_at_several_widths():
-    table = tables_of(evaluation_tables(EVALUATION))[1]
+    table = tables_of(evaluation_tables(EVALUATION, SCHEMA))[1]
     before = plain_text(table, 120)
     assert plain_text(table, 40) != before
     assert plain_text(table, 120) == before

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.console import Console, Group, RenderableType
 
+from synthfair.fairness.intervals import rate_interval
 from synthfair.report.releases import statement_lines
 from synthfair.report.result_table import ResultTable
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.compare import Outcome
+    from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
     from synthfair.federated import Training
@@ -43,16 +45,33 @@ _SHORT_TITLES = {
     "accuracy_difference": "accuracy difference",
 }
 
+_WITHOUT_LABELS = ("spd", "covariance")
+"""Metrics that compare decisions of groups with each other alone."""
 
-def evaluation_tables(evaluation: Evaluation) -> Group:
-    """Metrics with intervals over all test rows, then their values for each client."""
+
+def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
+    """Metrics with intervals over all test rows, then their values for each client.
+
+    Of rows without labels, what needs none, and the groups' selection rates.
+    """
+    names = [name for name in evaluation.overall if evaluation.labelled or name in _WITHOUT_LABELS]
     overall = ResultTable("all test rows", "value", "95 % interval")
-    for name, metric in evaluation.overall.items():
+    for name in names:
+        metric = evaluation.overall[name]
         overall.add_row(_SHORT_TITLES[name], _value(metric), _bounds(metric))
     overall.caption = f"{evaluation.n_test} rows"
-    clients = ResultTable("test rows of", *(_SHORT_TITLES[name] for name in evaluation.overall))
+    if not evaluation.labelled:
+        overall.caption += (
+            f", without labels: accuracy, equal opportunity and equalized odds need the column"
+            f" {schema.label!r}"
+        )
+        for group, rates in zip(schema.groups, evaluation.by_group, strict=True):
+            metric = rate_interval(rates.selection_rate * rates.n, rates.n)
+            title = f"selection rate, {schema.sensitive}={group}"
+            overall.add_row(title, _value(metric), _bounds(metric))
+    clients = ResultTable("test rows of", *(_SHORT_TITLES[name] for name in names))
     for client, part in evaluation.per_client.items():
-        clients.add_row(client, *map(_value, part.values()))
+        clients.add_row(client, *(_value(part[name]) for name in names))
     return Group(overall, clients)
 
 
