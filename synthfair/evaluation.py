@@ -139,7 +139,8 @@ def evaluate(
         (0.877, 0.0)
     """
     label = model.schema_.label
-    without = [name for name, table in tables.items() if label not in table.columns]
+    named = zip(sources or tables, tables.values(), strict=True)
+    without = [str(name) for name, table in named if label not in table.columns]
     if without and len(without) < len(tables):
         raise InputError(
             f"{without[0]}: has no column {label!r} of labels, and other test tables have one;"

@@ -209,8 +209,8 @@ def _notes(subject: Summary, gap: str, limit: Limit, cost: Cost | None) -> list[
     notes = [limit.source]
     if not subject.labelled:
         notes.append(
-            "The test rows have no labels: accuracy, what fairness costs, and differences of true or"
-            " false positive rates need them."
+            "The test rows have no labels: accuracy, what fairness costs, and differences of true"
+            " or false positive rates need them."
         )
     elif subject.asked.fairness and cost is None:
         notes.append(
