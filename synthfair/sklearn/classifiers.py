@@ -212,7 +212,7 @@ class FairLogisticRegression(_LinearClassifier):
             )
         fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
         schema, rows = fitted.codebook.schema, fitted.rows
-        config, n_groups = distill_settings(fairness), len(schema.groups)
+        config, n_groups = distill_settings(self, fairness), len(schema.groups)
         if not free:
             check_rows(rows, schema, config, source="X")
         pool = Pool(
@@ -340,7 +340,7 @@ class SingleShotClassifier(_LinearClassifier):
         fitted = read_arrays(self, X, y, sensitive_features)
         warn_of_learned(fitted.codebook)
         n_rows, schema = len(fitted.rows.y), fitted.codebook.schema
-        owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", n_rows)
+        owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", X)
         values = np.unique(owner).tolist()
         parts = {
             f"client {value!r}": Encoded(*(part[owner == value] for part in fitted.rows))
@@ -356,7 +356,7 @@ class SingleShotClassifier(_LinearClassifier):
         seed = seed_of(self.random_state)
         if self.release == "fair":
             return distill_settings(
-                fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
+                self, fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
             )
         # Moments are enough for the covariance, but not for the rates of a wanted gap.
         moments = fairness.penalty == "covariance" and fairness.max_gap is None

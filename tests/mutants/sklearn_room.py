@@ -98,8 +98,8 @@ MUTANTS = [
     Mutant(
         "a column of the user's is taken for y",
         "sklearn/codebook.py",
-        '{"s", "y", LABEL, GROUP} & set(table.columns)',
-        '{"s", "y"} & set(table.columns)',
+        '{"s", LABEL, GROUP} & set(table.columns)',
+        '{"s", LABEL} & set(table.columns)',
         "test_sklearn.py",
     ),
     Mutant(
