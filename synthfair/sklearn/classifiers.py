@@ -135,7 +135,8 @@ class FairLogisticRegression(_LinearClassifier):
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
             all. In training, values beyond are clipped. If None, those of the rows.
         categories: values of the columns that are categories, by column. Other columns of a
-            DataFrame that are no numbers are categories, too; theirs are learned.
+            DataFrame that are no numbers are categories, too; theirs are learned. Booleans are the
+            numbers 0 and 1.
 
     Attributes:
         coef_: [1, d] in the units of X, for the columns ``encoded_names_``: numbers as they are and
@@ -198,7 +199,8 @@ class FairLogisticRegression(_LinearClassifier):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, two or more; needed unless rho is 0.
+            sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. They, y and weights
+                belong to X by position; a warning says where an index differs.
             sample_weight: [N] how much each row counts, at least 0; all alike if None.
 
         Raises:
@@ -324,8 +326,8 @@ class SingleShotClassifier(_LinearClassifier):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, two or more; needed. For fair releases, each client
-                needs all groups and both classes.
+            sensitive_features: [N] groups, 2 to 100; needed. For fair releases, each client needs
+                all groups and both classes.
             clients: [N] whose each row is; one client's if None.
 
         Raises:

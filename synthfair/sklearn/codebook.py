@@ -103,7 +103,8 @@ class Codebook(NamedTuple):
         features = self.schema.features
         if other := set(features) ^ set(table.columns):
             raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
-        if all(isinstance(c, Numeric) for c in features.values()) and _all_numbers(table):
+        numbers = all(isinstance(column, Numeric) for column in features.values())
+        if numbers and all(map(_is_number, table.dtypes)):
             return table[list(features)].to_numpy(float)
         encoded, _ = encode_inputs(
             table.assign(**{GROUP: self.schema.groups[0]}), self.schema, source="X"
@@ -317,10 +318,6 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
 
 def _is_number(dtype: Any) -> bool:
     return pd.api.types.is_any_real_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
-
-
-def _all_numbers(table: pd.DataFrame) -> bool:
-    return all(map(_is_number, table.dtypes))
 
 
 def _name(column: Any) -> str:

@@ -157,7 +157,7 @@ class Distiller(BaseEstimator):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, two or more; needed.
+            sensitive_features: [N] groups, 2 to 100; needed.
 
         Returns:
             X_fair [M, d] in the units of X, the columns those of ``encoder_``; a DataFrame where X

@@ -116,4 +116,18 @@ MUTANTS = [
         "if point and fairness.max_gap and point.gap > fairness.max_gap:",
         "test_sklearn.py",
     ),
+    Mutant(
+        "as many groups as there are values",
+        "sklearn/codebook.py",
+        "if len(groups) > MOST_GROUPS:",
+        "if len(groups) > len(s):",
+        "test_sklearn_columns.py",
+    ),
+    Mutant(
+        "an index in another order goes without a word",
+        "sklearn/codebook.py",
+        "not index.equals(x.index)",
+        "set(index) != set(x.index)",
+        "test_sklearn_columns.py",
+    ),
 ]
