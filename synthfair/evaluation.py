@@ -14,7 +14,7 @@ import numpy as np
 
 import synthfair
 from synthfair.config import Asked, ServerConfig
-from synthfair.data.encode import encode
+from synthfair.data.encode import encode, encode_inputs
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError
@@ -53,9 +53,11 @@ class Evaluation(NamedTuple):
         by_group: rates of each group, over all test rows.
         group_sizes: numbers of each group's test rows.
         n_test: number of test rows.
-        constant_accuracy: of the more frequent label for everybody, over all test rows.
-        rows: number of rows by label, of each table and group.
-        scores: of each group, over all test rows, for thresholds and calibration.
+        constant_accuracy: of the more frequent label for everybody, over all test rows;
+            not-a-number where the tables have no labels.
+        rows: number of rows by label, of each table and group; empty without labels.
+        scores: of each group, over all test rows, for thresholds and calibration; empty without
+            labels.
     """
 
     overall: dict[str, Metric]
@@ -66,6 +68,11 @@ class Evaluation(NamedTuple):
     constant_accuracy: float
     rows: dict[str, list[LabelCounts]]
     scores: list[ScoreCounts]
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the test rows have labels."""
+        return not np.isnan(self.constant_accuracy)
 
 
 def read_tests(paths: Sequence[Path], schema: Schema) -> dict[str, pd.DataFrame]:
@@ -101,7 +108,8 @@ def evaluate(
 
     Where the model's decisions are drawn by coins, metrics are means over the coins: none is
     tossed, and the intervals speak of the rows alone. :mod:`synthfair.fairness.intervals` says what
-    an interval guarantees.
+    an interval guarantees. Without the label's column in any of the tables, there are selection
+    rates, SPD and covariance; what compares decisions with labels is not-a-number.
 
     Args:
         model: its schema encodes the tables.
@@ -114,7 +122,7 @@ def evaluate(
         fewer than two have ``config.min_group_rows``.
 
     Raises:
-        InputError: no table, or one that does not fit the schema.
+        InputError: no table, one that does not fit the schema, or labels in some tables alone.
 
     Example:
         A model that says yes to everybody; 88 % of these applicants got their loan:
@@ -130,7 +138,15 @@ def evaluate(
         >>> round(found.overall["accuracy"].value, 3), found.overall["spd"].value
         (0.877, 0.0)
     """
-    return evaluate_scores(_scores(model, tables, sources), config)
+    label = model.schema_.label
+    named = zip(sources or tables, tables.values(), strict=True)
+    without = [str(name) for name, table in named if label not in table.columns]
+    if without and len(without) < len(tables):
+        raise InputError(
+            f"{without[0]}: has no column {label!r} of labels, and other test tables have one;"
+            " evaluate tables with and without labels apart"
+        )
+    return evaluate_scores(_scores(model, tables, sources, labelled=not without), config)
 
 
 def pooled_scores(
@@ -147,11 +163,19 @@ def pooled_scores(
 
 
 def _scores(
-    model: TrainedModel, tables: Mapping[str, pd.DataFrame], sources: Sequence[Path] | None
+    model: TrainedModel,
+    tables: Mapping[str, pd.DataFrame],
+    sources: Sequence[Path] | None,
+    *,
+    labelled: bool = True,
 ) -> dict[str, Scored]:
     scored, n_groups = {}, len(model.schema_.groups)
     for (name, table), source in zip(tables.items(), sources or tables, strict=True):
-        x, s, y = encode(table, model.schema_, source=str(source))
+        if labelled:
+            x, s, y = encode(table, model.schema_, source=str(source))
+        else:
+            x, s = encode_inputs(table, model.schema_, source=str(source))
+            y = np.full(len(s), np.nan)
         score = model.scores(x, s)
         scored[name] = Scored(y, score, s, n_groups, model.probabilities(score, s))
     return scored
@@ -174,7 +198,8 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         raise InputError("no test tables")
     config = config or ServerConfig()
     everything = _pooled(scored)
-    positive = float(np.mean(everything.y > 0))
+    positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
+    labelled = not np.isnan(positive)
 
     def measured(rows: Scored) -> dict[str, Metric]:
         return metrics_with_intervals(
@@ -191,20 +216,30 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         group_sizes=group_sizes(everything),
         n_test=len(everything.y),
         constant_accuracy=max(positive, 1 - positive),
-        rows={name: label_counts(rows) for name, rows in scored.items()},
-        scores=group_score_counts(everything),
+        rows={name: label_counts(rows) for name, rows in scored.items()} if labelled else {},
+        scores=group_score_counts(everything) if labelled else [],
     )
 
 
 def evaluation_document(
     evaluation: Evaluation, schema: Schema, config: ServerConfig
 ) -> dict[str, Any]:
-    """The metrics as they stand in metrics.json; not-a-number is null there."""
+    """The metrics as they stand in metrics.json; not-a-number is null there.
+
+    Without labels, the counts of rows by label and the constant classifier are left out.
+    """
     groups = [f"{schema.sensitive}={group}" for group in schema.groups]
 
     def of_groups(parts: Sequence[Any]) -> dict[str, Any]:
         return as_numbers(dict(zip(groups, parts, strict=True)))
 
+    by_label: dict[str, Any] = {}
+    if evaluation.labelled:
+        by_label = {
+            "rows": {name: of_groups(counts) for name, counts in evaluation.rows.items()},
+            "scores": of_groups(evaluation.scores),
+            "constant_classifier": {"accuracy": evaluation.constant_accuracy},
+        }
     return {
         **as_numbers(evaluation.overall),
         "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
@@ -213,9 +248,7 @@ def evaluation_document(
             name: size._asdict()
             for name, size in small_groups(evaluation, schema, config.min_group_rows).items()
         },
-        "rows": {name: of_groups(counts) for name, counts in evaluation.rows.items()},
-        "scores": of_groups(evaluation.scores),
-        "constant_classifier": {"accuracy": evaluation.constant_accuracy},
+        **by_label,
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,
         "version": synthfair.__version__,
@@ -229,7 +262,7 @@ def evaluation_document(
 def small_groups(
     evaluation: Evaluation, schema: Schema, min_group_rows: int = 0
 ) -> dict[str, GroupSize]:
-    """The groups with too few test rows to measure, overall or of one label, by name.
+    """The groups with too few test rows to measure, overall or of one label if known, by name.
 
     Too few are fewer than :data:`~synthfair.fairness.intervals.FEW_ROWS`, or than
     ``min_group_rows`` if that is more.
@@ -238,7 +271,7 @@ def small_groups(
     return {
         f"{schema.sensitive}={group}": size
         for group, size in zip(schema.groups, evaluation.group_sizes, strict=True)
-        if min(size) < enough
+        if min(size if evaluation.labelled else size[:1]) < enough
     }
 
 
@@ -250,20 +283,22 @@ def small_group_warnings(
     if not small:
         return ()
     negative, positive = schema.decisions
-    named = [
-        f"{name} ({size.n} rows: {size.positive} with label {positive}, {size.negative} with"
-        f" {negative})"
-        for name, size in list(small.items())[:MOST_NAMED]
-    ]
+
+    def rows(size: GroupSize) -> str:
+        labels = f": {size.positive} with label {positive}, {size.negative} with {negative}"
+        return f"{size.n} rows{labels if evaluation.labelled else ''}"
+
+    named = [f"{name} ({rows(size)})" for name, size in list(small.items())[:MOST_NAMED]]
     named += [f"{len(small) - MOST_NAMED} more"] if len(small) > MOST_NAMED else []
     enough = max(FEW_ROWS, config.min_group_rows)
+    one = ", overall or of one label" if evaluation.labelled else ""
     remedy = (
         f"gaps leave out groups with fewer than {config.min_group_rows} rows"
         if config.min_group_rows
         else f"see the intervals, or leave such groups out with --min-group-rows {FEW_ROWS}"
     )
     return (
-        f"fewer than {enough} test rows, overall or of one label, so that rates are hardly known:"
+        f"fewer than {enough} test rows{one}, so that rates are hardly known:"
         f" {', '.join(named)}; {remedy}",
     )
 

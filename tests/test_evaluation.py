@@ -5,7 +5,7 @@ from test_trained import some_model
 
 import synthfair as sf
 from synthfair.errors import InputError
-from synthfair.evaluation import evaluation_document, read_tests
+from synthfair.evaluation import evaluation_document, read_tests, small_group_warnings
 from synthfair.scoring import predict
 
 
@@ -33,6 +33,51 @@ def test_undefined_metrics_are_null():
     found = sf.evaluate(some_model(), {"a": make_table().assign(town="a")})
     document = evaluation_document(found, some_model().schema_, sf.ServerConfig())
     assert document["spd"] == {"value": None, "low": None, "high": None}
+
+
+NEED_LABELS = ("accuracy", "equal_opportunity_difference", "equalized_odds_difference")
+
+
+def test_without_labels_rates_and_what_compares_them_are_the_same():
+    tables = {"a": make_table(seed=1), "b": make_table(seed=2, n=60)}
+    bare = {name: table.drop(columns="paid") for name, table in tables.items()}
+    config = sf.ServerConfig(resamples=5)
+    known, found = (sf.evaluate(some_model(), some, config) for some in (tables, bare))
+    assert (known.labelled, found.labelled) == (True, False)
+    for metrics, same in (
+        (found.overall, known.overall),
+        (found.per_client["b"], known.per_client["b"]),
+    ):
+        assert {name: metrics[name] for name in ("spd", "covariance")} == {
+            name: same[name] for name in ("spd", "covariance")
+        }
+        assert np.isnan([metrics[name] for name in NEED_LABELS]).all()
+    rates = [(r.n, r.selection_rate) for r in found.by_group]
+    assert rates == [(r.n, r.selection_rate) for r in known.by_group]
+    assert np.isnan([r[2:] for r in found.by_group]).all()
+    assert found.group_sizes == [(n, 0, 0) for n, _ in rates]
+
+
+def test_without_labels_nothing_in_json_speaks_of_them():
+    found = sf.evaluate(some_model(), {"a": make_table().drop(columns="paid")})
+    schema, config = some_model().schema_, sf.ServerConfig(min_group_rows=100)
+    document = evaluation_document(found, schema, config)
+    assert all(document[name]["value"] is None for name in NEED_LABELS)
+    assert not {"rows", "scores", "constant_classifier"} & set(document)
+    (warning,) = small_group_warnings(found, schema, config)
+    assert "label" not in warning
+    assert not small_group_warnings(found, schema, sf.ServerConfig())  # of labels, 0 rows are few
+
+
+def test_labels_in_some_tables_alone_are_refused():
+    tables = {"a": make_table(), "b": make_table().drop(columns="paid")}
+    with pytest.raises(InputError, match="b: has no column 'paid' of labels, .* apart"):
+        sf.evaluate(some_model(), tables)
+
+
+def test_another_name_for_the_labels_is_refused():
+    with pytest.raises(InputError, match="column 'Paid' is not in schema"):
+        sf.evaluate(some_model(), {"a": make_table().rename(columns={"paid": "Paid"})})
 
 
 def test_no_tables():

@@ -87,6 +87,26 @@ def test_a_randomised_rule_needs_ids_as_they_stand_in_the_file(folder, capsys):
     assert "--alpha 0.0 --randomized" in (folder / "report.html").read_text()
 
 
+@pytest.mark.parametrize("notion", ["statistical_parity", "equalized_odds"])
+def test_tables_without_labels_are_evaluated_and_reported(notion, folder, capsys):
+    assert thresholds(folder, "--alpha", "0.05", "--notion", notion) == 0
+    labelled = evaluated(folder, "fair.json")
+    make_table(n=600).drop(columns="paid").to_csv(folder / "plain.csv", index=False)
+    capsys.readouterr()
+    found, printed = evaluated(folder, "fair.json"), " ".join(capsys.readouterr().out.split())
+    assert found["spd"] == labelled["spd"]
+    assert "accuracy, equal opportunity and equalized odds need the column 'paid'" in printed
+    for group in ("a", "b"):
+        rate = labelled["by_group"][f"town={group}"]["selection_rate"]
+        assert f"selection rate, town={group} │ {rate:.3f} │ [" in printed
+    assert main(["report", f"{folder}/run", "--output", f"{folder}/report.html"]) == 0
+    page = " ".join((folder / "report.html").read_text().split())
+    assert "accuracy is not known without labels." in page
+    assert "The test rows have no labels" in page
+    undefined = "undefined, as the rows have no labels" in page
+    assert undefined == (notion == "equalized_odds")
+
+
 def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):
     argv = ["evaluate", "--model", f"{folder}/model.json", "--resamples", "5", "--force"]
     argv += ["--output", f"{folder}/m.json", "--data"]

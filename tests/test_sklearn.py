@@ -303,8 +303,8 @@ def test_a_federation_that_cannot_be():
     tiny = clone(lonely).set_params(release="surrogate", k_min=5)
     few = np.where(np.arange(N) < 3, "few", "many")
     for model, clients, complaint in (
-        (lonely, S, r"client 'a': column '\(sensitive_features\)', .* holds only \['a'\]"),
-        (lonely, Y, r"client 'no': column '\(y\)' holds only 'no'"),
+        (lonely, S, r"client 'a': column 'sensitive_features', .* holds only \['a'\]"),
+        (lonely, Y, r"client 'no': column 'y' holds only 'no'"),
         (tiny, few, "client 'few': no pair of .* has the 5 rows that k_min asks for: .*=a with"),
         (lonely, np.where(few == "few", None, few), "clients, row 1: missing"),
         (lonely, np.where(few == "few", np.nan, 1.0), "clients, row 1: missing"),
@@ -325,16 +325,16 @@ def test_clients_of_one_class_send_surrogates():
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"(y)": 1.0}, "column '(y)': the name is taken"),
+        ({"y": 1.0}, "column 'y': the name is taken"),
+        ({"sensitive_features": 1.0}, "column 'sensitive_features': the name is taken"),
         ({"s": 1.0}, "column 's': the name is taken"),
-        ({"home": "own"}, "column 'home': must hold numbers, or two categories .*'own'"),
-        ({"day": pd.Timestamp("2020-01-01")}, "column 'day': .*; holds datetime64"),
+        ({"home": "own"}, "column 'home': must hold numbers, or from 2 .* categories .*'own'"),
+        ({"day": pd.Timestamp("2020-01-01")}, "column 'day': .*; holds 1, such as Timestamp"),
         ({"home": [None, "own", "rent"] * 100}, "column 'home', row 1: a missing value"),
         ({"trend": np.nan, "home": ["own", "rent"] * 150}, "column 'trend', .*: a missing value"),
     ],
 )
 def test_columns_that_do_not_fit(changes, complaint):
-    complaint = complaint.replace("(y)", r"\(y\)")
     given = {"trend": (-4, 4)}
     with pytest.raises(sf.InputError, match=complaint):
         FairLogisticRegression(bounds=given).fit(FRAME.assign(**changes), Y, sensitive_features=S)

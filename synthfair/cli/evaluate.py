@@ -11,7 +11,8 @@ HELP = "measure a trained model's accuracy and group gaps on test tables"
 
 DESCRIPTION = """\
 Measure accuracy and group gaps of a model that the server trained, over all rows of
-the tables given and for each table by itself.
+the tables given and for each table by itself. Tables without the label's column give
+selection rates and SPD; accuracy and the other gaps need labels.
 
   python -m synthfair evaluate --model DIR/server/model.json --data DIR/*_test.csv
 
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("--model", type=Path, required=True, help="model.json of a server.")
     parser.add_argument(
-        "--data", type=Path, nargs="+", required=True, help="Tables with labels, CSV or Parquet."
+        "--data", type=Path, nargs="+", required=True, help="Test tables, CSV or Parquet."
     )
     parser.add_argument(
         "--id", metavar="COLUMN", help="Ids, as predict takes them; no metric depends on them."
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
     if args.output:
         document = evaluation_document(evaluation, model.schema_, config)
         write_json(args.output, document | decision_document(model))
-    say(evaluation_tables(evaluation))
+    say(evaluation_tables(evaluation, model.schema_))
     for warning in small_group_warnings(evaluation, model.schema_, config):
         warn(warning)
     if missed := missed_gap(evaluation.overall[METRIC_OF[config.notion]], config.max_gap):

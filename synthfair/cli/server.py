@@ -128,7 +128,7 @@ def _tell(served: Served, args: argparse.Namespace) -> None:
     )
 
     if served.evaluation:
-        say(evaluation_tables(served.evaluation))
+        say(evaluation_tables(served.evaluation, served.model.schema_))
     if served.point:
         say(pooled_table(served.point, args.max_gap))
     if served.influences.releases:

@@ -339,7 +339,12 @@ def _positions(values: pd.Series, column: Categorical, source: _Source) -> np.nd
 
 
 def as_numbers(values: pd.Series) -> np.ndarray:
-    """[N] the values as numbers; not-a-number where they are none. A date is text here."""
+    """[N] the values as numbers; not-a-number where they are none. A date is text here.
+
+    Booleans are 0 and 1.
+    """
+    if pd.api.types.is_bool_dtype(values):
+        values = values.astype("boolean").astype("Float64")
     if not pd.api.types.is_any_real_numeric_dtype(values):
         values = values.astype("string")
         try:  # four times faster, but all or nothing, and stricter: no blanks around a number

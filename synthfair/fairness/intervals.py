@@ -72,8 +72,9 @@ class GroupSize(NamedTuple):
 
 def group_sizes(rows: Scored) -> list[GroupSize]:
     """Of each group, 0 to n_groups - 1."""
-    n, positive = (np.bincount(s, minlength=rows.n_groups) for s in (rows.s, rows.s[rows.y > 0]))
-    return [GroupSize(*map(int, sizes)) for sizes in zip(n, positive, n - positive, strict=True)]
+    among = np.full(len(rows.y), True), rows.y > 0, rows.y < 0
+    sizes = [np.bincount(rows.s[part], minlength=rows.n_groups).tolist() for part in among]
+    return [GroupSize(*found) for found in zip(*sizes, strict=True)]
 
 
 class Shares(NamedTuple):
@@ -271,7 +272,7 @@ def metrics_with_intervals(
         pairs = shares[0].differences().metrics()
         return pairs[0] if pairs else UNDEFINED
 
-    right = np.where(rows.y > 0, rows.selected, 1 - rows.selected)
+    right = (1 + rows.y * (2 * rows.selected - 1)) / 2
     return {
         "accuracy": rate_interval(right.sum(), len(right)),
         "spd": gap(np.full(len(rows.y), True)),

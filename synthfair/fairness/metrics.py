@@ -40,10 +40,10 @@ class Metric(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """Rows with known labels and a model's scores.
+    """Rows with a model's scores.
 
     Attributes:
-        y: [N] label, -1 or +1.
+        y: [N] label, -1 or +1; not-a-number of all rows where labels are not known.
         score: [N] score.
         s: [N] group index.
         n_groups: number of groups that there are.
@@ -262,6 +262,6 @@ def group_rates(rows: Scored) -> list[Rates]:
     found = []
     for group in range(rows.n_groups):
         mine, y = selected[rows.s == group], rows.y[rows.s == group]
-        parts = (mine, mine[y > 0], mine[y < 0], np.abs(mine - (y > 0)))
+        parts = (mine, mine[y > 0], mine[y < 0], np.abs(mine - (1 + y) / 2))
         found.append(Rates(len(y), *(float(p.mean()) if len(p) else np.nan for p in parts)))
     return found

@@ -171,11 +171,13 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> st
     rows = f"{first.n_test:,} test rows"
     if len(subject.runs) > 1:
         rows = f"test rows of {len(subject.runs)} runs"
-    accuracy = f"accuracy is {interval(subject.accuracy)}"
+    accuracy, why = f"accuracy is {interval(subject.accuracy)}", "a group has no row that counts"
+    if not subject.labelled:
+        accuracy, why = "accuracy is not known without labels", "the rows have no labels"
     if isnan(subject.gap.value):
         return (
-            f"On {rows} the difference of the groups' {COMPARED[gap]} is undefined, as a group has"
-            f" no row that counts; {accuracy}{_cost_words(subject, cost)}{end}"
+            f"On {rows} the difference of the groups' {COMPARED[gap]} is undefined, as {why};"
+            f" {accuracy}{_cost_words(subject, cost)}{end}"
         )
     groups = _groups_that_count(first, gap)
     two = len(groups) == 2
@@ -188,6 +190,8 @@ def _sentence(subject: Summary, gap: str, limit: float, cost: Cost | None) -> st
 
 
 def _cost_words(subject: Summary, cost: Cost | None) -> str:
+    if not subject.labelled:
+        return ""
     constant = subject.constant
     same = "" if isnan(constant) else f"; one decision for everybody has {constant:.3f}"
     if not subject.asked.fairness:
@@ -221,7 +225,12 @@ def interval(metric: Metric) -> str:
 def _notes(subject: Summary, gap: str, limit: Limit, cost: Cost | None) -> list[str]:
     first = subject.runs[0].metrics
     notes = [limit.source]
-    if subject.asked.fairness and cost is None:
+    if not subject.labelled:
+        notes.append(
+            "The test rows have no labels: accuracy, what fairness costs, and differences of true"
+            " or false positive rates need them."
+        )
+    elif subject.asked.fairness and cost is None:
         notes.append(
             "To know the cost, give this report a run without a penalty, too; or let the server"
             " write a --frontier."

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from synthfair.measure.estimate import FEW
+from synthfair.report.result_table import ResultTable
 
 if TYPE_CHECKING:
     from synthfair.measure.aggregate import Collected
@@ -25,13 +24,11 @@ MOST_SHOWN = 300
 NAMES = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
 
 
-def plan_table(plan: GapPlan, collection: Collection) -> Table:
+def plan_table(plan: GapPlan, collection: Collection) -> ResultTable:
     """A planned measurement."""
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
+    table = ResultTable.of_facts()
     budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
-    table.add_row("groups", Text(", ".join(collection.groups)))
+    table.add_row("groups", ", ".join(collection.groups))
     table.add_row("epsilon", f"{collection.epsilon:.4g}, of one client's report")
     table.add_row("mechanism", f"{NAMES[collection.mechanism]}; {budget}")
     table.add_row("clients", f"{plan.clients:,}")
@@ -45,17 +42,17 @@ def plan_table(plan: GapPlan, collection: Collection) -> Table:
 def estimate_tables(found: Estimate, collected: Collected, collection: Collection) -> Group:
     """Groups, then gaps, in the value's unit."""
     percent = f"{100 * found.confidence:g} % interval"
-    groups = _table("group", "share", "± error", "mean", percent)
+    groups = ResultTable("group", "share", "± error", "mean", percent)
     for name, share, error, (mean, low, high) in _groups(found, collection):
         shown = _number(mean), _interval(low, high)
-        groups.add_row(Text(name), f"{share:.4f}", f"{error:.4f}", *shown)
+        groups.add_row(name, f"{share:.4f}", f"{error:.4f}", *shown)
     rejected = sum(collected.rejected.values())
     groups.caption = f"{found.reports:,} reports accepted; {rejected:,} rejected"
     every = _gaps(found, collection)
-    gaps = _table("gap", "value", percent, "magnitude", "Chebyshev")
+    gaps = ResultTable("gap", "value", percent, "magnitude", "Chebyshev")
     for first, second, gap in every[:MOST_SHOWN]:
         gaps.add_row(
-            Text(f"{second} - {first}"), _signed(gap.value), _interval(*gap.interval),
+            f"{second} - {first}", _signed(gap.value), _interval(*gap.interval),
             _number(gap.magnitude), _number(gap.chebyshev),
         )  # fmt: skip
     gaps.caption = (
@@ -183,9 +180,9 @@ def _gap_document(gap: Gap) -> dict[str, float | None]:
 
 def simulation_table(
     found: Sequence[SimulatedGap], collection: Collection, confidence: float
-) -> Table:
+) -> ResultTable:
     """Results of repeated measurements, in the value's unit."""
-    table = _table("gap", "true", "mean", "deviation", "predicted", "covered", "precision")
+    table = ResultTable("gap", "true", "mean", "deviation", "predicted", "covered", "precision")
     table.caption = (
         f"covered: intervals that contain the true gap, {confidence:.4g} expected; precision:"
         " their mean half-width; noise from a seed"
@@ -194,7 +191,7 @@ def simulation_table(
     for gap in (gap for gap in found if set(gap.groups) <= set(collection.compared)):
         title = f"{collection.groups[gap.groups[1]]} - {collection.groups[gap.groups[0]]}"
         table.add_row(
-            Text(title), _signed(gap.true * unit), _signed(gap.mean * unit),
+            title, _signed(gap.true * unit), _signed(gap.mean * unit),
             _number(gap.deviation * unit), _number(gap.expected * unit),
             f"{gap.covered:.1%}", _number(gap.width * unit),
         )  # fmt: skip
@@ -203,15 +200,15 @@ def simulation_table(
     return table
 
 
-def model_table(found: ModelGaps) -> Table:
+def model_table(found: ModelGaps) -> ResultTable:
     """A model's gaps, measured and true."""
     percent = f"{100 * found.confidence:g} % interval"
-    table = _table("gap", "measured", percent, "magnitude", "true", "all rows", "Chebyshev")
+    table = ResultTable("gap", "measured", percent, "magnitude", "true", "all rows", "Chebyshev")
     for gap in found.gaps:
         rate = gap.rate.replace("_", " ").removesuffix(" rate")
         measured = gap.measured
         table.add_row(
-            Text(f"{rate}s: {gap.groups[1]} - {gap.groups[0]}"), _signed(measured.value),
+            f"{rate}s: {gap.groups[1]} - {gap.groups[0]}", _signed(measured.value),
             _interval(*measured.interval), _number(measured.magnitude), _signed(gap.true),
             _signed(gap.pooled), _number(measured.chebyshev),
         )  # fmt: skip
@@ -220,13 +217,6 @@ def model_table(found: ModelGaps) -> Table:
         " true: the mean over devices, known in a simulation; Chebyshev: half-width if the"
         " estimated sizes were exact"
     )
-    return table
-
-
-def _table(*titles: str) -> Table:
-    table = Table()
-    for i, title in enumerate(titles):
-        table.add_column(title, justify="left" if i == 0 else "right", overflow="fold")
     return table
 
 

@@ -88,6 +88,11 @@ class Summary(NamedTuple):
         return min(self.asked.amounts) if self.asked.by == "gap" else None
 
     @property
+    def labelled(self) -> bool:
+        """Whether the test rows have labels."""
+        return not np.isnan(self.accuracy.value)
+
+    @property
     def constant(self) -> float:
         """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
         known = [run.metrics.constant_classifier for run in self.runs]

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
+from synthfair.report.result_table import ResultTable
 from synthfair.report.results import shown
 
 if TYPE_CHECKING:
@@ -21,15 +20,14 @@ if TYPE_CHECKING:
 def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
     """What was chosen for each group, and what it is estimated to do."""
     decision = chosen.decision
-    rules = Table(title=Text(f"{decision.notion}, alpha = {decision.alpha:g}"))
-    rules.add_column("group")
-    rules.add_column("probability of the decision +1", overflow="fold")
+    chance, title = (
+        "probability of the decision +1",
+        f"{decision.notion}, alpha = {decision.alpha:g}",
+    )
+    rules = ResultTable("group", chance, text=[chance], title=title)
     for group, words in zip(histogram.groups, _rules(decision), strict=True):
-        rules.add_row(Text(shown(group)), words)
-    estimates = Table()
-    estimates.add_column("estimated on the histogram")
-    for title in ("value", "± noise"):
-        estimates.add_column(title, justify="right")
+        rules.add_row(shown(group), words)
+    estimates = ResultTable("estimated on the histogram", "value", "± noise")
     estimates.add_row("accuracy", *_estimate(chosen.accuracy))
     estimates.add_row("gap", *_estimate(chosen.gap))
     estimates.add_row(
@@ -68,24 +66,22 @@ def _estimate(share: NoisyShare) -> tuple[str, str]:
     return f"{share.value:.4f}", f"{share.error:.4f}"
 
 
-def decisions_table(evaluations: Mapping[str, Evaluation]) -> Table:
+def decisions_table(evaluations: Mapping[str, Evaluation]) -> ResultTable:
     """Accuracy and SPD on the same test rows, by what decides."""
-    table = Table("decisions by", "accuracy", "SPD")
+    table = ResultTable("decisions by", "accuracy", "SPD")
     for name, found in evaluations.items():
         cells = [found.overall[metric].value for metric in ("accuracy", "spd")]
-        table.add_row(Text(name), f"{cells[0]:.3f}", f"{cells[1]:+.3f}")
+        table.add_row(name, f"{cells[0]:.3f}", f"{cells[1]:+.3f}")
     first = next(iter(evaluations.values()))  # the others are of the same rows
     table.add_row("one decision for everybody", f"{first.constant_accuracy:.3f}", f"{0:+.3f}")
     table.caption = f"{first.n_test} test rows"
     return table
 
 
-def weights_table(weights: RowWeights) -> Table:
+def weights_table(weights: RowWeights) -> ResultTable:
     """The weight of each group and label."""
-    table = Table(title=Text(f"weights of rows, {weights.method}"))
-    table.add_column("group")
-    for label in ("label -1", "label +1"):
-        table.add_column(label, justify="right")
+    title = f"weights of rows, {weights.method}"
+    table = ResultTable("group", "label -1", "label +1", title=title)
     for group, pair in zip(weights.groups, weights.weights, strict=True):
-        table.add_row(Text(shown(group)), *(f"{weight:.4g}" for weight in pair))
+        table.add_row(shown(group), *(f"{weight:.4g}" for weight in pair))
     return table

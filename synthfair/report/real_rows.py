@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
 from synthfair.config import DistillConfig
+from synthfair.report.result_table import ResultTable
 
 if TYPE_CHECKING:
     from synthfair.config import SurrogateConfig
@@ -17,17 +15,16 @@ MOST_SHOWN = 20
 """Columns of a table or a warning; those that are clipped the most."""
 
 
-def clipping_table(clipping: Clipping) -> Table | None:
+def clipping_table(clipping: Clipping) -> ResultTable | None:
     """The columns of which values were clipped; None where there is none."""
     clipped = clipping.clipped(above=0.0)
     if not clipped:
         return None
-    table = Table(title="values clipped to the schema's bounds (private)")
-    for title in ("column", "bounds", "below", "above"):
-        table.add_column(title, justify="left" if title == "column" else "right")
+    title = "values clipped to the schema's bounds (private)"
+    table = ResultTable("column", "bounds", "below", "above", title=title)
     for name, column in clipped[:MOST_SHOWN]:
         shares = (f"{share:.1%}" for share in (column.below, column.above))
-        table.add_row(Text(repr(name)), f"{column.lower:g} to {column.upper:g}", *shares)
+        table.add_row(repr(name), f"{column.lower:g} to {column.upper:g}", *shares)
     if len(clipped) > MOST_SHOWN:
         table.caption = f"The {MOST_SHOWN} most clipped of {len(clipped)}."
     return table

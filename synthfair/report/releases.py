@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from synthfair.config import changed_settings
+from synthfair.report.result_table import ResultTable
 from synthfair.report.results import shown
 
 if TYPE_CHECKING:
@@ -77,13 +76,12 @@ def training_guarantee_lines(guarantee: TrainingGuarantee) -> tuple[str, ...]:
     )
 
 
-def preview_table(preview: Preview) -> Table:
+def preview_table(preview: Preview) -> ResultTable:
     """How a release compares with the real rows; what stops it is marked."""
-    table = Table(title="checks before the release (private)", caption=NO_PROOF)
-    for column in ("check", "found", "expected"):
-        table.add_column(column, overflow="fold")
+    titles, title = ("check", "found", "expected"), "checks before the release (private)"
+    table = ResultTable(*titles, text=titles, title=title, caption=NO_PROOF)
     for row in _preview_rows(preview):
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     return table
 
 
@@ -122,11 +120,10 @@ def _rate(share: Comparison) -> str:
     return f"{share.found:.1%}" + ("  MORE THAN CHANCE" if share.alarming else "")
 
 
-def ledger_table(ledger: Ledger) -> Table:
+def ledger_table(ledger: Ledger) -> ResultTable:
     """Every release booked, and what they add up to."""
-    table = Table(title=Text(f"releases booked in {ledger.path}"))
-    for column in ("time", "release", "epsilon", "delta", "relation"):
-        table.add_column(column, overflow="fold")
+    titles = "time", "release", "epsilon", "delta", "relation"
+    table = ResultTable(*titles, text=titles, title=f"releases booked in {ledger.path}")
     for entry in ledger.entries():
         what = entry.what
         if what.kind == "limit":
@@ -136,8 +133,9 @@ def ledger_table(ledger: Ledger) -> Table:
         else:
             found = what.guarantee
             condition = "" if what.composition else ", on a condition: not in all"
-            row = (what.output, f"{found.epsilon:g}{condition}", f"{found.delta:g}", found.relation)
-        table.add_row(entry.time, *map(Text, row))
+            relation = found.relation.replace("_", " ")
+            row = (what.output, f"{found.epsilon:g}{condition}", f"{found.delta:g}", relation)
+        table.add_row(entry.time, *row)
     table.caption = _in_all(ledger.spent())
     return table
 
@@ -151,13 +149,11 @@ def _in_all(spent: Spent) -> str:
     return f"In all {total}{limit}."
 
 
-def inspection_table(found: Inspection) -> Table:
+def inspection_table(found: Inspection) -> ResultTable:
     """All that a release file holds and claims, and what does not fit."""
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _inspection_lines(found):
-        table.add_row(Text(shown(name)), Text(shown(value)))
+    table = ResultTable.of_facts()
+    for pair in _inspection_lines(found):
+        table.add_row(*map(shown, pair))
     return table
 
 

@@ -6,20 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from rich.table import Table
-from rich.text import Text
 
 from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.report.result_table import ResultTable
 from synthfair.report.results import shown
 
 
-def statement_table(statement: Mapping[str, Any]) -> Table:
+def statement_table(statement: Mapping[str, Any]) -> ResultTable:
     """What is guaranteed of a sum, entry by entry."""
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for title, line in sum_lines(statement):
-        table.add_row(Text(title), Text(line))
+    table = ResultTable.of_facts()
+    for pair in sum_lines(statement):
+        table.add_row(*pair)
     return table
 
 
@@ -32,7 +29,7 @@ def sum_lines(statement: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     )
 
 
-def counts_table(histogram: ScoreHistogram, exact: np.ndarray) -> Table:
+def counts_table(histogram: ScoreHistogram, exact: np.ndarray) -> ResultTable:
     """Rows by group and label, over all bins: as released, and the noise in it.
 
     Args:
@@ -41,11 +38,10 @@ def counts_table(histogram: ScoreHistogram, exact: np.ndarray) -> Table:
     """
     released = histogram.array().sum(axis=2)
     noise = released - exact.sum(axis=2)
-    table = Table("group", "label", "rows, released", "noise")
+    table = ResultTable("group", "label", "rows, released", "noise")
     for group, name in enumerate(histogram.groups):
         for label, sign in enumerate(("-1", "+1")):
-            shown = f"{released[group, label]:,}", f"{noise[group, label]:+,}"
-            table.add_row(Text(name), sign, *shown)
+            table.add_row(name, sign, f"{released[group, label]:,}", f"{noise[group, label]:+,}")
     each = (histogram.array() - exact).std()
     table.caption = (
         f"noise of each of the {exact.size} counts: standard deviation {each:.3g}, stated"

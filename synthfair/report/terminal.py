@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
+from synthfair.fairness.intervals import rate_interval
 from synthfair.report.releases import statement_lines
+from synthfair.report.result_table import ResultTable
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.compare import Outcome
+    from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.fairness.metrics import Metric
     from synthfair.federated import Training
@@ -44,25 +45,42 @@ _SHORT_TITLES = {
     "accuracy_difference": "accuracy difference",
 }
 
+_WITHOUT_LABELS = ("spd", "covariance")
+"""Metrics that compare decisions of groups with each other alone."""
 
-def evaluation_tables(evaluation: Evaluation) -> Group:
-    """Metrics with intervals over all test rows, then their values for each client."""
-    overall = _table("all test rows", "value", "95 % interval")
-    for name, metric in evaluation.overall.items():
+
+def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
+    """Metrics with intervals over all test rows, then their values for each client.
+
+    Of rows without labels, what needs none, and the groups' selection rates.
+    """
+    names = [name for name in evaluation.overall if evaluation.labelled or name in _WITHOUT_LABELS]
+    overall = ResultTable("all test rows", "value", "95 % interval")
+    for name in names:
+        metric = evaluation.overall[name]
         overall.add_row(_SHORT_TITLES[name], _value(metric), _bounds(metric))
     overall.caption = f"{evaluation.n_test} rows"
-    clients = _table("test rows of", *(_SHORT_TITLES[name] for name in evaluation.overall))
+    if not evaluation.labelled:
+        overall.caption += (
+            f", without labels: accuracy, equal opportunity and equalized odds need the column"
+            f" {schema.label!r}"
+        )
+        for group, rates in zip(schema.groups, evaluation.by_group, strict=True):
+            metric = rate_interval(rates.selection_rate * rates.n, rates.n)
+            title = f"selection rate, {schema.sensitive}={group}"
+            overall.add_row(title, _value(metric), _bounds(metric))
+    clients = ResultTable("test rows of", *(_SHORT_TITLES[name] for name in names))
     for client, part in evaluation.per_client.items():
-        clients.add_row(Text(client), *map(_value, part.values()))
+        clients.add_row(client, *(_value(part[name]) for name in names))
     return Group(overall, clients)
 
 
-def influence_table(influences: Influences) -> Table:
+def influence_table(influences: Influences) -> ResultTable:
     """How far each release moves the model; of many, the furthest."""
     ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
     remarks = any(not one.converged or one.outlier or one.alone for _, one in ranked)
     titles = "release", "scores", "relative", "accuracy", "SPD", "rates"
-    table = _table(*titles, *["remarks"] * remarks)
+    table = ResultTable(*titles, *["remarks"] * remarks, text=("rates", "remarks"))
     for name, moved in ranked[:MOST_RELEASES]:
         numbers = f"{moved.scores:.3f}", f"{moved.relative:.3f}"
         spd = "undefined" if np.isnan(moved.spd) else f"{moved.spd:+.4f}"
@@ -71,8 +89,7 @@ def influence_table(influences: Influences) -> Table:
         marks += ["alone with a group and label"] if moved.alone else []
         rates = " ".join(f"{rate:+.3f}" for rate in moved.rates[:MOST_GROUPS])
         accuracy = f"{moved.accuracy:+.4f}"
-        said = [Text(", ".join(marks))] * remarks
-        table.add_row(Text(name), *numbers, accuracy, spd, rates, *said)
+        table.add_row(name, *numbers, accuracy, spd, rates, *[", ".join(marks)] * remarks)
     table.caption = (
         "How far each release moves the model; scores in logits, root mean square, and relative to"
         " those without it. Rates: each group's selection rate, in the schema's order."
@@ -99,16 +116,16 @@ def outlier_warning(influences: Influences) -> str | None:
     )
 
 
-def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
+def outcomes_table(outcomes: Sequence[Outcome]) -> ResultTable:
     """Accuracy and SPD of several methods on the same test rows, by weight of the penalty."""
-    table = _table("model", "penalty", "accuracy", "SPD")
+    table = ResultTable("model", "penalty", "accuracy", "SPD")
     for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
         penalty = f"weight {weight:g}" if weight else "none"
         for outcome in group:
             overall = outcome.evaluation.overall
             model = outcome.method + (", NOT CONVERGED" if outcome.converged is False else "")
             cells = (_interval(overall[name], digits=2) for name in ("accuracy", "spd"))
-            table.add_row(Text(model), penalty, *cells)
+            table.add_row(model, penalty, *cells)
         table.add_section()
     evaluation = outcomes[0].evaluation
     table.add_row("majority label for all", "", f"{evaluation.constant_accuracy:.2f}", "0.00")
@@ -118,15 +135,16 @@ def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
 
 def overview_tables(overview: Overview) -> Group:
     """Means over seeds of accuracy and gap of several methods, and what they cost."""
-    table = _table("method", "fairness setting", "runs", "accuracy", _SHORT_TITLES[overview.gap])
-    costs = _table("method", "fairness setting", "rounds", "sent", "seconds", "epsilon")
+    first, gap = ("method", "fairness setting"), _SHORT_TITLES[overview.gap]
+    table = ResultTable(*first, "runs", "accuracy", gap, text=first)
+    costs = ResultTable(*first, "rounds", "sent", "seconds", "epsilon", text=first)
     for s in overview.summaries:
-        method = Text(s.method + (", NOT CONVERGED" if s.converged is False else ""))
+        method = s.method + (", NOT CONVERGED" if s.converged is False else "")
         values = ((s.accuracy.value, s.accuracy_spread), (s.gap.value, s.gap_spread))
         cells = [_mean(*pair, several=len(s.runs) > 1) for pair in values]
         table.add_row(method, s.setting, str(len(s.runs)), *cells)
         epsilon = "none" if s.epsilon is None else f"{s.epsilon:g}"
-        costs.add_row(Text(s.method), s.setting, *effort(s.cost), epsilon)
+        costs.add_row(s.method, s.setting, *effort(s.cost), epsilon)
     table.caption = "On test rows; mean and standard deviation over seeds."
     costs.caption = "Sent: by all clients together, in all rounds."
     return Group(table, costs)
@@ -162,23 +180,25 @@ def _mean(mean: float, spread: float, *, several: bool) -> str:
     return f"{mean:.3f} ± {spread:.3f}" if several else f"{mean:.3f}"
 
 
-def federation_table(federation: FederationFile) -> Table:
+def federation_table(federation: FederationFile) -> ResultTable:
     """How each site of a federation has answered, and what its code means."""
-    table = Table(title=Text(f"job {federation.job}"), caption_justify="left")
-    for title in ("site", "answer", "rounds", "seconds", "sent", "version"):
-        table.add_column(title)
+    titles, title = (
+        ("site", "answer", "rounds", "seconds", "sent", "version"),
+        f"job {federation.job}",
+    )
+    table = ResultTable(*titles, text=("answer", "version"), title=title, caption_justify="left")
     for name, booked in federation.sites.items():
         sent = byte_size(booked.carried_bytes)
         cells = name, booked.code, str(booked.rounds), f"{booked.seconds:.1f}", sent
-        table.add_row(*map(Text, (*cells, booked.version or "unknown")))
+        table.add_row(*cells, booked.version or "unknown")
     table.caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
     return table
 
 
-def training_table(training: Training, *, private: bool) -> Table:
+def training_table(training: Training, *, private: bool) -> ResultTable:
     """What a training cost, and what it guarantees."""
     cost, guarantee = training.cost, training.guarantee
-    table = _facts()
+    table = ResultTable.of_facts()
     table.add_row("users", f"{cost.users:,}")
     table.add_row("rounds", f"{cost.rounds:,}")
     table.add_row("sent", f"{cost.bytes_sent:,} bytes by all users together")
@@ -205,11 +225,11 @@ def training_table(training: Training, *, private: bool) -> Table:
     return table
 
 
-def release_table(made: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
+def release_table(made: Distillation | SurrogateRelease, receipt: Receipt) -> ResultTable:
     """What a client has computed and written."""
     from synthfair.client import Distillation
 
-    table, release = _facts(), made.release
+    table, release = ResultTable.of_facts(), made.release
     rows = f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
     if isinstance(made, Distillation):
         _add_distillation(table, made)
@@ -218,14 +238,14 @@ def release_table(made: Distillation | SurrogateRelease, receipt: Receipt) -> Ta
     table.add_row("rows", rows)
     if not isinstance(made, Distillation) and not np.isnan(made.rate_error):
         table.add_row("smooth rates", f"within {made.rate_error:.4f} of the real ones")
-    table.add_row("file", Text(f"{receipt.path} ({receipt.size:,} bytes)"))
+    table.add_row("file", f"{receipt.path} ({receipt.size:,} bytes)")
     table.add_row("sha256", receipt.sha256)
     for title, line in statement_lines(release.header.privacy):
-        table.add_row(title, Text(line))
+        table.add_row(title, line)
     return table
 
 
-def _add_distillation(table: Table, distillation: Distillation) -> None:
+def _add_distillation(table: ResultTable, distillation: Distillation) -> None:
     history, reached = distillation.history, distillation.reached
     table.add_row("objective", f"{history.objective[0]:.6f} -> {reached.objective:.6f}")
     table.add_row("covariance", f"{history.covariance[0]:+.5f} -> {reached.covariance:+.5f}")
@@ -292,9 +312,9 @@ def unconverged_warning(distillation: Distillation) -> str | None:
     return f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
 
 
-def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
+def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> ResultTable:
     """What the model of surrogates reaches on the pooled rows, and the gap that was wanted."""
-    table = _facts()
+    table = ResultTable.of_facts()
     unneeded = max_gap is not None and point.rho == 0 and point.gap <= max_gap
     table.add_row("penalty weight", "0: no penalty was needed" if unneeded else f"{point.rho:.4g}")
     table.add_row("accuracy", f"{point.accuracy:.3f} on the pooled rows, by their weights")
@@ -356,21 +376,6 @@ def plain_text(table: RenderableType, width: int = 100) -> str:
     file = io.StringIO()
     Console(file=file, width=width, color_system=None).print(table)
     return file.getvalue()
-
-
-def _facts() -> Table:
-    """Without lines: a name and what it is."""
-    table = Table(show_header=False, box=None)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
-
-
-def _table(*titles: str) -> Table:
-    table = Table()
-    for i, title in enumerate(titles):
-        table.add_column(title, justify="left" if i == 0 else "right", no_wrap=i == 0)
-    return table
 
 
 def _value(metric: Metric, digits: int = 3) -> str:

@@ -141,7 +141,8 @@ class FairLogisticRegression(_LinearClassifier):
         bounds: (lower, upper) by which numbers are scaled, by column name or index; or one pair for
             all. In training, values beyond are clipped. If None, those of the rows.
         categories: values of the columns that are categories, by column. Other columns of a
-            DataFrame that are no numbers are categories, too; theirs are learned.
+            DataFrame that are no numbers are categories, too; theirs are learned. Booleans are the
+            numbers 0 and 1.
 
     Attributes:
         coef_: [1, d] in the units of X, for the columns ``encoded_names_``: numbers as they are and
@@ -205,7 +206,8 @@ class FairLogisticRegression(_LinearClassifier):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, two or more; needed unless rho is 0.
+            sensitive_features: [N] groups, 2 to 100; needed unless rho is 0. They, y and weights
+                belong to X by position; a warning says where an index differs.
             sample_weight: [N] how much each row counts, at least 0; all alike if None.
 
         Raises:
@@ -219,7 +221,7 @@ class FairLogisticRegression(_LinearClassifier):
             )
         fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
         schema, rows = fitted.codebook.schema, fitted.rows
-        config, n_groups = distill_settings(fairness), len(schema.groups)
+        config, n_groups = distill_settings(self, fairness), len(schema.groups)
         if not free:
             check_rows(rows, schema, config, source="X")
         pool = Pool(
@@ -331,8 +333,8 @@ class SingleShotClassifier(_LinearClassifier):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, two or more; needed. For fair releases, each client
-                needs all groups and both classes.
+            sensitive_features: [N] groups, 2 to 100; needed. For fair releases, each client needs
+                all groups and both classes.
             clients: [N] whose each row is; one client's if None.
 
         Raises:
@@ -347,7 +349,7 @@ class SingleShotClassifier(_LinearClassifier):
         fitted = read_arrays(self, X, y, sensitive_features)
         warn_of_learned(fitted.codebook)
         n_rows, schema = len(fitted.rows.y), fitted.codebook.schema
-        owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", n_rows)
+        owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", X)
         values = np.unique(owner).tolist()
         parts = {
             f"client {value!r}": Encoded(*(part[owner == value] for part in fitted.rows))
@@ -363,7 +365,7 @@ class SingleShotClassifier(_LinearClassifier):
         seed = seed_of(self.random_state)
         if self.release == "fair":
             return distill_settings(
-                fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
+                self, fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
             )
         # Moments are enough for the covariance, but not for the rates of a wanted gap.
         moments = fairness.penalty == "covariance" and fairness.max_gap is None

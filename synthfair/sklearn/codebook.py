@@ -14,15 +14,18 @@ import pandas as pd
 from pydantic import ValidationError
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
-from synthfair.data.encode import Encoded, encode_inputs, encode_own
-from synthfair.data.schema import Categorical, Numeric, Schema, encoded_as
+from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs
+from synthfair.data.schema import MOST, Categorical, Numeric, Schema, encoded_as, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
 
-LABEL, GROUP = "(y)", "(sensitive_features)"
+LABEL, GROUP = "y", "sensitive_features"
 """Columns of y and of the sensitive features in the schema."""
+
+MOST_GROUPS = 100
+"""Values of the sensitive features; of more, each has too few rows to be compared."""
 
 NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
@@ -95,10 +98,13 @@ class Codebook(NamedTuple):
         """[N, d] numbers as they are, unclipped, and an indicator of each category.
 
         Raises:
-            InputError: a value that is no number, or no category of its column.
+            InputError: other columns, or a value that is no number, or no category of its column.
         """
         features = self.schema.features
-        if all(isinstance(column, Numeric) for column in features.values()):
+        if other := set(features) ^ set(table.columns):
+            raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
+        numbers = all(isinstance(column, Numeric) for column in features.values())
+        if numbers and all(map(_is_number, table.dtypes)):
             return table[list(features)].to_numpy(float)
         encoded, _ = encode_inputs(
             table.assign(**{GROUP: self.schema.groups[0]}), self.schema, source="X"
@@ -106,7 +112,7 @@ class Codebook(NamedTuple):
         place = {name: i for i, name in enumerate(self.schema.encoded_names)}
         for name, column in features.items():
             if isinstance(column, Numeric):
-                encoded[:, place[name]] = table[name].to_numpy(float)
+                encoded[:, place[name]] = as_numbers(table[name])
         return encoded
 
     def encoder(self, x: Any) -> FunctionTransformer:
@@ -119,8 +125,13 @@ class Codebook(NamedTuple):
 
 
 def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
-    names = getattr(x, "columns", codebook.schema.features)
-    return codebook.in_units(pd.DataFrame(np.asarray(x), columns=list(map(_name, names))))
+    names = list(codebook.schema.features)
+    if not isinstance(x, pd.DataFrame):
+        values = np.asarray(x)
+        if values.shape[1:] != (len(names),):
+            raise InputError(f"X: of shape {values.shape}; must have the columns of fit, {names}")
+        x = pd.DataFrame(values, columns=names)
+    return codebook.in_units(_of_frame(x))
 
 
 def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
@@ -163,11 +174,12 @@ def read_arrays(
 
     Raises:
         ValueError: as scikit-learn's checks do.
-        InputError: a column, value, bound or category does not fit.
+        InputError: a column, value, bound or category does not fit, or there are too many groups.
     """
     table, y = read_table(estimator, x, y, reset=True)
-    y = one_each(y, "y", len(table))
+    y = one_each(y, "y", x)
     check_classification_targets(y)
+    _warn_of_index(sample_weight, "sample_weight", x)
     weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
     if (weight < 0).any():
         raise InputError("sample_weight: negative; weights must be at least 0")
@@ -181,8 +193,15 @@ def read_arrays(
     if sensitive_features is None:
         groups, s = NO_GROUPS, np.zeros(len(labels), int)
     else:
-        values = one_each(sensitive_features, "sensitive_features", len(table))
+        values = one_each(sensitive_features, "sensitive_features", x)
         groups, s = np.unique(values[counted], return_inverse=True)
+    if len(groups) > MOST_GROUPS:
+        name = getattr(sensitive_features, "name", None)
+        raise InputError(
+            f"sensitive_features{f' {name!r}' if name else ''}: {len(groups)} different values; at"
+            f" most {MOST_GROUPS} groups are compared: bin numbers, such as by pandas.cut, or merge"
+            " values"
+        )
     for name, found, what in (("y", classes, "class"), ("sensitive_features", groups, "group")):
         if len(found) < 2:
             raise InputError(f"{name}: holds one {what}, {found.tolist()[0]!r}; two are needed")
@@ -191,17 +210,29 @@ def read_arrays(
         table, classes, groups, bounds=estimator.bounds, categories=estimator.categories
     )
     roles = {LABEL: classes.astype(str)[labels], GROUP: groups.astype(str)[s]}
-    rows = encode_own(table.assign(**roles), codebook.schema, source="X")
+    clipping = Clipping()
+    rows = encode(table.assign(**roles), codebook.schema, source="X", clipping=clipping)
+    for name, column in clipping.clipped(above=MUCH):
+        warnings.warn(
+            f"X: column {name!r}: {column.share:.1%} of the values lie outside its bounds,"
+            f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
+            " bounds= right?",
+            UserWarning,
+            stacklevel=3,
+        )
     return Fitted(codebook, rows, weight[counted], classes, groups)
 
 
-def one_each(values: Any, name: str, n_rows: int) -> np.ndarray:
-    """[N] values, one for each row of X.
+def one_each(values: Any, name: str, x: Any) -> np.ndarray:
+    """[N] values, one for each row of X, by position; warns where indexes say otherwise.
 
     Raises:
         InputError: more or fewer of them, one that is missing, or kinds that have no order.
     """
-    found = np.asarray(values)
+    _warn_of_index(values, name, x)
+    found, n_rows = np.asarray(values), _num_samples(x)
+    if found.dtype == object and found.ndim == 1:
+        found = pd.Series(found).infer_objects().to_numpy()  # such as of nullable integers
     if found.shape == (n_rows, 1):
         found = found[:, 0]
     if found.shape != (n_rows,):
@@ -217,22 +248,76 @@ def one_each(values: Any, name: str, n_rows: int) -> np.ndarray:
     return found
 
 
+def _warn_of_index(values: Any, name: str, x: Any) -> None:
+    index = getattr(values, "index", None)
+    if isinstance(x, pd.DataFrame) and isinstance(index, pd.Index) and not index.equals(x.index):
+        warnings.warn(
+            f"{name}: its index is not that of X; values are taken by position, the first for the"
+            f" first row of X. If they belong together by index, give {name}.loc[X.index]",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
 def read_table(
     estimator: Any, x: Any, y: Any = "no_validation", *, reset: bool
 ) -> tuple[pd.DataFrame, Any]:
-    """X as a table whose columns have names, and y [N]. Raises as scikit-learn's checks do."""
-    if isinstance(x, pd.DataFrame) and not all(map(_is_number, x.dtypes)):
+    """X as a table whose columns have names, without missing values, and y [N].
+
+    Raises:
+        ValueError: as scikit-learn's checks do.
+        InputError: columns of one name, text in an array, or a value that is missing or infinite.
+    """
+    if isinstance(x, pd.DataFrame):
+        table = _of_frame(x)
         validate_data(estimator, cast(Any, x), y, reset=reset, skip_check_array=True)
-        table = x.reset_index(drop=True)
-    else:
+        return table, y
+    try:
         checked = validate_data(estimator, cast(Any, x), y, reset=reset, dtype=np.float64)
-        values, y = (checked, y) if isinstance(y, str) else checked
-        table = pd.DataFrame(values, columns=getattr(estimator, "feature_names_in_", None))
-    return table.set_axis([_name(column) for column in table.columns], axis=1), y
+    except ValueError as error:
+        if any(isinstance(value, str) for value in np.asarray(x, dtype=object).flat):
+            raise InputError(
+                "X: an array that holds text; give a DataFrame, whose columns of text become"
+                " categories"
+            ) from error
+        raise
+    values, y = (checked, y) if isinstance(y, str) else checked
+    table = pd.DataFrame(values, columns=getattr(estimator, "feature_names_in_", None))
+    return table.set_axis(list(map(_name, table.columns)), axis=1), y
+
+
+def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
+    """With names, and each column of the simplest dtype that holds its values: bool, number, ...
+
+    Raises:
+        InputError: no values, columns of one name, or a value that is missing or infinite.
+    """
+    if not x.size:
+        raise InputError(f"X: of shape {x.shape}; must have a row and a column at least")
+    names = [_name(column) for column in x.columns]
+    if twice := repeated(names):
+        raise InputError(f"X: columns that have the same name: {twice}; rename or drop them")
+    table = x.set_axis(names, axis=1).reset_index(drop=True).infer_objects()
+    for name, values in table.items():
+        missing = values.isna().to_numpy()
+        if missing.any():
+            raise InputError(
+                f"X: column {name!r}, row {np.argmax(missing) + 1}: a missing value"
+                f" ({missing.sum()} in all); impute missing values, or drop the rows"
+            )
+        if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(values))).all():
+            row = int(np.argmin(finite))
+            raise InputError(
+                f"X: column {name!r}, row {row + 1}: {values.iloc[row]}; numbers must be finite"
+            )
+        categories = getattr(values.dtype, "categories", None)
+        if categories is not None and categories.inferred_type == "boolean":
+            table[name] = values.astype(bool)
+    return table
 
 
 def _is_number(dtype: Any) -> bool:
-    return pd.api.types.is_numeric_dtype(dtype)  # booleans, too
+    return pd.api.types.is_any_real_numeric_dtype(dtype) or pd.api.types.is_bool_dtype(dtype)
 
 
 def _name(column: Any) -> str:
@@ -250,13 +335,16 @@ def make_codebook(
 ) -> Codebook:
     """The schema of a table: numbers between bounds, which clip, and categories.
 
-    Columns that are not numbers, and those with ``categories``, are categories.
+    Columns that are not numbers, and those with ``categories``, are categories. Booleans are the
+    numbers 0 and 1.
 
     Raises:
-        InputError: bounds or categories of a column that there is not, or that no schema allows.
+        InputError: bounds or categories of a column that there is not, or that are not allowed.
     """
-    if taken := {"s", "y", LABEL, GROUP} & set(table.columns):
+    if taken := {"s", LABEL, GROUP} & set(table.columns):
         raise InputError(f"X: column {min(taken)!r}: the name is taken; rename it")
+    if not isinstance(categories, Mapping | None):
+        raise InputError(f"categories: {categories!r}; must be lists of values by column")
     given = {_name(column): pair for column, pair in _by_column(table, bounds).items()}
     listed = {_name(column): values for column, values in (categories or {}).items()}
     for argument, named in (("bounds", given), ("categories", listed)):
@@ -267,13 +355,13 @@ def make_codebook(
     for name in table.columns:
         try:
             if name in listed or not _is_number(table[name].dtype):
-                found = listed[name] if name in listed else _categories(table[name])
-                columns[name] = Categorical(categories=tuple(np.asarray(found).tolist()))
+                found = listed[name] if name in listed else _values(table[name])
+                columns[name] = Categorical(categories=_categories(name, found))
             else:
-                low, high = given[name] if name in given else _range(table[name])
-                columns[name] = Numeric(lower=float(low), upper=float(high), out_of_range="clip")
+                low, high = _pair(name, given[name]) if name in given else _range(table[name])
+                columns[name] = Numeric(lower=low, upper=high, out_of_range="clip")
         except ValidationError as error:
-            raise refusal(f"column {name!r}", error) from error
+            raise refusal(f"X: column {name!r}", error) from error
         if name not in listed and name not in given:
             kind = "bounds" if isinstance(columns[name], Numeric) else "categories"
             learned.append(f"{kind} of {name!r}")
@@ -302,7 +390,7 @@ def _by_column(table: pd.DataFrame, bounds: Bounds | None) -> dict[Any, tuple[fl
         return dict(bounds or {})
     try:
         low, high = (np.broadcast_to(np.asarray(end, float), table.shape[1]) for end in bounds)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(
             f"bounds: must be a pair (lower, upper) of numbers or of {table.shape[1]} numbers"
             f" each, or such a pair by column: {error}"
@@ -316,18 +404,39 @@ def _range(values: pd.Series) -> tuple[float, float]:
     return low, high if high > low else low + max(1.0, abs(low))
 
 
-def _categories(values: pd.Series) -> Any:
-    """Those of the dtype, or of the rows."""
+def _pair(name: str, pair: Any) -> tuple[float, float]:
+    """Bounds as given."""
+    try:
+        low, high = map(float, pair)
+    except (TypeError, ValueError):
+        low = high = np.nan
+    if not np.isfinite([low, high]).all():
+        raise InputError(f"bounds: column {name!r}: {pair!r}; must be a pair of finite numbers")
+    return low, high
+
+
+def _values(values: pd.Series) -> list[Any]:
+    """The categories of the dtype, or of the rows."""
     if isinstance(values.dtype, pd.CategoricalDtype):
-        found = values.cat.categories.tolist()
-    else:
-        found = sorted(values.dropna().unique().tolist(), key=str)
-    if len(found) < 2 or not all(isinstance(each, str | int | float) for each in found):
+        return values.cat.categories.tolist()
+    try:
+        return sorted(values.unique().tolist(), key=str)
+    except TypeError:  # lists, or other things that are no values
+        return values.tolist()[:1]
+
+
+def _categories(name: str, values: Any) -> tuple[Any, ...]:
+    """The categories of a column: of booleans 0 and 1; of numbers with text, all as text."""
+    found = np.asarray(values)
+    listed = np.atleast_1d(found.astype(int) if found.dtype == bool else found).tolist()
+    allowed = all(isinstance(each, str | int | float) and not pd.isna(each) for each in listed)
+    if not (found.ndim == 1 and allowed and 2 <= len(listed) <= MOST):
         raise InputError(
-            f"column {values.name!r}: must hold numbers, or two categories or more that are numbers"
-            f" or text; holds {values.dtype}, {found[:1]}; drop it, or give categories="
+            f"X: column {name!r}: must hold numbers, or from 2 to {MOST} categories that are"
+            f" numbers or text; holds {len(listed)}, such as {listed[0] if listed else None!r}:"
+            " drop the column, make its values text, merge them, or give categories="
         )
-    return found
+    return tuple(listed)
 
 
 def warn_of_learned(codebook: Codebook) -> None:

@@ -44,7 +44,7 @@ FEWEST = 5
 """Rows that are distilled, at least; the least that ``n_min`` may be."""
 
 
-def distill_settings(fairness: ServerConfig, **given: Any) -> DistillConfig:
+def distill_settings(estimator: Any, fairness: ServerConfig, **given: Any) -> DistillConfig:
     """Those of a client's distillation, with its own. Raises InputError: one is not allowed.
 
     Of few rows, too: these rows are made where they are used, and not sent as a file is.
@@ -54,7 +54,7 @@ def distill_settings(fairness: ServerConfig, **given: Any) -> DistillConfig:
     try:
         return DistillConfig(**shared, rho_o=fairness.rho, n_min=FEWEST, **given)
     except ValidationError as error:
-        raise refusal("settings", error) from error
+        raise refusal(type(estimator).__name__, error) from error
 
 
 def seed_of(random_state: Any) -> int:
@@ -157,7 +157,7 @@ class Distiller(BaseEstimator):
         Args:
             X: [N, n_features] array or DataFrame without missing values.
             y: [N] labels of two classes.
-            sensitive_features: [N] groups, two or more; needed.
+            sensitive_features: [N] groups, 2 to 100; needed.
 
         Returns:
             X_fair [M, d] in the units of X, the columns those of ``encoder_``; a DataFrame where X
@@ -173,6 +173,7 @@ class Distiller(BaseEstimator):
                 "sensitive_features: None; rows are made fair between groups: give them"
             )
         config = distill_settings(
+            self,
             fairness_settings(self),
             n_synthetic=self.n_synthetic,
             steps=self.steps,
@@ -181,7 +182,7 @@ class Distiller(BaseEstimator):
         codebook, rows, _, self.classes_, self.groups_ = read_arrays(self, X, y, sensitive_features)
         warn_of_learned(codebook)
         with jax.enable_x64(True):
-            (found,) = distill_clients([rows], codebook.schema, config, model=codebook.model)
+            (found,) = distill_clients({"X": rows}, codebook.schema, config, model=codebook.model)
         self.release_, self.converged_ = found.release, found.converged
         if not self.converged_:
             warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=2)

@@ -62,7 +62,7 @@ MUTANTS = [
     Mutant(
         "small groups are not named",
         "evaluation.py",
-        "if min(size) < enough",
+        "if min(size if evaluation.labelled else size[:1]) < enough",
         "if size.n == 0",
         "test_small_groups.py",
     ),

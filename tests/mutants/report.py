@@ -220,4 +220,18 @@ MUTANTS = [
         "clipping.rows",
         "test_clipping.py",
     ),
+    Mutant(
+        "numbers are folded in narrow columns",
+        "report/result_table.py",
+        'word if column.justify == "left" else most',
+        "word",
+        "test_result_table.py",
+    ),
+    Mutant(
+        "rows without labels count as errors",
+        "fairness/intervals.py",
+        "right = (1 + rows.y * (2 * rows.selected - 1)) / 2",
+        "right = np.where(rows.y > 0, rows.selected, 1 - rows.selected)",
+        "test_evaluation.py",
+    ),
 ]

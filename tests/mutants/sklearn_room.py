@@ -98,8 +98,8 @@ MUTANTS = [
     Mutant(
         "a column of the user's is taken for y",
         "sklearn/codebook.py",
-        '{"s", "y", LABEL, GROUP} & set(table.columns)',
-        '{"s", "y"} & set(table.columns)',
+        '{"s", LABEL, GROUP} & set(table.columns)',
+        '{"s", LABEL} & set(table.columns)',
         "test_sklearn.py",
     ),
     Mutant(
@@ -115,5 +115,19 @@ MUTANTS = [
         "if fairness.max_gap is not None and self.gap_ > fairness.max_gap:",
         "if point and fairness.max_gap and point.gap > fairness.max_gap:",
         "test_sklearn.py",
+    ),
+    Mutant(
+        "as many groups as there are values",
+        "sklearn/codebook.py",
+        "if len(groups) > MOST_GROUPS:",
+        "if len(groups) > len(s):",
+        "test_sklearn_columns.py",
+    ),
+    Mutant(
+        "an index in another order goes without a word",
+        "sklearn/codebook.py",
+        "not index.equals(x.index)",
+        "set(index) != set(x.index)",
+        "test_sklearn_columns.py",
     ),
 ]

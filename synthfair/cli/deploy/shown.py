@@ -9,11 +9,9 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
 from synthfair.cli.show import say, stage_bar, warn
 from synthfair.report import federation_table
+from synthfair.report.result_table import ResultTable
 from synthfair.run_files import MetricsFile, read_run_file
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ def tell(run: Run, output: Path) -> None:
     metrics = output / "metrics.json"
     if metrics.exists():
         found = read_run_file(metrics, MetricsFile)
-        table = Table("metric", "value", "95 % interval")
+        table = ResultTable("metric", "value", "95 % interval")
         for name in ("accuracy", "spd", "equal_opportunity_difference"):
             metric = getattr(found, name)
             if not isnan(metric.value):
@@ -61,10 +59,12 @@ def tell(run: Run, output: Path) -> None:
     if gaps.exists():
         found = json.loads(gaps.read_bytes())
         title = f"{found['rate'].replace('_', ' ')}, {found['reports']:,} reports"
-        table = Table("gap", "value", f"{100 * found['confidence']:g} % interval", title=title)
+        table = ResultTable(
+            "gap", "value", f"{100 * found['confidence']:g} % interval", title=title
+        )
         for gap in found["gaps"]:
             value = "unknown" if gap["value"] is None else f"{gap['value']:+.3f}"
             interval = f"{gap['low']:+.3f} to {gap['high']:+.3f}"
-            table.add_row(Text(f"{gap['second']} - {gap['first']}"), value, interval)
+            table.add_row(f"{gap['second']} - {gap['first']}", value, interval)
         say(table)
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

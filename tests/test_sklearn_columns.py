@@ -1,0 +1,224 @@
+"""What the estimators read from tables of all dtypes, and how they refuse; nothing is trained."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from synthfair.errors import InputError
+from synthfair.sklearn import Distiller, FairLogisticRegression
+from synthfair.sklearn.codebook import MOST_GROUPS, read_arrays, read_table
+
+N = 12
+Y = np.tile(["no", "yes"], N // 2)
+S = np.repeat(["a", "b"], N // 2)
+INCOME = np.linspace(10.0, 90.0, N)
+
+
+def column(*values, dtype=None):
+    """[N] the values over and over."""
+    return pd.Series([values[i % len(values)] for i in range(N)], dtype=dtype)
+
+
+def frame(values, **others):
+    """The column in question, in a table with a number and a text."""
+    return pd.DataFrame({"it": values, "income": INCOME, "home": column("own", "rent")} | others)
+
+
+def read(x, y=Y, s=S, weight=None, **settings):
+    return read_arrays(FairLogisticRegression(rho=0, **settings), x, y, s, weight)
+
+
+def in_units(x, **settings):
+    """Names and values of what a model of X reads of X: by fit, and again by predict."""
+    model = FairLogisticRegression(rho=0, **settings)
+    codebook = read_arrays(model, x, Y, S).codebook
+    values = codebook.in_units(read_table(model, x, reset=False)[0])
+    return dict(zip(codebook.schema.encoded_names, values.T.tolist(), strict=True))
+
+
+HALF = [1.0, 0.0] * (N // 2)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        column(True, False),
+        column(True, False, dtype="boolean"),
+        column(True, False, dtype=object),
+        column(True, False).astype("category"),
+        column(True, False, dtype="bool[pyarrow]"),
+    ],
+    ids=lambda values: str(values.dtype),
+)
+def test_booleans_are_the_numbers_0_and_1_next_to_text(values):
+    assert in_units(frame(values))["it"] == HALF
+    assert in_units(frame(values)[["it", "income"]])["it"] == HALF
+    listed = in_units(frame(values), categories={"it": [False, True]})
+    assert listed["it=1"] == HALF
+
+
+def test_fit_and_predict_may_have_booleans_of_two_dtypes():
+    model = FairLogisticRegression(rho=0)
+    codebook = read_arrays(model, frame(column(True, False)), Y, S).codebook
+    for dtype in ("category", "boolean", object, float):
+        table, _ = read_table(model, frame(column(True, False).astype(dtype)), reset=False)
+        assert codebook.in_units(table)[:, 0].tolist() == HALF
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (column(1, 2, 3, dtype="Int64"), {"it": [1.0, 2.0, 3.0]}),
+        (column(1.5, 2.5, dtype="Float64"), {"it": [1.5, 2.5]}),
+        (column(1, 2.5, dtype=object), {"it": [1.0, 2.5]}),
+        (column(1, 2, dtype="int64[pyarrow]"), {"it": [1.0, 2.0]}),
+        (column(1, 2, 3).astype("category"), {"it=1": [1.0, 0.0], "it=3": [0.0, 0.0, 1.0]}),
+        (column("u", "v", dtype="string"), {"it=v": [0.0, 1.0]}),
+        (column("u", "v").astype("category"), {"it=v": [0.0, 1.0]}),
+        (column("u", "v", dtype=object), {"it=v": [0.0, 1.0]}),
+        (column(7, "v", dtype=object), {"it=v": [0.0, 1.0]}),
+        (column(True, "v", dtype=object), {"it=v": [0.0, 1.0]}),
+    ],
+)
+def test_columns_of_other_dtypes(values, expected):
+    found = in_units(frame(values))
+    for name, start in expected.items():
+        assert found[name][: len(start)] == start
+
+
+def test_an_array_of_objects_that_are_numbers():
+    x = np.column_stack([INCOME, np.tile([0, 1], N // 2)]).astype(object)
+    assert in_units(x)["x0"] == INCOME.tolist()
+    assert in_units(x, categories={1: [False, True]})["x1=1"] == [0.0, 1.0] * (N // 2)
+
+
+def test_names_that_are_no_text():
+    x = frame(column(1, 2)).set_axis([10, 20, 30], axis=1)
+    assert set(in_units(x, bounds={20: (0, 100)})) == {"x10", "x20", "x30=rent"}
+
+
+MISSING = r"X: column 'it', row 2: a missing value \(6 in all\); impute"
+REFUSED = [
+    (frame(column(1, None, dtype="Int64")), MISSING),
+    (frame(column(True, None, dtype="boolean")), MISSING),
+    (frame(column("u", None, dtype=object)), MISSING),
+    (frame(column("u", None).astype("category")), MISSING),
+    (frame(column(1.0, np.nan))[["it", "income"]], MISSING),
+    (frame(column(1.0, np.inf)), "X: column 'it', row 2: inf; numbers must be finite"),
+    (frame(column(1.0, -np.inf))[["it"]], "X: column 'it', row 2: -inf; numbers must be finite"),
+    (frame(pd.date_range("2020", periods=N)), "X: column 'it': must hold numbers, or .*Timestamp"),
+    (frame(pd.cut(INCOME, 3)), "X: column 'it': must hold numbers, or .*Interval.* values text"),
+    (frame([[1], [2]] * (N // 2)), r"X: column 'it': must hold numbers, or .* such as \[1\]"),
+    (frame(column(1 + 1j, 2)), "X: column 'it': must hold numbers, or"),
+    (frame(1.0).set_axis(["a", "b", "a"], axis=1), r"X: columns .* the same name: \['a'\]; rename"),
+    (frame(1.0)[["it", "it"]], r"X: columns that have the same name: \['it'\]; rename"),
+    (frame(1.0)[[]], r"X: of shape \(12, 0\); must have a row and a column"),
+    (frame(1.0).to_numpy(), "X: an array that holds text; give a DataFrame"),
+    (frame(1.0).to_numpy().tolist(), "X: an array that holds text; give a DataFrame"),
+    (frame(1.0, **{"home=rent": 1.0}), "names clash: .'home=rent'.; rename a column"),
+]
+
+
+@pytest.mark.parametrize(("x", "complaint"), REFUSED)
+def test_tables_are_refused_in_words_of_the_user(x, complaint):
+    with pytest.raises(InputError, match=complaint) as refused:
+        read(x)
+    assert "schema" not in str(refused.value)
+    assert "Input should be" not in str(refused.value)  # pydantic's
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"categories": {"home": ["own"]}}, "column 'home': must hold .*holds 1, such as 'own'"),
+        ({"categories": {"home": "own"}}, "column 'home': must hold"),
+        ({"categories": {"home": ["own", None]}}, "column 'home': must hold"),
+        ({"categories": {"home": ["own", "own"]}}, "column 'home': categories: must not repeat"),
+        ({"categories": ["home"]}, "categories: .'home'.; must be lists of values by column"),
+        (
+            {"bounds": {"income": (0, None)}},
+            r"bounds: column 'income': \(0, None\); must be a pair",
+        ),
+        ({"bounds": {"income": (0, np.inf)}}, "bounds: column 'income': .* pair of finite numbers"),
+        ({"bounds": {"income": 5}}, "bounds: column 'income': 5; must be a pair"),
+        ({"bounds": 5}, "bounds: must be a pair"),
+    ],
+)
+def test_settings_are_refused_in_words_of_the_user(settings, complaint):
+    with pytest.raises(InputError, match=complaint):
+        read(frame(1.0), **settings)
+
+
+def test_ids_are_no_categories():
+    n = 10_001
+    x = pd.DataFrame({"id": [f"n{i}" for i in range(n)]})
+    with pytest.raises(InputError, match="X: column 'id': .* from 2 to 10000 .* holds 10001"):
+        read(x, np.arange(n) % 2, np.arange(n) % 2)
+
+
+def test_a_setting_is_named_with_its_estimator():
+    with pytest.raises(InputError, match="^Distiller: steps: .*; got 0"):
+        Distiller(steps=0).fit_resample(frame(1.0), Y, sensitive_features=S)
+
+
+@pytest.mark.parametrize("name", [None, "age"])
+def test_a_continuous_sensitive_feature_is_refused(name):
+    n = 8 * MOST_GROUPS
+    x, y = pd.DataFrame({"income": np.arange(n) / n}), np.arange(n) % 2
+    age = pd.Series(np.random.default_rng(0).normal(size=n), name=name)
+    called = " 'age'" if name else ""
+    said = f"sensitive_features{called}: 800 different values; at most 100 groups"
+    with pytest.raises(InputError, match=f"^{said} .* bin numbers, such as by pandas.cut"):
+        read(x, y, age)
+    assert len(read(x, y, pd.cut(age, 3)).groups) == 3
+    assert len(read(x, y, np.arange(n) % MOST_GROUPS).groups) == MOST_GROUPS
+
+
+@pytest.mark.parametrize(
+    "dtype", ["boolean", "bool", object, "category", "Int64", "int64[pyarrow]"]
+)
+def test_labels_and_groups_of_all_dtypes(dtype):
+    values = column(False, True) if "b" in str(dtype) else column(0, 1)
+    found = read(frame(1.0), values.astype(dtype), values.astype(dtype))
+    assert found.classes.tolist() == found.groups.tolist() == values.tolist()[:2]
+    assert found.rows.y.tolist() == [-1.0, 1.0] * (N // 2)
+
+
+@pytest.mark.parametrize("argument", ["y", "s", "weight"])
+@pytest.mark.parametrize("index", [range(1, N + 1), range(N)[::-1]], ids=["other", "permuted"])
+def test_an_index_that_is_not_that_of_x_is_warned_of_and_rows_go_by_position(argument, index):
+    name = {"s": "sensitive_features", "weight": "sample_weight"}.get(argument, argument)
+    values = {"y": Y, "s": S, "weight": np.arange(1.0, N + 1)}
+    given = values | {argument: pd.Series(values[argument], index=index)}
+    with pytest.warns(UserWarning, match=f"^{name}: its index .* by position.*{name}.loc.X.index"):
+        found = read(frame(1.0), **given)
+    same = read(frame(1.0), **values)
+    np.testing.assert_array_equal(found.rows.y, same.rows.y)
+    np.testing.assert_array_equal(found.rows.s, same.rows.s)
+    np.testing.assert_array_equal(found.weight, same.weight)
+
+
+def test_the_same_index_and_none_are_no_warning():
+    x = frame(1.0).set_index(pd.Index(range(5, 5 + N)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(x, pd.Series(Y, index=x.index), pd.Series(S, index=x.index), np.ones(N))
+        read(x, Y.tolist(), pd.DataFrame({"s": S}, index=x.index))
+        read(x[["income"]].to_numpy(), pd.Series(Y, index=x.index), S)
+
+
+def test_clipped_values_are_warned_of_without_a_schema():
+    with pytest.warns(UserWarning, match="^X: column 'income': 50.0% .* bounds= right.$"):
+        read(frame(1.0), bounds={"income": (0, 50)})
+
+
+def test_the_encoder_wants_the_columns_of_fit():
+    table = frame(1.0, it=INCOME)
+    encoder = read(table).codebook.encoder(table)
+    assert encoder.transform(table.iloc[:, ::-1]).shape == (N, 3)
+    with pytest.raises(InputError, match=r"X: columns \['home'\]: must be those of fit"):
+        encoder.transform(table.drop(columns="home"))
+    with pytest.raises(InputError, match=r"X: of shape \(3, 2\); must have the columns of fit"):
+        encoder.transform(np.ones((3, 2)))
