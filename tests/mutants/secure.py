@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "one user's rows all count",
         "secure/counting.py",
-        "        table = table.iloc[first_rows(user, what.rows_per_user)]\n",
-        "",
+        "counted = order[first_rows(user[order], what.rows_per_user)]",
+        "counted = order",
         "test_secure_noise.py",
     ),
     Mutant(
