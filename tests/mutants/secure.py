@@ -146,8 +146,8 @@ MUTANTS = [
     Mutant(
         "larger tables than the task allows are counted",
         "secure/counting.py",
-        "if len(table) > what.rows_per_client:",
-        "if len(table) > 2 * what.rows_per_client:",
+        "if len(y) > what.rows_per_client:",
+        "if len(y) > 2 * what.rows_per_client:",
         "test_secure_noise.py",
     ),
     Mutant(
