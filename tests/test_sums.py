@@ -3,6 +3,7 @@
 from itertools import pairwise, product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -121,6 +122,19 @@ def test_a_large_cell_counts_each_row_once():
     many = Encoded(*(np.repeat(field, 10_000, axis=0) for field in one))
     found, expected = (smooth_sums(rows, ANCHORS, n_groups=G).rate for rows in (many, one))
     np.testing.assert_allclose(found, 10_000 * expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("differ", "rare"), [(0, False), (1, True), (4, True), (5, False)])
+def test_a_feature_is_rare_where_few_rows_differ_however_they_are_cut(differ, rare):
+    column = np.full(90, 0.25)
+    column[10 : 10 + 7 * differ : 7] = 0.25 + np.arange(1, differ + 1) / 8
+    rows = Encoded(column[:, None], np.zeros(90, int), np.ones(90))
+    for cuts in ([], [15], [20, 20, 40]):
+        batches = BatchesInOrder(lambda cuts=cuts: parts(rows, np.arange(90), cuts))
+        few = batches.sum(lambda rows: cell_sums(rows, n_groups=2)).few
+        assert few.rare[0, 1, 0] == rare
+        assert not rare or few.mode[0, 1, 0] == 0.25
+        assert few.more[0, 1, 0] or sorted(few.count[0, 1, 0])[-1] == 90 - differ
 
 
 def test_rows_in_memory_are_read_in_batches():

@@ -281,6 +281,6 @@ MUTANTS = [
         "data/real_rows.py",
         "array[:] = array[order]",
         "array[:] = array",
-        "test_declared.py",
+        "test_real_rows.py",
     ),
 ]
