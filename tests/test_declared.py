@@ -1,7 +1,8 @@
 """What leaves a site is a function of what it declares: other rows, the same bytes.
 
 Each answer is made twice, with the noise held fixed, from tables that differ in what the answer
-does not declare; bytes, sizes, names and codes must be the same.
+does not declare; bytes, sizes, names and codes must be the same. Kits and report pages read no
+table: test_deploy_kit.py makes kits before there are any, and a page has its numbers from files.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ from two_sites import NAMES, RELEASE, InProcess, World
 
 import synthfair as sf
 from synthfair.client import Options, distill_file
+from synthfair.data.batches import in_memory
 from synthfair.deploy.training import TrainJob, run_train
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import NO_VALUE, make_collection
@@ -149,7 +151,17 @@ def reports(rows):
                          source=seeded(3))  # fmt: skip
 
 
-@pytest.mark.parametrize("answer", [counts, user_counts, reports])
+def sums(rows):
+    """A client's parts of the sums of a surrogate of all clients, before noise."""
+    config = private(MOMENTS.model_copy(update={"moments_only": False}))
+    encoded = in_memory(sf.encode(rows, SCHEMA))
+    return np.concatenate([
+        sf.surrogate.client_sums(what, encoded, config, SCHEMA)
+        for what in sf.surrogate.summands(config, SCHEMA, clients=2)
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("answer", [counts, user_counts, sums, reports])
 @pytest.mark.parametrize("change", ORDER)
 def test_counts_and_reports_do_not_depend_on_the_order_of_rows(answer, change):
     assert list(answer(change(some_table()))) == list(answer(some_table()))
