@@ -15,7 +15,7 @@ from typing import BinaryIO, Generic, TypeVar
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, sync_folder, whole_file
+from synthfair.files import OWNER_ONLY, whole_file
 from synthfair.privacy.ledger import Booking, Ledger
 
 Answers = TypeVar("Answers", bound=tuple)
@@ -77,9 +77,9 @@ class BoughtFile:
             InputError: the ledger refuses, or the file is damaged.
             OSError: there is no room.
         """
-        word, name = self._head()
-        if word == "complete":
+        if self.complete:
             return
+        word, name = self._head()
         if not word:
             if ledger:
                 ledger.require_affordable(booking, reserve=reserve)
@@ -95,6 +95,11 @@ class BoughtFile:
             file.seek(0)
             file.write(b"complete")  # last: a file that says so holds all of it
             _sync(file)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer is there. Raises InputError: the file is damaged."""
+        return self._head()[0] == "complete"
 
     def open(self) -> BinaryIO:
         """The answer, from its first byte on, where it is there."""
@@ -123,10 +128,8 @@ class BoughtFile:
         return word, name
 
     def _reserve(self, name: str, room: int) -> None:
-        with whole_file(self.path, mode=OWNER_ONLY) as temporary, temporary.open("wb") as file:
-            file.write(f"reserved {self.run} {name}\n".encode() + bytes(room))
-            _sync(file)
-        sync_folder(self.path.parent)
+        with whole_file(self.path, mode=OWNER_ONLY) as temporary:
+            temporary.write_bytes(f"reserved {self.run} {name}\n".encode() + bytes(room))
 
 
 def _sync(file: BinaryIO) -> None:

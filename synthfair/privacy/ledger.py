@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -267,6 +268,11 @@ class Ledger:
     @property
     def _chain(self) -> Chain[Entry]:
         return Chain(self.path, Entry, elsewhere="--ledger")
+
+
+def purchase_of(seed: int) -> str:
+    """Name of a purchase whose noise follows from a secret seed of 128 bits, which it hides."""
+    return hashlib.sha256(b"synthfair-purchase\0" + seed.to_bytes(16, "big")).hexdigest()
 
 
 def _is_bought(booking: Booking, before: Sequence[Booking | Limit]) -> bool:
