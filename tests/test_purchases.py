@@ -117,10 +117,11 @@ def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, wher
             patch.setattr(Ledger, "book", end)
         elif where != "make":
             patch.setattr(bought_files, "_sync", end)
-        for _ in range(2):
-            with pytest.raises(SystemExit):
-                shop.buy(*([end] if where == "make" else []))
-            syncs.clear()
+        with pytest.raises(SystemExit):
+            shop.buy(*([end] if where == "make" else []))
+        syncs.clear()
+        with suppress(SystemExit):  # with its last word, the answer was there
+            shop.buy(*([end] if where == "make" else []))
     shop.buy()
     assert shop.ledger.spent().releases == 1
     assert shop.buy() == shop.made[-1]
