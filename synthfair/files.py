@@ -110,6 +110,8 @@ def _make_folder(folder: Path) -> None:
 def whole_file(path: Path, *, mode: int = ORDINARY) -> Iterator[Path]:
     """Yields a temporary name next to ``path``; renames it to ``path`` if the block succeeds.
 
+    Its content is on the disk before, and its name after that: both survive a crash.
+
     The file then has those bits of ``mode`` that the user's umask allows; before, only its owner
     may read it. On any exception, Ctrl-C included, the temporary file is removed and ``path`` is as
     it was. An error of the system without a file's name, as where the disk is full, gets this one.
@@ -122,11 +124,14 @@ def whole_file(path: Path, *, mode: int = ORDINARY) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
+        with temporary.open("r+b") as file:
+            os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
         temporary.chmod(mode & ~umask)  # mkstemp makes files private; an ordinary file is not
         _is_file(path)
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         if error.filename in (None, name):
             error.filename = str(path)

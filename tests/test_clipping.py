@@ -186,7 +186,7 @@ def test_the_client_is_told_also_where_the_release_is_refused(folder, capsys):
 def test_a_table_below_the_minimum_makes_no_release(folder):
     paths = folder / "few.csv", folder / "schema.json", folder / "out.parquet"
     TABLE.head(40).to_csv(paths[0], index=False)
-    with pytest.raises(sf.InputError, match=r"few.csv: 40 rows, .* at least 50 \(n_min\)"):
+    with pytest.raises(sf.InputError, match=r"few.csv: 40 rows; .* at least 50 \(n_min\)"):
         distill_file(*paths, QUICK, Options(hold_out=0.0))
     with pytest.raises(
         sf.InputError, match=r"the 50 rows that k_min .*: town=a with paid=no has \d+, "

@@ -146,6 +146,21 @@ def test_one_question_has_one_answer_that_is_booked_once(world):
     assert ledger_of(world).spent().releases == 1
 
 
+def test_a_site_that_ended_before_its_answer_was_saved_books_once(world, monkeypatch):
+    def full(_):
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("synthfair.privacy.answers._sync", full)
+        for job in ("job-1", "job-2"):
+            assert answer(world, ask(world, job), job) == ("failed", b"")
+            assert ledger_of(world).spent().releases == 1
+    code, first = answer(world, ask(world, "job-3"), "job-3")
+    assert code == "ok"
+    assert answer(world, ask(world, "job-4"), "job-4") == ("ok", first)
+    assert ledger_of(world).spent().releases == 1
+
+
 @pytest.mark.parametrize("what", ["plan", "rate", "model", "rows"])
 def test_another_question_is_booked_anew(world, what):
     _, first = answer(world, ask(world))

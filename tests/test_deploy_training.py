@@ -158,8 +158,28 @@ def test_the_same_question_gets_the_same_answer_and_another_is_booked(world, set
     assert ledger_of(world).spent().releases == 2
     ledger_of(world).set_limit(2.1, 1e-3)
     assert answer("job-5", 1, states[2])[0] == "budget"
+    assert answer("job-7", 1, states[0])[0] == "ok"  # what was booked is not forgotten for it
+    assert ledger_of(world).spent().releases == 2
     text = json.dumps(asked[0] | {"job": "job-6", "round": settings["rounds"]}).encode()
     assert world.code(Message(text, states[0]), job="job-6") == "rounds"
+
+
+@pytest.mark.parametrize(("where", "booked"), [("_store", 0), ("_learned", 1)])
+def test_a_site_whose_disk_is_full_books_a_training_once(world, monkeypatch, where, booked):
+    """Before the line in the ledger, and after it."""
+
+    def full(*_, **__):
+        raise OSError("no space left")
+
+    settings = DP_SGD | PRIVATE
+    with monkeypatch.context() as patch:
+        patch.setattr(f"synthfair.deploy.site_training.{where}", full)
+        for job in ("job-1", "job-2"):
+            with pytest.raises(TooFewError, match="failed"):
+                train(world, channel_of(world, job), settings)
+            assert ledger_of(world).spent().releases == booked
+    train(world, channel_of(world, "job-3"), settings)
+    assert ledger_of(world).spent().releases == 1
 
 
 def test_a_site_that_starts_again_has_the_same_teacher(world, monkeypatch):

@@ -227,7 +227,8 @@ def test_private_files_are_their_owners_alone(tmp_path):
     try:
         Ledger.for_table(tmp_path / "rows.csv").book(booking(None))
         answers = PrivateFit(*(np.ones(2) for _ in PrivateFit._fields))
-        AnswersFile.next_to(tmp_path / "out.parquet", "a" * 64, PrivateFit).save(answers)
+        file = AnswersFile.next_to(tmp_path / "out.parquet", "a" * 64, PrivateFit)
+        file.answers(None, booking(None), lambda: answers, numbers=8)
         write_history(StepRecord(*(np.ones(2) for _ in StepRecord._fields)), tmp_path / "history")
     finally:
         os.umask(before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ Distil a private table into a small synthetic one, such that a model trained on 
 synthetic rows is accurate and fair on the real ones. The file written to --output is
 the only thing to send. Without --epsilon it is not anonymous: see what it discloses at
 the end. Every release is booked in a ledger next to the table, and checked before it
-is written: copies of real rows stop it.
+is written: copies of real rows, in it or in a trial without some of the rows, stop it.
 
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
       --config configs/law_school/race.toml --output DIR/client_0.parquet
@@ -83,8 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=HOLD_OUT,
         metavar="SHARE",
-        help="Share of the rows that are held out of the distillation; up to 1,000 of them are"
-        f" compared with the release. Default: {HOLD_OUT:g}.",
+        help="Share of the rows that are held out of a trial release, up to 1,000 of which are"
+        " compared with it; the release that is written is then made of all rows. With 0, or with"
+        f" epsilon, there is no trial. Default: {HOLD_OUT:g}.",
     )
     checks.add_argument(
         "--accept-risk",
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.inputs import check_inputs
 
     check_inputs(args.schema, args.data, *filter(None, [args.sign]))
-    from synthfair.cli.show import progress_bar, say, stage_bar
+    from synthfair.cli.show import distilling_bar, say, stage_bar
     from synthfair.jax_setup import start_jax
     from synthfair.release.keys import read_signing_key
     from synthfair.report import preview_table
@@ -144,8 +144,7 @@ def run(args: argparse.Namespace) -> None:
         ledger=args.ledger,
         noise_seed=args.insecure_noise_seed,
     )
-    surrogate = isinstance(config, SurrogateConfig)
-    bar = stage_bar if surrogate else partial(progress_bar, "distilling")
+    bar = stage_bar if isinstance(config, SurrogateConfig) else distilling_bar
     try:
         with ExitStack() as shown:
             show: Callable[..., None] = shown.enter_context(stage_bar())
@@ -166,7 +165,8 @@ def run(args: argparse.Namespace) -> None:
                 config,
                 options,
                 on_rows=on_rows,
-                **{"on_stage" if surrogate else "progress": show_now},
+                progress=show_now,
+                on_stage=show_now,
             )
     except RefusedReleaseError as refused:
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on

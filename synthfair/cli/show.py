@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
-    from synthfair.client.distillation import Progress
     from synthfair.distill.hypergradient import StepRecord
-    from synthfair.federated.training import OnRounds
 
 
 class _Output(Console):
@@ -38,16 +36,26 @@ def terminal() -> Console:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Progress]:
-    """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns."""
+def distilling_bar() -> Iterator[Callable[..., None]]:
+    """Shows step, outer objective, covariance and inner gradient norm; fits 80 columns.
+
+    Yields a function of records, step and steps, or of the name of the stage that begins, of at
+    most 13 letters.
+    """
+    title = "distilling"
     with counting_bar(title) as update:
 
-        def show(records: StepRecord, step: int, steps: int) -> None:
-            state = (
-                f"objective {records.objective[-1]:.4f} cov {records.covariance[-1]:+.4f}"
-                f" grad {records.gradient_norm[-1]:.0e}"
-            )
-            update(step, steps, state)
+        def show(now: StepRecord | str, step: int = 0, steps: int | None = None) -> None:
+            nonlocal title
+            state = "preparing"
+            if isinstance(now, str):
+                title = now
+            else:
+                state = (
+                    f"objective {now.objective[-1]:.4f} cov {now.covariance[-1]:+.4f}"
+                    f" grad {now.gradient_norm[-1]:.0e}"
+                )
+            update(step, steps, state, title)
 
         yield show
 
@@ -64,8 +72,10 @@ def stage_bar() -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def counting_bar(title: str) -> Iterator[OnRounds]:
+def counting_bar(title: str) -> Iterator[Callable[..., None]]:
     """Yields a function of done, total and a few words, which shows them and handles Ctrl-C.
+
+    Another title may follow, from which on it is the bar's.
 
     The bar is full at the end, also of work that ends early. One that never moved is removed, as
     where an input is refused.
@@ -86,8 +96,8 @@ def counting_bar(title: str) -> Iterator[OnRounds]:
         bar.update(task, state="stopping; Ctrl-C again: at once")
         bar.console.show_cursor()  # which nobody would show when the process ends at once
 
-    def update(done: int, total: int, state: str) -> None:
-        bar.update(task, completed=done, total=total, state=state)
+    def update(done: int, total: int | None, state: str, title: str = title) -> None:
+        bar.update(task, completed=done, total=total, state=state, description=title)
         bar.live.transient = False
         interrupt()
 

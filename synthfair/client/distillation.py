@@ -60,6 +60,7 @@ class Distillation(NamedTuple):
         search_ended: whether the search found nothing more to try; false where the steps were spent
             before.
         resumed_at: step at which an interrupted run was continued; 0 if it was not.
+        state: of the run at its end. Private.
         checkpoint: a file that is of no more use once the release is written; it may not exist.
         baseline: what the release's model must not fall behind, on the training rows; only where
             they are in a file, and read without noise.
@@ -74,8 +75,14 @@ class Distillation(NamedTuple):
     tried: Mapping[float, float] = MappingProxyType({})
     search_ended: bool = True
     resumed_at: int = 0
-    checkpoint: Path | None = None
+    state: OuterState | Search | None = None
+    checkpoint: CheckpointFile | None = None
     baseline: Baseline | None = None
+
+    def save(self) -> None:
+        """Saves the end of a run that has a checkpoint: the same run is at its end at once then."""
+        if self.checkpoint:
+            self.checkpoint.save(Saved(self.state, self.history))
 
     @property
     def config(self) -> DistillConfig:
@@ -285,7 +292,9 @@ def distill_prepared(
         file.save(Saved(state, history))
         continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
         raise KeyboardInterrupt(continues) from stop
-    return found._replace(resumed_at=int(resumed.state.step), checkpoint=file and file.path)
+    if file:
+        found = found._replace(state=state, checkpoint=file)
+    return found._replace(resumed_at=int(resumed.state.step))
 
 
 def finished(

@@ -19,9 +19,10 @@ from synthfair.client.prepare import (
     prepare_plain,
     prepare_private,
     require_feasible,
+    require_rows,
     sha256_of,
 )
-from synthfair.client.previews import preview_fair, preview_surrogate
+from synthfair.client.previews import of_both, preview_fair, preview_surrogate
 from synthfair.client.private import guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
 from synthfair.data.encode import Clipping, Encoded, encode_chunks
@@ -31,11 +32,11 @@ from synthfair.data.tables import count_rows, read_chunks
 from synthfair.errors import InputError, refusal
 from synthfair.files import claimed, require_distinct
 from synthfair.model import LinearModel
-from synthfair.privacy.answers import AnswersFile
+from synthfair.privacy.answers import Answers, AnswersFile
 from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.privacy.private_sums import PrivateSums, private_sums
+from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
+from synthfair.privacy.private_sums import BINS, PrivateSums, private_sums
 from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header, write_release
 
@@ -83,7 +84,8 @@ class Options(NamedTuple):
     Attributes:
         force: whether an existing output is overwritten.
         key: that the release is signed with; it is not signed if not given.
-        hold_out: share of the rows held out of the distillation, 0 to 0.5; see :class:`HeldOut`.
+        hold_out: share of the rows held out of a trial, 0 to 0.5, see :class:`HeldOut`; with 0, or
+            an epsilon, there is no trial.
         accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; next to the table if not given.
         reserve: epsilon of the ledger's limit that must be left after it.
@@ -112,6 +114,12 @@ def distill_file(
 ) -> tuple[Distillation | SurrogateRelease, Receipt]:
     """Distils a table into a release file. The same run continues an interrupted one's steps.
 
+    First comes a trial without the rows that are held out: what a release gives away of the rows
+    that it is made of shows by comparison with them. Nothing of it leaves. If it passes, the
+    release is made of all rows, as :func:`synthfair.distill_table` makes it, and checked for what
+    needs no held-out rows. With an epsilon there is no trial, as noisy answers are bought once: the
+    guarantee bounds what the release gives away.
+
     Args:
         data: the private table, CSV or Parquet; for a surrogate also a folder of such files. A
             surrogate reads it as a stream.
@@ -124,7 +132,7 @@ def distill_file(
             booked or an epsilon spent; an exception ends the run there. What it is given is
             private, and has no noise.
         progress: of a fair release, see :func:`synthfair.client.distillation.distill_table`.
-        on_stage: of a surrogate, called with what is done next, in a few words.
+        on_stage: called with what is done next, in a few words.
 
     Raises:
         RefusedReleaseError: the release holds copies of real rows.
@@ -136,16 +144,17 @@ def distill_file(
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     with claimed(output, force=options.force):
-        files = _Files(data, output, ledger, options.reserve)
-        schema = read_schema(schema_path)
+        HeldOut(options.hold_out, config.seed)  # refuses a share that is none
+        show = on_stage or (lambda _: None)
+        run = _Run(data, read_schema(schema_path), output, ledger, options, on_rows, show, progress)
         if isinstance(config, SurrogateConfig):
-            show = on_stage or (lambda _: None)
-            made = _make_surrogate(files, schema, config, options, on_rows, on_stage=show)
+            made = _make_surrogate(run, config)
         else:
-            made = _make_fair(files, schema, config, options, on_rows, progress=progress)
-        release = _require_safe(made, output, accepted=options.accept_risk)
+            made = _make_fair(run, config)
+        run.require_safe(made.preview, config)
+        release = _with_risks(made, accepted=options.accept_risk)
         if made.booking:
-            files.book(made.booking)
+            ledger.book(made.booking, reserve=options.reserve)
         sha256 = write_release(release, output, key=options.key)
         for file in made.leftovers:
             file.unlink(missing_ok=True)
@@ -153,21 +162,63 @@ def distill_file(
         return made.result._replace(release=release), receipt
 
 
-class _Files(NamedTuple):
-    """The private table, the release to be, and where it is booked."""
+class _Run(NamedTuple):
+    """What is read, written and called, whatever kind of release is made."""
 
     data: Path
+    schema: Schema
     output: Path
     ledger: Ledger
-    reserve: float
+    options: Options
+    on_rows: Callable[[Clipping], None]
+    on_stage: Callable[[str], None]
+    progress: Progress | None
 
-    def book(self, booking: Booking) -> None:
-        """Before an epsilon is spent."""
-        self.ledger.book(booking, reserve=self.reserve)
+    def booking(self, settings: str, guarantee: Guarantee | None = None) -> Booking:
+        """Of the release with this fingerprint."""
+        try:
+            return Booking(output=self.output.name, run=settings, guarantee=guarantee)
+        except ValidationError as error:
+            raise refusal(str(self.output), error) from error
 
     def require_affordable(self, booking: Booking) -> None:
         """Before any work."""
-        self.ledger.require_affordable(booking, reserve=self.reserve)
+        self.ledger.require_affordable(booking, reserve=self.options.reserve)
+
+    @property
+    def noise(self) -> RandomBytes:
+        """The system's, or that of tests, which protects nothing."""
+        seed = self.options.noise_seed
+        return system_entropy if seed is None else seeded(seed)
+
+    def bought(
+        self,
+        file: AnswersFile[Answers],
+        booking: Booking,
+        measure: Callable[[], Answers],
+        *,
+        numbers: int,
+    ) -> Answers:
+        """What an epsilon buys: so many numbers, at most."""
+        ledger, reserve = self.ledger if booking.guarantee else None, self.options.reserve
+        return file.answers(ledger, booking, measure, numbers=numbers, reserve=reserve)
+
+    def require_safe(self, found: Preview, config: DistillConfig | SurrogateConfig) -> None:
+        """Refuses what the checks of a release, or of a trial, found, unless it is accepted."""
+        if not found.risks or self.options.accept_risk:
+            return
+        if isinstance(config, SurrogateConfig):
+            moments = not config.moments_only and config.epsilon is None  # which buys sums anew
+            safer = ["--moments-only"] * moments + ["a lower --rows-per-cell"]
+        else:
+            safer = ["--start range"] * (config.start == "real")
+            safer += ["--labels balanced"] * (config.labels == "copy") + ["a lower --n-synthetic"]
+        raise RefusedReleaseError(
+            f"{self.output}: not written: {' '.join(found.risks)} Try {', '.join(safer)}, or"
+            " coarser columns (rounded numbers; fewer categories in the schema). Only if that cannot be:"
+            " --accept-risk writes it nevertheless, and the file says so",
+            found,
+        )
 
 
 class _Made(NamedTuple):
@@ -189,40 +240,74 @@ class _Made(NamedTuple):
     leftovers: tuple[Path, ...] = ()
 
 
-def _make_fair(
-    files: _Files,
-    schema: Schema,
-    config: DistillConfig,
-    options: Options,
-    on_rows: Callable[[Clipping], None],
-    *,
-    progress: Progress | None,
-) -> _Made:
-    """Reads the rows, prepares the problem, solves it, compares the release with the rows."""
-    clipping, share = Clipping(), options.hold_out
-    real, held_out = read_rows(files.data, schema, config, hold_out=share, clipping=clipping)
-    on_rows(clipping)
-    source = str(files.data)
-    ready = _prepare(real, schema, config, files, noise_seed=options.noise_seed)
-    distillation = distill_prepared(
-        ready.prepared, schema, config, source=source, progress=progress, checkpoint=files.output
+def _make_fair(run: _Run, config: DistillConfig) -> _Made:
+    """Makes a trial without some rows, where there may be one, and then a release of all rows."""
+    share = run.options.hold_out if config.epsilon is None else 0.0
+    clipping, trial, tried = Clipping(), None, None
+    real, held_out = read_rows(run.data, run.schema, config, hold_out=share, clipping=clipping)
+    run.on_rows(clipping)
+    if share:
+        require_rows(clipping.rows, config, source=str(run.data))
+        run.require_affordable(run.booking("0" * 64))
+        trial = _try_fair(run, config, real, held_out)
+        if trial:
+            tried = preview_fair(trial, real, held_out, run.schema)
+            run.require_safe(tried, config)
+    try:
+        if share:
+            del real  # a million rows must not be there twice
+            real, held_out = read_rows(run.data, run.schema, config)
+        ready = _prepare(run, config, real)
+        run.on_stage("distilling")
+        made = _distilled(run, config, ready.prepared)
+    except KeyboardInterrupt:
+        if trial:
+            trial.save()
+        raise
+    made = made._replace(baseline=baseline(ready.prepared.problem, made.theta))
+    found = preview_fair(made, real, held_out, run.schema)
+    if trial and tried:
+        made = made._replace(resumed_at=made.resumed_at or trial.resumed_at)
+        found = of_both(tried, found)
+    checkpoints = (one.checkpoint.path for one in (made, trial) if one and one.checkpoint)
+    leftovers = *checkpoints, *filter(None, [ready.saved_fit])
+    return _Made(made, found, clipping, ready.booking, leftovers)
+
+
+def _try_fair(
+    run: _Run, config: DistillConfig, real: RealRows, held_out: Encoded
+) -> Distillation | None:
+    """A release of the rows that are not held out.
+
+    None where too few rows are held out to be compared with, or where without them some group or
+    label is missing. The number of rows that the settings ask for is that of all of them.
+    """
+    from synthfair.privacy.gate import LEAST_HELD_OUT  # SciPy takes a while
+
+    if len(held_out.y) < LEAST_HELD_OUT:
+        return None
+    changes = {"n_min": 0} | ({"n_synthetic": None} if config.labels == "copy" else {})
+    config = config.model_copy(update=changes)
+    try:
+        prepared = prepare_plain(real, run.schema, config)
+    except InputError:
+        return None
+    run.on_stage("trial release")
+    return _distilled(run, config, prepared)
+
+
+def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distillation:
+    return distill_prepared(
+        prepared,
+        run.schema,
+        config,
+        source=str(run.data),
+        progress=run.progress,
+        checkpoint=run.output,
     )
-    compared = baseline(ready.prepared.problem, distillation.theta)
-    distillation = distillation._replace(baseline=compared)
-    found = preview_fair(distillation, real, held_out, schema)
-    leftovers = tuple(file for file in (distillation.checkpoint, ready.saved_fit) if file)
-    return _Made(distillation, found, clipping, ready.booking, leftovers)
 
 
-def _make_surrogate(
-    files: _Files,
-    schema: Schema,
-    config: SurrogateConfig,
-    options: Options,
-    on_rows: Callable[[Clipping], None],
-    *,
-    on_stage: Callable[[str], None],
-) -> _Made:
+def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Made:
     """Sums over the rows, rows with these sums, and their comparison with the real rows.
 
     The rows are read as a stream, several times. What an epsilon buys is booked before it is spent,
@@ -231,39 +316,70 @@ def _make_surrogate(
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
     from synthfair.surrogate.make import first_sums, rows_of_a_cell
 
-    rows_of_a_cell(config, len(schema.encoded_names))  # before anything is booked
+    schema, source, d = run.schema, str(run.data), len(run.schema.encoded_names)
+    rows_of_a_cell(config, d)  # before anything is booked
     make_header(config, schema, model=LinearModel())
-    rows = FileBatches(files.data, schema, options.hold_out, config.seed)
-    on_stage("reading the rows")
+    rows, tried, leftovers = FileBatches(run.data, schema), None, ()
+    run.on_stage("reading the rows")
     known = first_sums(rows, schema)
-    on_rows(rows.clipping)
+    run.on_rows(rows.clipping)
     rows_sha256 = sha256_of((known.count, known.first, known.second, known.binned, known.within))
-    run = fingerprint(rows_sha256, config.model_dump_json())
-    if config.epsilon is None:
-        booking = _booking(files.output, run, None)
-        files.require_affordable(booking)  # or it ends here
-        made = surrogate_release(
-            rows, schema, config, known=known, source=str(files.data), on_stage=on_stage
+    guarantee = make_guarantee(config, schema) if config.epsilon else None
+    secure, noise = run.options.noise_seed is None, run.noise
+    settings = fingerprint(rows_sha256, config.model_dump_json())
+    booking = run.booking(settings, guarantee if secure else None)
+    if guarantee:
+        name = fingerprint(rows_sha256, guarantee.model_dump_json() + f" {schema.hash} {secure}")
+        file = AnswersFile.next_to(run.output, name, PrivateSums)
+        known = run.bought(
+            file,
+            booking,
+            lambda: private_sums(rows, schema, guarantee, source=noise),
+            numbers=2 * len(schema.groups) * (d + 1) * (d + 1 + BINS),
         )
-        on_stage("comparing the release with the rows")
-        found = preview_surrogate(made.release, rows, schema)
-        return _Made(made, found, rows.clipping, booking)
-    secure = options.noise_seed is None
-    noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
-    guarantee = make_guarantee(config, schema)
-    booking = _booking(files.output, run, guarantee if secure else None)
-    bought = fingerprint(rows_sha256, guarantee.model_dump_json() + f" {schema.hash} {secure}")
-    file = AnswersFile.next_to(files.output, bought, PrivateSums)
-    sums = file.load()
-    if sums is None:
-        if secure:
-            files.book(booking)
-        sums = private_sums(rows, schema, guarantee, source=noise)
-        file.save(sums)
-    made = surrogate_release(rows, schema, config, known=sums, noise=noise, source=str(files.data))
-    on_stage("comparing the release with the rows")
+        leftovers = (file.path,)
+    else:
+        run.require_affordable(booking)  # or it ends here
+        tried = _try_surrogate(run, config)
+        if tried:
+            run.require_safe(tried, config)
+    made = surrogate_release(
+        rows, schema, config, known=known, noise=noise, source=source, on_stage=run.on_stage
+    )
+    run.on_stage("comparing the release with the rows")
     found = preview_surrogate(made.release, rows, schema)
-    return _Made(made, found, rows.clipping, None if secure else booking, (file.path,))
+    later = None if booking.guarantee else booking
+    return _Made(made, of_both(tried, found) if tried else found, rows.clipping, later, leftovers)
+
+
+def _try_surrogate(run: _Run, config: SurrogateConfig) -> Preview | None:
+    """The checks of a surrogate of the rows that are not held out; None as of a fair release.
+
+    ``k_min`` is smaller as there are fewer rows: else the smallest pairs would not be tried.
+    """
+    from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
+    from synthfair.privacy.gate import LEAST_HELD_OUT
+    from synthfair.surrogate.make import first_sums
+
+    share = run.options.hold_out
+    if not share:
+        return None
+
+    def show(stage: str) -> None:
+        run.on_stage(f"trial release: {stage}")
+
+    rows = FileBatches(run.data, run.schema, share, config.seed)
+    config = config.model_copy(update={"k_min": int(config.k_min * (1 - share))})
+    show("reading the rows")
+    known = first_sums(rows, run.schema)
+    if len(rows.held_out.y) < LEAST_HELD_OUT:
+        return None
+    try:
+        made = surrogate_release(rows, run.schema, config, known=known, on_stage=show)
+    except InputError:
+        return None
+    show("comparing it with the rows")
+    return preview_surrogate(made.release, rows, run.schema)
 
 
 def read_rows(
@@ -298,7 +414,7 @@ def read_rows(
         n_groups=len(schema.groups),
         intercept=config.intercept,
         source=str(path),
-        leave_out=apart,
+        leave_out=apart if hold_out else None,
     )
     return real, apart.rows
 
@@ -317,75 +433,47 @@ class _Ready(NamedTuple):
     saved_fit: Path | None
 
 
-def _prepare(
-    real: RealRows,
-    schema: Schema,
-    config: DistillConfig,
-    files: _Files,
-    *,
-    noise_seed: int | None,
-) -> _Ready:
+def _prepare(run: _Run, config: DistillConfig, real: RealRows) -> _Ready:
     """The problem; what an epsilon buys is booked before it is spent, and saved until the end.
 
     A saved fit was booked and bought by a run that did not come to its end.
     """
-    source, output = str(files.data), files.output
+    schema, source = run.schema, str(run.data)
     rows_sha256 = sha256_of(real[:3])  # once: the rows may be a million
-    run = fingerprint(rows_sha256, config.model_dump_json())
+    settings = fingerprint(rows_sha256, config.model_dump_json())
     if config.epsilon is None:
-        booking = _booking(output, run, None)
-        files.require_affordable(booking)  # or it ends here
+        booking = run.booking(settings)
+        run.require_affordable(booking)  # or it ends here
         prepared = prepare_plain(real, schema, config, source=source, rows_sha256=rows_sha256)
         return _Ready(prepared, booking, None)
     require_feasible(schema, config)
-    secure = noise_seed is None
+    secure, noise = run.options.noise_seed is None, run.noise
     guarantee = guaranteed(config, schema) if secure else None
-    booking = _booking(output, run, guarantee)
+    booking = run.booking(settings, guarantee)
+    pairs, n = 2 * len(schema.groups), len(schema.encoded_names) + len(schema.groups)
     measured = fingerprint(rows_sha256, measured_settings(config, schema, guarantee))
-    file = AnswersFile.next_to(output, measured, PrivateFit)
-    fit = file.load()
-    if fit is None:
-        if secure:
-            files.book(booking)
-        noise = system_entropy if noise_seed is None else seeded(noise_seed)
-        fit = measure(real.encoded, schema, config, noise=noise)
-        file.save(fit)
+    file = AnswersFile.next_to(run.output, measured, PrivateFit)
+    fit = run.bought(
+        file,
+        booking,
+        lambda: measure(real.encoded, schema, config, noise=noise),
+        numbers=n * (n + 1 + pairs) + pairs,
+    )
     prepared = prepare_private(fit, schema, config, secure=secure)
     return _Ready(prepared, None if secure else booking, file.path)
 
 
-def _booking(output: Path, run: str, guarantee: Guarantee | None) -> Booking:
-    try:
-        return Booking(output=output.name, run=run, guarantee=guarantee)
-    except ValidationError as error:
-        raise refusal(str(output), error) from error
-
-
-def _require_safe(made: _Made, output: Path, *, accepted: bool) -> Release:
+def _with_risks(made: _Made, *, accepted: bool) -> Release:
     """The release, with the risks that its sender accepts written into it.
 
     Where it guarantees an epsilon, it must not say what was found: then it says that they were
     accepted whether or not there are any.
     """
-    release, found = made.result.release, made.preview
-    if found.risks and not accepted:
-        config = made.result.release.header.config
-        if isinstance(config, SurrogateConfig):
-            moments = not config.moments_only and config.epsilon is None  # which buys sums anew
-            safer = ["--moments-only"] * moments + ["a lower --rows-per-cell"]
-        else:
-            safer = ["--start range"] * (config.start == "real")
-            safer += ["--labels balanced"] * (config.labels == "copy") + ["a lower --n-synthetic"]
-        raise RefusedReleaseError(
-            f"{output}: not written: {' '.join(found.risks)} Try {', '.join(safer)}, or coarser"
-            " columns (rounded numbers; fewer categories in the schema). Only if that cannot be:"
-            " --accept-risk writes it nevertheless, and the file says so",
-            found,
-        )
+    release = made.result.release
     if not accepted:
         return release
     privacy = release.header.privacy
-    said = (UNSEEN,) if privacy.guarantee else found.risks
+    said = (UNSEEN,) if privacy.guarantee else made.preview.risks
     header = release.header.model_copy(
         update={"privacy": privacy.model_copy(update={"accepted_risks": said})}
     )

@@ -1,4 +1,4 @@
-"""Rows held out of a distillation, for the checks before a release."""
+"""Rows held out of a trial, for the checks before a release."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ MOST_CHECKED = 1000
 class HeldOut:
     """Chooses the rows to hold out, each by a hash of its own content, and stores them.
 
-    Whether a row is held out does not depend on the other rows. So where a table has one row more
-    or less, the rows distilled differ by that row at most, as differential privacy requires; a
-    choice by position, or of a fixed number, would change hundreds of them. Equal rows are held
-    out together or not at all.
+    Whether a row is held out does not depend on the other rows, nor on their order. Equal rows are
+    held out together or not at all.
 
     Args:
         share: of all rows, 0 to 0.5; what is held out is about that.

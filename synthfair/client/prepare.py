@@ -160,6 +160,16 @@ def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
     return digest.hexdigest()
 
 
+def require_rows(n_rows: int, config: DistillConfig, *, source: str) -> None:
+    """Raises InputError: fewer rows than ``config.n_min``."""
+    if n_rows < config.n_min:
+        raise InputError(
+            f"{source}: {n_rows} rows; a release needs at least {config.n_min} (n_min). Lower n_min"
+            " (--n-min, at least 5; it is published), or make one release of your rows and another"
+            " organisation's"
+        )
+
+
 def check_rows(
     real: Encoded | RealRows, schema: Schema, config: DistillConfig, *, source: str
 ) -> None:
@@ -171,12 +181,7 @@ def check_rows(
             covariance, all for the selection rate.
     """
     groups = schema.groups
-    if len(real.y) < config.n_min:
-        raise InputError(
-            f"{source}: {len(real.y)} rows, without those held out; a release needs at least"
-            f" {config.n_min} (n_min). Hold out fewer (--hold-out), lower n_min (--n-min, at least"
-            " 5; it is published), or make one release of your rows and another organisation's"
-        )
+    require_rows(len(real.y), config, source=source)
     if len(real.y) < len(groups):
         raise InputError(
             f"{source}: {len(real.y)} rows are fewer than the {len(groups)} groups of"

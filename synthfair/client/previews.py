@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from synthfair.privacy.gate import Preview
 
 
+def of_both(trial: Preview, final: Preview) -> Preview:
+    """What was found of a release, and, where held-out rows are needed, of a trial without them."""
+    names = "n_held_out", "linked", "distances", "attacks"
+    return final._replace(**{name: getattr(trial, name) for name in names})
+
+
 def preview_fair(
     distillation: Distillation, real: RealRows, held_out: Encoded, schema: Schema
 ) -> Preview:

@@ -14,7 +14,7 @@ MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
 
 HOLD_OUT = 0.1
-"""Share of a client's rows that are held out of the distillation, to compare the release with."""
+"""Share of a client's rows that are held out of a trial release, to compare it with."""
 
 
 class DistillConfig(BaseModel):
@@ -72,9 +72,9 @@ class DistillConfig(BaseModel):
         default=50,
         ge=5,
         lt=2**31,
-        description="A table with fewer real rows, without those held out, makes no release: rows"
-        " distilled from a few give them away. With epsilon there is no such minimum, as it would"
-        " tell how many rows there are; the noise hides few rows as it hides many.",
+        description="A table with fewer real rows makes no release: rows distilled from a few give"
+        " them away. With epsilon there is no such minimum, as it would tell how many rows there"
+        " are; the noise hides few rows as it hides many.",
     )
     labels: Literal["balanced", "proportional", "copy"] = Field(
         default="balanced",

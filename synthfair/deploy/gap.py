@@ -23,9 +23,10 @@ from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, whole_file, write_json
+from synthfair.files import write_json
 from synthfair.measure.collection import Collection, read_collection
 from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
+from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, PureGuarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.trained import TrainedModel, parse_model
@@ -121,22 +122,21 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
     path = asked.settings.data
     table = read_table(path, asked.schema)
     run = _fingerprint(asked, question, table)
-    answer = asked.folder / FOLDER / f"{run}.csv"
-    if not answer.exists():
+    answer = BoughtFile(asked.folder / FOLDER / f"{run}.csv", run)
+    if not answer.complete:
         rows = pooled_scores(model, {path.name: table}, sources=[path])
         reports = perturb_rates(
             question.collection, rows, _groups(asked.schema), question.rate, source=source
         )
         text = io.StringIO()
         write_reports(reports, text, header=True)
-        asked.book(
-            Booking(output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection))
+        booking = Booking(
+            output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection)
         )
-        answer.parent.mkdir(mode=0o700, exist_ok=True)
-        with whole_file(answer, mode=OWNER_ONLY) as temporary:
-            temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
+        answer.path.parent.mkdir(mode=0o700, exist_ok=True)
+        asked.buy(answer, booking, text.getvalue().encode())
     begin = asked.ask.round * question.batch
-    with answer.open("rb") as lines:
+    with answer.open() as lines:
         batch = b"".join(islice(lines, begin, begin + question.batch))
     return Made(batch, question.collection.epsilon)
 

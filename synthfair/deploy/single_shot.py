@@ -90,7 +90,8 @@ def answer_single_shot(asked: Asked) -> Made:
     name = asked.ask.job if config.epsilon is None else _fingerprint(asked, config)
     output = folder / f"{name}.parquet"
     if not output.exists():
-        _require_affordable(asked, config)
+        if not any(folder.glob(f"{output.name}.*.fit")):  # else it may be booked already
+            _require_affordable(asked, config)
         _distil(asked, config, output)
     return Made(output.read_bytes(), config.epsilon)
 

@@ -35,6 +35,7 @@ from synthfair.deploy.trace import FILE as TRACE
 from synthfair.deploy.trace import Event, Trace
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY
+from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, Ledger
 
 Settings = TypeVar("Settings", bound=SiteSettings | AggregatorSettings)
@@ -117,6 +118,14 @@ class Asked(Generic[Settings]):
         reserve = self.settings.limits.least_epsilon_left
         try:
             Ledger(self.settings.ledger_file).require_affordable(booking, reserve=reserve)
+        except InputError as error:
+            raise RefusedError("budget") from error
+
+    def buy(self: Asked[SiteSettings], file: BoughtFile, booking: Booking, content: bytes) -> None:
+        """Books what leaves, once, and saves it. Raises as :meth:`require_affordable`."""
+        ledger, reserve = Ledger(self.settings.ledger_file), self.settings.limits.least_epsilon_left
+        try:
+            file.buy(ledger, booking, lambda: content, room=len(content), reserve=reserve)
         except InputError as error:
             raise RefusedError("budget") from error
 

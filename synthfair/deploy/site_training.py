@@ -32,7 +32,7 @@ from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, whole_file
-from synthfair.privacy.ledger import Booking
+from synthfair.privacy.ledger import Booking, purchase_of
 from synthfair.release.keys import read_signing_key
 from synthfair.secure.upload import make_uploads
 
@@ -259,21 +259,24 @@ def _booked(asked: Asked, ready: _Ready, task: Task | None) -> _Answered:
     """What is answered of, once the training is booked.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
-    operating system's is stored with the sha256 of each round's question, before it is used.
+    operating system's is stored with the sha256 of each round's question, and booked by its name,
+    before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
     config, number = ready.agreed.config, asked.ask.round
     if config.epsilon is None:
-        _book(asked, ready)
+        asked.book(_booking(asked, ready))
         return _Answered(seed=f"{config.seed:032x}")
     # In another sum the same report would get other noise.
     question = sha256(asked.carried + (task.id if task else b""))
     found = _stored(asked, ready)
     if found is None or found.states.get(number, question) != question:
-        _book(asked, ready)
         found = _Answered(seed=secrets.token_hex(16))
+    booking = _booking(asked, ready, purchase_of(int(found.seed, 16)))
     if number not in found.states:
+        asked.require_affordable(booking)  # else the training before is forgotten for nothing
         found = found.model_copy(update={"states": found.states | {number: question}})
         _store(asked, ready, found)
+    asked.book(booking)
     return found
 
 
@@ -298,7 +301,7 @@ def _stored(asked: Asked, ready: _Ready) -> _Answered | None:
         raise refusal(str(path), error) from error
 
 
-def _book(asked: Asked, ready: _Ready) -> None:
-    guarantee = ready.planned.plan.guarantee
-    run = ready.run if guarantee else sha256(f"{asked.ask.job} {ready.run}".encode())
-    asked.book(Booking(kind="training", output=asked.ask.job, run=run, guarantee=guarantee))
+def _booking(asked: Asked, ready: _Ready, purchase: str | None = None) -> Booking:
+    guarantee, job = ready.planned.plan.guarantee, asked.ask.job
+    run = ready.run if guarantee else sha256(f"{job} {ready.run}".encode())
+    return Booking(kind="training", output=job, run=run, guarantee=guarantee, purchase=purchase)

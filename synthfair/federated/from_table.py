@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,16 +23,24 @@ from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation, evaluate, evaluation_document
 from synthfair.federated.algorithm import RoundRecord
 from synthfair.federated.methods import TrainingPlan, make_plan
-from synthfair.federated.training import SECRET_BITS, OnRounds, Training, read_begun, train_rounds
+from synthfair.federated.training import (
+    SECRET_BITS,
+    OnRounds,
+    Training,
+    begin,
+    read_begun,
+    to_save,
+    train_rounds,
+)
 from synthfair.federated.user_data import (
     AssignedTable,
     UserData,
     make_user_data,
     other_groups,
 )
-from synthfair.files import require_free, write_json, write_text
+from synthfair.files import require_free, whole_file, write_json, write_text
 from synthfair.postprocess.weights import RowWeights
-from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.privacy.ledger import Booking, Ledger, purchase_of
 from synthfair.trained import write_model
 
 
@@ -94,7 +103,10 @@ def train_table(
 ) -> tuple[Training, Evaluation]:
     """Trains and writes; an interrupted run continues where it stopped.
 
-    The guarantee is booked before the first round.
+    The guarantee is booked before the first round, by a name of the run's seed, which is saved
+    before that: where a run ends without its results, by a full disk or killed, the next one books
+    nothing. A run is forgotten once there is room for its results, and before they have their
+    names, so that no other results can be had for the same booking.
 
     Args:
         table: rows of users, and test tables; of :func:`synthfair.federated.assign_users`.
@@ -117,13 +129,21 @@ def train_table(
     plan = make_plan(data, config)
     run = _fingerprint(data, config, plan, files.noise_seed)
     checkpoint = CheckpointFile.next_to(files.model, run)
+    begun = read_begun(plan, data, checkpoint)
+    fresh, begun = begun is None, begun or begin(plan, data, config, files.noise_seed)
+    guarantee = plan.guarantee if files.noise_seed is None else None
+    ledger, booking = Ledger(files.ledger), Booking(
+        kind="training",
+        output=files.output.name,
+        run=run,
+        guarantee=guarantee,
+        purchase=purchase_of(begun.seed) if guarantee else None,
+    )  # fmt: skip
+    if guarantee and fresh:
+        ledger.require_affordable(booking)
+        checkpoint.save(to_save(begun))
+    ledger.book(booking)
     resumes = config.method != "privfairfl_pre"  # whose weights have noise that is drawn anew
-    begun = read_begun(plan, data, checkpoint) if resumes else None
-    if begun is None:  # else it was booked before
-        guarantee = plan.guarantee if files.noise_seed is None else None
-        Ledger(files.ledger).book(
-            Booking(kind="training", output=files.output.name, run=run, guarantee=guarantee)
-        )
     training = train_rounds(
         data,
         config,
@@ -135,8 +155,6 @@ def train_table(
     )
     report = ServerConfig(seed=config.seed)
     evaluation = evaluate(training.model, dict(table.tests), report)
-    write_model(training.model, files.model)
-    write_text(files.rounds, rounds_csv(training.history))
     document: dict[str, Any] = {
         **evaluation_document(evaluation, schema, report),
         "method": config.method,
@@ -155,8 +173,13 @@ def train_table(
         document["guarantee"] = training.guarantee.model_dump(mode="json")
     if plan.secure:
         document["secure_sums"] = plan.secure.shares.model_dump()
-    write_json(files.metrics, document)
-    checkpoint.path.unlink(missing_ok=True)
+    with ExitStack() as outputs:
+        paths = files.metrics, files.rounds, files.model  # which get their names in reverse
+        metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in paths)
+        write_json(metrics, document)
+        write_text(rounds, rounds_csv(training.history))
+        write_model(training.model, model)
+        checkpoint.path.unlink(missing_ok=True)
     return training, evaluation
 
 

@@ -64,6 +64,13 @@ class Begun(NamedTuple):
     seed: int
 
 
+def begin(plan: TrainingPlan, data: UserData, config: TrainConfig, noise_seed: int | None) -> Begun:
+    """A run before its first round, with a seed of its own where noise protects."""
+    seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
+    seed = seed if noise_seed is None else noise_seed
+    return Begun(engine.start(plan.algorithm, data.users, seed), seed)
+
+
 def train_rounds(
     data: UserData,
     config: TrainConfig,
@@ -85,8 +92,8 @@ def train_rounds(
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
         plan: of :func:`synthfair.federated.methods.make_plan`, if there is one already.
-        begun: an interrupted run to continue, see :func:`read_begun`; not of privfairfl_pre, whose
-            weights have noise that is drawn anew.
+        begun: an interrupted run to continue, see :func:`read_begun`; of privfairfl_pre, whose
+            weights have noise that is drawn anew, only one before its first round.
         on_rounds: called after each chunk of rounds.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
@@ -114,10 +121,7 @@ def train_rounds(
     plan = plan or make_plan(data, config)
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
-    if begun is None:
-        seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
-        seed = seed if noise_seed is None else noise_seed
-        begun = Begun(engine.start(plan.algorithm, data.users, seed), seed)
+    begun = begun or begin(plan, data, config, noise_seed)
     done = begun.progress
 
     def on_chunk(progress: RunProgress) -> None:

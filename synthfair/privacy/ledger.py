@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ class Booking(BaseModel):
         run: fingerprint of rows and settings; of a secure sum, the task's.
         client: public key that signs the part of a secure sum, in hexadecimal; None of others.
         guarantee: of the release, training or sum; None where it has no epsilon.
+        purchase: name of what it buys, which is booked once however often it is asked for; None
+            where every booking with a guarantee is another one.
     """
 
     model_config = FROZEN
@@ -65,6 +68,7 @@ class Booking(BaseModel):
     run: str = Field(pattern="^[0-9a-f]{64}$")
     client: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
     guarantee: AnyGuarantee | None
+    purchase: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
     @property
     def composition(self) -> Composition | None:
@@ -186,7 +190,8 @@ class Ledger:
     def book(self, booking: Booking, *, reserve: float = 0.0) -> None:
         """Writes down a release that is about to be made, durably, or refuses it.
 
-        One without a guarantee is booked once a run: it would only give the same file again.
+        One without a guarantee is booked once a run, as it would only give the same file again;
+        one of a purchase once, see :class:`synthfair.privacy.answers.BoughtFile`.
 
         Args:
             booking: of the release.
@@ -198,7 +203,9 @@ class Ledger:
         """
         with self._chain.locked():
             self.require_affordable(booking, reserve=reserve)
-            if booking.guarantee or booking not in [entry.what for entry in self.entries()]:
+            before = [entry.what for entry in self.entries()]
+            again = booking in before if booking.guarantee is None else _is_bought(booking, before)
+            if not again:
                 self._chain.append(what=booking)
 
     def set_limit(self, epsilon: float, delta: float) -> None:
@@ -222,6 +229,8 @@ class Ledger:
             reserve: epsilon of the limit that must be left after it; then there must be a limit.
         """
         before = [entry.what for entry in self.entries()]
+        if _is_bought(booking, before):
+            return
         for old in before:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
@@ -259,6 +268,20 @@ class Ledger:
     @property
     def _chain(self) -> Chain[Entry]:
         return Chain(self.path, Entry, elsewhere="--ledger")
+
+
+def purchase_of(seed: int) -> str:
+    """Name of a purchase whose noise follows from a secret seed of 128 bits, which it hides."""
+    return hashlib.sha256(b"synthfair-purchase\0" + seed.to_bytes(16, "big")).hexdigest()
+
+
+def _is_bought(booking: Booking, before: Sequence[Booking | Limit]) -> bool:
+    """Whether this very purchase was booked, with the guarantee that it has now."""
+    wanted = booking.purchase, booking.guarantee
+    bookings = (old for old in before if isinstance(old, Booking))
+    return booking.purchase is not None and any(
+        (old.purchase, old.guarantee) == wanted for old in bookings
+    )
 
 
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:

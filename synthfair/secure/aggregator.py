@@ -32,6 +32,9 @@ from synthfair.secure.upload import read_upload, upload_bytes
 
 DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
 
+MOST_ENTRY, MOST_ELSE = 21, 1000
+"""Bytes of an answer: of each entry, and of the rest of it."""
+
 _Place = TypeVar("_Place")
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
@@ -199,7 +202,7 @@ def answer(
     """
     record = record_of(task, secret, records)
     try:
-        created = _created(record)
+        created = _created(record, room=MOST_ENTRY * task.what.length + MOST_ELSE)
     except OSError as error:
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
     if not created:
@@ -263,24 +266,31 @@ def _spent(record: Path) -> InputError:
     return InputError(f"{record}: holds the answer to this task, which is answered once; copy it")
 
 
-def _created(record: Path) -> bool:
-    """Whether an empty record was made, that survives a crash; False where there is one."""
+def _created(record: Path, *, room: int) -> bool:
+    """Whether a record with room for an answer was made, durably; False where there is one.
+
+    A full disk leaves none, as no noise is drawn yet.
+    """
     try:
         handle = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return False
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        with os.fdopen(handle, "wb") as file:
+            file.write(bytes(room))
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        record.unlink()
+        raise
     sync_folder(record.parent)
     return True
 
 
 def _complete(record: Path, content: bytes) -> None:
-    with record.open("wb") as file:
+    with record.open("r+b") as file:  # in the room that is there
         file.write(content)
-        file.flush()
+        file.truncate()
         os.fsync(file.fileno())
 
 

@@ -367,10 +367,8 @@ class SingleShotClassifier(_LinearClassifier):
             return distill_settings(
                 self, fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
             )
-        # Moments are enough for the covariance, but not for the rates of a wanted gap.
-        moments = fairness.penalty == "covariance" and fairness.max_gap is None
         try:
-            return SurrogateConfig(k_min=self.k_min, moments_only=moments, seed=seed)
+            return SurrogateConfig(k_min=self.k_min, seed=seed)
         except ValidationError as error:
             raise refusal("SingleShotClassifier", error) from error
 

@@ -6,7 +6,7 @@ MUTANTS = [
     Mutant(
         "clipped values of a surrogate are said after its sums are bought",
         "client/from_file.py",
-        "    on_rows(rows.clipping)\n",
+        "    run.on_rows(rows.clipping)\n",
         "",
         "test_clipping.py",
     ),
@@ -27,7 +27,7 @@ MUTANTS = [
     Mutant(
         "the checks do not stop a release",
         "client/from_file.py",
-        "if found.risks and not accepted:",
+        "if found.risks and not self.options.accept_risk:",
         "if False:",
         "test_client.py",
     ),
@@ -40,10 +40,31 @@ MUTANTS = [
     ),
     Mutant(
         "what a budget has bought is bought again",
-        "client/from_file.py",
-        "fit = file.load()",
-        "fit = None",
+        "privacy/answers.py",
+        "        if self.complete:\n",
+        "        if False:\n",
         "test_gate.py",
+    ),
+    Mutant(
+        "what is booked and not bought is booked again",
+        "privacy/answers.py",
+        "        word, name = self._head()\n",
+        "        word, name = self._head()[0], secrets.token_hex(32)\n",
+        "test_purchases.py",
+    ),
+    Mutant(
+        "the release is that of the trial",
+        "client/from_file.py",
+        "            real, held_out = read_rows(run.data, run.schema, config)\n",
+        "            real, held_out = read_rows(run.data, run.schema, config, hold_out=share)\n",
+        "test_one_path.py",
+    ),
+    Mutant(
+        "a surrogate is that of the trial",
+        "client/from_file.py",
+        "rows, tried, leftovers = FileBatches(run.data, schema), None, ()",
+        "rows, tried, leftovers = FileBatches(run.data, schema, 0.1), None, ()",
+        "test_one_path.py",
     ),
     Mutant(
         "a checkpoint of another run is taken",

@@ -403,7 +403,7 @@ MUTANTS = [
     Mutant(
         "the same question gets fresh noise",
         "deploy/gap.py",
-        "    if not answer.exists():\n",
+        "    if not answer.complete:\n",
         "    if True:\n",
         GAP,
     ),
@@ -430,9 +430,9 @@ MUTANTS = [
     ),
     Mutant(
         "others may read a site's reports",
-        "deploy/gap.py",
-        "with whole_file(answer, mode=OWNER_ONLY)",
-        "with whole_file(answer)",
+        "privacy/answers.py",
+        "with whole_file(self.path, mode=OWNER_ONLY)",
+        "with whole_file(self.path)",
         GAP,
     ),
     Mutant(

@@ -153,8 +153,8 @@ MUTANTS = [
     Mutant(
         "a training is not booked",
         "federated/from_table.py",
-        "        Ledger(files.ledger).book(",
-        "        str(",
+        "    ledger.book(booking)\n",
+        "",
         "test_train.py",
     ),
     Mutant(

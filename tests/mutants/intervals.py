@@ -97,8 +97,8 @@ MUTANTS = [
     Mutant(
         "a few rows make a release",
         "client/prepare.py",
-        "if len(real.y) < config.n_min:",
-        "if len(real.y) < 1:",
+        "if n_rows < config.n_min:",
+        "if n_rows < 1:",
         "test_clipping.py",
     ),
     Mutant(

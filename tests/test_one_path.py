@@ -1,0 +1,227 @@
+"""Every way to make a release makes it of all rows, by the same function and defaults."""
+
+import pkgutil
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_schema, make_table
+
+import synthfair as sf
+from synthfair.client import Options, RefusedReleaseError, distill_file
+from synthfair.client.held_out import HeldOut
+from synthfair.compare import federate, run_method
+from synthfair.compare.shared_surrogates import make_surrogates, surrogate_settings
+from synthfair.config import changed_settings
+from synthfair.data.encode import encode
+from synthfair.data.partition import ClientTable
+from synthfair.distill.optimize import CHUNK
+from synthfair.errors import InputError
+from synthfair.privacy.noise import seeded
+
+ROWS, SCHEMA = 400, make_schema()
+TABLE = make_table(ROWS)
+
+FAIR = sf.DistillConfig(n_synthetic=24, steps=30)
+SURROGATE = sf.SurrogateConfig(
+    k_min=5, rows_per_cell=30, random_anchors=5, self_play=5, iterations=20
+)
+PRIVATE = {"epsilon": 20.0, "delta": 1e-5}
+CONFIGS = {
+    "fair": FAIR,
+    "surrogate": SURROGATE,
+    "private fair": sf.DistillConfig(**FAIR.model_dump(exclude_unset=True) | PRIVATE),
+    "private surrogate": SURROGATE.model_copy(update=PRIVATE),
+}
+
+
+@pytest.fixture
+def paths(tmp_path):
+    TABLE.to_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    return tmp_path / "rows.parquet", tmp_path / "schema.json", tmp_path / "out.parquet"
+
+
+def assert_same(found, wanted):
+    """But for rounding, which may move a feature by a step of the grid."""
+    np.testing.assert_array_equal(found.s, wanted.s)
+    np.testing.assert_array_equal(found.y, wanted.y)
+    np.testing.assert_allclose(found.x, wanted.x, atol=1e-3)
+    assert (found.weight is None) == (wanted.weight is None)
+    if wanted.weight is not None:
+        np.testing.assert_allclose(found.weight, wanted.weight, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_file_holds_what_python_makes(paths, kind):
+    config = CONFIGS[kind]
+    noise = {"noise": seeded(3)} if config.epsilon else {}
+    options = Options(noise_seed=3 if config.epsilon else None, accept_risk=True)
+    made, receipt = distill_file(*paths, config, options)
+    assert_same(made.release, sf.distill_table(TABLE, SCHEMA, config, **noise).release)
+    assert (receipt.preview.n_held_out > 20) == (config.epsilon is None)
+
+
+def test_a_comparison_makes_what_python_makes():
+    clients = [ClientTable(make_table(ROWS, seed=i), TABLE.head(50)) for i in range(2)]
+    federation = federate(clients, SCHEMA)
+    _, fitted = run_method("single_shot", federation, FAIR, sf.ServerConfig(resamples=1))
+    surrogates = make_surrogates(federation, SURROGATE)
+    for name, client, own in zip(federation.names, clients, fitted.distillations, strict=True):
+        assert_same(own.release, sf.distill_table(client.train, SCHEMA, FAIR).release)
+        alone = sf.distill_table(client.train, SCHEMA, SURROGATE).release
+        assert_same(surrogates[name], alone)
+    given = sf.DistillConfig(seed=4, **PRIVATE)
+    assert set(changed_settings(surrogate_settings(given))) == {"seed", *PRIVATE}
+
+
+def test_estimators_make_what_python_makes():
+    rng = np.random.default_rng(0)
+    x, s = rng.random((200, 2)), rng.integers(2, size=200)
+    y = (x.sum(axis=1) + 0.3 * s + 0.3 * rng.normal(size=200) > 1.2).astype(int)
+    model = sf.sklearn.SingleShotClassifier(release="surrogate", bounds=(0, 1), random_state=0)
+    release = model.set_params(k_min=5).fit(x, y, sensitive_features=s).releases_[0]
+    config = release.header.config
+    assert set(changed_settings(config)) == {"k_min", "seed"}
+    rows = sf.data.in_memory(sf.Encoded(x, s, 2.0 * y - 1))
+    assert_same(release, sf.distill_table(rows, model.schema_, config).release)
+    fair = sf.sklearn.SingleShotClassifier(bounds=(0, 1), steps=20, random_state=0)
+    with pytest.warns(UserWarning, match="has not converged"):
+        fair.fit(x, y, sensitive_features=s)
+    changed = set(changed_settings(fair.releases_[0].header.config))
+    assert changed == {"n_min", "seed", "steps"}  # few rows are refused where a file is sent
+
+
+# The trial
+
+
+def stages_of(paths, config, **options):
+    stages = []
+    distill_file(*paths, config, Options(**options), on_stage=stages.append)
+    return stages
+
+
+def test_the_stages_are_told_in_words(paths):
+    assert stages_of(paths, FAIR) == ["trial release", "distilling"]
+    assert stages_of(paths, FAIR, hold_out=0.0, force=True) == ["distilling"]
+    private = CONFIGS["private fair"]
+    assert stages_of(paths, private, force=True, accept_risk=True) == ["distilling"]
+    told = stages_of(paths, SURROGATE, force=True, accept_risk=True)
+    begun = [stage.removeprefix("trial release: ") == stage for stage in told]
+    first = begun.index(False)
+    assert told[:first] == ["reading the rows"]
+    assert begun[first:] == sorted(begun[first:])
+    assert told[-1] == "comparing the release with the rows"
+    private = CONFIGS["private surrogate"]
+    told = stages_of(paths, private, force=True, accept_risk=True)
+    assert not any("trial" in stage for stage in told)
+
+
+class Interruption:
+    """A progress that counts chunks of steps, and stops as Ctrl-C does after so many."""
+
+    def __init__(self, after):
+        self.left, self.chunks = after, 0
+
+    def __call__(self, records, step, steps):
+        self.chunks += 1
+        if self.chunks == self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("after", [1, 2, 4, 5])
+def test_an_interruption_of_the_trial_or_the_release_goes_on_to_the_same_bytes(paths, after):
+    """Each has three chunks; no chunk but the one interrupted is taken twice."""
+    config = sf.DistillConfig(n_synthetic=24, steps=3 * CHUNK - 1)
+    with pytest.raises(KeyboardInterrupt, match="the same run goes on from there"):
+        distill_file(*paths, config, progress=Interruption(after))
+    assert not paths[2].exists()
+    again = Interruption(None)
+    made, receipt = distill_file(*paths, config, progress=again)
+    assert again.chunks == 6 - after
+    assert made.resumed_at == CHUNK * (after if after < 3 else after - 3)
+    assert not list(paths[2].parent.glob("*.checkpoint"))
+    _, whole = distill_file(*paths, config, Options(force=True))
+    assert receipt.sha256 == whole.sha256
+
+
+class Planted:
+    """A function that makes releases; one of them gets a real row."""
+
+    def __init__(self, make, number):
+        self.make, self.number, self.calls = make, number, 0
+
+    def __call__(self, *args, **options):
+        made, self.calls = self.make(*args, **options), self.calls + 1
+        if self.calls != self.number:
+            return made
+        x = made.release.x.copy()
+        x[3] = encode(TABLE, SCHEMA).x[200]
+        return made._replace(release=replace(made.release, x=x))
+
+
+MAKERS = {
+    "fair": "synthfair.client.from_file.distill_prepared",
+    "surrogate": "synthfair.client.surrogate_release.surrogate_release",
+}
+
+
+@pytest.mark.parametrize("number", [1, 2], ids=["trial", "release"])
+@pytest.mark.parametrize("kind", MAKERS)
+def test_copies_stop_the_trial_and_the_release(paths, monkeypatch, kind, number):
+    """A release that is accepted says what it holds itself, not what a trial held."""
+    planted = Planted(pkgutil.resolve_name(MAKERS[kind]), number)
+    monkeypatch.setattr(MAKERS[kind], planted)
+    with pytest.raises(RefusedReleaseError, match="Holds copies of real rows"):
+        distill_file(*paths, CONFIGS[kind])
+    assert planted.calls == number
+    assert not paths[2].exists()
+    planted.calls = 0
+    made, _ = distill_file(*paths, CONFIGS[kind], Options(accept_risk=True))
+    copies = "Holds copies of real rows." in made.release.header.privacy.accepted_risks
+    assert copies == (number == 2)
+
+
+@pytest.mark.parametrize("config", [FAIR, SURROGATE], ids=["fair", "surrogate"])
+def test_where_a_trial_cannot_be_made_the_release_is_checked_alone(paths, config):
+    """Few rows are held out; or all of a group, or of the pairs with enough rows, may be."""
+    make_table(100).to_parquet(paths[0])
+    stages = []
+    _, receipt = distill_file(*paths, config, on_stage=stages.append)
+    assert not any("comparing it" in stage or stage == "trial release" for stage in stages)
+    assert receipt.preview.distances is None
+    assert receipt.preview.transformed is not None
+
+
+def test_a_group_that_is_held_out_has_no_trial(paths):
+    """Its one row; the release needs none of it with a covariance of three groups."""
+    schema = make_schema(3)
+    paths[1].write_text(schema.to_json())
+    rare = TABLE.iloc[[0]].assign(town="c")
+    seed = next(
+        seed for seed in range(200) if HeldOut(0.1, seed)(encode(rare, schema))[0]
+    )  # fmt: skip
+    pd.concat([TABLE, rare], ignore_index=True).to_parquet(paths[0])
+    config = sf.DistillConfig(n_synthetic=24, steps=10, penalty="selection_rate", seed=seed)
+    stages = []
+    distill_file(*paths, config, on_stage=stages.append)
+    assert stages == ["distilling"]
+
+
+def test_the_least_number_of_rows_is_that_of_all(paths):
+    config = sf.DistillConfig(**FAIR.model_dump(exclude_unset=True) | {"n_min": ROWS})
+    _, receipt = distill_file(*paths, config, Options(hold_out=0.3))
+    assert receipt.preview.n_held_out > 20
+    more = sf.DistillConfig(**FAIR.model_dump(exclude_unset=True) | {"n_min": ROWS + 1})
+    with pytest.raises(InputError, match=r"400 rows; a release needs at least 401 \(n_min\)"):
+        distill_file(*paths, more, Options(force=True))
+
+
+def test_copied_labels_are_of_all_rows(paths):
+    config = sf.DistillConfig(labels="copy", n_synthetic=ROWS, steps=2)
+    with pytest.raises(RefusedReleaseError, match="in order") as refused:
+        distill_file(*paths, config)
+    assert refused.value.preview.n_held_out > 20  # of the trial
+    made, _ = distill_file(*paths, config, Options(accept_risk=True))
+    np.testing.assert_array_equal(made.release.s, encode(TABLE, SCHEMA).s)

@@ -1,0 +1,277 @@
+"""An epsilon is booked once, and one answer leaves for it, wherever runs end."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+from conftest import make_schema, make_table
+from two_sites import PRIVATE, World
+
+import synthfair as sf
+from synthfair.client import Options, distill_file
+from synthfair.config import TrainConfig
+from synthfair.errors import InputError
+from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+from synthfair.privacy import answers as bought_files
+from synthfair.privacy.answers import BoughtFile
+from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
+from synthfair.release.reading import read_release
+from synthfair.secure import aggregator
+
+SCHEMA, RUN = make_schema(), "a" * 64
+BUDGET = {"epsilon": 20.0, "delta": 1e-5}
+CONFIGS = {
+    "fair": sf.DistillConfig(n_synthetic=24, steps=20, **BUDGET),
+    "surrogate": sf.SurrogateConfig(k_min=5, moments_only=True, rows_per_cell=30, **BUDGET),
+}
+MEASURED = {
+    "fair": "synthfair.client.from_file.measure",
+    "surrogate": "synthfair.client.from_file.private_sums",
+}
+
+
+@pytest.fixture
+def paths(tmp_path):
+    make_table(300).to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "schema.json").write_text(SCHEMA.to_json())
+    return tmp_path / "rows.csv", tmp_path / "schema.json", tmp_path / "out.parquet"
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def fill_disk_once_booked(patch, ledger):
+    """From the first line of the ledger on, no file can be made; those there can be written to."""
+    make = tempfile.mkstemp
+
+    def mkstemp(**place):
+        return full() if ledger.exists() else make(**place)
+
+    patch.setattr(tempfile, "mkstemp", mkstemp)
+
+
+# A file of an answer
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A ledger, a booking and a file, whose answers are numbered as they are computed."""
+    made = []
+
+    def make():
+        made.append(f"answer {len(made)}".encode())
+        return made[-1]
+
+    guarantee = PureGuarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
+    booking = Booking(output="a", run=RUN, guarantee=guarantee)
+    ledger, file = Ledger(tmp_path / "ledger"), BoughtFile(tmp_path / "bought", RUN)
+
+    def buy(make=make):
+        file.buy(ledger, booking, make, room=100)
+        with file.open() as content:
+            return content.read()
+
+    return SimpleNamespace(ledger=ledger, file=file, made=made, buy=buy)
+
+
+def test_an_answer_is_computed_and_booked_once(shop):
+    assert [shop.buy(), shop.buy()] == [b"answer 0"] * 2
+    assert shop.ledger.spent().releases == 1
+    assert shop.file.path.stat().st_mode & 0o777 == 0o600
+    shop.file.path.unlink()  # as when it has left
+    assert shop.buy() == b"answer 1"
+    assert shop.ledger.spent().releases == 2
+
+
+def test_an_answer_fits_into_the_room_that_was_there_before_the_booking(shop):
+    sizes = []
+
+    def make():
+        sizes.append(shop.file.path.stat().st_size)
+        return bytes(100)
+
+    shop.buy(make)
+    assert shop.file.path.stat().st_size == sizes[0]
+
+
+@pytest.mark.parametrize("where", ["book", "make", "half", "word"])
+def test_a_run_that_ends_on_the_way_books_and_sells_once(shop, monkeypatch, where):
+    """Before and after the line in the ledger, in the middle of the answer, and at its end."""
+    syncs = []
+
+    def end(*_, **__):
+        syncs.append(1)
+        if where != "word" or len(syncs) == 2:
+            raise SystemExit
+
+    with monkeypatch.context() as patch:
+        if where == "book":
+            patch.setattr(Ledger, "book", end)
+        elif where != "make":
+            patch.setattr(bought_files, "_sync", end)
+        with pytest.raises(SystemExit):
+            shop.buy(*([end] if where == "make" else []))
+        syncs.clear()
+        with suppress(SystemExit):  # with its last word, the answer was there
+            shop.buy(*([end] if where == "make" else []))
+    shop.buy()
+    assert shop.ledger.spent().releases == 1
+    assert shop.buy() == shop.made[-1]
+
+
+def test_an_equal_booking_of_an_answer_that_has_left_pays_for_no_other(shop, monkeypatch):
+    shop.buy()
+    shop.file.path.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "book", lambda *_, **__: sys.exit())
+        with pytest.raises(SystemExit):
+            shop.buy()
+    shop.buy()
+    assert shop.ledger.spent().releases == 2
+
+
+def test_a_full_disk_refuses_before_anything_is_booked(shop, monkeypatch):
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    with pytest.raises(OSError, match="No space"):
+        shop.buy()
+    assert not shop.ledger.path.exists()
+    assert not shop.file.path.exists()
+
+
+def test_a_limit_refuses_before_there_is_a_file_and_not_what_is_booked(shop):
+    shop.ledger.set_limit(0.5, 1e-6)
+    with pytest.raises(InputError, match="the limit is 0.5"):
+        shop.buy()
+    assert not shop.file.path.exists()
+    shop.ledger.set_limit(1.0, 1e-6)
+    with pytest.raises(SystemExit):
+        shop.buy(sys.exit)
+    assert shop.buy() == b"answer 0"
+
+
+@pytest.mark.parametrize("content", [b"", b"complete", b"complete " + b"b" * 64 + b" x\n"])
+def test_a_damaged_file_is_refused(shop, content):
+    shop.buy()
+    shop.file.path.write_bytes(content)
+    with pytest.raises(InputError, match=r"bought: damaged; .* spends epsilon once more"):
+        shop.buy()
+
+
+# Releases
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_three_tries_on_a_full_disk_are_one_booking(paths, monkeypatch, kind):
+    ledger = Ledger.for_table(paths[0])
+    with monkeypatch.context() as patch:
+        fill_disk_once_booked(patch, ledger.path)
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                distill_file(*paths, CONFIGS[kind])
+            assert ledger.spent().releases == 1
+    assert not paths[2].exists()
+    made, _ = distill_file(*paths, CONFIGS[kind])
+    assert made.release.header.privacy.guarantee.epsilon == 20.0
+    assert ledger.spent().releases == 1
+    assert not list(paths[2].parent.glob("*.fit"))
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from synthfair.client import distill_file, from_file
+from synthfair.config import SurrogateConfig
+from synthfair.jax_setup import start_jax
+
+start_jax()
+setattr(from_file, "private_sums", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+config = SurrogateConfig.model_validate_json(sys.argv[1])
+distill_file(*map(Path, sys.argv[2:]), config)
+"""
+
+
+def test_a_run_that_is_killed_between_booking_and_saving_is_one_booking(paths):
+    config, ledger = CONFIGS["surrogate"], Ledger.for_table(paths[0])
+    command = [sys.executable, "-c", KILLED, config.model_dump_json(), *map(str, paths)]
+    for _ in range(2):
+        assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+        assert ledger.spent().releases == 1
+    distill_file(*paths, config)
+    assert ledger.spent().releases == 1
+    assert read_release(paths[2], SCHEMA).header.privacy.guarantee
+    distill_file(*paths, config, Options(force=True))
+    assert ledger.spent().releases == 2
+
+
+# Sites
+
+
+def test_a_site_that_ended_after_booking_still_answers_within_its_limit(tmp_path, monkeypatch):
+    world = World(tmp_path)
+    world.bound("north", epsilon=1.2, delta=1e-6)
+    with monkeypatch.context() as patch:
+        patch.setattr(MEASURED["surrogate"], lambda *_, **__: full())
+        assert world.code(world.ask(PRIVATE)) == "failed"
+    ledger = Ledger.for_table(tmp_path / "north" / "rows.csv")
+    assert ledger.spent().releases == 1
+    assert world.code(world.ask(PRIVATE, job="job-2"), job="job-2") == "ok"
+    assert ledger.spent().releases == 1
+
+
+# Trainings
+
+TRAIN = TrainConfig(rounds=3, clip=1.0, epsilon=5.0, delta=1e-3)
+
+
+def train(folder):
+    table = assign_users(make_table(300), UserAssignment(rows_per_user=3.0), seed=0)
+    files = TrainFiles(folder / "out", folder / "ledger", force=True)
+    return train_table(table, SCHEMA, TRAIN, files, source="small")[0]
+
+
+def test_a_training_whose_results_find_no_room_is_booked_once(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        fill_disk_once_booked(patch, tmp_path / "ledger")
+        for _ in range(3):
+            with pytest.raises(OSError, match="No space"):
+                train(tmp_path)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert not names & {"model.json", "rounds.csv", "metrics.json"}
+    train(tmp_path)
+    assert Ledger(tmp_path / "ledger").spent().releases == 1
+    assert not list((tmp_path / "out").glob("*.checkpoint"))
+
+
+@pytest.mark.parametrize("where", ["train_rounds", "evaluate"])
+def test_a_training_that_is_killed_is_booked_once(tmp_path, monkeypatch, where):
+    with monkeypatch.context() as patch:
+        patch.setattr(f"synthfair.federated.from_table.{where}", lambda *_, **__: sys.exit())
+        for _ in range(2):
+            with pytest.raises(SystemExit):
+                train(tmp_path)
+    assert train(tmp_path).resumed_at == 0
+    assert Ledger(tmp_path / "ledger").spent().releases == 1
+
+
+# Aggregators
+
+
+def test_a_full_disk_spends_no_task_of_an_aggregator(tmp_path, monkeypatch):
+    record = tmp_path / "record.json"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            aggregator._created(record, room=1000)
+    assert not record.exists()
+    assert aggregator._created(record, room=1000)
+    assert record.stat().st_size == 1000
+    aggregator._complete(record, json.dumps({"total": 1}).encode())
+    assert json.loads(record.read_bytes()) == {"total": 1}
