@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import itertools
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, ValuesView
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError, reason, refusal
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    _Model = TypeVar("_Model", bound=BaseModel)
 
 _Row = TypeVar("_Row")
 
@@ -160,26 +168,107 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
-    """A JSON object from a file of at most so many bytes.
+def open_file(path: Path) -> BinaryIO:
+    """Opens a regular file to read its bytes, and nothing else: a pipe would wait for its writer.
 
     Raises:
-        InputError: unreadable, larger, or not a JSON object.
+        OSError: it cannot be opened, or is a pipe, a device, a socket or a folder.
+    """
+
+    def regular(name: str, flags: int) -> int:
+        handle = os.open(name, flags | os.O_NONBLOCK)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it must be a regular file, not a pipe, device or folder", name)
+
+    return open(path, "rb", opener=regular)  # noqa: PTH123 - Path.open has no opener
+
+
+def read_bytes(path: Path, most_bytes: int) -> bytes:
+    """The content of a regular file of at most so many bytes.
+
+    Raises:
+        InputError: unreadable, no regular file, or larger.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = file.read(most_bytes + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     if len(content) > most_bytes:
         raise InputError(f"{path}: larger than the {most_bytes} bytes that are read")
+    return content
+
+
+MOST_LEVELS = 100
+"""Of lists and objects in each other in JSON from outside; no file of synthfair has twenty."""
+
+
+def parse_json(content: bytes | str, source: str) -> Any:
+    """What JSON text from ``source`` holds.
+
+    Raises:
+        InputError: not JSON, which has no NaN or Infinity; a key is repeated in an object, of which
+            JSON would silently take the last; or more than MOST_LEVELS levels.
+    """
     try:
-        document = json.loads(content)
+        found = json.loads(
+            content, object_pairs_hook=_distinct_keys, parse_constant=_refuse_constant
+        )
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {reason(error)}") from error
+        raise InputError(f"{source}: not JSON: {reason(error)}") from error
+    level = [found]
+    for _ in range(MOST_LEVELS + 1):
+        lists = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
+    if level:
+        raise InputError(f"{source}: not JSON: more than {MOST_LEVELS} levels in each other")
+    return found
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"key {twice!r} appears more than once")
+    return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
+    """A JSON object from a file of at most so many bytes.
+
+    Raises:
+        InputError: as :func:`read_bytes` and :func:`parse_json`; or not a JSON object.
+    """
+    document = parse_json(read_bytes(path, most_bytes), str(path))
     if not isinstance(document, dict):
         raise InputError(f"{path}: must hold a JSON object")
     return document
+
+
+def parse_as(content: bytes, kind: type[_Model], source: str) -> _Model:
+    """A model of pydantic in JSON text from ``source``, hostile until validated.
+
+    Raises:
+        InputError: as :func:`parse_json`; or not of that kind: the message names key and value.
+    """
+    from pydantic import ValidationError
+
+    parse_json(content, source)
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise refusal(source, error) from error
+
+
+def read_as(path: Path, kind: type[_Model], most_bytes: int = 2**20) -> _Model:
+    """The same in a file of at most so many bytes. Raises as above, and :func:`read_bytes`."""
+    return parse_as(read_bytes(path, most_bytes), kind, str(path))
 
 
 def read_numbers(
@@ -203,7 +292,7 @@ def read_numbers(
         InputError: unreadable, other columns, a line that is not allowed, no lines or too many.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
             rows = list(itertools.islice(csv.reader(file), most + 2))
         return tuple(map(understand, _lines(rows, columns, most)))
     except (OSError, ValueError, csv.Error) as error:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import write_json
+from synthfair.errors import InputError, refusal
+from synthfair.files import parse_json, read_bytes, write_json
 from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
 
@@ -313,23 +313,14 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
     Raises:
         InputError: unreadable, not a model file, altered since it was written, or inconsistent.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    return parse_model(text, str(path))
+    return parse_model(read_bytes(Path(path), MAX_BYTES), str(path))
 
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
     """The model in a file's content, which came from ``source``; see :func:`read_model`."""
     if len(text) > MAX_BYTES:
         raise InputError(f"{source}: larger than the {MAX_BYTES} bytes that are allowed")
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: not a model file: {error}") from error
+    body = parse_json(text, source)
     shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
         raise InputError(

@@ -91,7 +91,7 @@ def test_a_renewed_checksum_does_not_help_a_bad_model(tmp_path, changes, complai
 @pytest.mark.parametrize("content", [b"", b"[]", b"\x80\x04N.", b"{}", b"[" * 100_000])
 def test_foreign_files(tmp_path, content):
     (tmp_path / "m.json").write_bytes(content)
-    with pytest.raises(InputError, match="not a model file"):
+    with pytest.raises(InputError, match="not a model file|not JSON"):
         read_model(tmp_path / "m.json")
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.data.encode import encode
 from synthfair.data.schema import Schema
 from synthfair.deploy.federation import Federation
@@ -52,7 +52,7 @@ class GapQuestion(BaseModel):
         batch: lines of one answer; a site is asked until it has sent fewer.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     collection: Collection
     rate: Rate

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.federation_file import ServerCode, SiteCode
 from synthfair.privacy.statement import Line
 from synthfair.release.signature import require_cryptography
@@ -53,7 +53,7 @@ class Ask(BaseModel):
         settings: of the method; the site reads them with its own rules.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
     task: TaskName
@@ -89,7 +89,7 @@ class Answer(BaseModel):
         version: of synthfair at the site.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
     job: JobId

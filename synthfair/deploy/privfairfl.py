@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
@@ -53,7 +53,7 @@ class PrivFairFLJob(BaseModel):
         timeout: seconds to wait for the sites, and for each aggregator.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     train: TrainJob | None = None
     model: ModelFile | None = None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.agreed import (
     Agreed,
     Planned,
@@ -247,7 +247,7 @@ class _Answered(BaseModel):
         labels: that the site learns in the place of its own, eight rows a byte, in hexadecimal.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     seed: str = Field(pattern="^[0-9a-f]{32}$")
     states: dict[int, Hex32] = Field(default_factory=dict)

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, refusal
-from synthfair.files import read_document, write_json
+from synthfair.errors import InputError
+from synthfair.files import read_as, write_json
 
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
@@ -154,7 +154,4 @@ def read_histogram(path: Path) -> ScoreHistogram:
         InputError: unreadable, larger than MAX_BYTES, or not a histogram; the message names the
             entry.
     """
-    try:
-        return ScoreHistogram.model_validate(read_document(path, MAX_BYTES))
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return read_as(path, ScoreHistogram, MAX_BYTES)

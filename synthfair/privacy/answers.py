@@ -11,11 +11,15 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from pydantic import BaseModel
 
-from synthfair.config import FROZEN
+from synthfair.config import STRICT
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, write_text
+from synthfair.files import OWNER_ONLY, read_bytes, write_text
 
 Answers = TypeVar("Answers", bound=tuple)
+
+
+MAX_BYTES = 2**31
+"""Of a file that is read."""
 
 
 class _Array(NamedTuple):
@@ -28,7 +32,7 @@ class _Array(NamedTuple):
 class _Saved(BaseModel):
     """Answers as a file holds them."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     run: str
     sha256: str
@@ -79,7 +83,7 @@ class AnswersFile(Generic[Answers]):
             " again, which spends epsilon once more"
         )
         try:
-            saved = _Saved.model_validate_json(self.path.read_bytes())
+            saved = _Saved.model_validate_json(read_bytes(self.path, MAX_BYTES))
         except (OSError, ValueError) as error:  # a ValidationError is a ValueError
             raise damaged from error
         if (saved.run, saved.sha256) != (self.run, _checksum(self.run, saved.arrays)):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.chain import Chain, Linked
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.mechanism import Relation
@@ -36,7 +36,7 @@ class PureGuarantee(BaseModel):
         relation: which tables are neighbours.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: Literal[0] = 0
@@ -58,7 +58,7 @@ class Booking(BaseModel):
         guarantee: of the release, training or sum; None where it has no epsilon.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     kind: Literal["release", "training", "secure_sum"] = "release"
     output: Line
@@ -89,7 +89,7 @@ class Limit(BaseModel):
         delta: above 0, below 1.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     kind: Literal["limit"] = "limit"
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)

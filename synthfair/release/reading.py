@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from synthfair.config import MAX_ROWS
 from synthfair.errors import InputError, reason, refusal
+from synthfair.files import open_file
 from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
@@ -78,7 +79,7 @@ def read_release(
     options = {"page_checksum_verification": True, "thrift_string_size_limit": _THRIFT}
     try:
         # Reading ahead and decoding in threads would take longer than a release's few pages.
-        with pq.ParquetFile(path, pre_buffer=False, **options) as file:
+        with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
             found = file.schema_arrow
             text, header, signature = _metadata(found, source)
             weighted = header.kind == "surrogate"
