@@ -182,7 +182,7 @@ def open_file(path: Path) -> BinaryIO:
         os.close(handle)
         raise OSError(errno.EINVAL, "it must be a regular file, not a pipe, device or folder", name)
 
-    return open(path, "rb", opener=regular)  # noqa: PTH123 - Path.open has no opener
+    return open(path, "rb", opener=regular)
 
 
 def read_bytes(path: Path, most_bytes: int) -> bytes:

@@ -31,6 +31,9 @@ COEFFICIENTS = "coefficients"
 MAX_BYTES = 100_000_000
 """Of a model file: two thousand units after 2,000 inputs take less."""
 
+MOST_SCORE = 1e12
+"""Of a model that is read, in size: beyond, exports in single precision lose all digits."""
+
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
 
@@ -331,9 +334,25 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     except ValidationError as error:
         raise refusal(source, error) from error
     _check_shapes(model, source)
+    _require_finite_scores(model, source)
     if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
+
+
+def _require_finite_scores(model: TrainedModel, source: str) -> None:
+    """Refuses parameters whose scores could be too large, as inputs lie in [0, 1]."""
+    largest = np.ones(len(model.inputs))
+    with np.errstate(over="ignore"):
+        for layer in model.hidden:
+            largest = np.abs(layer.weight) @ largest + np.abs(layer.bias)
+        theta = np.abs(model.theta)
+        score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
+    if not score <= MOST_SCORE:
+        raise InputError(
+            f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
+            f" {MOST_SCORE:g}, which no trained model needs"
+        )
 
 
 def _close(shown: object, coefficients: dict[str, float]) -> bool:

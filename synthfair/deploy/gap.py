@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -144,7 +145,7 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
 def _allowed(asked: Asked) -> tuple[GapQuestion, TrainedModel]:
     """What is asked for, if the site's limits allow it; nothing is read of the table."""
     try:
-        question = GapQuestion.model_validate(asked.ask.settings)
+        question = GapQuestion.model_validate_json(json.dumps(asked.ask.settings))
     except ValidationError as error:
         raise RefusedError("settings") from error
     asked.require_allowed("gap", question.collection.epsilon)

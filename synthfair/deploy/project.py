@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
@@ -153,12 +154,14 @@ def read_project(path: Path) -> Project:
     require_engine()
     import yaml
 
+    content = read_bytes(path, MAX_BYTES)
     try:
-        content: Any = yaml.safe_load(read_bytes(path, MAX_BYTES).decode())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        found = yaml.safe_load(content.decode())
+        text = json.dumps(found, default=str)  # a date is text, and is refused as such
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not YAML: {reason(error)}") from error
     try:
-        found = Project.model_validate(content, context={"folder": path.parent})
+        found = Project.model_validate_json(text, context={"folder": path.parent})
     except ValidationError as error:
         raise refusal(str(path), error) from error
     return found.model_copy(update={"schema_path": path.parent.resolve() / found.schema_path})

@@ -7,6 +7,7 @@ asked for the first time.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -122,7 +123,8 @@ def _allowed(asked: Asked) -> Agreed:
     """What is asked for, if the site's limits allow it."""
     limits, ask = asked.settings.limits, asked.ask
     try:
-        agreed = Agreed.model_validate({k: v for k, v in ask.settings.items() if k != "task"})
+        known = {k: v for k, v in ask.settings.items() if k != "task"}
+        agreed = Agreed.model_validate_json(json.dumps(known))
     except ValidationError as error:
         raise RefusedError("settings") from error
     config = agreed.config

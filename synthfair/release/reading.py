@@ -217,3 +217,8 @@ def _check_values(release: Release, n_groups: int, source: str) -> None:
                 f"{source}: column {name!r}, row {row + 1}: {value!r} is not allowed; must be"
                 f" {allowed.get(name, f'a finite number of at most {MAX_ABSOLUTE:g} in size')}"
             )
+    if weight is not None and not weight.any():
+        raise InputError(
+            f"{source}: column 'weight': all are 0, so that it stands for no row; must be"
+            f" {allowed['weight']}, and one of them not 0: ask its site for another release"
+        )
