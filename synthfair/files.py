@@ -245,9 +245,13 @@ def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
     Raises:
         InputError: as :func:`read_bytes` and :func:`parse_json`; or not a JSON object.
     """
-    document = parse_json(read_bytes(path, most_bytes), str(path))
+    return _parse_object(read_bytes(path, most_bytes), str(path))
+
+
+def _parse_object(content: bytes, source: str) -> dict[str, Any]:
+    document = parse_json(content, source)
     if not isinstance(document, dict):
-        raise InputError(f"{path}: must hold a JSON object")
+        raise InputError(f"{source}: must hold a JSON object")
     return document
 
 
@@ -259,7 +263,7 @@ def parse_as(content: bytes, kind: type[_Model], source: str) -> _Model:
     """
     from pydantic import ValidationError
 
-    parse_json(content, source)
+    _parse_object(content, source)
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:

@@ -65,7 +65,7 @@ class Collection(BaseModel):
     model_config = STRICT
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
-    groups: tuple[Name, ...] = Field(min_length=2, max_length=MOST_GROUPS)
+    groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MOST_GROUPS)
     lower: float = 0.0
     upper: float = 1.0
     epsilon: float
