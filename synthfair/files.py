@@ -7,6 +7,7 @@ import errno
 import io
 import itertools
 import json
+import math
 import os
 import stat
 import tempfile
@@ -149,13 +150,13 @@ def write_text(path: Path, text: str, *, mode: int = ORDINARY) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Writes a document as JSON, whole or not at all.
+def write_json(path: Path, document: dict[str, Any], *, mode: int = ORDINARY) -> None:
+    """Writes a document as JSON, whole or not at all; ``mode`` as of :func:`whole_file`.
 
     Raises:
         ValueError: it holds not-a-number or infinity, which JSON cannot express.
     """
-    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n", mode=mode)
 
 
 def sync_folder(folder: Path) -> None:
@@ -201,6 +202,9 @@ def read_bytes(path: Path, most_bytes: int) -> bytes:
     return content
 
 
+MOST_DIGITS = 40
+"""Of a whole number in JSON from outside: no file of synthfair has one beyond 2^80."""
+
 MOST_LEVELS = 100
 """Of lists and objects in each other in JSON from outside; no file of synthfair has twenty."""
 
@@ -209,12 +213,17 @@ def parse_json(content: bytes | str, source: str) -> Any:
     """What JSON text from ``source`` holds.
 
     Raises:
-        InputError: not JSON, which has no NaN or Infinity; a key is repeated in an object, of which
-            JSON would silently take the last; or more than MOST_LEVELS levels.
+        InputError: not JSON; a number is not finite, or a whole one of more than MOST_DIGITS; a key
+            is repeated in an object, of which JSON would silently take the last; or more than
+            MOST_LEVELS levels.
     """
     try:
         found = json.loads(
-            content, object_pairs_hook=_distinct_keys, parse_constant=_refuse_constant
+            content,
+            object_pairs_hook=_distinct_keys,
+            parse_constant=_finite,
+            parse_float=_finite,
+            parse_int=_short,
         )
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
@@ -235,8 +244,16 @@ def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
+
+
+def _short(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... is a whole number of more than {MOST_DIGITS} digits")
+    return int(text)
 
 
 def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:

@@ -20,7 +20,14 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config import STRICT, Asked, ReleaseConfig, ServerConfig, TrainConfig
+from synthfair.config import (
+    STRICT,
+    Asked,
+    ReleaseConfig,
+    ServerConfig,
+    SurrogateConfig,
+    TrainConfig,
+)
 from synthfair.config.notions import Notion
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
@@ -72,7 +79,8 @@ class Influence(NamedTuple):
             without it; not-a-number where it has no row.
         by: what it stands out by: "scores", see :func:`synthfair.server.outlier_bound`; or
             "accuracy", "SPD" or "selection rate of" a group, see
-            :func:`synthfair.server.outliers.extreme`.
+            :func:`synthfair.server.outliers.extreme`; or the "sign of SPD" or "size of SPD", which
+            without it is another, or twice or half as large.
     """
 
     theta: float
@@ -289,6 +297,12 @@ class MetricsFile(Part):
     def _has_settings(self) -> MetricsFile:
         if not self.config and self.train is None and self.decision is None:
             raise ValueError("config: must be there, unless train or decision is")
+        kinds = {isinstance(config, SurrogateConfig) for config in self.config.values()}
+        if len(kinds) > 1 or (True in kinds) != (self.server is not None):
+            raise ValueError(
+                "config, server: must be of fair releases alone, without server; or of surrogates"
+                " alone, with server, where fairness is asked for"
+            )
         return self
 
     @model_validator(mode="after")

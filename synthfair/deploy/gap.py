@@ -208,7 +208,9 @@ def _collect(federation: Federation, job: GapJob, private: Path) -> list[str]:
             if lines > job.batch or len(content) > MOST_LINE * job.batch:
                 federation.refuse(site, f"{lines} lines, {len(content)} bytes: not one batch")
                 continue
-            with (private / f"{site}.csv").open("ab" if number else "wb") as file:
+            path = private / f"{site}.csv"
+            path.touch(mode=OWNER_ONLY)
+            with path.open("ab" if number else "wb") as file:
                 file.write(content)
             if lines == job.batch:
                 waiting += (site,)

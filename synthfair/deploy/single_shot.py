@@ -18,7 +18,7 @@ from synthfair.data.tables import files_of
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import open_file
+from synthfair.files import OWNER_ONLY, open_file, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import read_signing_key
@@ -182,7 +182,8 @@ def run_single_shot(
     releases = []
     for site, content in answers.items():
         path = private / f"{site}.parquet"
-        path.write_bytes(content)
+        with whole_file(path, mode=OWNER_ONLY) as temporary:
+            temporary.write_bytes(content)
         try:
             _require_asked_for(path, federation, site, release_config(job.release))
         except InputError as error:

@@ -70,8 +70,8 @@ def _measured(
 def _error(now: Decisions, groups: np.ndarray, weight: np.ndarray) -> Decisions:
     """Of shares of rows drawn at random, as many as the weights say."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        squares = now.rates * (1 - now.rates) / (groups @ weight)[:, None]
-        right = now.accuracy * (1 - now.accuracy) / weight.sum()
+        squares = np.maximum(now.rates * (1 - now.rates), 0) / (groups @ weight)[:, None]
+        right = np.maximum(now.accuracy * (1 - now.accuracy), 0) / weight.sum()
     return Decisions(right**0.5, squares.sum(axis=0) ** 0.5, squares**0.5)
 
 
