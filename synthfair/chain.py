@@ -137,7 +137,7 @@ class Chain(Generic[_Entry]):
                 )
             if size < self._end:
                 raise InputError(f"{self.path}: lines that it had are lost")
-            if size == self._end:
+            if size == self._end and (self.path.is_file() or not self.path.exists()):
                 return
             with open_file(self.path) as file:
                 file.seek(self._end)

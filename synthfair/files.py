@@ -228,10 +228,10 @@ def parse_json(content: bytes | str, source: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{source}: not JSON: {reason(error)}") from error
     level = [found]
-    for _ in range(MOST_LEVELS + 1):
+    for _ in range(MOST_LEVELS):
         lists = [one.values() if isinstance(one, dict) else one for one in level]
         level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
-    if level:
+    if any(isinstance(one, (list, dict)) for one in level):
         raise InputError(f"{source}: not JSON: more than {MOST_LEVELS} levels in each other")
     return found
 

@@ -80,7 +80,7 @@ class Influence(NamedTuple):
         by: what it stands out by: "scores", see :func:`synthfair.server.outlier_bound`; or
             "accuracy", "SPD" or "selection rate of" a group, see
             :func:`synthfair.server.outliers.extreme`; or the "sign of SPD" or "size of SPD", which
-            without it is another, or twice or half as large.
+            without it is another, or twice or half as large: of the one that changes it furthest.
     """
 
     theta: float

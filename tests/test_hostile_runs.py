@@ -4,15 +4,13 @@ import json
 from copy import deepcopy
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from report_runs import HISTORY, write_run
+from report_runs import write_run
 from test_report_federation import COURSE
 
-import synthfair as sf
 from synthfair.cli import main
 from synthfair.config import ServerConfig, SurrogateConfig, TrainConfig
-from synthfair.files import MOST_LEVELS, parse_json
 from synthfair.run_files import Influence, MetricsFile
 
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {
@@ -104,3 +102,25 @@ def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data,
     code = reported(tmp_path_factory.getbasetemp() / "changed", files)
     said = capsys.readouterr().err
     assert code == 0 or (code == 2 and name in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "said"),
+    [
+        ("metrics.json", ("server",), None, "config, server: must be"),
+        ("metrics.json", ("config", "a"), {}, "config, server: must be"),
+        ("metrics.json", ("spd", "value"), float("nan"), "NaN is not a finite number"),
+        ("metrics.json", ("spd", "value"), True, "spd.value"),
+        ("metrics.json", ("cost", "rounds"), True, "cost.rounds"),
+        ("metrics.json", ("cost", "rounds"), 10**400, "more than 40 digits"),
+        ("federation.json", ("rounds",), True, "rounds"),
+        ("gaps.json", ("devices",), True, "devices"),
+    ],
+)
+def test_a_hostile_run_is_refused_by_file_and_key(  # noqa: PLR0917
+    documents, tmp_path, capsys, name, path, value, said
+):
+    files = documents[0] | {name: changed(documents[0][name], path, value)}
+    assert reported(tmp_path / "run", files) == 2
+    assert f"{name}: " in (told := capsys.readouterr().err)
+    assert said in told

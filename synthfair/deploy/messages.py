@@ -34,6 +34,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Version = Annotated[Line, Field(max_length=40)]
+"""Not ``Line = Field(max_length=40)``: the type's own bound of 1,000 would count alone."""
+
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
 DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
@@ -60,7 +63,7 @@ class Ask(BaseModel):
     job: JobId
     round: int = Field(ge=0, lt=2**31)
     recipient: Name
-    version: Line = Field(max_length=40)
+    version: Version
     schema_hash: Hex32
     settings: dict[str, Any]
 
@@ -99,7 +102,7 @@ class Answer(BaseModel):
     site: Name
     code: SiteCode
     seconds: float | None = Field(default=None, ge=0)
-    version: Line = Field(max_length=40)
+    version: Version
 
 
 class Message(NamedTuple):

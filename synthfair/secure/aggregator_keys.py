@@ -118,7 +118,7 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
 
 def make_records(folder: Path, secret: AggregatorSecret) -> None:
     """Makes the folder of an aggregator's answers, with the id in it that its secret names."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     owner = _Owner(records=secret.records).model_dump(mode="json")
     write_json(folder / OWNER, owner, mode=OWNER_ONLY)
 

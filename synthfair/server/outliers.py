@@ -2,9 +2,11 @@
 
 By the scores: far above the median. By accuracy, SPD and each group's selection rate: by the
 generalized extreme studentized deviate test (Rosner 1983), which finds several that stand out and
-does not let them hide behind each other. And without comparison: by turning the sign of SPD, or by
-doubling or halving it. The client whose groups are the wrong way round, whose
+does not let them hide behind each other. The client whose groups are the wrong way round, whose
 units are wrong, or whose scores are constant changes decisions more than it changes scores.
+
+Whatever the others do, the one that changes SPD furthest is named if it turns its sign, or doubles
+or halves it.
 """
 
 from __future__ import annotations
@@ -146,13 +148,18 @@ def stand_out(
 
 
 def _turns(changes: Changes, least: np.ndarray, allowed: np.ndarray) -> dict[str, np.ndarray]:
-    """Whether SPD has another sign without a release, or twice its size, or half."""
+    """Whether SPD has another sign without a release, or twice its size, or half.
+
+    Of the one that changes it furthest alone: next to it the others would seem to do so, too, as
+    they weigh against it. After a run without it, the next is named.
+    """
     now, then = changes.spd, changes.spd - changes.of.spd
-    much = allowed & (np.abs(changes.of.spd) > least) & (np.isfinite(then).sum() >= FEWEST)
+    size = np.where(allowed & np.isfinite(then), np.abs(changes.of.spd), 0.0)
+    furthest = (size > least) & (size == size.max()) & (np.isfinite(then).sum() >= FEWEST)
     turned, sizes = now * then < 0, np.sort(np.abs(np.broadcast_arrays(now, then)), axis=0)
     return {
-        "sign of SPD": much & turned,
-        "size of SPD": much & ~turned & (sizes[1] >= DOUBLE * sizes[0]),
+        "sign of SPD": furthest & turned,
+        "size of SPD": furthest & ~turned & (sizes[1] >= DOUBLE * sizes[0]),
     }
 
 

@@ -135,8 +135,8 @@ MUTANTS = [
     ),
     Mutant(
         "a file of a run may have any size",
-        "run_files.py",
-        "if len(content) > MAX_BYTES:",
+        "files.py",
+        "if len(content) > most_bytes:",
         "if False:",
         ANSWERS,
     ),

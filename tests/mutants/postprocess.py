@@ -13,8 +13,8 @@ MUTANTS = [
     Mutant(
         "histograms of any size are read",
         "postprocess/histogram.py",
-        "read_document(path, MAX_BYTES)",
-        "read_document(path, 2 * MAX_BYTES)",
+        "read_as(path, ScoreHistogram, MAX_BYTES)",
+        "read_as(path, ScoreHistogram, 2 * MAX_BYTES)",
         "test_postprocess_commands.py",
     ),
     Mutant(
