@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, ValuesView
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from synthfair.errors import InputError, reason, refusal
 
@@ -169,7 +169,7 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> io.BufferedReader:
     """Opens a regular file to read its bytes, and nothing else: a pipe would wait for its writer.
 
     Raises:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import jax
@@ -193,12 +194,8 @@ def test_rows_that_are_all_alike_stop_nothing(folder, releases, x):
     for i, (name, release) in enumerate(releases.items()):
         alike = replace(release, x=np.full_like(release.x, x - 1e-3 * x * i))
         write_release(alike, folder / f"{name}.parquet")
-    try:
-        warnings = run_server(folder).warnings
-    except InputError as error:
-        assert x > 0, error
-    else:
-        assert any("constant classifier" in line for line in warnings)
+    with suppress(InputError) if x else nullcontext():
+        assert any("constant classifier" in line for line in run_server(folder).warnings)
 
 
 def test_a_client_counts_for_at_most_the_cap(folder, releases):

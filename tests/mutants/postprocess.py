@@ -276,4 +276,11 @@ MUTANTS = [
         "said = found.statement",
         "test_privfairfl.py",
     ),
+    Mutant(
+        "a histogram may claim an epsilon of any noise",
+        "postprocess/histogram.py",
+        "if not math.isclose(self.variance, variance, rel_tol=1e-9):",
+        "if False:",
+        "test_postprocess_commands.py",
+    ),
 ]
