@@ -132,7 +132,7 @@ def is_done(
         return False
     wanted = _identity(point, compared, config, rounds)
     try:
-        found = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
+        found: dict[str, Any] = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
         same = {name: found.get(name) for name in wanted} == wanted and (
             "train" in wanted or found.get("train") is None
         )
