@@ -272,24 +272,20 @@ def _parse_object(content: bytes, source: str) -> dict[str, Any]:
     return document
 
 
-def parse_as(content: bytes, kind: type[_Model], source: str) -> _Model:
-    """A model of pydantic in JSON text from ``source``, hostile until validated.
+def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
+    """A model of pydantic in a file of JSON, hostile until validated.
 
     Raises:
-        InputError: as :func:`parse_json`; or not of that kind: the message names key and value.
+        InputError: as :func:`read_document`; or not of that kind: the message names key and value.
     """
     from pydantic import ValidationError
 
-    _parse_object(content, source)
+    content = read_bytes(path, most_bytes)
+    _parse_object(content, str(path))
     try:
         return kind.model_validate_json(content)
     except ValidationError as error:
-        raise refusal(source, error) from error
-
-
-def read_as(path: Path, kind: type[_Model], most_bytes: int = 2**20) -> _Model:
-    """The same in a file of at most so many bytes. Raises as above, and :func:`read_bytes`."""
-    return parse_as(read_bytes(path, most_bytes), kind, str(path))
+        raise refusal(str(path), error) from error
 
 
 def read_numbers(
