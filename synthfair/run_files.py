@@ -298,10 +298,10 @@ class MetricsFile(Part):
         if not self.config and self.train is None and self.decision is None:
             raise ValueError("config: must be there, unless train or decision is")
         kinds = {isinstance(config, SurrogateConfig) for config in self.config.values()}
-        if len(kinds) > 1 or (True in kinds) != (self.server is not None):
+        if len(kinds) > 1 or (True in kinds and self.server is None):
             raise ValueError(
-                "config, server: must be of fair releases alone, without server; or of surrogates"
-                " alone, with server, where fairness is asked for"
+                "config, server: must be of fair releases alone; or of surrogates alone, with"
+                " server, where fairness is asked for"
             )
         return self
 
