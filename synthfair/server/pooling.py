@@ -260,6 +260,9 @@ def pool_and_train(
 
         theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2.
 
+    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki, are
+    scaled to that sum.
+
     Args:
         releases: by name; all fair, or all surrogates.
         schema: the clients'.
