@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason, refusal
-from synthfair.files import OWNER_ONLY, sync_folder
+from synthfair.files import OWNER_ONLY, open_file, sync_folder
 
 PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
@@ -33,7 +33,7 @@ class Linked(BaseModel):
         previous: sha256 of the line before, so that a line that is lost or altered shows.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     time: str = Field(max_length=40, pattern="^[0-9T:+-]*$")
     previous: str = Field(pattern="^[0-9a-f]{64}$")
@@ -137,9 +137,9 @@ class Chain(Generic[_Entry]):
                 )
             if size < self._end:
                 raise InputError(f"{self.path}: lines that it had are lost")
-            if size == self._end:
+            if size == self._end and (self.path.is_file() or not self.path.exists()):
                 return
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 file.seek(self._end)
                 for line in file:
                     self._take(line)

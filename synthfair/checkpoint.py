@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.files import OWNER_ONLY, open_file, whole_file
 
 
 class Saved(NamedTuple):
@@ -61,7 +61,7 @@ class CheckpointFile:
             like: of the same structure; shapes are the same but for the first axis of the history.
         """
         try:
-            with self.path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+            with open_file(self.path) as raw, np.load(raw, allow_pickle=False) as file:
                 if str(file["fingerprint"]) != self.fingerprint:
                     return None
                 state = _read(file, "state", like.state)

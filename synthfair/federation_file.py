@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.privacy.statement import Line
 
 FILE = "federation.json"
@@ -66,7 +66,7 @@ class Booked(BaseModel):
         version: of synthfair, as it says; None before its first answer.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     code: ServerCode = "late"
     rounds: int = Field(default=0, ge=0)
@@ -90,7 +90,7 @@ class FederationFile(BaseModel):
         sites: how each has answered.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-federation/1"] = "synthfair-federation/1"
     job: Line

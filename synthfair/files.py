@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import csv
+import errno
+import io
 import itertools
 import json
+import math
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, ValuesView
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError, reason, refusal
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    _Model = TypeVar("_Model", bound=BaseModel)
 
 _Row = TypeVar("_Row")
 
@@ -146,13 +155,13 @@ def write_text(path: Path, text: str, *, mode: int = ORDINARY) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Writes a document as JSON, whole or not at all.
+def write_json(path: Path, document: dict[str, Any], *, mode: int = ORDINARY) -> None:
+    """Writes a document as JSON, whole or not at all; ``mode`` as of :func:`whole_file`.
 
     Raises:
         ValueError: it holds not-a-number or infinity, which JSON cannot express.
     """
-    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n", mode=mode)
 
 
 def sync_folder(folder: Path) -> None:
@@ -165,26 +174,123 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
-    """A JSON object from a file of at most so many bytes.
+def open_file(path: Path) -> io.BufferedReader:
+    """Opens a regular file to read its bytes, and nothing else: a pipe would wait for its writer.
 
     Raises:
-        InputError: unreadable, larger, or not a JSON object.
+        OSError: it cannot be opened, or is a pipe, a device, a socket or a folder.
+    """
+
+    def regular(name: str, flags: int) -> int:
+        handle = os.open(name, flags | os.O_NONBLOCK)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it must be a regular file, not a pipe, device or folder", name)
+
+    return open(path, "rb", opener=regular)
+
+
+def read_bytes(path: Path, most_bytes: int) -> bytes:
+    """The content of a regular file of at most so many bytes.
+
+    Raises:
+        InputError: unreadable, no regular file, or larger.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             content = file.read(most_bytes + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot read: {reason(error)}") from error
     if len(content) > most_bytes:
         raise InputError(f"{path}: larger than the {most_bytes} bytes that are read")
+    return content
+
+
+MOST_DIGITS = 40
+"""Of a whole number in JSON from outside: no file of synthfair has one beyond 2^80."""
+
+MOST_LEVELS = 100
+"""Of lists and objects in each other in JSON from outside; no file of synthfair has twenty."""
+
+
+def parse_json(content: bytes | str, source: str) -> Any:
+    """What JSON text from ``source`` holds.
+
+    Raises:
+        InputError: not JSON; a number is not finite, or a whole one of more than MOST_DIGITS; a key
+            is repeated in an object, of which JSON would silently take the last; or more than
+            MOST_LEVELS levels.
+    """
     try:
-        document = json.loads(content)
+        found = json.loads(
+            content,
+            object_pairs_hook=_distinct_keys,
+            parse_constant=_finite,
+            parse_float=_finite,
+            parse_int=_short,
+        )
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON: {reason(error)}") from error
+        raise InputError(f"{source}: not JSON: {reason(error)}") from error
+    level = [found]
+    for _ in range(MOST_LEVELS):
+        lists = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [one for part in lists if isinstance(part, (list, ValuesView)) for one in part]
+    if any(isinstance(one, (list, dict)) for one in level):
+        raise InputError(f"{source}: not JSON: more than {MOST_LEVELS} levels in each other")
+    return found
+
+
+def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"key {twice!r} appears more than once")
+    return found
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text[:20]} is not a finite number")
+    return number
+
+
+def _short(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"{text[:20]}... is a whole number of more than {MOST_DIGITS} digits")
+    return int(text)
+
+
+def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
+    """A JSON object from a file of at most so many bytes.
+
+    Raises:
+        InputError: as :func:`read_bytes` and :func:`parse_json`; or not a JSON object.
+    """
+    return _parse_object(read_bytes(path, most_bytes), str(path))
+
+
+def _parse_object(content: bytes, source: str) -> dict[str, Any]:
+    document = parse_json(content, source)
     if not isinstance(document, dict):
-        raise InputError(f"{path}: must hold a JSON object")
+        raise InputError(f"{source}: must hold a JSON object")
     return document
+
+
+def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
+    """A model of pydantic in a file of JSON, hostile until validated.
+
+    Raises:
+        InputError: as :func:`read_document`; or not of that kind: the message names key and value.
+    """
+    from pydantic import ValidationError
+
+    content = read_bytes(path, most_bytes)
+    _parse_object(content, str(path))
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        raise refusal(str(path), error) from error
 
 
 def read_numbers(
@@ -208,7 +314,7 @@ def read_numbers(
         InputError: unreadable, other columns, a line that is not allowed, no lines or too many.
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
             rows = list(itertools.islice(csv.reader(file), most + 2))
         return tuple(map(understand, _lines(rows, columns, most)))
     except (OSError, ValueError, csv.Error) as error:

@@ -17,16 +17,21 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    ValidationError,
     model_validator,
 )
 
-from synthfair.config import FROZEN, Asked, ReleaseConfig, ServerConfig, TrainConfig
+from synthfair.config import (
+    STRICT,
+    Asked,
+    ReleaseConfig,
+    ServerConfig,
+    SurrogateConfig,
+    TrainConfig,
+)
 from synthfair.config.notions import Notion
-from synthfair.errors import InputError, reason, refusal
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.files import read_numbers
+from synthfair.files import read_as, read_numbers
 from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
@@ -74,7 +79,8 @@ class Influence(NamedTuple):
             without it; not-a-number where it has no row.
         by: what it stands out by: "scores", see :func:`synthfair.server.outlier_bound`; or
             "accuracy", "SPD" or "selection rate of" a group, see
-            :func:`synthfair.server.outliers.extreme`.
+            :func:`synthfair.server.outliers.extreme`; or the "sign of SPD" or "size of SPD", which
+            without it is another, or twice or half as large: of the one that changes it furthest.
     """
 
     theta: float
@@ -144,8 +150,8 @@ _Number = Annotated[float, Field(ge=-1e12, le=1e12)]
 def _nulls_as_nan(found: Any) -> Any:
     if isinstance(found, dict):
         return {key: _nulls_as_nan(value) for key, value in found.items()}
-    if isinstance(found, list):
-        return [_nulls_as_nan(value) for value in found]
+    if isinstance(found, list):  # a tuple, as validation then sees Python's types, not JSON's
+        return tuple(map(_nulls_as_nan, found))
     return math.nan if found is None else found
 
 
@@ -197,7 +203,7 @@ _Influences = Annotated[
 class Part(BaseModel):
     """The metrics of some test rows."""
 
-    model_config = FROZEN | {"allow_inf_nan": True}  # ranges exclude infinity
+    model_config = STRICT | {"allow_inf_nan": True}  # ranges exclude infinity
 
     accuracy: _Share
     spd: _Gap
@@ -212,7 +218,7 @@ class SplitTable(BaseModel):
     The sha256 is that of a file; a named table has none.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: _Line
     sensitive: _Line
@@ -236,7 +242,7 @@ class RoundSettings(TrainConfig):
 class DecisionSettings(BaseModel):
     """For what a model's decisions by group were chosen."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     notion: Notion
     alpha: float = Field(ge=0, lt=1)
@@ -291,6 +297,12 @@ class MetricsFile(Part):
     def _has_settings(self) -> MetricsFile:
         if not self.config and self.train is None and self.decision is None:
             raise ValueError("config: must be there, unless train or decision is")
+        kinds = {isinstance(config, SurrogateConfig) for config in self.config.values()}
+        if len(kinds) > 1 or (True in kinds and self.server is None):
+            raise ValueError(
+                "config, server: must be of fair releases alone; or of surrogates alone, with"
+                " server, where fairness is asked for"
+            )
         return self
 
     @model_validator(mode="after")
@@ -313,7 +325,7 @@ class MetricsFile(Part):
 class MeasuredGap(BaseModel):
     """A gap of a rate between two groups, measured over devices that do not reveal their group."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     rate: Literal["true_positive_rate", "false_positive_rate"]
     first: _Line
@@ -330,7 +342,7 @@ class MeasuredGap(BaseModel):
 class GapsFile(BaseModel):
     """A gaps.json, as ``gap simulate --model`` writes it."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-gaps/1"]
     devices: _Count
@@ -348,17 +360,7 @@ def read_run_file(path: Path, kind: type[_File]) -> _File:
     Raises:
         InputError: unreadable, too large, or not of that kind; the message names key and value.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
-    try:
-        return kind.model_validate_json(content)
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return read_as(path, kind, MAX_BYTES)
 
 
 MOST_LINES = 10_000

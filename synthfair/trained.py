@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from synthfair.config.rules import STRICT
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import write_json
+from synthfair.errors import InputError, refusal
+from synthfair.files import parse_json, read_bytes, write_json
 from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
 
@@ -30,6 +30,9 @@ COEFFICIENTS = "coefficients"
 
 MAX_BYTES = 100_000_000
 """Of a model file: two thousand units after 2,000 inputs take less."""
+
+MOST_SCORE = 1e12
+"""Of a model that is read, in size: beyond, exports in single precision lose all digits."""
 
 _Vector = Annotated[tuple[float, ...], Field(strict=False, min_length=1)]
 
@@ -313,23 +316,14 @@ def read_model(path: str | PathLike[str]) -> TrainedModel:
     Raises:
         InputError: unreadable, not a model file, altered since it was written, or inconsistent.
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    return parse_model(text, str(path))
+    return parse_model(read_bytes(Path(path), MAX_BYTES), str(path))
 
 
 def parse_model(text: bytes | str, source: str) -> TrainedModel:
     """The model in a file's content, which came from ``source``; see :func:`read_model`."""
     if len(text) > MAX_BYTES:
         raise InputError(f"{source}: larger than the {MAX_BYTES} bytes that are allowed")
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: not a model file: {error}") from error
+    body = parse_json(text, source)
     shown = body.pop(COEFFICIENTS, None) if isinstance(body, dict) else None
     if not isinstance(body, dict) or body.pop("sha256", None) != _checksum(body):
         raise InputError(
@@ -340,9 +334,25 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     except ValidationError as error:
         raise refusal(source, error) from error
     _check_shapes(model, source)
+    _require_finite_scores(model, source)
     if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
         raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
     return model
+
+
+def _require_finite_scores(model: TrainedModel, source: str) -> None:
+    """Refuses parameters whose scores could be too large, as inputs lie in [0, 1]."""
+    largest = np.ones(len(model.inputs))
+    with np.errstate(over="ignore"):
+        for layer in model.hidden:
+            largest = np.abs(layer.weight) @ largest + np.abs(layer.bias)
+        theta = np.abs(model.theta)
+        score = float(theta[: len(largest)] @ largest + theta[len(largest) :].sum())
+    if not score <= MOST_SCORE:
+        raise InputError(
+            f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
+            f" {MOST_SCORE:g}, which no trained model needs"
+        )
 
 
 def _close(shown: object, coefficients: dict[str, float]) -> bool:

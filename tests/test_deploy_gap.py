@@ -57,7 +57,7 @@ def make_job(world, plan=PLAN, rate=RATE, **changes):
     content = (world.folder / "model.json").read_bytes()
     document = {"collection": plan.model_dump(mode="json"), "rate": rate,
                 "model": base64.b64encode(content).decode()}  # fmt: skip
-    return GapJob.model_validate(document | changes)
+    return GapJob.model_validate_json(json.dumps(document | changes))
 
 
 def channel_of(world, job="job-1"):
@@ -294,7 +294,7 @@ def test_a_project_names_files_and_a_job_holds_them(world):
     assert main([*argv, str(folder / "jobs")]) == 2
     config = json.loads((folder / "jobs/gap/app/config/config_fed_server.json").read_text())
     arguments = config["workflows"][0]["args"]
-    assert GapJob.model_validate(arguments["job"]) == make_job(world)
+    assert GapJob.model_validate_json(json.dumps(arguments["job"])) == make_job(world)
     assert str(folder) not in json.dumps(arguments)
 
 
@@ -313,7 +313,7 @@ def test_a_job_names_no_file(world, key):
 def test_a_projects_files_are_validated(world, key, name, said):
     document = {"collection": "gap.json", "model": "model.json", "rate": RATE} | {key: name}
     with pytest.raises(ValueError, match=said):
-        GapJob.model_validate(document, context={"folder": world.folder})
+        GapJob.model_validate_json(json.dumps(document), context={"folder": world.folder})
 
 
 @pytest.mark.parametrize("batch", [ROWS // 2, ROWS, ROWS + 1, ROWS + 2])

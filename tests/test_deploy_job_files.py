@@ -56,7 +56,9 @@ def test_links_are_refused(app, tmp_path):
 
 
 @pytest.mark.parametrize("file", [SERVER, CLIENT])
-@pytest.mark.parametrize("text", [None, "{", "[" * 100_000, '{"a": include}'])
+@pytest.mark.parametrize(
+    "text", [None, "{", "[" * 100_000, '{"a":' * 900 + "1" + "}" * 900, '{"a": include}']
+)
 def test_what_is_no_json_is_refused(app, file, text):
     (app / file).unlink()
     if text is not None:

@@ -171,7 +171,7 @@ def test_a_site_that_the_engine_lost_is_named(world, channel):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "Invalid JSON"), ('{"data": "x", "shell": 1}', "shell: unknown key"),
+    [("{", "not JSON"), ('{"data": "x", "shell": 1}', "shell: unknown key"),
      ("{}", "data: missing"), (" " * 2_000_000, "larger")],
 )  # fmt: skip
 def test_settings_name_what_is_wrong(tmp_path, text, said):

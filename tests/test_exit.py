@@ -114,13 +114,6 @@ def test_bad_inputs_are_refused_before_jax_is_imported(tmp_path, schema):
     assert not (tmp_path / "new").exists()
 
 
-def test_a_schema_that_comes_through_a_pipe_is_left_to_its_reader(tmp_path):
-    """In a process of its own, as it would wait for ever for somebody to write."""
-    os.mkfifo(tmp_path / "schema")
-    code = "from pathlib import Path; from synthfair.cli import inputs; inputs.check_inputs(Path('schema'))"
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=30)
-
-
 def test_what_may_not_be_read_is_named(tmp_path, monkeypatch):
     """The tests' user may be root, who may read everything."""
     monkeypatch.setattr(os, "access", lambda *_: False)

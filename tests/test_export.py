@@ -85,7 +85,7 @@ def test_a_file_shows_coefficients_and_older_files_are_read(tmp_path):
     assert read_model(path).sha256 == model.sha256 == document["sha256"]
 
 
-@pytest.mark.parametrize("wrong", [{"income": 2.0}, {"more": 1.0}, {"age": 10**400}, {"age": "1"}])
+@pytest.mark.parametrize("wrong", [{"income": 2.0}, {"more": 1.0}, {"age": 10**39}, {"age": "1"}])
 def test_coefficients_that_are_not_the_models_are_refused(tmp_path, wrong):
     path = tmp_path / "m.json"
     write_model(linear(), path)

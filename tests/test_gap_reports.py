@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import tracemalloc
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -159,6 +160,11 @@ def test_a_named_pipe_is_read(tmp_path):
     writer.start()
     assert total(path).tally.reports == 50
     writer.join()
+
+
+def test_a_device_without_an_end_is_not_read():
+    with pytest.raises(InputError, match="/dev/zero: cannot read: it must be a file or a pipe"):
+        total(Path("/dev/zero"))
 
 
 def test_files_without_reports_stop_nothing(tmp_path):

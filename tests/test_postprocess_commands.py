@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from fractions import Fraction
 
 import pandas as pd
 import pytest
@@ -19,9 +20,13 @@ from synthfair.postprocess import (
     write_histogram,
 )
 from synthfair.postprocess.thresholds import NoisyShare
+from synthfair.privacy.discrete import laplace_variance
 from synthfair.report import plain_text
 from synthfair.report.postprocess import decisions_table, gap_warning
 from synthfair.trained import read_model, write_model
+
+CLAIM = {"epsilon": 1.0, "rows_per_user": 1, "relation": "add_or_remove",
+         "noise_added_by": "each of 2 aggregators, in full"}  # fmt: skip
 
 
 @pytest.fixture
@@ -159,11 +164,14 @@ def test_the_same_counts_give_the_same_coins_whatever_else_is_altered(folder):
 def test_the_guarantee_of_the_histogram_stands_in_the_model_file_and_the_report(folder, capsys):
     said = {
         "epsilon": 0.75,
+        "rows_per_user": 1,
+        "relation": "add_or_remove",
+        "noise_added_by": "each of 2 aggregators, in full",
         "unit": "one row",
         "[red]a": 1,
         "not_covered": ["collusion", "\x1b[31mtiming"],
     }
-    write_altered(folder, statement=said)
+    write_altered(folder, statement=said, variance=2 * laplace_variance(Fraction(4, 3)))
     assert thresholds(folder) == 0
     shown = capsys.readouterr().out
     assert "0.75" in shown
@@ -213,6 +221,15 @@ def write_altered(folder, **changes):
         ({"variance": -1}, "variance"),
         ({"variance": 1e9}, "three standard deviations of the noise"),
         ({"more": 0}, "more: unknown key"),
+        ({"statement": CLAIM}, "variance: 0: the noise that the statement claims has 3.68"),
+        (
+            {"statement": CLAIM | {"epsilon": 0.5}, "variance": 3.68},
+            "the statement claims has 15.6",
+        ),
+        ({"statement": CLAIM | {"relation": "replace"}, "variance": 3.68}, "claims has 15.6"),
+        ({"statement": {"epsilon": 1.0}}, "statement: claims a guarantee: rows_per_user: missing"),
+        ({"statement": {"guarantee": "rho-zCDP"}}, "claims a guarantee: epsilon: missing"),
+        ({"statement": CLAIM | {"epsilon": True}}, "claims a guarantee: epsilon"),
     ],
 )
 def test_hostile_histograms_leave_nothing(folder, changes, complaint, capsys):

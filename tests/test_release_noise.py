@@ -4,6 +4,7 @@ Each statistical test fails by chance once in 10^6; each also rejects a wrong sa
 """
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -200,7 +201,7 @@ def earlier(mechanisms, **changes):
         "accountant": "exact Gaussian composition, dp-accounting 0.6.0",
         "not_covered": NOT_COVERED_CONTINUOUS,
     }
-    return Guarantee.model_validate(fields | changes)
+    return Guarantee.model_validate_json(json.dumps(fields | changes))
 
 
 @pytest.mark.parametrize(

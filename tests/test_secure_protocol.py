@@ -359,8 +359,12 @@ die()
         assert seen == [True, True]
 
     def test_without_a_place_for_the_record_there_is_no_answer(self, tmp_path, group, monkeypatch):
-        def full(*_):
-            raise OSError(28, "No space left on device")
+        ordinary = os.open
+
+        def full(path, flags, *mode):
+            if flags & os.O_CREAT:
+                raise OSError(28, "No space left on device")
+            return ordinary(path, flags, *mode)
 
         group.records(tmp_path)
         monkeypatch.setattr(os, "open", full)

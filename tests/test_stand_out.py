@@ -133,6 +133,52 @@ def test_the_false_alarm_rate_is_that_of_normal_changes(k):
     assert sum(extreme(pool, 8 * FALSE_ALARM).any() for pool in pools) > most
 
 
+def turns(now, without, *, error=0.0, compared=True):
+    """By what each of some releases is named, of SPD with all and without each."""
+    k, now = len(without), np.array([now])
+    none = Decisions(*(np.zeros(shape) for shape in ((k,), (k,), (2, k))))
+    of = none._replace(spd=now - np.array(without))
+    errors = Decisions(np.zeros(1), np.array([error]), np.zeros((2, 1)))
+    own = OnOwn(none, *np.zeros((3, k)))
+    every = {"compared": np.full(k, compared), "groups": ("a", "b")}
+    return stand_out(np.ones(k), 9.0, Changes(of, errors, now), own, **every)
+
+
+@pytest.mark.parametrize(
+    ("now", "without", "by"),
+    [
+        (0.10, (0.10, -0.02, 0.12), "sign of SPD"),
+        (0.10, (0.11, 0.05, 0.08), "size of SPD"),
+        (0.05, (0.06, 0.10, 0.04), "size of SPD"),
+        (-0.10, (-0.10, 0.02, -0.12), "sign of SPD"),
+        (0.10, (0.11, 0.06, 0.08), None),
+        (0.01, (0.012, -0.019, 0.01), None),
+        (0.01, (0.012, 0.039, 0.01), None),
+        (0.10, (-0.02, 0.10), None),
+        (np.nan, (np.nan, np.nan, np.nan), None),
+    ],
+)
+def test_who_turns_the_sign_of_spd_doubles_or_halves_it_is_named(now, without, by):
+    """If the change counts: 0.03, and two standard errors; and the furthest of three or more."""
+    expected = [()] * len(without)
+    if by:
+        expected[1] = (by,)
+    assert turns(now, without) == expected
+    assert (
+        turns(now, without, error=0.1) == turns(now, without, compared=False) == [()] * len(without)
+    )
+
+
+def test_of_several_that_turn_spd_the_furthest_is_named_alone():
+    """With one that weighs 0.3 the other way, leaving out any other turns the sign as well."""
+    assert [by[:1] for by in turns(0.02, (-0.02, 0.12, -0.02, -0.02))] == [
+        (),
+        ("size of SPD",),
+        (),
+        (),
+    ]
+
+
 @pytest.mark.slow
 def test_honest_unlike_clients_are_rarely_named():
     """Labels and groups by Dirichlet(0.3): about one client in ten; of 24 more than ten once in
@@ -155,12 +201,14 @@ def test_a_thousand_releases_are_compared_in_a_moment():
     error = Decisions(*(np.zeros(shape) for shape in ((1,), (1,), (2, 1))))
     own = OnOwn(none, *(0.1 * rng.normal(size=(3, k))))
     every = {"compared": np.ones(k, bool), "groups": ("a", "b")}
-    by = stand_out(np.ones(k), 9.0, Changes(none, error), own, **every)
+    by = stand_out(np.ones(k), 9.0, Changes(none, error, np.array([-0.5])), own, **every)
     assert not any(by)
     none.spd[17] = -0.05
     assert [
         i
-        for i, names in enumerate(stand_out(np.ones(k), 9.0, Changes(none, error), own, **every))
+        for i, names in enumerate(
+            stand_out(np.ones(k), 9.0, Changes(none, error, np.array([-0.5])), own, **every)
+        )
         if names
     ] == [17]
 

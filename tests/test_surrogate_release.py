@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 import jax
@@ -176,6 +177,28 @@ def test_a_group_that_nobody_has_is_named(tables):
         make_pool({"c0": only}, SCHEMA)
 
 
+def test_weights_that_are_all_0_are_refused_by_file_and_column(folder, releases, capsys):
+    nothing = replace(releases["c1"], weight=0 * releases["c1"].weight)
+    write_release(nothing, folder / "c1.parquet")
+    for tests in ((), ("test.csv",)):
+        with pytest.raises(InputError, match="c1.parquet: column 'weight': all are 0.* must be"):
+            run_server(folder, tests=tests)
+    assert list((folder / "server").iterdir()) == []
+    assert main(["inspect", f"{folder}/c1.parquet"]) == 2
+    assert "column 'weight': all are 0" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("x", [0.0, 1e6])
+def test_rows_that_are_all_alike_stop_nothing(folder, releases, x):
+    """No model can be learned, and of 1e6 no curvature be computed: that is said or refused."""
+    for i, (name, release) in enumerate(releases.items()):
+        alike = replace(release, x=np.full_like(release.x, x - 1e-3 * x * i))
+        write_release(alike, folder / f"{name}.parquet")
+    with suppress(InputError) if x else nullcontext():
+        assert any("constant classifier" in line for line in run_server(folder).warnings)
+
+
 def test_a_client_counts_for_at_most_the_cap(folder, releases):
     heavy = replace(releases["c0"], weight=1e6 * releases["c0"].weight)
     write_release(heavy, folder / "c0.parquet")
@@ -183,7 +206,17 @@ def test_a_client_counts_for_at_most_the_cap(folder, releases):
     part = pooled.parts["c0"]
     assert np.asarray(pooled.rows.weight)[part].sum() == pytest.approx(300)
     served = run_server(folder, max_rows=300.0, max_influence=50.0, max_spd_influence=2.0)
-    assert "claims more than 300 rows" in served.warnings[0]
+    assert "claims 319,000,000 rows, and counts as 300;" in served.warnings[0]
+
+
+def test_a_client_counts_for_at_most_twenty_medians_of_all_claims(releases):
+    claims = [release.weight.sum() for release in releases.values()]
+    heavy = replace(releases["c0"], weight=1e6 * releases["c0"].weight)
+    pooled = make_pool({**releases, "c0": heavy}, SCHEMA)
+    most = 20 * np.median([1e6 * claims[0], *claims[1:]])
+    assert np.asarray(pooled.rows.weight)[pooled.parts["c0"]].sum() == pytest.approx(most)
+    assert pooled.capped == {"c0": pytest.approx(1e6 * claims[0])}
+    assert make_pool(releases, SCHEMA).capped == {}
 
 
 def test_influence_is_that_of_training_again_without(tables, releases):
@@ -376,7 +409,7 @@ def test_a_surrogate_that_stands_for_far_more_rows_than_the_others_is_named(fold
     write_release(huge, folder / "c0.parquet")
     served = run_server(folder, max_influence=50.0, max_spd_influence=2.0)
     (said,) = [line for line in served.warnings if "--max-rows" in line]
-    assert said.startswith(f"{folder}/c0.parquet: stands for ")
+    assert said.startswith(f"{folder}/c0.parquet: claims 3,190,000 rows, and counts as 3,080, 20")
 
 
 def test_a_group_with_one_label_is_named(folder, tables):

@@ -8,11 +8,12 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair import trained
+from synthfair.cli import main
 from synthfair.data.encode import encode
 from synthfair.data.real_rows import gather
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
-from synthfair.trained import TrainedModel, input_names, read_model, write_model
+from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
 
 
 def some_model(n_groups=2, intercept=True):
@@ -88,10 +89,33 @@ def test_a_renewed_checksum_does_not_help_a_bad_model(tmp_path, changes, complai
         read_model(altered(tmp_path, fix_checksum=True, **changes))
 
 
+@pytest.mark.parametrize("size", [1e308, -1e12])
+def test_scores_without_bound_are_refused_before_anything_is_written(tmp_path, size, capsys):
+    make_table(5).to_csv(tmp_path / "t.csv", index=False)
+    path = altered(tmp_path, fix_checksum=True, theta=[size] * len(some_model().theta))
+    argv = ["--data", f"{tmp_path}/t.csv", "--model", str(path), "--output", f"{tmp_path}/out"]
+    for command in ("predict", "evaluate"):
+        assert main([command, *argv]) == 2
+        assert "theta: scores could be as large as" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_largest_score_of_a_network_is_bounded(tmp_path):
+    """2 units of 3e5 and 4 inputs of 1e6 each: 2.4e12, the intercept not counted."""
+    layer = Layer(weight=((1e6, 1e6, 1e6, 1e6, 0, 0, 0, 0),) * 2, bias=(0.0, 0.0))
+    model = some_model()
+    network = model.model_copy(
+        update={"inputs": model.inputs[:-1], "hidden": (layer,), "theta": (3e5, -3e5, 0.0)}
+    )
+    write_model(network, tmp_path / "m.json")
+    with pytest.raises(InputError, match="could be as large as 2.4e.12; must be at most 1e.12"):
+        read_model(tmp_path / "m.json")
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"\x80\x04N.", b"{}", b"[" * 100_000])
 def test_foreign_files(tmp_path, content):
     (tmp_path / "m.json").write_bytes(content)
-    with pytest.raises(InputError, match="not a model file"):
+    with pytest.raises(InputError, match="not a model file|not JSON"):
         read_model(tmp_path / "m.json")
 
 

@@ -72,7 +72,7 @@ class TestFormulas:
             make_weights(counted(counts, variance=variance), "published")
 
     def test_round_trip(self, tmp_path):
-        found = make_weights(counted(statement={"epsilon": 1.0}), "published")
+        found = make_weights(counted(statement={"unit": "one row"}), "published")
         write_weights(found, tmp_path / "w.json")
         assert read_weights(tmp_path / "w.json") == found
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.cli.tables import SPLITS, TABLES, add_table_arguments, given_split, given_table
 from synthfair.errors import InputError
+from synthfair.files import open_file
 
 if TYPE_CHECKING:
     from synthfair.compare import GridPoint, RoundOptions
@@ -170,5 +171,5 @@ def _rounds(args: argparse.Namespace, train_config: TrainConfig | None) -> Round
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

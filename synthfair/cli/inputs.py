@@ -6,24 +6,24 @@ import os
 from pathlib import Path
 
 from synthfair.errors import InputError, reason
+from synthfair.files import open_file
 
 
 def check_inputs(schema: Path, *files: Path) -> None:
     """Refuses a bad schema, and files and folders that are missing or that may not be read.
 
-    A pipe is not opened, as it can be read but once.
-
     Raises:
-        InputError: as :func:`synthfair.data.schema.read_schema`; or a file cannot be read.
+        InputError: as :func:`synthfair.data.schema.read_schema`; or a file cannot be read, or is a
+            pipe or a device.
     """
+    from synthfair.data.schema import read_schema
+
     for path in (schema, *files):
         try:
-            path.stat()
+            if not path.is_dir():
+                open_file(path).close()
         except OSError as error:
             raise InputError(f"{path}: cannot read: {reason(error)}") from error
         if not os.access(path, os.R_OK):
             raise InputError(f"{path}: cannot read: you have no permission")
-    if schema.is_file():
-        from synthfair.data.schema import read_schema
-
-        read_schema(schema)
+    read_schema(schema)

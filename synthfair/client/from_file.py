@@ -215,8 +215,8 @@ class _Run(NamedTuple):
             safer += ["--labels balanced"] * (config.labels == "copy") + ["a lower --n-synthetic"]
         raise RefusedReleaseError(
             f"{self.output}: not written: {' '.join(found.risks)} Try {', '.join(safer)}, or"
-            " coarser columns (rounded numbers; fewer categories in the schema). Only if that cannot be:"
-            " --accept-risk writes it nevertheless, and the file says so",
+            " coarser columns (rounded numbers; fewer categories in the schema). Only if that"
+            " cannot be: --accept-risk writes it nevertheless, and the file says so",
             found,
         )
 

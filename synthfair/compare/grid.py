@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +22,8 @@ from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason
 from synthfair.evaluation import evaluation_document
-from synthfair.files import write_json
+from synthfair.files import read_document, write_json
+from synthfair.run_files import MAX_BYTES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +132,7 @@ def is_done(
         return False
     wanted = _identity(point, compared, config, rounds)
     try:
-        found = {"min_group_rows": 0} | json.loads(point.results.read_bytes())
+        found: dict[str, Any] = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
         same = {name: found.get(name) for name in wanted} == wanted and (
             "train" in wanted or found.get("train") is None
         )

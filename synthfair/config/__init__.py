@@ -11,13 +11,12 @@ from synthfair.config.loading import (
     require_read,
 )
 from synthfair.config.notions import Notion, Relation
-from synthfair.config.rules import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.config.server import ServerConfig
 from synthfair.config.surrogate import ReleaseConfig, SurrogateConfig
 from synthfair.config.train import TrainConfig
 
 __all__ = [
-    "FROZEN",
     "HOLD_OUT",
     "LARGEST_EPSILON",
     "LEAST_DELTA",

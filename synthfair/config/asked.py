@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 
 MOST = 100_000
 """As many as a run may have clients."""
@@ -33,7 +33,7 @@ class Asked(BaseModel):
         False
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     by: Literal["weight", "tolerance", "gap", "row_weights", "nothing"]
     amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=MOST)

@@ -13,10 +13,14 @@ from synthfair.config.distill import DistillConfig
 from synthfair.config.server import ServerConfig
 from synthfair.config.surrogate import SurrogateConfig
 from synthfair.config.train import TrainConfig, is_read
-from synthfair.errors import InputError, reason, refusal
+from synthfair.errors import InputError, refusal
+from synthfair.files import read_bytes
 
 _Config = TypeVar("_Config", bound=BaseModel)
 
+
+MAX_BYTES = 2**20
+"""Of a file of settings."""
 
 RELEASES: dict[str, type[DistillConfig] | type[SurrogateConfig]] = {
     "fair": DistillConfig,
@@ -116,10 +120,7 @@ def _load(
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+        return tomllib.loads(read_bytes(path, MAX_BYTES).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: not TOML: {error}") from error
     except RecursionError as error:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pydantic import ConfigDict, Field
 
 STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-"""Of settings: no other keys, and no value of another type, such as "10" for 10."""
-
-FROZEN = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-"""Of what is read from JSON files: the same without strict types."""
+"""Of all that is read from outside: no other keys, and no value of another type, such as "10" or
+true for 10."""
 
 LEAST_EPSILON, LARGEST_EPSILON = 1e-6, 100.0
 """Beyond, a guarantee says nothing, and exp(epsilon) leaves the range in which it is computed."""

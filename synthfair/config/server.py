@@ -100,11 +100,11 @@ class ServerConfig(BaseModel):
     intercept: bool = Field(
         default=True, description="Surrogates: whether the model has an intercept."
     )
-    max_rows: float = Field(
-        default=1e7,
+    max_rows: float | None = Field(
+        default=None,
         gt=0,
         description="Surrogates: most real rows that one client can have; public. One that claims"
-        " more counts as so many.",
+        " more counts as so many. Default: 20 times the median of what the releases claim.",
     )
     seed: int = Seed
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from synthfair.data.schema import Schema, parse_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError, reason
+from synthfair.files import open_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -256,7 +257,8 @@ def find_file(source: Source) -> Path:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with open_file(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(source: Source, folder: Path) -> Path:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from synthfair.config import STRICT
-from synthfair.errors import InputError, reason, refusal
+from synthfair.errors import InputError, refusal
+from synthfair.files import parse_json, read_bytes
 
 INTERCEPT = "(intercept)"
 """What models call the input that is always 1; no encoded column has its name."""
@@ -312,10 +313,7 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
     Raises:
         InputError: not JSON, not a schema, or still marked a draft.
     """
-    try:
-        found = json.loads(text, object_pairs_hook=_distinct_keys)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{source}: not JSON: {reason(error)}") from error
+    found = parse_json(text, source)
     if isinstance(found, dict) and "draft" in found:
         raise InputError(
             f"{source}: still marked a draft; review it as its 'draft' block says, then delete that"
@@ -328,13 +326,6 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
         return Schema.model_validate_json(text)
     except ValidationError as error:
         raise refusal(source, error) from error
-
-
-def _distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, unless a key is repeated: JSON would silently take the last."""
-    if twice := repeated(name for name, _ in pairs):
-        raise ValueError(f"key {twice[0]!r} appears more than once")
-    return dict(pairs)
 
 
 def read_schema(path: str | PathLike[str]) -> Schema:
@@ -354,12 +345,4 @@ def read_schema(path: str | PathLike[str]) -> Schema:
         >>> schema.label, schema.positive, schema.groups
         ('income', '>50K', ('Female', 'Male'))
     """
-    path = Path(path)
-    try:
-        with path.open("rb") as file:
-            text = file.read(_MOST_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    if len(text) > _MOST_BYTES:
-        raise InputError(f"{path}: is larger than {_MOST_BYTES} bytes, which no schema is")
-    return parse_schema(text, source=str(path))
+    return parse_schema(read_bytes(Path(path), _MOST_BYTES), source=str(path))

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 from synthfair.data.header import find_separator, separator_of
 from synthfair.data.schema import MOST, repeated
 from synthfair.errors import InputError, reason
-from synthfair.files import whole_file
+from synthfair.files import open_file, whole_file
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,7 +107,7 @@ def count_rows(path: Path) -> int:
 
 
 def _count_rows(path: Path) -> int:
-    with _understood(path), path.open("rb") as file:
+    with _understood(path), open_file(path) as file:
         if _is_parquet(file):
             return _parquet(file).metadata.num_rows
         return sum(batch.num_rows for batch in _stream(path, lambda names: _bytes(names[0])))
@@ -161,7 +161,7 @@ def parse_rows(
 def _read_chunks(path: Path, schema: Schema, text: Sequence[str]) -> Iterator[pd.DataFrame]:
     import pyarrow as pa
 
-    with _understood(path), path.open("rb") as file:
+    with _understood(path), open_file(path) as file:
         if _is_parquet(file):
             table = _parquet(file, schema.ignored)
             names = _used(table.schema_arrow.names, schema, text)
@@ -298,7 +298,7 @@ def _read(
 ) -> pd.DataFrame:
     from pyarrow import csv
 
-    with _understood(path), path.open("rb") as file:
+    with _understood(path), open_file(path) as file:
         if _is_parquet(file):
             table = _parquet(file, schema.ignored if schema else ()).read()
             table = _without(table, schema) if schema else table

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 import synthfair
 from synthfair.config import TrainConfig
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.messages import Name, sha256
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Agreed(BaseModel):
         least_rows: rows of the smallest site, where the method needs them.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     train: TrainSettings
     sites: tuple[Name, ...] = Field(min_length=1, max_length=1000)

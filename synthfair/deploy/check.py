@@ -36,7 +36,7 @@ from synthfair.deploy.settings import (
     read_site_settings,
 )
 from synthfair.errors import InputError
-from synthfair.files import read_document
+from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator_keys import (
@@ -49,6 +49,9 @@ EXPIRES_SOON = timedelta(days=14)
 
 KEYS = (".key", ".pub")
 """Endings of a site's own keys, in its folder ``local``."""
+
+MOST_BYTES = 2**20
+"""Of a script or a certificate of a kit."""
 
 CODE_FOR_ALL = Path("/local/custom")
 """The engine's scripts put it before everything else that Python imports."""
@@ -179,8 +182,8 @@ def _scripts(kit: Path, role: Role) -> Iterator[str]:
         fixed = re.split(r"\{~~\w+~~\}", known[template].strip())
         pattern = r"[\w@.=-]*".join(map(re.escape, fixed))
         try:
-            text = path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError):
+            text = read_bytes(path, MOST_BYTES).decode().strip()
+        except ValueError:  # unreadable, or not UTF-8
             text = ""
         if not re.fullmatch(pattern, text):
             yield f"{path}: not the engine's own script"
@@ -193,11 +196,11 @@ def _certificate(kit: Path, role: Role) -> Iterator[str]:
     kind = "server" if role == "server" else "client"
     path, root_path = kit / "startup" / f"{kind}.crt", kit / "startup" / "rootCA.pem"
     try:
-        (own,) = x509.load_pem_x509_certificates(path.read_bytes())
+        (own,) = x509.load_pem_x509_certificates(read_bytes(path, MOST_BYTES))
         # One more would be trusted as well.
-        (root,) = x509.load_pem_x509_certificates(root_path.read_bytes())
+        (root,) = x509.load_pem_x509_certificates(read_bytes(root_path, MOST_BYTES))
         own.verify_directly_issued_by(root)
-    except OSError:
+    except InputError:
         yield f"{path}: it, or {root_path.name}, cannot be read"
         return
     except (ValueError, TypeError, InvalidSignature):

@@ -6,6 +6,7 @@ only classes that a hardened kit allows a job to load.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -110,7 +111,7 @@ class JobController(Controller):
         error = None
         try:
             kind = KINDS[self._kind]
-            settings = kind.settings.model_validate(self._job)
+            settings = kind.settings.model_validate_json(json.dumps(self._job))
             self._federation = Federation(
                 _EngineChannel(self, fl_ctx, abort_signal),
                 read_settings(root / "local" / FILE, ServerSettings),

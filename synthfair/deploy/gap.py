@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.data.encode import encode, in_content_order
 from synthfair.data.schema import Schema
 from synthfair.deploy.federation import Federation
@@ -23,7 +24,7 @@ from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import write_json
+from synthfair.files import OWNER_ONLY, write_json
 from synthfair.measure.collection import Collection, read_collection
 from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
 from synthfair.privacy.answers import BoughtFile
@@ -53,7 +54,7 @@ class GapQuestion(BaseModel):
         batch: lines of one answer; a site is asked until it has sent fewer.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     collection: Collection
     rate: Rate
@@ -144,7 +145,7 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
 def _allowed(asked: Asked) -> tuple[GapQuestion, TrainedModel]:
     """What is asked for, if the site's limits allow it; nothing is read of the table."""
     try:
-        question = GapQuestion.model_validate(asked.ask.settings)
+        question = GapQuestion.model_validate_json(json.dumps(asked.ask.settings))
     except ValidationError as error:
         raise RefusedError("settings") from error
     asked.require_allowed("gap", question.collection.epsilon)
@@ -207,7 +208,9 @@ def _collect(federation: Federation, job: GapJob, private: Path) -> list[str]:
             if lines > job.batch or len(content) > MOST_LINE * job.batch:
                 federation.refuse(site, f"{lines} lines, {len(content)} bytes: not one batch")
                 continue
-            with (private / f"{site}.csv").open("ab" if number else "wb") as file:
+            path = private / f"{site}.csv"
+            path.touch(mode=OWNER_ONLY)
+            with path.open("ab" if number else "wb") as file:
                 file.write(content)
             if lines == job.batch:
                 waiting += (site,)

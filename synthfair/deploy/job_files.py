@@ -6,12 +6,12 @@ replaces names in braces by its own variables and by the environment's.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, get_args
 
 from synthfair.deploy.hardening import CLASSES
 from synthfair.deploy.messages import TaskName
+from synthfair.files import parse_json, read_bytes
 
 SERVER, CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"
 """All that an app holds, but for signatures."""
@@ -79,9 +79,7 @@ def _is_known(name: str, path: Path) -> bool:
 
 
 def _read(path: Path) -> Any:
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError("too large")
-    return json.loads(path.read_bytes())
+    return parse_json(read_bytes(path, MAX_BYTES), path.name)
 
 
 def _arguments(server: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.federation_file import ServerCode, SiteCode
 from synthfair.privacy.statement import Line
 from synthfair.release.signature import require_cryptography
@@ -34,6 +34,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.@_-]{0,62}$")]
 JobId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 """The engine's name of a job, also in names of files: a UUID, or the simulator's simulate_job."""
 Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Version = Annotated[Line, Field(max_length=40)]
+"""Not ``Line = Field(max_length=40)``: the type's own bound of 1,000 would count alone."""
+
 TaskName = Literal["single_shot", "train", "gap", "privfairfl", "add", "deliver"]
 
 DEPENDS_ON_ROWS: frozenset[SiteCode] = frozenset({"table", "stopped", "failed"})
@@ -53,14 +56,14 @@ class Ask(BaseModel):
         settings: of the method; the site reads them with its own rules.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-ask/1"] = "synthfair-ask/1"
     task: TaskName
     job: JobId
     round: int = Field(ge=0, lt=2**31)
     recipient: Name
-    version: Line = Field(max_length=40)
+    version: Version
     schema_hash: Hex32
     settings: dict[str, Any]
 
@@ -89,7 +92,7 @@ class Answer(BaseModel):
         version: of synthfair at the site.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-answer/1"] = "synthfair-answer/1"
     job: JobId
@@ -99,7 +102,7 @@ class Answer(BaseModel):
     site: Name
     code: SiteCode
     seconds: float | None = Field(default=None, ge=0)
-    version: Line = Field(max_length=40)
+    version: Version
 
 
 class Message(NamedTuple):

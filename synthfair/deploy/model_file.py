@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, ValidationInfo
 
-from synthfair.errors import reason
+from synthfair.files import read_bytes
 from synthfair.trained import MAX_BYTES, parse_model
 
 
@@ -18,11 +18,7 @@ def _content(found: Any, info: ValidationInfo) -> Any:
     if not isinstance(found, str) or not info.context:
         return found
     path: Path = info.context["folder"] / found
-    try:
-        with path.open("rb") as file:
-            return base64.b64encode(file.read(MAX_BYTES + 1)).decode()
-    except OSError as error:
-        raise ValueError(f"{path}: cannot read: {reason(error)}") from error
+    return base64.b64encode(read_bytes(path, MAX_BYTES)).decode()
 
 
 def content_of(model: str) -> bytes:

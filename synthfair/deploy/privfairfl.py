@@ -7,7 +7,6 @@ sites of their own, and get the model back with decisions by group. Pentyala et 
 
 from __future__ import annotations
 
-import json
 import secrets
 from pathlib import Path
 
@@ -19,15 +18,16 @@ from pydantic import (
 )
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.sums import Question, make_sum, secure_sum
 from synthfair.deploy.training import TrainJob, train
 from synthfair.errors import InputError, refusal
-from synthfair.files import OWNER_ONLY, whole_file, write_json
+from synthfair.files import OWNER_ONLY, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
+from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
 from synthfair.trained import TrainedModel
 
@@ -53,7 +53,7 @@ class PrivFairFLJob(BaseModel):
         timeout: seconds to wait for the sites, and for each aggregator.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     train: TrainJob | None = None
     model: ModelFile | None = None
@@ -173,6 +173,6 @@ def _write_metrics(federation: Federation, fair: TrainedModel, path: Path) -> No
     tests = read_tests(federation.settings.tests, federation.schema)
     report = ServerConfig()
     document = evaluation_document(evaluate(fair, tests, report), federation.schema, report)
-    trained = json.loads(path.read_bytes()) if path.exists() else {}
+    trained = read_document(path, MAX_BYTES) if path.exists() else {}
     stays = {key: trained[key] for key in ("guarantee", "secure_sums") if key in trained}
     write_json(path, document | decision_document(fair) | stays)

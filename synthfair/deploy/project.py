@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.gap import GapJob
 from synthfair.deploy.privfairfl import PrivFairFLJob
 from synthfair.deploy.settings import AggregatorLimits, Limits
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError, reason, refusal
+from synthfair.files import read_bytes
 
 VERSION = "2.9.0"
 """Of the engine, the same at all sites: what a hardened kit is was found for this one."""
@@ -30,7 +32,7 @@ Mail = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+
 class Server(BaseModel):
     """The server; the sites and the submitters connect to ``name`` at ``port``."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: Host
     org: Organisation
@@ -40,7 +42,7 @@ class Server(BaseModel):
 class SiteEntry(BaseModel):
     """A site, and what is proposed for its own file, which it reviews before it joins."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: SiteName
     org: Organisation
@@ -50,7 +52,7 @@ class SiteEntry(BaseModel):
 class AggregatorEntry(BaseModel):
     """A site that adds up shares and holds no table, and what is proposed for its own file."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: SiteName
     org: Organisation
@@ -60,7 +62,7 @@ class AggregatorEntry(BaseModel):
 class Submitter(BaseModel):
     """Who may submit jobs, and download their results."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: Mail
     org: Organisation
@@ -79,7 +81,7 @@ def needs_aggregators(job: BaseModel) -> bool:
 class Jobs(BaseModel):
     """The jobs whose folders are written, by kind."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     single_shot: SingleShotJob | None = None
     train: TrainJob | None = None
@@ -100,7 +102,7 @@ class Project(BaseModel):
         jobs: see there.
     """
 
-    model_config = FROZEN | {"populate_by_name": True}
+    model_config = STRICT | {"populate_by_name": True}
 
     name: SiteName
     schema_path: Path = Field(alias="schema")
@@ -152,16 +154,14 @@ def read_project(path: Path) -> Project:
     require_engine()
     import yaml
 
+    content = read_bytes(path, MAX_BYTES)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are allowed")
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        found = yaml.safe_load(content.decode())
+        text = json.dumps(found, default=str)  # a date is text, and is refused as such
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise InputError(f"{path}: not YAML: {reason(error)}") from error
     try:
-        found = Project.model_validate(content, context={"folder": path.parent})
+        found = Project.model_validate_json(text, context={"folder": path.parent})
     except ValidationError as error:
         raise refusal(str(path), error) from error
     return found.model_copy(update={"schema_path": path.parent.resolve() / found.schema_path})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import stat
 import sys
@@ -162,7 +163,8 @@ def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnP
     status, federation = str(meta.get("status")), None
     if status == "RUNNING":
         with suppress(Exception):  # it begins, or has just ended; there is nothing to show
-            federation = FederationFile.model_validate(session.do_app_command(job, PROGRESS, None))
+            found = json.dumps(session.do_app_command(job, PROGRESS, None))
+            federation = FederationFile.model_validate_json(found)
     on_progress(status, federation)
     return True
 

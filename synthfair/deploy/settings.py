@@ -9,13 +9,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.messages import Hex32
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import read_document
+from synthfair.files import read_as, read_document
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
@@ -57,7 +56,7 @@ class Limits(BaseModel):
         store_models: whether models that jobs send back are stored in the site's folder.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     kinds: tuple[Kind, ...] = ()
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -90,7 +89,7 @@ class SiteSettings(BaseModel):
         limits: see there.
     """
 
-    model_config = FROZEN | {"populate_by_name": True}
+    model_config = STRICT | {"populate_by_name": True}
 
     format: Literal["synthfair-site/1"] = "synthfair-site/1"
     data: Path
@@ -122,7 +121,7 @@ class AggregatorLimits(BaseModel):
         least_clients: in one sum.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     most_tasks: int = Field(default=0, ge=0)
     most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
@@ -147,7 +146,7 @@ class AggregatorSettings(BaseModel):
         limits: see there.
     """
 
-    model_config = FROZEN | {"populate_by_name": True}
+    model_config = STRICT | {"populate_by_name": True}
 
     format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
     schema_path: Path = Field(alias="schema")
@@ -177,7 +176,7 @@ class ServerSettings(BaseModel):
         revoked: public keys, in hexadecimal, that no longer count, whatever lies in ``keys``.
     """
 
-    model_config = FROZEN | {"populate_by_name": True}
+    model_config = STRICT | {"populate_by_name": True}
 
     format: Literal["synthfair-server/1"] = "synthfair-server/1"
     schema_path: Path = Field(alias="schema")
@@ -207,14 +206,7 @@ def read_settings(path: Path, kind: type[_Settings]) -> _Settings:
     Raises:
         InputError: unreadable, an unknown key, or a value that is not allowed.
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are allowed")
-        found = kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    found = read_as(path, kind, MAX_BYTES)
     return found.model_copy(update=_absolute(found, path.parent.resolve()))
 
 

@@ -12,12 +12,13 @@ from pydantic import BaseModel, Field, ValidationError, field_validator
 import synthfair
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.data.encode import Clipping
 from synthfair.data.tables import files_of
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
+from synthfair.files import OWNER_ONLY, open_file, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import read_signing_key
@@ -35,7 +36,7 @@ class SingleShotJob(BaseModel):
         timeout: seconds to wait for answers.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     release: dict[str, Any]
     server: dict[str, Any] = Field(default_factory=dict)
@@ -127,7 +128,7 @@ def _fingerprint(asked: Asked, config: DistillConfig | SurrogateConfig) -> str:
     known = type(config).__name__, config.model_dump_json(), asked.schema.hash, key.hex()
     digest = hashlib.sha256(repr((synthfair.__version__, *known)).encode())
     for path in files_of(asked.settings.data):
-        with path.open("rb") as file:
+        with open_file(path) as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
 
@@ -182,7 +183,8 @@ def run_single_shot(
     releases = []
     for site, content in answers.items():
         path = private / f"{site}.parquet"
-        path.write_bytes(content)
+        with whole_file(path, mode=OWNER_ONLY) as temporary:
+            temporary.write_bytes(content)
         try:
             _require_asked_for(path, federation, site, release_config(job.release))
         except InputError as error:

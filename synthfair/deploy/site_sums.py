@@ -6,6 +6,8 @@ more of a site's part than a stranger does.
 
 from __future__ import annotations
 
+import json
+
 from pydantic import ValidationError
 
 from synthfair.deploy.settings import AggregatorSettings, SiteSettings
@@ -31,7 +33,7 @@ MODELS = "models"
 
 def _task(asked: Asked) -> Task:
     try:
-        return Task.model_validate(asked.ask.settings.get("task"))
+        return Task.model_validate_json(json.dumps(asked.ask.settings.get("task")))
     except ValidationError as error:
         raise RefusedError("settings") from error
 

@@ -7,6 +7,7 @@ asked for the first time.
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.agreed import (
     Agreed,
     Planned,
@@ -122,7 +123,8 @@ def _allowed(asked: Asked) -> Agreed:
     """What is asked for, if the site's limits allow it."""
     limits, ask = asked.settings.limits, asked.ask
     try:
-        agreed = Agreed.model_validate({k: v for k, v in ask.settings.items() if k != "task"})
+        known = {k: v for k, v in ask.settings.items() if k != "task"}
+        agreed = Agreed.model_validate_json(json.dumps(known))
     except ValidationError as error:
         raise RefusedError("settings") from error
     config = agreed.config
@@ -248,7 +250,7 @@ class _Answered(BaseModel):
         labels: that the site learns in the place of its own, eight rows a byte, in hexadecimal.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     seed: str = Field(pattern="^[0-9a-f]{32}$")
     states: dict[int, Hex32] = Field(default_factory=dict)

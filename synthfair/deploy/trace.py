@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from synthfair.chain import Chain, Linked
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.messages import Hex32, JobId, SiteCode
 from synthfair.privacy.statement import Line
 
@@ -37,7 +37,7 @@ class Event(BaseModel):
             claims none.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     job: JobId
     submitter: Line

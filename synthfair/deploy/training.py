@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import ServerConfig
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.deploy.agreed import (
     Agreed,
     LeastRows,
@@ -69,7 +69,7 @@ class TrainJob(BaseModel):
             on. With an epsilon every round is saved, as sites answer one question a round.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     train: TrainSettings
     least_rows: LeastRows

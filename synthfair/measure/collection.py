@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config import FROZEN
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import write_json
+from synthfair.config import STRICT
+from synthfair.errors import refusal
+from synthfair.files import read_as, write_json
 from synthfair.measure.mechanisms import MECHANISMS, Kind, LocalMechanism
 
 MAX_BYTES = 1_000_000
@@ -62,10 +62,10 @@ class Collection(BaseModel):
         epsilon2: budget of the value.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-gap/1"] = "synthfair-gap/1"
-    groups: tuple[Name, ...] = Field(min_length=2, max_length=MOST_GROUPS)
+    groups: tuple[Name, ...] = Field(strict=False, min_length=2, max_length=MOST_GROUPS)
     lower: float = 0.0
     upper: float = 1.0
     epsilon: float
@@ -172,17 +172,4 @@ def read_collection(path: Path) -> Collection:
     Raises:
         InputError: unreadable, not what :func:`write_collection` writes, or too small an epsilon.
     """
-    try:
-        with path.open("rb") as file:
-            text = file.read(MAX_BYTES + 1)
-        if len(text) > MAX_BYTES:
-            raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that are read")
-        return Collection.model_validate(json.loads(text))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise InputError(f"{path}: {error}") from error
-        raise InputError(f"{path}: not JSON: {reason(error)}") from error
+    return read_as(path, Collection, MAX_BYTES)

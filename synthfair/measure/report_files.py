@@ -81,6 +81,8 @@ def read_batches(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batc
         with _errors_named(name):
             yield from _from_csv(path, name, wanted)
         return
+    if path.is_char_device() or path.is_block_device():  # some never end; a pipe does
+        raise InputError(f"{path}: cannot read: it must be a file or a pipe, not a device")
     with _errors_named(str(path)), path.open("rb") as file:
         parquet = file.peek(4).startswith(b"PAR1")  # peek, as a pipe cannot seek
         yield from (_from_parquet if parquet else _from_csv)(file, str(path), wanted)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.rules import STRICT
+from synthfair.config.notions import Relation
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
 from synthfair.errors import InputError, refusal
-from synthfair.files import read_document, write_json
+from synthfair.files import read_as, write_json
+from synthfair.privacy.discrete import laplace_variance
 
 LARGEST_COUNT = 2**53
 """Beyond, a number in a JSON file need not be the one that was written."""
@@ -31,6 +34,24 @@ _Bins = Annotated[tuple[_Count, ...], Field(strict=False, min_length=1, max_leng
 _ByLabel = Annotated[tuple[_Bins, _Bins], Field(strict=False)]
 
 
+class _Claim(BaseModel):
+    """What a statement must say, so that the noise behind its epsilon is computed again."""
+
+    model_config = STRICT | {"extra": "ignore"}
+
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    rows_per_user: int = Field(ge=1, le=10**6)
+    relation: Relation
+    noise_added_by: Literal["each of 2 aggregators, in full", "each of 3 aggregators, in full"]
+
+    @property
+    def variance(self) -> float:
+        """Of the noise of all aggregators together on one count."""
+        rows = self.rows_per_user * (1 if self.relation == "add_or_remove" else 2)
+        aggregators = int(self.noise_added_by.split()[2])
+        return aggregators * laplace_variance(rows / Fraction(repr(self.epsilon)))
+
+
 class ScoreHistogram(BaseModel):
     """Rows of all clients in equal bins of the predicted probability, by group and label.
 
@@ -46,7 +67,8 @@ class ScoreHistogram(BaseModel):
         statement: what noise was added, by whom, and what it guarantees; None without.
 
     Raises:
-        ValueError: other numbers of groups or bins.
+        ValueError: other numbers of groups or bins; or the statement claims an epsilon, and the
+            variance is not that of its noise.
 
     Example:
         >>> from synthfair.postprocess.histogram import ScoreHistogram
@@ -75,6 +97,21 @@ class ScoreHistogram(BaseModel):
             raise ValueError("counts must be [groups][2 labels][bins], as many bins for each")
         if (self.model is None) != (sizes == {1}):
             raise ValueError("scores of a model have two bins or more; counts without, one bin")
+        return self
+
+    @model_validator(mode="after")
+    def _noise_is_that_of_the_claim(self) -> ScoreHistogram:
+        said = self.statement or {}
+        if said.get("epsilon") is None and str(said.get("guarantee", "none")).startswith("none"):
+            return self
+        try:
+            variance = _Claim.model_validate(said).variance
+        except ValidationError as error:
+            raise refusal("statement: claims a guarantee", error) from error
+        if not math.isclose(self.variance, variance, rel_tol=1e-9):
+            raise ValueError(
+                f"variance: {self.variance:g}: the noise that the statement claims has {variance:g}"
+            )
         return self
 
     def array(self) -> np.ndarray:
@@ -154,7 +191,4 @@ def read_histogram(path: Path) -> ScoreHistogram:
         InputError: unreadable, larger than MAX_BYTES, or not a histogram; the message names the
             entry.
     """
-    try:
-        return ScoreHistogram.model_validate(read_document(path, MAX_BYTES))
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return read_as(path, ScoreHistogram, MAX_BYTES)

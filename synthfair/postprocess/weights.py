@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.notions import WeightMethod
 from synthfair.config.rules import STRICT
-from synthfair.errors import refusal
-from synthfair.files import read_document, write_json
+from synthfair.files import read_as, write_json
 from synthfair.postprocess.histogram import ScoreHistogram, require_rows
 
 MAX_BYTES = 10_000_000
@@ -113,7 +112,4 @@ def read_weights(path: Path) -> RowWeights:
     Raises:
         InputError: unreadable, larger than MAX_BYTES, or not weights; the message names the entry.
     """
-    try:
-        return RowWeights.model_validate(read_document(path, MAX_BYTES))
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return read_as(path, RowWeights, MAX_BYTES)

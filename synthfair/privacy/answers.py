@@ -15,7 +15,7 @@ from typing import BinaryIO, Generic, TypeVar
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.files import OWNER_ONLY, open_file, whole_file
 from synthfair.privacy.ledger import Booking, Ledger
 
 Answers = TypeVar("Answers", bound=tuple)
@@ -103,7 +103,7 @@ class BoughtFile:
 
     def open(self) -> BinaryIO:
         """The answer, from its first byte on, where it is there."""
-        file = self.path.open("rb")
+        file = open_file(self.path)
         file.seek(_HEAD_BYTES)
         return file
 
@@ -118,7 +118,7 @@ class BoughtFile:
     def _head(self) -> tuple[str, str]:
         """How far a purchase is, and its name; "" and a new name where there is none."""
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 found = _HEAD.fullmatch(file.read(_HEAD_BYTES))
         except FileNotFoundError:
             return "", secrets.token_hex(32)

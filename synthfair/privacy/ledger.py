@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from synthfair.chain import Chain, Linked
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.mechanism import Relation
@@ -37,7 +37,7 @@ class PureGuarantee(BaseModel):
         relation: which tables are neighbours.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: Literal[0] = 0
@@ -61,7 +61,7 @@ class Booking(BaseModel):
             where every booking with a guarantee is another one.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     kind: Literal["release", "training", "secure_sum"] = "release"
     output: Line
@@ -93,7 +93,7 @@ class Limit(BaseModel):
         delta: above 0, below 1.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     kind: Literal["limit"] = "limit"
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)

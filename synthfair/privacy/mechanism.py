@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import Relation
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.data.schema import Categorical, Column, Numeric, Schema, encoded_as
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import LEAST_STEPS
@@ -51,7 +51,7 @@ class GaussianMechanism(BaseModel):
             earlier versions, whose noise was continuous.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: SumName
     sensitivity: float = Field(gt=0)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import FROZEN, LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import DISCRETE, LEAST_STEPS, accountant
 from synthfair.privacy.mechanism import sensitivity
@@ -110,7 +110,7 @@ class SumOfShares(BaseModel):
         simulated: whether users and aggregators ran in one process, which saw everything.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     aggregators: int = Field(ge=2, le=3)
     length: int = Field(ge=1)
@@ -138,7 +138,7 @@ class SampledMechanism(BaseModel):
             grid to be accounted for as normal noise is.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     name: Summed
     sampling: Sampling
@@ -195,7 +195,7 @@ class TrainingGuarantee(BaseModel):
         not_covered: what the guarantee does not speak of.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(ge=LEAST_DELTA, lt=1)

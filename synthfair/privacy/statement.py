@@ -15,7 +15,7 @@ from synthfair.config import (
     DistillConfig,
     SurrogateConfig,
 )
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.data.schema import Schema
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
@@ -139,7 +139,7 @@ class Guarantee(BaseModel):
         0.268
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
     delta: float = Field(ge=LEAST_DELTA, lt=1)
@@ -189,7 +189,7 @@ class PrivacyStatement(BaseModel):
         accepted_risks: findings of the checks in front of a release that its sender accepted.
     """
 
-    model_config = FROZEN
+    model_config = STRICT
 
     guarantee: Guarantee | None = None
     discloses: tuple[Line, ...] = Field(max_length=20)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 
 import synthfair
 from synthfair.config import DistillConfig, ReleaseConfig, SurrogateConfig
-from synthfair.config.rules import FROZEN
+from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.statement import Guarantee, Line, PrivacyStatement
@@ -44,7 +44,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 class Header(BaseModel):
     """The metadata of a release file. Public settings only: no statistic of the real rows."""
 
-    model_config = FROZEN
+    model_config = STRICT
 
     format: Literal["synthfair-release/2", "synthfair-release/3"]
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")

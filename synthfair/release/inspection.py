@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, reason
+from synthfair.files import open_file
 from synthfair.release.format import Release
 from synthfair.release.reading import read_release
 from synthfair.release.signature import Keys, Signature, require_signer
@@ -90,7 +91,7 @@ def inspect_release(
 
 def _size_and_digest(path: Path) -> tuple[int, str]:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
             return file.tell(), sha256
     except OSError as error:

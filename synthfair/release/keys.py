@@ -7,8 +7,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthfair.errors import InputError, reason
-from synthfair.files import OWNER_ONLY, claimed, whole_file
+from synthfair.errors import InputError
+from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
 from synthfair.release.signature import require_cryptography
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def read_signing_key(path: str | PathLike[str]) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     path = Path(path)
-    content = _content(path)
+    content = read_bytes(path, MAX_BYTES)
     try:
         key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -143,7 +143,7 @@ def _public_key(path: Path) -> str:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-    content = _content(path)
+    content = read_bytes(path, MAX_BYTES)
     if b"PRIVATE KEY" in content:
         raise InputError(f"{path}: a private key, which its owner keeps; give its {PUBLIC} file")
     try:
@@ -153,14 +153,3 @@ def _public_key(path: Path) -> str:
     if not isinstance(key, Ed25519PublicKey):
         raise InputError(f"{path}: a key of another kind; must be Ed25519")
     return key.public_bytes_raw().hex()
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{path}: larger than the {MAX_BYTES} bytes that a key file may have")
-    return content

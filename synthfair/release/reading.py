@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from synthfair.config import MAX_ROWS
 from synthfair.errors import InputError, reason, refusal
+from synthfair.files import open_file
 from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
@@ -78,7 +79,7 @@ def read_release(
     options = {"page_checksum_verification": True, "thrift_string_size_limit": _THRIFT}
     try:
         # Reading ahead and decoding in threads would take longer than a release's few pages.
-        with pq.ParquetFile(path, pre_buffer=False, **options) as file:
+        with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
             found = file.schema_arrow
             text, header, signature = _metadata(found, source)
             weighted = header.kind == "surrogate"
@@ -216,3 +217,8 @@ def _check_values(release: Release, n_groups: int, source: str) -> None:
                 f"{source}: column {name!r}, row {row + 1}: {value!r} is not allowed; must be"
                 f" {allowed.get(name, f'a finite number of at most {MAX_ABSOLUTE:g} in size')}"
             )
+    if weight is not None and not weight.any():
+        raise InputError(
+            f"{source}: column 'weight': all are 0, so that it stands for no row; must be"
+            f" {allowed['weight']}, and one of them not 0: ask its site for another release"
+        )

@@ -111,8 +111,9 @@ def outlier_warning(influences: Influences) -> str | None:
     more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
     return (
         f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do,"
-        " or its rows are scored as no others. Is the client unlike the others, or are its groups,"
-        " labels or units wrong? See what it holds with python -m synthfair inspect"
+        " turns, doubles or halves SPD, or its rows are scored as no others. Is the client unlike"
+        " the others, or are its groups, labels or units wrong? See what it holds with python -m"
+        " synthfair inspect, ask its site, and run again without its file"
     )
 
 

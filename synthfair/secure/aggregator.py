@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import numpy as np
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import read_document, sync_folder
+from synthfair.errors import InputError, reason
+from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.aggregator_keys import (
     AggregatorSecret,
@@ -169,7 +169,7 @@ def _name(path: Path) -> str:
 def _content(path: Path, task: Task) -> bytes:
     """Of a file, and no more than one byte more than an upload has."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return file.read(upload_bytes(task) + 1)
     except OSError as error:
         raise InputError(f"{_name(path)}: cannot read: {reason(error)}") from error
@@ -300,10 +300,7 @@ def read_partial_sum(path: Path) -> PartialSum:
     Raises:
         InputError: unreadable, or not a partial sum; the message names the entry.
     """
-    try:
-        return PartialSum.model_validate(read_document(path, 30 * MAX_LENGTH))
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return read_as(path, PartialSum, 30 * MAX_LENGTH)
 
 
 def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") -> None:

@@ -119,7 +119,8 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
 def make_records(folder: Path, secret: AggregatorSecret) -> None:
     """Makes the folder of an aggregator's answers, with the id in it that its secret names."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / OWNER, _Owner(records=secret.records).model_dump(mode="json"))
+    owner = _Owner(records=secret.records).model_dump(mode="json")
+    write_json(folder / OWNER, owner, mode=OWNER_ONLY)
 
 
 def require_records(folder: Path, secret: AggregatorSecret) -> None:

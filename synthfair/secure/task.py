@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from synthfair.config import Relation
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
-from synthfair.files import read_document, write_json
+from synthfair.files import read_as, write_json
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import (
@@ -227,10 +227,7 @@ def read_task(path: Path) -> Task:
     Raises:
         InputError: unreadable, or not a task; the message names the entry.
     """
-    try:
-        return Task.model_validate(read_document(path, MAX_BYTES))
-    except ValidationError as error:
-        raise refusal(str(path), error) from error
+    return read_as(path, Task, MAX_BYTES)
 
 
 def privacy_statement(what: AnySummand, *, aggregators: int, clients: int) -> dict[str, Any]:

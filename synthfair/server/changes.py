@@ -48,10 +48,12 @@ class Changes(NamedTuple):
         of: the changes.
         error: standard errors of the trained model's own accuracy, SPD and rates on those rows, [1]
             and [G, 1]: changes that are as small say nothing.
+        spd: [K] or [1] SPD of the trained model on those rows.
     """
 
     of: Decisions
     error: Decisions
+    spd: np.ndarray
 
 
 def _measured(
@@ -68,8 +70,8 @@ def _measured(
 def _error(now: Decisions, groups: np.ndarray, weight: np.ndarray) -> Decisions:
     """Of shares of rows drawn at random, as many as the weights say."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        squares = now.rates * (1 - now.rates) / (groups @ weight)[:, None]
-        right = now.accuracy * (1 - now.accuracy) / weight.sum()
+        squares = np.maximum(now.rates * (1 - now.rates), 0) / (groups @ weight)[:, None]
+        right = np.maximum(now.accuracy * (1 - now.accuracy), 0) / weight.sum()
     return Decisions(right**0.5, squares.sum(axis=0) ** 0.5, squares**0.5)
 
 
@@ -86,7 +88,7 @@ def change_on_tables(
     if not tables:
         unknown = np.full(len(thetas), np.nan)
         none = Decisions(unknown, unknown, np.full((len(every), len(thetas)), np.nan))
-        return Changes(none, none)
+        return Changes(none, none, unknown)
     encoded = [encode(table, schema, source=name) for name, table in tables.items()]
     x, s, y = (np.concatenate(part) for part in zip(*encoded, strict=True))
     a, ones, groups = trained.rows(x, s), np.ones(len(y)), s == every
@@ -97,7 +99,7 @@ def change_on_tables(
     n_blocks = 1 + len(thetas) * len(a) // BLOCK
     without = _joined(measured(block) for block in np.array_split(thetas, n_blocks))
     now = measured(np.array(trained.theta)[None])
-    return Changes(now.minus(without), _error(now, groups, ones))
+    return Changes(now.minus(without), _error(now, groups, ones), now.spd)
 
 
 def change_on_others(
@@ -105,15 +107,16 @@ def change_on_others(
 ) -> Changes:
     """The same on the pooled rows of surrogates, by their weights, but for each release's own."""
     a, positive, groups, weight = _arrays(rows, n_groups)
-    changes = []
+    changes, spd = [], []
     for part, without in zip(parts.values(), thetas, strict=True):
         others = weight.copy()
         others[part] = 0.0
         both = _measured(a @ np.stack([theta, without]).T > 0, positive, groups, others)
         now, then = (Decisions(*(found[..., k : k + 1] for found in both)) for k in (0, 1))
         changes.append(now.minus(then))
+        spd.append(now.spd)
     now = _measured(a @ theta[:, None] > 0, positive, groups, weight)
-    return Changes(_joined(changes), _error(now, groups, weight))
+    return Changes(_joined(changes), _error(now, groups, weight), np.concatenate(spd))
 
 
 class OnOwn(NamedTuple):

@@ -4,6 +4,9 @@ By the scores: far above the median. By accuracy, SPD and each group's selection
 generalized extreme studentized deviate test (Rosner 1983), which finds several that stand out and
 does not let them hide behind each other. The client whose groups are the wrong way round, whose
 units are wrong, or whose scores are constant changes decisions more than it changes scores.
+
+Whatever the others do, the one that changes SPD furthest is named if it turns its sign, or doubles
+or halves it.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ values are normal; less, as small differences do not count. With two groups ther
 MUCH, ERRORS = 0.03, 2.0
 """A change of a metric counts if it is farther than this from the median of all releases, and than
 so many standard errors of the metric itself."""
+
+DOUBLE = 2.0
+"""Of two SPDs, with a release and without it, as many times the smaller is the larger in size where
+the release is named by it, or by the sign, however the others are; if the change counts."""
 
 MUCH_OWN, MUCH_SCORE = 0.2, 0.5
 """The same for a metric on a release's own rows, and for mean and spread of its scores there in
@@ -131,13 +138,29 @@ def stand_out(
         "spread of scores": own.spread,
     }
     tested += [(f"{name} on its own rows", values) for name, values in others.items()]
-    named = {"scores": by_scores}
+    named = {"scores": by_scores, **_turns(changes, least[1], allowed)}
     for (name, values), much in zip(tested, least, strict=True):
         known = np.where(compared & np.isfinite(values), values, np.nan)
         if np.isfinite(known).sum() >= FEWEST:
             large = np.abs(values - np.nanmedian(known)) > much
             named[name] = extreme(known, FALSE_ALARM) & large & allowed
     return [tuple(name for name, which in named.items() if which[k]) for k in range(len(moved))]
+
+
+def _turns(changes: Changes, least: np.ndarray, allowed: np.ndarray) -> dict[str, np.ndarray]:
+    """Whether SPD has another sign without a release, or twice its size, or half.
+
+    Of the one that changes it furthest alone: next to it the others would seem to do so, too, as
+    they weigh against it. After a run without it, the next is named.
+    """
+    now, then = changes.spd, changes.spd - changes.of.spd
+    size = np.where(allowed & np.isfinite(then), np.abs(changes.of.spd), 0.0)
+    furthest = (size > least) & (size == size.max()) & (np.isfinite(then).sum() >= FEWEST)
+    turned, sizes = now * then < 0, np.sort(np.abs(np.broadcast_arrays(now, then)), axis=0)
+    return {
+        "sign of SPD": furthest & turned,
+        "size of SPD": furthest & ~turned & (sizes[1] >= DOUBLE * sizes[0]),
+    }
 
 
 def _named(

@@ -26,6 +26,9 @@ from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_wei
 from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
+MANY_MEDIANS = 20.0
+"""Rows that one client may have, in medians of what all releases claim, where it is not set."""
+
 
 def read_releases(
     paths: Sequence[str | PathLike[str]], schema: Schema, *, keys: Keys | None = None
@@ -97,7 +100,9 @@ class Pool(NamedTuple):
         penalty: fairness over all clients, of surrogates; None for fair releases.
         rho: its weight, unless a gap is wanted.
         max_gap: the gap that is wanted.
-        capped: releases that claim more rows than a client may have, and count as so many.
+        capped: releases that claim more rows than a client may have, and how many they claim; they
+            count as ``max_rows``.
+        max_rows: that a client may have: as set, or MANY_MEDIANS times the median of the claims.
     """
 
     rows: Rows
@@ -110,7 +115,8 @@ class Pool(NamedTuple):
     penalty: Penalty | None = None
     rho: float = 0.0
     max_gap: float | None = None
-    capped: tuple[str, ...] = ()
+    capped: Mapping[str, float] = {}
+    max_rows: float = np.inf
 
     @property
     def problem(self) -> GlobalProblem:
@@ -185,14 +191,12 @@ def _pool_surrogates(
     parts: dict[str, slice],
     own: Penalty | None,
 ) -> Pool:
-    weights, capped = [], []
-    for name, release in releases.items():
-        weight = cast(np.ndarray, release.weight)
-        if weight.sum() > config.max_rows:
-            capped.append(name)
-            weight = weight * (config.max_rows / weight.sum())
-        weights.append(weight)
-    table = WeightedTable(*pool(releases), weight=np.concatenate(weights))
+    weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
+    claims = {name: float(weight.sum()) for name, weight in weights.items()}
+    most = config.max_rows or MANY_MEDIANS * float(np.median(list(claims.values())))
+    capped = {name: claim for name, claim in claims.items() if claim > most}
+    weights |= {name: weights[name] * (most / claim) for name, claim in capped.items()}
+    table = WeightedTable(*pool(releases), weight=np.concatenate([*weights.values()]))
     _require_all(table, schema, config.notion)
     n_groups, notion = len(schema.groups), config.notion
     named: dict[str, Penalty] = {
@@ -210,7 +214,8 @@ def _pool_surrogates(
         penalty=own or named[config.penalty],
         rho=config.rho,
         max_gap=config.max_gap,
-        capped=tuple(capped),
+        capped=capped,
+        max_rows=most,
     )
 
 
@@ -254,6 +259,9 @@ def pool_and_train(
     weights w_i of sum W, the model that is fair over all clients:
 
         theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2.
+
+    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki, are
+    scaled to that sum.
 
     Args:
         releases: by name; all fair, or all surrogates.

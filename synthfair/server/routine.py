@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,14 @@ from synthfair.release.keys import read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
 from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
-from synthfair.server.pooling import Pool, make_pool, read_releases, signer, train_pool
+from synthfair.server.pooling import (
+    MANY_MEDIANS,
+    Pool,
+    make_pool,
+    read_releases,
+    signer,
+    train_pool,
+)
 from synthfair.surrogate.fair_table import make_fair_table
 from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
@@ -127,7 +134,7 @@ def serve(
     remedy = check.remedy if check and check.warnings and not point else ""
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     influences = influences.renamed(names)
-    warnings = _surrogate_warnings(read, pooled, point, config, schema) if point else ()
+    warnings = _surrogate_warnings(pooled, point, config, schema) if point else ()
     if check and evaluation:
         warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
     # All is computed before anything is written, and what no longer holds is removed.
@@ -203,28 +210,17 @@ def _releases_document(named: Mapping[str, Release], signed: dict[str, str]) -> 
     }
 
 
-MANY_MEDIANS = 20.0
-"""Rows that a surrogate stands for, in medians of all, above which it is named."""
-
-
 def _surrogate_warnings(
-    releases: Mapping[str, Release],
     pooled: Pool,
     point: FrontierPoint,
     config: ServerConfig,
     schema: Schema,
 ) -> tuple[str, ...]:
+    usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the median of the releases"
     found = [
-        f"{name}: claims more than {config.max_rows:g} rows, and counts as so many"
-        for name in pooled.capped
-    ]
-    claims = {name: float(np.sum(cast(np.ndarray, r.weight))) for name, r in releases.items()}
-    usual = float(np.median(list(claims.values())))
-    found += [
-        f"{name}: stands for {claim:,.0f} rows, {claim / usual:.0f} times the median of the"
-        " releases; if the client cannot have so many, set --max-rows"
-        for name, claim in claims.items()
-        if claim > MANY_MEDIANS * usual and name not in pooled.capped
+        f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
+        " site how many it has, and set --max-rows"
+        for name, claim in pooled.capped.items()
     ]
     for i, group in enumerate(schema.groups):
         labels = np.unique(np.asarray(pooled.rows.y)[np.asarray(pooled.rows.s) == i])

@@ -94,8 +94,8 @@ MUTANTS = [
     Mutant(
         "lines of another process are not counted",
         "chain.py",
-        "            if size == self._end:\n",
-        "            if self._end:\n",
+        "if size == self._end and (self.path.is_file() or not self.path.exists()):\n",
+        "if self._end:\n",
         LIMITS,
     ),
     Mutant(
@@ -135,8 +135,8 @@ MUTANTS = [
     ),
     Mutant(
         "a file of a run may have any size",
-        "run_files.py",
-        "if len(content) > MAX_BYTES:",
+        "files.py",
+        "if len(content) > most_bytes:",
         "if False:",
         ANSWERS,
     ),

@@ -87,4 +87,25 @@ MUTANTS = [
         "    from",
         "test_interrupt.py",
     ),
+    Mutant(
+        "a pipe is waited for",
+        "files.py",
+        "if stat.S_ISREG(os.fstat(handle).st_mode):",
+        "if True:",
+        "test_outside_files.py",
+    ),
+    Mutant(
+        "JSON may hold infinity",
+        "files.py",
+        "if not math.isfinite(number := float(text)):",
+        "if math.isnan(number := float(text)):",
+        "test_outside_files.py",
+    ),
+    Mutant(
+        "true is taken for a number",
+        "config/rules.py",
+        "strict=True, ",
+        "",
+        "test_outside_files.py",
+    ),
 ]

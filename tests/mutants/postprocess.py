@@ -13,8 +13,8 @@ MUTANTS = [
     Mutant(
         "histograms of any size are read",
         "postprocess/histogram.py",
-        "read_document(path, MAX_BYTES)",
-        "read_document(path, 2 * MAX_BYTES)",
+        "read_as(path, ScoreHistogram, MAX_BYTES)",
+        "read_as(path, ScoreHistogram, 2 * MAX_BYTES)",
         "test_postprocess_commands.py",
     ),
     Mutant(
@@ -275,5 +275,12 @@ MUTANTS = [
         'said = found.statement | {"simulated": SIMULATED}',
         "said = found.statement",
         "test_privfairfl.py",
+    ),
+    Mutant(
+        "a histogram may claim an epsilon of any noise",
+        "postprocess/histogram.py",
+        "if not math.isclose(self.variance, variance, rel_tol=1e-9):",
+        "if False:",
+        "test_postprocess_commands.py",
     ),
 ]

@@ -108,4 +108,32 @@ MUTANTS = [
         "if str(path) in releases:",
         "test_server.py",
     ),
+    Mutant(
+        "most rows follow from the mean of the claims, which one release sets",
+        "server/pooling.py",
+        "float(np.median(list(claims.values())))",
+        "float(np.mean(list(claims.values())))",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
+        "who turns the sign of SPD is not named",
+        "server/outliers.py",
+        "now * then < 0",
+        "now * then > 2",
+        "test_stand_out.py",
+    ),
+    Mutant(
+        "every release that turns SPD is named, next to one that weighs against all",
+        "server/outliers.py",
+        " & (size == size.max())",
+        "",
+        "test_stand_out.py",
+    ),
+    Mutant(
+        "a release may stand for no row",
+        "release/reading.py",
+        "if weight is not None and not weight.any():",
+        "if False:",
+        "test_surrogate_release.py",
+    ),
 ]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
+
 from synthfair.cli.show import say, stage_bar, warn
+from synthfair.config import STRICT
+from synthfair.files import read_as
+from synthfair.privacy.statement import Line
 from synthfair.report import federation_table
 from synthfair.report.result_table import ResultTable
-from synthfair.run_files import MetricsFile, read_run_file
+from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
 
 if TYPE_CHECKING:
     from synthfair.deploy.session import OnProgress, Run
@@ -36,6 +40,29 @@ def in_words(status: str, federation: FederationFile | None) -> str:
     )
 
 
+class _Gap(BaseModel):
+    """What is shown of a gap."""
+
+    model_config = STRICT | {"extra": "ignore"}
+
+    first: Line
+    second: Line
+    value: float | None
+    low: float
+    high: float
+
+
+class _Gaps(BaseModel):
+    """What is shown of a job's gaps.json, which the server wrote."""
+
+    model_config = STRICT | {"extra": "ignore"}
+
+    rate: Line
+    reports: int
+    confidence: float
+    gaps: tuple[_Gap, ...]
+
+
 def tell(run: Run, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
     if run.federation:
@@ -57,14 +84,12 @@ def tell(run: Run, output: Path) -> None:
         say(table)
     gaps = output / "gaps.json"
     if gaps.exists():
-        found = json.loads(gaps.read_bytes())
-        title = f"{found['rate'].replace('_', ' ')}, {found['reports']:,} reports"
-        table = ResultTable(
-            "gap", "value", f"{100 * found['confidence']:g} % interval", title=title
-        )
-        for gap in found["gaps"]:
-            value = "unknown" if gap["value"] is None else f"{gap['value']:+.3f}"
-            interval = f"{gap['low']:+.3f} to {gap['high']:+.3f}"
-            table.add_row(f"{gap['second']} - {gap['first']}", value, interval)
+        found = read_as(gaps, _Gaps, MAX_BYTES)
+        title = f"{found.rate.replace('_', ' ')}, {found.reports:,} reports"
+        table = ResultTable("gap", "value", f"{100 * found.confidence:g} % interval", title=title)
+        for gap in found.gaps:
+            value = "unknown" if gap.value is None else f"{gap.value:+.3f}"
+            interval = f"{gap.low:+.3f} to {gap.high:+.3f}"
+            table.add_row(f"{gap.second} - {gap.first}", value, interval)
         say(table)
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -30,7 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
     add = parser.add_argument
     add("collection", type=Path, help="The public file that plan wrote.")
-    add("reports", nargs="+", help="Files; - is CSV from standard input.")
+    add(
+        "reports",
+        nargs="+",
+        help="Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz); - is CSV from"
+        " standard input.",
+    )
     add("--confidence", type=float, default=0.95, help="Of each interval. Default: 0.95.")
     add("--output", type=Path, help="JSON file to which the result is written as well.")
     add("--force", action="store_true", help="Overwrite the output if it exists.")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from synthfair.errors import InputError, reason
+from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     from synthfair.measure.collection import Collection
@@ -91,12 +91,9 @@ def _of_a_model(args: argparse.Namespace, collection: Collection) -> list[Report
 
 
 def _record() -> tuple[str, float]:
-    import json
+    from synthfair.files import parse_json
 
-    try:
-        record = json.loads(sys.stdin.read(10_000))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"standard input: not JSON: {reason(error)}") from error
+    record = parse_json(sys.stdin.read(10_000), "standard input")
     if not (
         isinstance(record, dict)
         and record.keys() == {"group", "value"}

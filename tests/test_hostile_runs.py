@@ -1,0 +1,126 @@
+"""Whatever stands in a run's folder, a report is a page or a refusal that names the file."""
+
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from report_runs import write_run
+from test_report_federation import COURSE
+
+from synthfair.cli import main
+from synthfair.config import ServerConfig, SurrogateConfig, TrainConfig
+from synthfair.run_files import Influence, MetricsFile
+
+MOVED = dict.fromkeys(Influence._fields, 0.5) | {
+    "converged": True,
+    "outlier": True,
+    "alone": False,
+    "rates": [0.5, None],
+    "by": ["size of SPD"],
+}
+GAP = {"first": "a", "second": "b", "rate": "true_positive_rate"} | dict.fromkeys(
+    ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"), 0.1
+)
+GAPS = {"format": "synthfair-gaps/1", "devices": 90, "epsilon": 1.0, "mechanism": "laplace",
+        "confidence": 0.95, "seed": 0, "few": ["c"], "gaps": [GAP]}  # fmt: skip
+HOSTILE = (
+    None, True, -1, 0, 2, 10**400, 1e308, 5e-324, float("nan"), float("inf"), "", "0", "\x1b[31m",
+    "{}", "x" * 3000, [], {}, [None], {"": 0}, [[[[[[]]]]]], "surrogate", "selection_rate",
+)  # fmt: skip
+"""What stands in the place of another value."""
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """The files of three runs: by surrogates, in rounds, and with decisions by group."""
+    folder = write_run(tmp_path_factory.mktemp("runs") / "run")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    del metrics["table"]
+    surrogates = SurrogateConfig().model_dump(mode="json")
+    server = metrics | {
+        "config": {"a": surrogates, "b": surrogates},
+        "server": ServerConfig().model_dump(mode="json"),
+        "influence": {"outliers_above": None, "releases": {"a": MOVED, "b": MOVED}},
+        "privacy": {"a": {"guarantee": None, "discloses": ["a"], "accepted_risks": []}},
+        "signed_by": {"a": "b"}, "max_influence": 3.0, "max_spd_influence": 0.5, "rho": 10.0,
+        "n_synthetic": 40, "warnings": ["w"], "seconds": None,
+    }  # fmt: skip
+    train = TrainConfig().model_dump(mode="json")
+    rounds = metrics | {"config": {}, "method": "fpfl", "train": {"clients": 2, **train}}
+    decided = metrics | {
+        "config": {}, "decision": {"notion": "equalized_odds", "alpha": 0.1},
+        "method": "thresholds", "counts": {"epsilon": 1.0, "unit": "one row", "not_covered": ["a"]},
+    }  # fmt: skip
+    for document in (server, rounds, decided):
+        MetricsFile.model_validate_json(json.dumps(document))
+    return [{"metrics.json": one, "gaps.json": GAPS, "federation.json": COURSE}
+            for one in (server, rounds, decided)]  # fmt: skip
+
+
+def places(document, path=()):
+    """Where something can be changed."""
+    inner = document.items() if isinstance(document, dict) else enumerate(document)
+    for key, value in inner:
+        yield (*path, key)
+        if isinstance(value, dict | list):
+            yield from places(value, (*path, key))
+
+
+def changed(document, path, value):
+    found = deepcopy(document)
+    inner = found
+    for key in path[:-1]:
+        inner = inner[key]
+    if value == "removed":
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return found
+
+
+def reported(folder, files):
+    """The exit code of ``report``; an exception is a fault."""
+    folder.mkdir(exist_ok=True)
+    for name, document in files.items():
+        text = document if isinstance(document, str) else json.dumps(document)
+        (folder / name).write_text(text)
+    return main(["report", str(folder), "--output", str(folder / "report.html"), "--force"])
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_a_changed_run_is_a_page_or_a_refusal(documents, tmp_path_factory, data, capsys):
+    files = dict(data.draw(st.sampled_from(documents)))
+    name = data.draw(st.sampled_from(["metrics.json"] * 4 + ["gaps.json", "federation.json"]))
+    for _ in range(data.draw(st.integers(1, 2))):
+        path = data.draw(st.sampled_from(list(places(files[name]))))
+        files[name] = changed(files[name], path, data.draw(st.sampled_from([*HOSTILE, "removed"])))
+    code = reported(tmp_path_factory.getbasetemp() / "changed", files)
+    said = capsys.readouterr().err
+    assert code == 0 or (code == 2 and name in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value", "said"),
+    [
+        ("metrics.json", ("server",), None, "config, server: must be"),
+        ("metrics.json", ("config", "a"), {}, "config, server: must be"),
+        ("metrics.json", ("spd", "value"), float("nan"), "NaN is not a finite number"),
+        ("metrics.json", ("spd", "value"), True, "spd.value"),
+        ("metrics.json", ("cost", "rounds"), True, "cost.rounds"),
+        ("metrics.json", ("cost", "rounds"), 10**400, "more than 40 digits"),
+        ("federation.json", ("rounds",), True, "rounds"),
+        ("gaps.json", ("devices",), True, "devices"),
+    ],
+)
+def test_a_hostile_run_is_refused_by_file_and_key(  # noqa: PLR0917
+    documents, tmp_path, capsys, name, path, value, said
+):
+    files = documents[0] | {name: changed(documents[0][name], path, value)}
+    assert reported(tmp_path / "run", files) == 2
+    assert f"{name}: " in (told := capsys.readouterr().err)
+    assert said in told
