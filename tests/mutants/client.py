@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         "the checks do not stop a release",
         "client/from_file.py",
-        "if found.risks and not self.options.accept_risk:",
-        "if False:",
+        "if not found.risks or self.options.accept_risk:",
+        "if True:",
         "test_client.py",
     ),
     Mutant(
