@@ -191,7 +191,7 @@ def check_rows(
         only = schema.decisions[int(real.y[0] > 0)]
         raise InputError(
             f"{source}: column {schema.label!r} holds only {only!r}; needs both labels. A surrogate"
-            " (release: surrogate) takes a client of one label"
+            " (--release surrogate; in Python, release='surrogate') takes a client of one label"
         )
     needed = len(groups) if config.penalty == "selection_rate" else 2
     negative, positive = (f"rows with {schema.label}={value}" for value in schema.decisions)
