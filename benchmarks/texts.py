@@ -59,6 +59,8 @@ BLOCKS: Mapping[str, Callable[[Read], str]] = {
     "table2": quality.table2,
     "covariance": quality.covariance,
     "epsilon": quality.epsilon,
+    "disclosure": quality.disclosure,
+    "trainers": quality.trainers,
     "methods": quality.methods,
     "fpfl": quality.fpfl,
     "sampling": quality.sampling,

@@ -103,6 +103,27 @@ def epsilon(read: Read) -> str:
     return page(before, table(header, rows), *[after] * bool(nothing)).rstrip()
 
 
+def disclosure(read: Read) -> str:
+    """What an attacker computes from files."""
+    from benchmarks.disclosure import disclosure_table
+
+    runs = read("disclosure")
+    before = f"loanapp among 4 alike clients, all files together; means of {n_seeds(runs)} seeds."
+    return page(before, disclosure_table(runs)).rstrip() if runs else ""
+
+
+def trainers(read: Read) -> str:
+    """Trainers that know nothing of fairness."""
+    from benchmarks.trainers import trainers_table
+
+    runs = read("trainers")
+    before = (
+        "Dutch, 4 alike clients, covariance penalty of weight 10: accuracy / SPD on test rows, mean"
+        f" ± standard deviation of {n_seeds(runs)} seeds."
+    )
+    return page(before, trainers_table(runs)).rstrip() if runs else ""
+
+
 METHOD_TABLES = {"law_school": "Law School", "dutch": "Dutch", "adult": "Adult"}
 
 

@@ -62,9 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--release",
         choices=("fair", "surrogate"),
-        help="fair: an ordinary model trained on it is fair on this table. surrogate: it stands in"
-        " for this table, and the server trains a model that is fair over all clients, also where"
-        " they are unlike. Default: fair, or the configuration's.",
+        help="fair: an ordinary logistic model trained on it is fair on this table. surrogate: it"
+        " stands in for this table, and the server trains a model that is fair over all clients,"
+        " also where they are unlike. Default: fair, or the configuration's.",
     )
     parser.add_argument(
         "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."

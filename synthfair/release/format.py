@@ -42,7 +42,7 @@ MIN_WEIGHT, MAX_WEIGHT = 1e-6, 1e9
 
 
 class Header(BaseModel):
-    """The metadata of a release file. Public settings only: no statistic of the real rows."""
+    """The metadata of a release file: public settings, and which risks its sender accepted."""
 
     model_config = STRICT
 
@@ -56,7 +56,7 @@ class Header(BaseModel):
 
     @property
     def kind(self) -> Literal["fair", "surrogate"]:
-        """``fair``: rows on which an ordinary model is fair; ``surrogate``: rows with weights."""
+        """``fair``: rows that train a fair model without a penalty; ``surrogate``: with weights."""
         return "surrogate" if isinstance(self.config, SurrogateConfig) else "fair"
 
     @model_validator(mode="after")
@@ -201,15 +201,18 @@ def disclosures(
 def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
     what = (
         f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
-        " the mean and the covariance of their features; of one with hardly more rows than"
-        " features, or with fewer than 200 and a feature in which all but fewer than 5 are alike,"
-        " only the variances, with the correlations of the others; else no covariance of such a"
-        " feature"
+        " the mean and the covariance of their features"
     )
     fewer = "Which pairs have fewer rows, or none."
     if seeded:
         return f"{what}, with noise.", SEEDED_NOISE, fewer
-    lines = [f"{what}. No differential privacy is claimed; not anonymous."]
+    lines = [
+        f"{what}; so also how many of them have any two categories, be it one row. A feature in"
+        " which some rows, but fewer than 5, differ has mean and variance of other pairs, and no"
+        " covariance. A pair with such a feature and fewer than 200 rows, or with hardly more rows"
+        " than features, has the correlations of the others. No differential privacy is claimed;"
+        " not anonymous."
+    ]
     if not config.moments_only:
         lines.append(
             "Of these rows, about how each feature is distributed over 16 equal parts of its"

@@ -242,11 +242,11 @@ class FairLogisticRegression(_LinearClassifier):
 class SingleShotClassifier(_LinearClassifier):
     """Clients each make one release, a server pools them and trains: a simulation in one process.
 
-    Of ``fair`` releases, Wu et al. (2024): each client distils rows on which ordinary training is
-    fair, and the server trains ordinarily. Of ``surrogate`` releases: each sends weighted rows that
-    stand in for its own, and the server trains under the penalty, so that the model is fair over
-    all clients, who may be unlike. No guarantee of privacy; for releases with one, or of clients
-    apart, see :func:`synthfair.distill_table`.
+    Of ``fair`` releases, Wu et al. (2024): each client distils rows on which ordinary logistic
+    training is fair, and the server trains so. Of ``surrogate`` releases: each sends weighted rows
+    that stand in for its own, and the server trains under the penalty, so that the model is fair
+    over all clients, who may be unlike. No guarantee of privacy; for releases with one, or of
+    clients apart, see :func:`synthfair.distill_table`.
 
     Args:
         release: ``fair`` or ``surrogate``.

@@ -1,4 +1,4 @@
-"""A table distilled into few rows on which ordinary training gives a fair model."""
+"""A table distilled into few rows on which ordinary logistic training gives a fair model."""
 
 from __future__ import annotations
 

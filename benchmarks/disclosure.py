@@ -1,0 +1,228 @@
+"""What a release file gives away: exact counts, and rows that are singled out.
+
+    python -m benchmarks.disclosure                 # 3 seeds; goes on where it stopped
+
+loanapp among 4 alike clients. An attacker treats each file as a weighted table, a fair release as
+one whose rows have equal weights and together stand for all real rows, a number that the file does
+not hold. What the attacker computes from weights counts as given exactly where it is within 0.01
+of a whole number and this is right. Private runs differ by their noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+import synthfair as sf
+from benchmarks.harness import Experiment, Run, fingerprint, main
+from benchmarks.showing import by, means, page, table
+from synthfair.client.surrogate_release import surrogate_release
+from synthfair.config import ReleaseConfig
+from synthfair.data.batches import in_memory
+from synthfair.data.datasets import SOURCES
+from synthfair.data.schema import encoded_as
+from synthfair.privacy.mechanism import numeric_features
+from synthfair.surrogate import WeightedTable
+
+NEAR, STEP = 0.01, 2.0**-16
+"""Of a whole number; and of the grid on which features are summed: to so much a value is read."""
+
+CONFIGS: dict[str, ReleaseConfig] = {
+    "fair": sf.DistillConfig(),
+    "fair --labels copy": sf.DistillConfig(labels="copy"),
+    "surrogate": sf.SurrogateConfig(),
+    "surrogate --k-min 10": sf.SurrogateConfig(k_min=10),
+    "surrogate --moments-only": sf.SurrogateConfig(moments_only=True),
+    "surrogate --moments-only --k-min 10": sf.SurrogateConfig(moments_only=True, k_min=10),
+    "fair --epsilon 1": sf.DistillConfig(epsilon=1.0, delta=1e-6, start="middle"),
+    "surrogate --epsilon 1 --k-min 10": sf.SurrogateConfig(epsilon=1.0, delta=1e-6, k_min=10),
+    "surrogate --epsilon 1 --moments-only --k-min 10": sf.SurrogateConfig(
+        epsilon=1.0, delta=1e-6, moments_only=True, k_min=10
+    ),
+}
+"""By kind of file and flags of the client; delta is 1e-6."""
+
+SMALL = ({"steps": 5}, {"self_play": 2, "random_anchors": 2, "iterations": 2})
+"""In a smoke run."""
+
+
+class FileKind(NamedTuple):
+    """One of :data:`CONFIGS`."""
+
+    kind: str
+
+
+class Disclosed(NamedTuple):
+    """What the files of all clients give.
+
+    Attributes:
+        cells: pairs of group and label that have rows.
+        cells_given: those whose number of rows is given exactly.
+        counts: rows of a group and label with two 0/1 features, of different columns, which both
+            occur there: how many such counts there are.
+        counts_given: those that are given exactly.
+        counts_wrong: those that seem to be, within 0.01 of a whole number that is wrong.
+        rows: of all clients.
+        singled_out: those that two 0/1 features tell from all others of their group and label, by a
+            count of 1 that is given exactly.
+        numbers: values of single persons that can be solved for, see :func:`read_out`.
+    """
+
+    cells: int = 0
+    cells_given: int = 0
+    counts: int = 0
+    counts_given: int = 0
+    counts_wrong: int = 0
+    rows: int = 0
+    singled_out: int = 0
+    numbers: int = 0
+
+
+def run_files(setting: FileKind, seed: int, *, smoke: bool) -> Disclosed:
+    """Makes the file of each client, and attacks it; in a smoke run that of one."""
+    rows, schema = sf.load_dataset("loanapp")
+    clients = [sf.encode(part.train, schema) for part in sf.partition(rows, clients=4, seed=seed)]
+    config = CONFIGS[setting.kind].model_copy(update={"seed": seed})
+    if smoke:
+        clients = clients[:1]
+        config = config.model_copy(update=SMALL[isinstance(config, sf.SurrogateConfig)])
+    found = [
+        disclosed(file, real, schema)
+        for file, real in zip(files(clients, schema, config), clients, strict=True)
+    ]
+    return Disclosed(*(sum(numbers) for numbers in zip(*found, strict=True)))
+
+
+def files(
+    clients: Sequence[sf.Encoded], schema: sf.Schema, config: ReleaseConfig
+) -> Iterator[WeightedTable]:
+    """Each client's file, as the attacker reads it."""
+    if isinstance(config, sf.SurrogateConfig):
+        for real in clients:
+            made = surrogate_release(in_memory(real), schema, config).release
+            yield WeightedTable(made.x, made.s, made.y, np.asarray(made.weight))
+        return
+    for real, distilled in zip(clients, sf.distill_clients(clients, schema, config), strict=True):
+        sent = distilled.release
+        yield WeightedTable(sent.x, sent.s, sent.y, np.full(len(sent.y), len(real.y) / len(sent.y)))
+
+
+def disclosed(file: WeightedTable, real: sf.Encoded, schema: sf.Schema) -> Disclosed:
+    """What one client's file gives, cell by cell: a cell is a pair of group and label."""
+    numeric = numeric_features(schema)
+    column = np.repeat(
+        np.arange(len(schema.features)), [len(encoded_as(*one)) for one in schema.features.items()]
+    )
+    binary, total = np.setdiff1d(np.arange(len(column)), numeric), Disclosed()
+    for s, y in sorted({*zip(real.s.tolist(), real.y.tolist(), strict=True)}):
+        cell, sent = ((part.s == s) & (part.y == y) for part in (real, file))
+        x, sent_x, weight = real.x[cell], file.x[sent], file.weight[sent]
+        counts = counts_given(sent_x[:, binary], weight, x[:, binary], column[binary])
+        numbers = read_out(sent_x[:, numeric], x[:, numeric]) if len(sent_x) else 0
+        found = Disclosed(1, int(_right(weight.sum(), len(x))), *counts, numbers)
+        total = Disclosed(*map(sum, zip(total, found, strict=True)))
+    return total
+
+
+def _right(estimate: np.ndarray, truth: np.ndarray | int) -> np.ndarray:
+    return np.abs(estimate - truth) < NEAR
+
+
+def counts_given(
+    sent: np.ndarray, weight: np.ndarray, real: np.ndarray, column: np.ndarray
+) -> tuple[int, int, int, int, int]:
+    """Counts of two 0/1 features in a cell: all, given, wrong; real rows, and rows singled out.
+
+    Args:
+        sent: [R, m] 0/1 features of the file's rows in this cell; none if it is left out.
+        weight: [R] of these.
+        real: [N, m] those of the real rows.
+        column: [m] the column that each comes from: two categories of one never meet.
+    """
+    m, both = len(column), np.hstack([real, 1 - real])  # a feature that is 0 is told by it, too
+    guess = np.hstack([sent, 1 - sent])
+    truth, estimate = both.T @ both, (guess * weight[:, None]).T @ guess
+    whole = (np.abs(estimate - np.rint(estimate)) < NEAR) & bool(len(sent))
+    given = whole & _right(estimate, truth)
+    apart = np.triu(np.tile(column, 2)[:, None] != np.tile(column, 2))
+    occurs = np.diag(truth)[:m] > 0
+    asked = apart[:m, :m] & occurs & occurs[:, None]
+    single = (both @ (apart & given & (truth == 1)) * both).any(axis=1)
+    parts = asked, asked & given[:m, :m], asked & (whole & ~given)[:m, :m]
+    return *(int(part.sum()) for part in parts), len(real), int(single.sum())  # type: ignore[return-value]
+
+
+def read_out(sent: np.ndarray, real: np.ndarray) -> int:
+    """How many numbers an attacker reads who knows which features are nearly constant, and at what.
+
+    Whoever must guess that reads fewer. Of categories there is nothing to solve for.
+
+    Args:
+        sent: [R, d] numbers of the file's rows in a cell, of equal weights.
+        real: [N, d] those of the real rows.
+    """
+    found = 0
+    for mine, column in zip(sent.T, real.T, strict=True):
+        if single := singled_out(np.rint(column / STEP) * STEP):
+            constant, others = single
+            guesses = solved(len(real), mine.mean(), mine.var(), constant)
+            found += np.allclose(guesses[len(others) - 1], others, rtol=0, atol=4 * STEP)
+    return found
+
+
+def solved(n: int, mean: float, variance: float, constant: float) -> tuple[list, list]:
+    """The values of one row, and of two, if all other n - 1 or n - 2 rows are at a constant."""
+    first = n * (mean - constant)
+    second = n * (variance + (mean - constant) ** 2)
+    root = np.sqrt(np.maximum(2 * second - first**2, 0.0))
+    return [constant + first], [constant + (first - root) / 2, constant + (first + root) / 2]
+
+
+def singled_out(column: np.ndarray) -> tuple[float, np.ndarray] | None:
+    """The constant and the values of the rows that differ, where these are one or two."""
+    values, counts = np.unique(column, return_counts=True)
+    constant = values[counts.argmax()]
+    others = np.sort(column[column != constant])
+    return (constant, others) if len(others) in (1, 2) else None
+
+
+def disclosure_table(runs: Sequence[Run[FileKind, Disclosed]]) -> str:
+    """Means over seeds, of all clients together."""
+    rows = []
+    for (kind,), own in by(runs, lambda setting: setting).items():
+        value = {name: means(own, name).mean for name in Disclosed._fields}
+        pairs = ("cells_given", "cells"), ("counts_given", "counts"), ("singled_out", "rows")
+        cells, counts, single = (f"{value[a]:,.0f} of {value[b]:,.0f}" for a, b in pairs)
+        rows.append((f"`{kind}`", cells, counts, f"{value['counts_wrong']:,.0f}", single,
+                     f"{value['numbers']:.0f}"))  # fmt: skip
+    header = (
+        "file | numbers of rows | counts of two categories | wrong counts that seem exact"
+        " | rows singled out | numbers of a person"
+    )
+    return table(header, rows)
+
+
+def show(runs: Sequence[Run[FileKind, Disclosed]]) -> dict[str, str]:
+    """As Markdown."""
+    return {"disclosure.md": page("## What files give away", disclosure_table(runs))}
+
+
+DISCLOSURE = Experiment(
+    name="runs",
+    settings=tuple(map(FileKind, CONFIGS)),
+    run=run_files,
+    summary=show,
+    smoke=(FileKind("fair"), FileKind("surrogate --k-min 10")),
+    seeds=3,
+    sources=lambda _: SOURCES["loanapp"],
+    fingerprint=lambda setting: fingerprint(
+        CONFIGS[setting.kind], getattr(CONFIGS[setting.kind], "k_min", None)
+    ),
+)
+
+EXPERIMENTS = (DISCLOSURE,)
+
+if __name__ == "__main__":
+    main(__doc__, "disclosure", *EXPERIMENTS)
