@@ -58,7 +58,7 @@ def elements(svg):
     for element in ElementTree.fromstring(svg).iter():
         fixed, coordinates = [element.tag, (element.text or "").strip()], []
         for key, value in element.items():
-            if key == "id" or "#" in value and key != "style":
+            if key == "id" or ("#" in value and key != "style"):
                 name = value.removeprefix("url(").removesuffix(")").removeprefix("#")
                 fixed.append(places.setdefault(name, len(places)))
             elif key == "style":
