@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 # Compiled code is shared by the processes of a run, and found again by the next one. A size makes
@@ -79,6 +80,23 @@ def _silent_is_zero():
 def size(request):
     """``size(small, whole)``: how large a slow statistical test is; whole with ``--whole``."""
     return lambda small, whole: whole if request.config.getoption("--whole") else small
+
+
+@pytest.fixture
+def work():
+    """``work()``: processor time since the test began, in that of 100,000 turns of an empty loop.
+
+    On a slow machine both take longer, which seconds do not regard.
+    """
+
+    def loop():
+        start = time.process_time()
+        for _ in range(10**6):
+            pass
+        return time.process_time() - start
+
+    unit, start = min(loop() for _ in range(3)) / 10, time.process_time()
+    return lambda: (time.process_time() - start) / unit
 
 
 @pytest.fixture

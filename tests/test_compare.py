@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from comparison import EXAMPLE, same_text
 from conftest import make_schema, make_table
 
 import synthfair as sf
@@ -126,19 +127,23 @@ def demonstration(tmp_path_factory):
 
 
 class TestDemo:
-    def test_surrogates_halve_the_gap_and_not_the_gain_in_accuracy(self, demonstration):
+    def test_surrogates_lower_the_gap_to_a_third_at_two_points_of_accuracy(self, demonstration):
+        """A few rows more or less, of 796, as machines decide them."""
         outcomes = demonstration[0].outcomes
         methods = ["central", "each lender alone", "fair releases", "surrogates"]
         assert [(o.method, o.rho_o) for o in outcomes] == [
             (method, rho) for rho in (0, 30) for method in methods
         ]
-        spd = {(o.method, o.rho_o): o.evaluation.overall["spd"].value for o in outcomes}
-        accuracy = outcomes[-1].evaluation.overall["accuracy"].value
+        spd, accuracy = (
+            {(o.method, o.rho_o): o.evaluation.overall[name].value for o in outcomes}
+            for name in ("spd", "accuracy")
+        )
         for method in ("central", "surrogates"):
             assert spd[method, 0] > 0.1
-            assert abs(spd[method, 30]) < 0.6 * spd[method, 0]
+            assert abs(spd[method, 30]) < 0.4 * spd[method, 0]
         assert spd["each lender alone", 30] > 1.5 * spd["surrogates", 30]
-        assert accuracy > outcomes[-1].evaluation.constant_accuracy + 0.02
+        assert accuracy["surrogates", 30] > accuracy["surrogates", 0] - 0.025
+        assert accuracy["surrogates", 30] > outcomes[-1].evaluation.constant_accuracy + 0.02
 
     def test_its_lenders_are_unlike(self, demonstration):
         shares = [
@@ -164,25 +169,19 @@ class TestDemo:
         assert len(pd.read_csv(folder / "surrogate/fair/frontier.csv")) == len(found.frontier) > 30
 
     def test_the_readme_shows_its_table(self, demonstration):
-        """To half a unit of the last digit, and the decision on one row, which machines may differ in.
-
-        But for fair releases, which the test makes in fewer steps.
-        """
-        tables = [demonstration[1] / f"client_{name}_test.csv" for name in ("suburbs", "city")]
-        white = pd.concat(map(pd.read_csv, tables))["white"]
-        half = 0.005
-        one_row = {"accuracy": 1 / len(white), "spd": 1 / white.value_counts().min()}
+        """But for fair releases, which the test makes in fewer steps; and another number is seen."""
         readme = (configs_folder().parent / "README.md").read_text(encoding="utf-8")
-        rows = re.findall(r"^│ (.*?) +│ +(none|weight 30) │(.*)│$", readme, re.MULTILINE)
-        outcomes = demonstration[0].outcomes
-        for (method, penalty, cells), outcome in zip(rows, outcomes, strict=True):
-            assert (method, penalty) == (outcome.method, "weight 30" if outcome.rho_o else "none")
-            if method == "fair releases":
-                continue
-            claimed = [float(number) for number in re.findall(r"-?\d\.\d\d", cells)]
-            for i, (name, row) in enumerate(one_row.items()):
-                found = outcome.evaluation.overall[name]
-                assert claimed[3 * i : 3 * i + 3] == pytest.approx(found, abs=half + row), method
+        others = [one for one in demonstration[0].outcomes if one.method != "fair releases"]
+
+        def rows(text):
+            lines = re.findall("^[┃│] .*|.* test rows;.*", text, re.MULTILINE)
+            return "\n".join(line for line in lines if "fair releases" not in line)
+
+        shown = rows(plain_text(outcomes_table(others), width=80))
+        assert len(shown.splitlines()) == 9
+        assert same_text(rows(readme), shown, tolerance=EXAMPLE)
+        for number, wrong in ((" 0.91 [0.88", " 0.86 [0.88"), (" 0.04 [", " 0.15 [")):
+            assert not same_text(rows(readme).replace(number, wrong), shown, tolerance=EXAMPLE)
 
     def test_each_stage_is_shown(self, demonstration):
         stages = {done: n_all for done, n_all, _ in demonstration[2]}

@@ -1,7 +1,6 @@
 """Answers count for one question of one site, with a key that counts."""
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -94,12 +93,11 @@ def test_a_release_that_was_not_asked_for_is_refused(world, channel, what):
     assert [booked.code for booked in federation.booked.values()] == ["refused", "ok"]
 
 
-def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, monkeypatch):
+def test_a_large_answer_is_carried_and_one_too_large_refused(answered, world, work, monkeypatch):
     ask, answer, keys = answered
     large = resigned(world, "north", answer, bytes(50_000_000))
-    began = time.monotonic()
     assert read_answer(large, ask, site="north", keys=keys).code == "ok"
-    assert time.monotonic() - began < 5
+    assert work() < 1200
     monkeypatch.setattr(messages, "MAX_CARRIED", 10**6)
     with pytest.raises(BadAnswerError, match="refused"):
         read_answer(large, ask, site="north", keys=keys)

@@ -1,6 +1,5 @@
 import io
 import json
-import time
 
 import numpy as np
 import pandas as pd
@@ -318,16 +317,15 @@ def test_a_table_as_people_have_it_from_file_to_numbers(tmp_path, separator):
     assert 0.3 < (encoded.y > 0).mean() < 0.6
 
 
-def test_drafting_and_encoding_a_large_table_takes_seconds(tmp_path):
-    """10^5 rows of 50 columns, of which three have 700 codes; about two seconds of work."""
+def test_drafting_and_encoding_a_large_table_takes_seconds(tmp_path, work):
+    """10^5 rows of 50 columns, of which three have 700 codes; it takes about a tenth of this."""
     path = tmp_path / "hospital.csv"
     hospital(100_000).to_csv(path, index=False)
-    began = time.process_time()
     table = read_raw_table(path)
     assert table.shape == (100_000, 50)
     schema = completed(draft(table, label="readmitted", sensitive="race", positive=["<30", ">30"]))
     encoded = encode(read_table(path, schema), schema)
-    assert time.process_time() - began < 20
+    assert work() < 12_000
     assert encoded.x.shape == (100_000, len(schema.encoded_names))
 
 

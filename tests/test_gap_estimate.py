@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import time
 import tracemalloc
 
 import numpy as np
@@ -356,12 +355,11 @@ class TestPlan:
         with pytest.raises(InputError, match=said):
             plan_epsilon(Design((0.5, 0.5), kind=kind), clients=100, precision=0.001)
 
-    def test_hundreds_of_groups_are_planned_at_once(self):
+    def test_hundreds_of_groups_are_planned_at_once(self, work):
         """As many pairs as there are never enter."""
-        start = time.process_time()
         plan = plan_precision(Design([1 / 500] * 500), clients=10**9, epsilon=2.0)
         assert plan.precision < 2
-        assert time.process_time() - start < 2
+        assert work() < 1200
 
     def test_a_plan_of_several_groups_is_that_of_their_smallest(self):
         plan = plan_precision(Design((0.1, 0.6, 0.3)), clients=10**6, epsilon=2.0)

@@ -99,11 +99,11 @@ def test_single_precision_says_that_it_cannot_reach_double_tolerance():
         assert not train(rows, 1e-2, model=LinearModel(), tolerance=1e-12).converged
 
 
-def some_quadratic(p, seed=0):
-    """An ill-conditioned one, and a point."""
+def some_quadratic(p, seed=0, orders=1.0):
+    """An ill-conditioned one, and a point; the scales of its variables span orders of magnitude."""
     rng = np.random.default_rng(seed)
     root = rng.normal(size=(p, p))
-    spread = np.logspace(0, 1, p)
+    spread = np.logspace(0, orders, p)
     hessian = (root @ root.T + np.eye(p)) * spread * spread[:, None]
     return jnp.asarray(hessian), jnp.asarray(rng.normal(size=p))
 
@@ -129,16 +129,16 @@ def test_lbfgs_needs_about_as_many_iterations_as_scipys():
 
 
 def test_in_a_batch_each_is_solved_as_alone():
-    """Some need more steps than others, and more than are remembered."""
-    hessians, starts = zip(*(some_quadratic(p=30, seed=seed) for seed in range(3)), strict=True)
+    """Some need many more steps than others, and more than are remembered."""
+    problems = [some_quadratic(p=30, orders=orders) for orders in (0.0, 0.5, 1.0)]
+    hessians, starts = zip(*problems, strict=True)
     solve = partial(lbfgs, quadratic, tolerance=1e-6, max_iterations=300)
     batch = jax.jit(jax.vmap(solve))(jnp.stack(starts), jnp.stack(hessians))
-    assert len({*np.asarray(batch.iterations).tolist()}) > 1
-    assert batch.iterations.max() > MEMORY
+    assert MEMORY < batch.iterations[0] < 0.8 * batch.iterations[1] < 0.6 * batch.iterations[2]
     alone = jax.jit(solve)
     for i, (hessian, start) in enumerate(zip(hessians, starts, strict=True)):
         found = alone(start, hessian)
-        assert float(batch.iterations[i]) == pytest.approx(float(found.iterations), rel=0.05)
+        assert float(batch.iterations[i]) == pytest.approx(float(found.iterations), rel=0.2)
         np.testing.assert_allclose(batch.params[i], found.params, atol=1e-6)
 
 

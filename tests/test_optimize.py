@@ -77,7 +77,7 @@ def test_the_last_chunks_are_whole(problem, steps, lengths):
 
 def test_steps_do_not_depend_on_how_many_follow(problem):
     (_, short), (_, long) = (run(problem, DistillConfig(steps=n)) for n in (30, 120))
-    np.testing.assert_array_equal(short.objective, long.objective[:31])
+    np.testing.assert_allclose(short.objective, long.objective[:31], rtol=1e-9)
 
 
 def test_going_on_from_a_state_changes_nothing(problem):

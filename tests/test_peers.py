@@ -1,6 +1,6 @@
 """benchmarks.speed: the peers solve our problem, its limit is counted right, its goals are judged."""
 
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from benchmarks.distilling import prepare, run_steps, train_inner
 from benchmarks.harness import Run
 from benchmarks.peers import with_jaxopt, with_scipy
 from benchmarks.peers.problem import TURNS, Reached, parts, peer_problem
-from benchmarks.speed import pages
+from benchmarks.speed import measure, pages
 from benchmarks.speed.limits import (
     Ceilings,
     Work,
@@ -85,19 +85,20 @@ def test_turns_are_as_even_as_can_be():
     assert [*parts(23)] == [3, 3, 3, *[2] * 7]
 
 
-def test_a_turn_is_timed_without_ours():
+def test_a_turn_is_timed_without_ours(monkeypatch):
     """Ten turns of two steps in 20 ms: 0.2 s in all at that pace; with ours, it would be 1.2."""
+    passed = [0.0]
+    monkeypatch.setattr(measure, "time", SimpleNamespace(perf_counter=lambda: sum(passed)))
 
     def peer():
         yield np.empty(0)
         for _ in range(TURNS):
-            time.sleep(0.02)
+            passed.append(0.02)
             yield np.zeros(2)
         return Reached(np.zeros((1, 1)), np.zeros(1))
 
-    run = take_turns(peer(), 20, lambda: time.sleep(0.1) or 1.0)
-    assert min(run.seconds) >= 0.2
-    assert min(run.seconds) < 1.2
+    run = take_turns(peer(), 20, lambda: passed.append(0.1) or 1.0)
+    assert run.seconds == pytest.approx([0.2] * TURNS)
     assert run.ours == (1.0,) * TURNS
 
 

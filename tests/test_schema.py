@@ -1,6 +1,5 @@
 import json
 import re
-import time
 
 import pytest
 from conftest import make_schema
@@ -134,13 +133,12 @@ def test_bad_schemas_are_refused_with_the_reason(text, complaint):
         (edited(description="x" * 2**24), "larger than the 16777216 bytes"),
     ],
 )
-def test_huge_schemas_are_refused_at_once(tmp_path, text, complaint):
+def test_huge_schemas_are_refused_at_once(tmp_path, work, text, complaint):
     path = tmp_path / "schema.json"
     path.write_text(text)
-    began = time.process_time()
     with pytest.raises(InputError, match=complaint):
         read_schema(path)
-    assert time.process_time() - began < 2
+    assert work() < 1200
 
 
 def test_of_many_problems_the_first_are_named():
@@ -149,12 +147,11 @@ def test_of_many_problems_the_first_are_named():
         parse_schema(text, source="x")
 
 
-def test_the_largest_schema_is_read_at_once(tmp_path):
+def test_the_largest_schema_is_read_at_once(tmp_path, work):
     path = tmp_path / "schema.json"
     path.write_text(column("home", categories=[f"c{i}" for i in range(9000)]))
-    began = time.process_time()
     assert len(read_schema(path).encoded_names) == 9004
-    assert time.process_time() - began < 2
+    assert work() < 1200
 
 
 @pytest.mark.parametrize(

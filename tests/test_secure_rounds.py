@@ -72,7 +72,7 @@ class TestWithoutNoise:
             SumOneByOne(), users, Cohorts(9, 3, "poisson"), rounds=4, seed=5,
             protection=sums, progress=begun, chunk=2,
         )  # fmt: skip
-        np.testing.assert_array_equal(whole.state, run(progress=part).state)
+        np.testing.assert_allclose(whole.state, run(progress=part).state, atol=1e-8)
 
     @pytest.mark.parametrize("at_once", [2**19, 6])
     def test_blocks_of_reports_do_not_change_a_sum(self, monkeypatch, at_once):
@@ -122,9 +122,9 @@ class TestNoise:
     def test_one_aggregator_is_enough_rounding_included(self, relation, factor):
         sums = make_secure_sums(500, clip=0.3, relation=relation, multiplier=1.7)
         norm = 0.3 + sums.what.step * 500**0.5 / 2
-        assert sums.noise_of_one >= 1.7 * factor * norm * (1 - 1e-15)
+        assert sums.noise_of_one >= 1.7 * factor * norm * (1 - 1e-12)
         assert sums.noise_of_one == pytest.approx(1.7 * factor * norm, rel=1e-12)
-        assert sums.shares.norm >= norm * (1 - 1e-15)
+        assert sums.shares.norm >= norm * (1 - 1e-12)
 
     @pytest.mark.parametrize("multiplier", [0.1, 1.7, 9e3])
     def test_the_grid_is_fine_enough_to_be_accounted_for_as_normal_noise(self, multiplier):

@@ -1,5 +1,4 @@
 import gzip
-import time
 
 import numpy as np
 import pyarrow as pa
@@ -311,13 +310,12 @@ def test_separators_behind_compression_and_marks(tmp_path, schema, folder):
     ],
 )
 @pytest.mark.parametrize("read", [read_raw_table, count_rows])
-def test_headers_that_are_none(tmp_path, header, complaint, read):
+def test_headers_that_are_none(tmp_path, work, header, complaint, read):
     path = tmp_path / "t.csv"
     path.write_text(header + "\n1,2\n")
-    began = time.process_time()
     with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
         read(path)
-    assert time.process_time() - began < 1
+    assert work() < 600
 
 
 def test_repeated_names_are_all_named_with_their_places(tmp_path):

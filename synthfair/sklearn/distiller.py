@@ -111,7 +111,7 @@ class Distiller(BaseEstimator):
         >>> s = rng.integers(2, size=300)
         >>> X = rng.normal(size=(300, 2)) + 0.5 * s[:, None]
         >>> y = (X.sum(axis=1) + rng.normal(size=300) > 0.5).astype(int)
-        >>> distiller = sf.sklearn.Distiller(rho=10, n_synthetic=40, steps=50, bounds=(-4, 4))
+        >>> distiller = sf.sklearn.Distiller(rho=10, n_synthetic=40, steps=100, bounds=(-4, 4))
         >>> X_fair, y_fair, w = distiller.fit_resample(X, y, sensitive_features=s)
         >>> X_fair.shape, sorted(set(y_fair.tolist()))
         ((40, 2), [0, 1])

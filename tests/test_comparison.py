@@ -1,0 +1,72 @@
+import re
+
+import pytest
+from comparison import EXAMPLE, same_plot, same_text
+
+from benchmarks.showing import Point, frontier
+
+
+@pytest.mark.parametrize(
+    ("claimed", "same"),
+    [
+        ("SPD 0.21,\n  12 rows", True),
+        ("SPD 0.24, 12 rows", True),
+        ("SPD 0.25, 12 rows", False),
+        ("SPD -0.21, 12 rows", False),
+        ("SPD 0.21, 13 rows", False),
+        ("gap 0.21, 12 rows", False),
+        ("SPD 0.21", False),
+    ],
+)
+def test_numbers_may_differ_a_little_and_words_may_not(claimed, same):
+    assert same_text(claimed, "SPD 0.21, 12 rows\n", tolerance=EXAMPLE) is same
+
+
+@pytest.mark.parametrize(
+    ("claimed", "same"),
+    [
+        ("+0.128 of 1,234 at 2e-05", True),
+        ("+0.129 of 1,234 at 2e-05", False),
+        ("+0.126 of 1,234 at 3e-05", True),
+        ("+0.127 of 1,235 at 2e-05", False),
+        ("+0.127 of 1,234 at 4e-05", False),
+        ("-0.127 of 1,234 at 2e-05", False),
+        ("+0.127 at 1,234 of 2e-05", False),
+    ],
+)
+def test_on_a_page_the_last_written_digit_may_differ_by_one(claimed, same):
+    assert same_text(claimed, "+0.127 of 1,234 at 2e-05") is same
+
+
+def test_a_sign_of_zero_is_no_difference():
+    assert same_text("+0.000", "-0.000")
+
+
+def plotted(name="ours", gap=0.0500, accuracy=0.9):
+    return frontier({name: [Point(gap, accuracy), Point(0.2, 0.95), Point(0.0, 0.8)]})
+
+
+def test_a_plot_is_the_same_whatever_rounding_makes_of_its_coordinates_and_names():
+    once = plotted()
+    for other in (
+        plotted(gap=0.05 * (1 + 1e-7)),
+        re.sub(r'(?<=["#])([mp])(?=[0-9a-f]{10})', r"\1x", once),
+    ):
+        assert other != once
+        assert same_plot(once, other)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plotted("theirs"),
+        plotted(gap=0.052),
+        plotted(accuracy=0.897),
+        plotted().replace("#0072b2", "#0073b2"),
+        plotted().replace("0.90", "0.91"),
+        frontier({"ours": [Point(0.05, 0.9), Point(0.2, 0.95)]}),
+    ],
+    ids=["name", "gap", "accuracy", "colour", "tick", "points"],
+)
+def test_a_plot_of_other_numbers_or_words_is_another(other):
+    assert not same_plot(plotted(), other)
