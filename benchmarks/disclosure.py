@@ -67,7 +67,8 @@ class Disclosed(NamedTuple):
         rows: of all clients.
         singled_out: those that two 0/1 features tell from all others of their group and label, by a
             count of 1 that is given exactly.
-        numbers: values of single persons that can be solved for, see :func:`read_out`.
+        numbers: values of single persons that can be solved for, see :func:`read_out` and
+            :func:`read_records`.
     """
 
     cells: int = 0
@@ -120,7 +121,10 @@ def disclosed(file: WeightedTable, real: sf.Encoded, schema: sf.Schema) -> Discl
         cell, sent = ((part.s == s) & (part.y == y) for part in (real, file))
         x, sent_x, weight = real.x[cell], file.x[sent], file.weight[sent]
         counts = counts_given(sent_x[:, binary], weight, x[:, binary], column[binary])
-        numbers = read_out(sent_x[:, numeric], x[:, numeric]) if len(sent_x) else 0
+        numbers = 0
+        if len(sent_x):
+            numbers = read_out(sent_x[:, numeric], x[:, numeric])
+            numbers += read_records(sent_x, x, numeric, column)
         found = Disclosed(1, int(_right(weight.sum(), len(x))), *counts, numbers)
         total = Disclosed(*map(sum, zip(total, found, strict=True)))
     return total
@@ -154,10 +158,39 @@ def counts_given(
     return *(int(part.sum()) for part in parts), len(real), int(single.sum())  # type: ignore[return-value]
 
 
+def read_records(
+    sent: np.ndarray, real: np.ndarray, numeric: np.ndarray, column: np.ndarray
+) -> int:
+    """How many numbers are read of persons who alone have a category of a column, in a cell.
+
+    Sums over the rows of that category are that person. They are given as they are, or as what is
+    left of all rows by those of the column's other categories, as all of them add up to one.
+
+    Args:
+        sent: [R, d] features of the file's rows in a cell, of equal weights.
+        real: [N, d] those of the real rows.
+        numeric: positions of the numbers.
+        column: [d] the column that each feature comes from.
+    """
+    n, found = len(real), 0
+    mean, products = sent.mean(axis=0), sent.T @ sent / len(sent)
+    for c in np.flatnonzero(real.sum(axis=0) == 1):
+        block = np.flatnonzero(column == column[c])
+        if c in numeric or not (real[:, block].sum(axis=1) == 1).all():
+            continue
+        others = block[block != c]
+        direct = n * products[c, numeric]
+        rest = n * (mean[numeric] - products[np.ix_(others, numeric)].sum(axis=0))
+        person = real[real[:, c] == 1][0, numeric]
+        read = np.minimum(np.abs(direct - person), np.abs(rest - person)) < NEAR**2
+        found += int(read.sum())
+    return found
+
+
 def read_out(sent: np.ndarray, real: np.ndarray) -> int:
     """How many numbers an attacker reads who knows which features are nearly constant, and at what.
 
-    Whoever must guess that reads fewer. Of categories there is nothing to solve for.
+    Whoever must guess that reads fewer.
 
     Args:
         sent: [R, d] numbers of the file's rows in a cell, of equal weights.

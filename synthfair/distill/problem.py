@@ -93,9 +93,10 @@ def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
 
 
 def make_rows(encoded: Encoded, *, n_groups: int, intercept: bool) -> Rows:
-    """Encoded rows as a model sees them."""
-    real = gather([encoded], len(encoded.y), n_groups=n_groups, intercept=intercept)
-    columns, s, y = real.on_device()
+    """Encoded rows as a model sees them, in their order."""
+    others = other_inputs(encoded.s, n_groups=n_groups, intercept=intercept)
+    columns = np.concatenate([encoded.x.T, others])
+    columns, s, y = map(jax.device_put, (columns, encoded.s, encoded.y))
     return Rows(columns.T, s, y)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -26,10 +25,10 @@ from synthfair.surrogate.anchors import (
 )
 from synthfair.surrogate.fit import Targets, copula_rows, fitted_rows, with_moments
 from synthfair.surrogate.sums import (
+    RARE,
     STEP,
     Anchors,
     CellSums,
-    FewValues,
     SmoothSums,
     cell_sums,
     smooth_sums,
@@ -58,11 +57,11 @@ class Cell:
         group: index.
         label: -1 or +1.
         count: number of rows, positive.
-        mean: [d] of x - 1/2; where a feature is rare, that of other cells.
+        mean: [d] of x - 1/2, of :func:`safe_moments`.
         covariance: [d, d] of x; the same.
         values: [d, 16] of x - 1/2 in each bin of a feature.
         counts: [d, 16] rows of each bin.
-        rare: [d] features in which some rows, but fewer than RARE, differ from the others.
+        rare: [d] numbers in which some rows, but fewer than RARE, differ from the others.
         few: whether there are hardly more rows than features: then nothing but count, mean and
             marginals is the cell's own.
     """
@@ -104,8 +103,8 @@ def make_surrogate(
 ) -> Surrogate:
     """The surrogate of some rows: in each cell, weighted rows with the same sums.
 
-    A cell is a pair of group and label. Count, mean and covariance are exact (but see
-    :func:`cells_of`), however the rows are cut into batches. Sums of sigma(v'(x - 1/2) + b) and
+    A cell is a pair of group and label. Its count is exact, mean and covariance are those of
+    :func:`safe_moments`, however the rows are cut into batches. Sums of sigma(v'(x - 1/2) + b) and
     sigma(v'(x - 1/2) + b) (x - 1/2) are matched as nearly as so many rows and iterations allow, at
     public anchors (v, b) and at those of self-play. Reads the rows twice; with
     ``config.moments_only`` once.
@@ -125,7 +124,7 @@ def make_surrogate(
     n_groups, d = len(schema.groups), len(schema.encoded_names)
     sums = known or first_sums(rows, schema)
     n_rows = rows_of_a_cell(config, d)
-    cells = cells_of(sums, k_min=config.k_min)
+    cells = cells_of(sums, schema, k_min=config.k_min)
     left_out = tuple(
         (int(g), 2.0 * label - 1)
         for g, label in np.argwhere((sums.count > 0) & (sums.count < config.k_min))
@@ -146,7 +145,7 @@ def make_surrogate(
     show("reading the rows again")
     fixed = _rare_values(cells, n_groups)
     smooth = rows.sum(partial(smooth_sums, anchors=anchors, n_groups=n_groups, fixed=fixed))
-    targets = [_targets(cell, anchors, smooth) for cell in cells]
+    targets = [_targets(cell, anchors, smooth, schema) for cell in cells]
     fitted = []
     for i, (cell, start, target) in enumerate(zip(cells, first, targets, strict=True), 1):
         show(f"fitting rows, pair {i} of {len(cells)} of group and label")
@@ -179,28 +178,22 @@ def first_sums(rows: Batches, schema: Schema) -> CellSums:
     return rows.sum(partial(cell_sums, n_groups=len(schema.groups)))
 
 
-def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
-    """The cells with at least ``k_min`` rows; bins with few do not count in their marginals.
+def cells_of(sums: CellSums, schema: Schema, *, k_min: int) -> list[Cell]:
+    """The cells with at least ``k_min`` rows, with :func:`safe_moments`.
 
-    A feature is rare in a cell where some rows, but fewer than RARE, differ from the others: their
-    values could be solved for from its count, mean and variance. It has :func:`_lent` mean and
-    variance, and no covariance with others.
-
-    d + 1 rows or fewer lie on a hull that their covariance would give away, and in fewer than
-    :data:`PLENTY` rows features may be rare. Such a cell has its own variances and the average
-    correlations of the other cells; it is no part of that average, from which it could be
-    subtracted else, unless all cells are such. Where all cells together have no more than d + 1
-    rows, there is none.
+    Bins with few rows do not count in their marginals. d + 1 rows or fewer lie on a hull that their
+    covariance would give away, and in fewer than :data:`PLENTY` rows numbers may be rare. Such a
+    cell has its own variances and the average correlations of the other cells; it is no part of
+    that average, from which it could be subtracted else, unless all cells are such. Where all cells
+    together have no more than d + 1 rows, there is none.
     """
     d = sums.first.shape[-1]
     released, hull = sums.count >= k_min, sums.count < d + 2
     if sums.count[released].sum() < d + 2:
         return []
-    rare = sums.few.rare
-    mean, variance = _lent(sums, released)
+    mean, covariance, rare = safe_moments(sums, schema, released)
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1).copy()
     own = released & ~hull & ((sums.count >= PLENTY) | ~rare.any(axis=-1))
-    covariance = np.where(rare[..., :, None] | rare[..., None, :], 0.0, sums.covariance())
-    covariance[..., range(d), range(d)] = variance
     averaged = own if own.any() else released
     common = np.average(covariance[averaged], axis=0, weights=sums.count[averaged])
     spread = np.sqrt(np.diag(common))
@@ -224,33 +217,61 @@ def cells_of(sums: CellSums, *, k_min: int) -> list[Cell]:
     ]
 
 
-def _lent(sums: CellSums, released: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of x - 1/2 and variances [G, 2, d]; those of other cells where a feature is rare.
+def safe_moments(
+    sums: CellSums, schema: Schema, released: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Moments of the released cells that no row can be solved for from, and which numbers are rare.
 
-    Of cells of the same label, or else of all, in which the feature is not rare: so nothing can be
-    subtracted. Where it is rare in all, each has those of all together, or, if it is rare in these,
-    too, the most frequent value and no variance.
+    Columns of a category add up to 1, so that a rare one is what the others leave. Therefore all
+    sums over the rows of a category are rounded: numbers of rows to multiples of RARE, and sums of
+    a number, which is from 0 to 1, to whole ones. Statistical offices round tables so (Hundepool et
+    al. 2012, *Statistical Disclosure Control*, section 5.4).
+
+    A number is rare where some rows of a cell, but fewer than RARE, differ from the most frequent
+    value. It has mean and variance of other cells, and no covariances: of cells of the same label,
+    or else of any, in which it is not rare. Where it is rare in all, it has the most frequent value
+    of the cell, or 1/2 where fewer than RARE rows have that.
+
+    Returns:
+        Mean of x - 1/2 [G, 2, d], covariance of x [G, 2, d, d], positive semi-definite, and whether
+        a feature is a rare number [G, 2, d].
     """
-    mean, few, rare = sums.mean() - 0.5, sums.few, sums.few.rare
-    variance = np.diagonal(sums.covariance(), axis1=-2, axis2=-1).copy()
-    second = variance + mean**2
-    found = mean.copy()
-    cells = [tuple(cell) for cell in np.argwhere(released)]
-    parts = [FewValues(few.value[c], few.count[c], few.more[c]) for c in cells]
-    together = reduce(add, parts)
-    for g, label in cells:
-        for j in np.flatnonzero(rare[g, label]):
-            lends = released & ~rare[..., j]
-            alike = lends & (np.arange(2) == label)
-            lends = alike if alike.any() else lends
-            if not lends.any() and together.rare[j]:
-                found[g, label, j], variance[g, label, j] = together.mode[j] - 0.5, 0.0
-                continue
-            weights = np.where(lends if lends.any() else released, sums.count, 0.0)
-            found[g, label, j] = np.average(mean[..., j], weights=weights)
-            raw = np.average(second[..., j], weights=weights)
-            variance[g, label, j] = max(raw - found[g, label, j] ** 2, 0.0)
-    return found, variance
+    d = sums.first.shape[-1]
+    number = np.isin(np.arange(d), numeric_features(schema))
+    rare = sums.few.rare & number
+    n = np.maximum(sums.count, 1)[..., None]
+    steps = np.where(number, 0.0, RARE)
+    total = rounded(sums.first + n / 2, steps, n)  # of x, as they are centred at 1/2
+    half = (sums.first + n / 2) / 2
+    squares = sums.second + half[..., :, None] + half[..., None, :] - n[..., None] / 4
+    each = np.where(number[:, None] & number, 0.0, np.where(number[:, None] | number, 1.0, RARE))
+    squares = rounded(squares, each, n[..., None])
+    flags = np.flatnonzero(~number)
+    squares[..., flags, flags] = total[..., flags]  # 0 and 1 are their own squares
+    mean = total / n
+    covariance = squares / n[..., None] - mean[..., :, None] * mean[..., None, :]
+    covariance[rare[..., :, None] | rare[..., None, :]] = 0.0
+    values, vectors = np.linalg.eigh(covariance)
+    covariance = (vectors * np.maximum(values, 0.0)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    for g, label, j in np.argwhere(rare & released[..., None]):
+        others = released & ~rare[..., j]
+        alike = others & (np.arange(2) == label)
+        weights = np.where(alike if alike.any() else others, sums.count, 0.0)
+        if others.any():
+            m = np.average(mean[..., j], weights=weights)
+            variances = covariance[..., j, j] + (mean[..., j] - m) ** 2
+            covariance[g, label, j, j] = np.average(variances, weights=weights)
+        else:
+            often = sums.few.count[g, label, j].max() >= RARE
+            m = sums.few.mode[g, label, j] if often else 0.5
+        mean[g, label, j] = m
+    return mean - 0.5, covariance, rare
+
+
+def rounded(total: np.ndarray, steps: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """Sums rounded to multiples of steps, from 0 to ``most``; where a step is 0, as they are."""
+    whole = np.rint(total / np.where(steps > 0, steps, 1.0)) * steps
+    return np.where(steps > 0, np.clip(whole, 0.0, most), total)
 
 
 def _rare_values(cells: Sequence[Cell], n_groups: int) -> np.ndarray:
@@ -308,9 +329,14 @@ def normal_rows(cell: Cell, n_rows: int, seed: int) -> np.ndarray:
     return with_moments(drawn, cell.mean, cell.covariance, seed)
 
 
-def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:
-    place = cell.group, int(cell.label > 0)
-    rate, moment = (part[place] / cell.count for part in (smooth.rate, smooth.moment))
+def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums, schema: Schema) -> Targets:
+    """Rounded as :func:`safe_moments`: a smooth rate counts rows."""
+    place, d = (cell.group, int(cell.label > 0)), len(cell.mean)
+    number = np.isin(np.arange(d), numeric_features(schema))
+    rate, n = smooth.rate[place], np.array(cell.count)
+    products = smooth.moment[place] + rate[:, None] / 2  # of x, as they are centred at 1/2
+    rate = rounded(rate, np.array(RARE), n) / n
+    products = rounded(products, np.where(number, 1.0, RARE), n) / n
     return Targets(
         cell.mean,
         cell.covariance,
@@ -318,7 +344,7 @@ def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums) -> Targets:
         anchors.offset[cell.group],
         anchors.weight / anchors.weight.sum(),
         rate,
-        moment,
+        products - rate[:, None] / 2,
     )
 
 

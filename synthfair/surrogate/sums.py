@@ -27,8 +27,9 @@ STEP, RATE_STEP = 2.0**-16, 2.0**-14
 up to 2^23 rows of a cell, so that nothing of the order of rows remains in them."""
 
 RARE = 5
-"""Rows of a cell that must differ from the others in a feature, at least, for its mean, variance
-and covariances in this cell to be given: those of fewer rows could be solved for."""
+"""Rows of a cell that must differ from the others in a number, at least, for its mean, variance and
+covariances in this cell to be given: those of fewer rows could be solved for. Numbers of rows are
+rounded to its multiples."""
 
 
 class _Sums:
