@@ -183,7 +183,7 @@ def read_records(
         rest = n * (mean[numeric] - products[np.ix_(others, numeric)].sum(axis=0))
         person = real[real[:, c] == 1][0, numeric]
         read = np.minimum(np.abs(direct - person), np.abs(rest - person)) < NEAR**2
-        found += int(read.sum())
+        found += int((read & (person > NEAR)).sum())  # a 0 is also what a file gives of nobody
     return found
 
 

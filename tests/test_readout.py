@@ -81,7 +81,7 @@ def records_read(with_categories):
 
 @needs_data
 def test_no_person_is_read_out_of_the_categories_of_others(with_categories):
-    """Of some 400 numbers; by chance less than one is within 10^-4."""
+    """Sums are off by a row or so, so that one in thousands of guesses is right by chance."""
     assert records_read(with_categories) <= 1
 
 

@@ -245,7 +245,8 @@ def safe_moments(
     half = (sums.first + n / 2) / 2
     squares = sums.second + half[..., :, None] + half[..., None, :] - n[..., None] / 4
     each = np.where(number[:, None] & number, 0.0, np.where(number[:, None] | number, 1.0, RARE))
-    squares = rounded(squares, each, n[..., None])
+    most = np.where(number, n, total)  # a category without a row, as rounded, has no sums
+    squares = rounded(squares, each, np.minimum(most[..., :, None], most[..., None, :]))
     flags = np.flatnonzero(~number)
     squares[..., flags, flags] = total[..., flags]  # 0 and 1 are their own squares
     mean = total / n
@@ -335,8 +336,9 @@ def _targets(cell: Cell, anchors: Anchors, smooth: SmoothSums, schema: Schema) -
     number = np.isin(np.arange(d), numeric_features(schema))
     rate, n = smooth.rate[place], np.array(cell.count)
     products = smooth.moment[place] + rate[:, None] / 2  # of x, as they are centred at 1/2
-    rate = rounded(rate, np.array(RARE), n) / n
-    products = rounded(products, np.where(number, 1.0, RARE), n) / n
+    rate = rounded(rate, np.array(RARE), n)
+    most = np.minimum(rate[:, None], np.where(number, n, n * (cell.mean + 0.5)))
+    rate, products = rate / n, rounded(products, np.where(number, 1.0, RARE), most) / n
     return Targets(
         cell.mean,
         cell.covariance,

@@ -48,9 +48,30 @@ MUTANTS = [
     Mutant(
         "a rare feature has its own mean",
         "surrogate/make.py",
-        "    return found, variance\n",
-        "    return mean, variance\n",
+        "        mean[g, label, j] = m\n",
+        "        mean[g, label, j] += 0.0\n",
         "test_declared.py test_readout.py",
+    ),
+    Mutant(
+        "numbers of rows of a category are exact",
+        "surrogate/make.py",
+        "total = rounded(sums.first + n / 2, steps, n)",
+        "total = rounded(sums.first + n / 2, 0 * steps, n)",
+        "test_surrogate.py",
+    ),
+    Mutant(
+        "a category without a row, as rounded, has sums of numbers",
+        "surrogate/make.py",
+        "most = np.where(number, n, total)",
+        "most = np.where(number, n, n)",
+        "test_surrogate_client.py",
+    ),
+    Mutant(
+        "smooth rates are not rounded to numbers of rows",
+        "surrogate/make.py",
+        "rate = rounded(rate, np.array(RARE), n)",
+        "rate = rounded(rate, np.array(0), n)",
+        "test_surrogate.py",
     ),
     Mutant(
         "smooth sums read rare values",
@@ -123,11 +144,11 @@ MUTANTS = [
         "test_surrogate.py",
     ),
     Mutant(
-        "the covariances of a category of one row are given",
+        "the covariances of a rare number are given",
         "surrogate/make.py",
-        "np.where(rare[..., :, None] | rare[..., None, :], 0.0, sums.covariance())",
-        "sums.covariance()",
-        "test_surrogate_client.py",
+        "covariance[rare[..., :, None] | rare[..., None, :]] = 0.0",
+        "covariance[rare & False] = 0.0",
+        "test_declared.py",
     ),
     Mutant(
         "a small cell is part of the average that it gets",
