@@ -10,7 +10,7 @@ import synthfair as sf
 from synthfair import trained
 from synthfair.cli import main
 from synthfair.data.encode import encode
-from synthfair.data.real_rows import gather
+from synthfair.distill.problem import make_rows
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.trained import Layer, TrainedModel, input_names, read_model, write_model
@@ -31,8 +31,8 @@ def some_model(n_groups=2, intercept=True):
 def test_scores_are_those_of_the_jax_model(n_groups, intercept):
     model = some_model(n_groups, intercept)
     rows = encode(make_table(n_groups=n_groups), model.schema_)
-    real = gather([rows], len(rows.y), n_groups=n_groups, intercept=intercept)
-    expected = LinearModel().scores(jnp.array(model.theta), jnp.array(real.columns.T))
+    real = make_rows(rows, n_groups=n_groups, intercept=intercept)
+    expected = LinearModel().scores(jnp.array(model.theta), real.a)
     np.testing.assert_allclose(model.scores(rows.x, rows.s), expected)
 
 
