@@ -190,7 +190,7 @@ def test_the_checks_look_at_the_same_rows_in_any_order_of_the_table(tmp_path, mo
     table = pd.concat([table, table.iloc[:900]])
     release = Encoded(*(field[:200] for field in encode(make_table(200, seed=1), SCHEMA)))
     for i, rows in enumerate((table, table.sample(frac=1, random_state=0))):
-        rows.to_parquet(tmp_path / f"{i}.parquet")
+        rows.to_parquet(tmp_path / f"{i}.parquet", index=False)
         batches = FileBatches(tmp_path / f"{i}.parquet", SCHEMA, 0.3)
         copies = batches.sum(lambda part: Copies.among(part, release.x, most=100))
         real, held_out = read_rows(tmp_path / f"{i}.parquet", SCHEMA, DistillConfig(), hold_out=0.3)
@@ -328,7 +328,7 @@ def test_a_stored_fit_that_was_damaged_is_refused(files):
         distill_file(data, schema, output, config, progress=stop)
     (stored,) = output.parent.glob("*.fit")
     stored.write_text("{}")
-    with pytest.raises(InputError, match="fit: damaged; .* spends epsilon once more"):
+    with pytest.raises(InputError, match="fit: .* damaged, or of another version .* once more"):
         distill_file(data, schema, output, config)
     stored.unlink()
     distill_file(data, schema, output, config)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
+from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client.baseline import baseline
 from synthfair.client.distillation import Distillation, Progress, distill_prepared
 from synthfair.client.file_batches import FileBatches
@@ -148,7 +149,8 @@ def distill_file(
     with claimed(output, force=options.force):
         HeldOut(options.hold_out, config.seed)  # refuses a share that is none
         show = on_stage or (lambda _: None)
-        run = _Run(data, read_schema(schema_path), output, ledger, options, on_rows, show, progress)
+        called = on_rows, show, progress
+        run = _Run(data, read_schema(schema_path), output, ledger, options, *called, ends={})
         if isinstance(config, SurrogateConfig):
             made = _make_surrogate(run, config)
         else:
@@ -165,7 +167,10 @@ def distill_file(
 
 
 class _Run(NamedTuple):
-    """What is read, written and called, whatever kind of release is made."""
+    """What is read, written and called, whatever kind of release is made.
+
+    ``ends`` has the end of each distillation, by the file that it is saved to if need be.
+    """
 
     data: Path
     schema: Schema
@@ -175,6 +180,7 @@ class _Run(NamedTuple):
     on_rows: Callable[[Clipping], None]
     on_stage: Callable[[str], None]
     progress: Progress | None
+    ends: dict[CheckpointFile, Saved]
 
     def booking(self, settings: str, guarantee: Guarantee | None = None) -> Booking:
         """Of the release with this fingerprint."""
@@ -265,16 +271,15 @@ def _make_fair(run: _Run, config: DistillConfig) -> _Unwritten:
         run.on_stage("distilling")
         made = _distilled(run, config, ready.prepared)
     except KeyboardInterrupt:
-        if trial:
-            trial.save()
+        for file, end in run.ends.items():
+            file.save(end)
         raise
     made = made._replace(baseline=baseline(ready.prepared.problem, made.theta))
     found = preview_fair(made, real, held_out, run.schema)
     if trial and preview:
         made = made._replace(resumed_at=made.resumed_at or trial.resumed_at)
         found = of_both(preview, found)
-    checkpoints = (one.checkpoint.path for one in (made, trial) if one and one.checkpoint)
-    leftovers = *checkpoints, *filter(None, [ready.saved_fit])
+    leftovers = *(file.path for file in run.ends), *filter(None, [ready.saved_fit])
     return _Unwritten(made, found, clipping, ready.booking, leftovers, no_trial)
 
 
@@ -312,6 +317,7 @@ def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distilla
         source=str(run.data),
         progress=run.progress,
         checkpoint=run.output,
+        on_end=run.ends.__setitem__,
     )
 
 
@@ -327,7 +333,8 @@ def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Unwritten:
     schema, source, d = run.schema, str(run.data), len(run.schema.encoded_names)
     rows_of_a_cell(config, d)  # before anything is booked
     make_header(config, schema, model=LinearModel())
-    rows, preview, no_trial, leftovers = FileBatches(run.data, schema), None, "", ()
+    rows, preview, no_trial = FileBatches(run.data, schema), None, ""
+    leftovers = ()
     run.on_stage("reading the rows")
     known = first_sums(rows, schema)
     run.on_rows(rows.clipping)
