@@ -161,6 +161,36 @@ def test_a_site_that_ended_before_its_answer_was_saved_books_once(world, monkeyp
     assert ledger_of(world).spent().releases == 1
 
 
+def test_reports_are_made_once_there_is_room_and_a_booking(world, monkeypatch):
+    spent = []
+
+    def end(*_, **__):
+        spent.append(ledger_of(world).spent().releases)
+        raise SystemExit
+
+    monkeypatch.setattr("synthfair.deploy.gap.perturb_rates", end)
+    with pytest.raises(SystemExit):
+        answer(world, ask(world))
+    assert spent == [1]
+    (room,) = (world.folder / "north" / "synthfair" / "gaps").iterdir()
+    assert room.stat().st_size > 200 * ROWS
+
+
+def test_a_damaged_answer_is_no_matter_of_the_budget(world):
+    answer(world, ask(world))
+    (stored,) = (world.folder / "north" / "synthfair" / "gaps").iterdir()
+    stored.write_bytes(b"damaged")
+    assert answer(world, ask(world, "job-2"), "job-2") == ("failed", b"")
+    assert "damaged, or of another version" in world.said[-1]
+
+
+def test_the_same_rows_in_another_order_get_the_same_reports(world):
+    path = world.folder / "north" / "rows.csv"
+    first = answer(world, ask(world))
+    make_table(ROWS, seed=0).sample(frac=1, random_state=1).to_csv(path, index=False)
+    assert answer(world, ask(world, "job-2"), "job-2") == first
+
+
 @pytest.mark.parametrize("what", ["plan", "rate", "model", "rows"])
 def test_another_question_is_booked_anew(world, what):
     _, first = answer(world, ask(world))

@@ -61,6 +61,7 @@ def test_a_file_holds_what_python_makes(paths, kind):
     made, receipt = distill_file(*paths, config, options)
     assert_same(made.release, sf.distill_table(TABLE, SCHEMA, config, **noise).release)
     assert (receipt.preview.n_held_out > 20) == (config.epsilon is None)
+    assert receipt.no_trial == ""
 
 
 def test_a_comparison_makes_what_python_makes():
@@ -190,8 +191,32 @@ def test_where_a_trial_cannot_be_made_the_release_is_checked_alone(paths, config
     stages = []
     _, receipt = distill_file(*paths, config, on_stage=stages.append)
     assert not any("comparing it" in stage or stage == "trial release" for stage in stages)
+    assert "no trial: fewer than 20 different rows are held out" in receipt.no_trial
     assert receipt.preview.distances is None
     assert receipt.preview.transformed is not None
+
+
+def test_a_trial_leaves_out_small_pairs_as_any_release_does(paths, monkeypatch):
+    smallest = []
+
+    def surrogate_release(rows, schema, config, **_):
+        smallest.append(config.k_min)
+        raise InputError("ended")
+
+    monkeypatch.setattr(MAKERS["surrogate"], surrogate_release)
+    with pytest.raises(InputError, match="ended"):  # by what is not expected of a trial
+        distill_file(*paths, SURROGATE)
+    assert smallest == [5]
+
+
+def test_a_surrogate_whose_pairs_are_too_small_without_the_held_out_rows_says_so(paths):
+    pairs, rows = TABLE["town"] + TABLE["paid"], encode(TABLE, SCHEMA)
+    least = int(pairs.value_counts().max())
+    left = (pairs[~HeldOut(0.3, seed)(rows)].value_counts().max() for seed in range(200))
+    seed = next(seed for seed, most in enumerate(left) if most < int(0.7 * least))
+    config = SURROGATE.model_copy(update={"k_min": least, "moments_only": True, "seed": seed})
+    _, receipt = distill_file(*paths, config, Options(hold_out=0.3, accept_risk=True))
+    assert "no trial: without the held-out rows, no pair" in receipt.no_trial
 
 
 def test_a_group_that_is_held_out_has_no_trial(paths):
@@ -205,8 +230,10 @@ def test_a_group_that_is_held_out_has_no_trial(paths):
     pd.concat([TABLE, rare], ignore_index=True).to_parquet(paths[0])
     config = sf.DistillConfig(n_synthetic=24, steps=10, penalty="selection_rate", seed=seed)
     stages = []
-    distill_file(*paths, config, on_stage=stages.append)
+    _, receipt = distill_file(*paths, config, on_stage=stages.append)
     assert stages == ["distilling"]
+    assert "no trial: without the held-out rows, " in receipt.no_trial
+    assert "holds only ['a', 'b']" in receipt.no_trial
 
 
 def test_the_least_number_of_rows_is_that_of_all(paths):

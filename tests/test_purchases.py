@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,7 @@ from synthfair.client import Options, distill_file
 from synthfair.config import TrainConfig
 from synthfair.errors import InputError
 from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+from synthfair.files import claimed
 from synthfair.privacy import answers as bought_files
 from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
@@ -161,8 +163,17 @@ def test_a_limit_refuses_before_there_is_a_file_and_not_what_is_booked(shop):
 def test_a_damaged_file_is_refused(shop, content):
     shop.buy()
     shop.file.path.write_bytes(content)
-    with pytest.raises(InputError, match=r"bought: damaged; .* spends epsilon once more"):
+    with pytest.raises(
+        InputError, match=r"damaged, or of another version .* spends epsilon once more"
+    ):
         shop.buy()
+
+
+def test_two_runs_at_once_do_not_buy_the_same(shop):
+    with claimed(shop.file.path, force=True), pytest.raises(InputError, match="another run"):
+        shop.buy()
+    assert not shop.ledger.path.exists()
+    assert shop.buy() == b"answer 0"
 
 
 # Releases
@@ -231,10 +242,55 @@ def test_a_site_that_ended_after_booking_still_answers_within_its_limit(tmp_path
 TRAIN = TrainConfig(rounds=3, clip=1.0, epsilon=5.0, delta=1e-3)
 
 
-def train(folder):
-    table = assign_users(make_table(300), UserAssignment(rows_per_user=3.0), seed=0)
+COUNTS = {"method": "privfairfl_post", "counts_epsilon": 1.0, "batch": 20, "bins": 21}
+
+
+def train(folder, config=TRAIN):
+    users = {"clients": 2} if config.averaged else {"rows_per_user": 3.0}
+    table = assign_users(make_table(300), UserAssignment(**users), seed=0)
     files = TrainFiles(folder / "out", folder / "ledger", force=True)
-    return train_table(table, SCHEMA, TRAIN, files, source="small")[0]
+    return train_table(table, SCHEMA, config, files, source="small")[0]
+
+
+def test_a_training_is_bought_by_one_run_at_a_time(tmp_path):
+    with (
+        claimed(tmp_path / "out" / "model.json", force=True),
+        pytest.raises(InputError, match="another run is writing it"),
+    ):
+        train(tmp_path)
+    assert not (tmp_path / "ledger").exists()
+
+
+def stopped_between_names(folder, monkeypatch, config):
+    """A training whose second file gets no name; the first, the model, may be read already."""
+    rename = Path.replace
+
+    def replace(path, target):
+        return full() if target.name == "rounds.csv" else rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", replace)
+        with pytest.raises(OSError, match="No space"):
+            train(folder, config)
+    return (folder / "out" / "model.json").read_bytes()
+
+
+def test_a_training_that_ends_between_the_names_of_its_files_is_booked_once(tmp_path, monkeypatch):
+    model = stopped_between_names(tmp_path, monkeypatch, TRAIN)
+    train(tmp_path)
+    assert (tmp_path / "out" / "model.json").read_bytes() == model
+    assert Ledger(tmp_path / "ledger").spent().releases == 1
+    assert not list((tmp_path / "out").glob("*.checkpoint"))
+
+
+@pytest.mark.parametrize("what", [{"secure": True}, COUNTS])
+def test_noise_that_is_drawn_anew_is_booked_anew_once_a_file_has_its_name(
+    tmp_path, monkeypatch, what
+):
+    config = TrainConfig(**TRAIN.model_dump(exclude_unset=True) | what)
+    stopped_between_names(tmp_path, monkeypatch, config)
+    train(tmp_path, config)
+    assert Ledger(tmp_path / "ledger").spent().releases == 2
 
 
 def test_a_training_whose_results_find_no_room_is_booked_once(tmp_path, monkeypatch):

@@ -200,6 +200,8 @@ def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Pa
         say(f"Continued at step {made.resumed_at} of an interrupted run.")
     say(release_table(made, receipt))
     say(preview_table(receipt.preview))
+    if receipt.no_trial:
+        warn(receipt.no_trial)
     if signed:
         say(f"Signed with {signed}.")
     for warning in fit_warnings(made):

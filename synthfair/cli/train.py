@@ -116,7 +116,6 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.evaluation import small_group_warnings
     from synthfair.fairness.intervals import near_constant
     from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
-    from synthfair.files import claimed
     from synthfair.postprocess import read_weights
 
     named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
@@ -125,8 +124,7 @@ def run(args: argparse.Namespace) -> None:
     assigned = assign_users(table, assignment, seed=config.seed, tests=tests)
     weights = read_weights(args.weights) if args.weights else None
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
-    outputs = files.model, files.metrics, files.rounds
-    with claimed(*outputs, force=files.force), counting_bar("training") as on_rounds:
+    with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
             assigned,
             schema,

@@ -60,8 +60,6 @@ class Distillation(NamedTuple):
         search_ended: whether the search found nothing more to try; false where the steps were spent
             before.
         resumed_at: step at which an interrupted run was continued; 0 if it was not.
-        state: of the run at its end. Private.
-        checkpoint: a file that is of no more use once the release is written; it may not exist.
         baseline: what the release's model must not fall behind, on the training rows; only where
             they are in a file, and read without noise.
     """
@@ -75,14 +73,7 @@ class Distillation(NamedTuple):
     tried: Mapping[float, float] = MappingProxyType({})
     search_ended: bool = True
     resumed_at: int = 0
-    state: OuterState | Search | None = None
-    checkpoint: CheckpointFile | None = None
     baseline: Baseline | None = None
-
-    def save(self) -> None:
-        """Saves the end of a run that has a checkpoint: the same run is at its end at once then."""
-        if self.checkpoint:
-            self.checkpoint.save(Saved(self.state, self.history))
 
     @property
     def config(self) -> DistillConfig:
@@ -260,8 +251,12 @@ def distill_prepared(
     source: str = "table",
     progress: Progress | None = None,
     checkpoint: Path | None = None,
+    on_end: Callable[[CheckpointFile, Saved], None] | None = None,
 ) -> Distillation:
-    """Optimises the synthetic rows of a problem; from an interrupted run's checkpoint, if any."""
+    """Optimises the synthetic rows of a problem; from an interrupted run's checkpoint, if any.
+
+    ``on_end`` is called with what to save, and where, for the same run to be at its end at once.
+    """
     problem = prepared.problem
     method = optimize.method_of(problem, config, optimizer=optimizer)
     file = CheckpointFile.next_to(checkpoint, prepared.fingerprint) if checkpoint else None
@@ -292,8 +287,8 @@ def distill_prepared(
         file.save(Saved(state, history))
         continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
         raise KeyboardInterrupt(continues) from stop
-    if file:
-        found = found._replace(state=state, checkpoint=file)
+    if file and on_end:
+        on_end(file, Saved(state, found.history))
     return found._replace(resumed_at=int(resumed.state.step))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
+from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client.baseline import baseline
 from synthfair.client.distillation import Distillation, Progress, distill_prepared
 from synthfair.client.file_batches import FileBatches
@@ -69,6 +70,7 @@ class Receipt(NamedTuple):
         sha256: of the file.
         preview: what the checks of it against the real rows found. Private.
         clipping: how many of the real values were clipped to the schema's bounds. Private.
+        no_trial: why none was made, in words, where one was to be. Private.
     """
 
     path: Path
@@ -76,6 +78,7 @@ class Receipt(NamedTuple):
     sha256: str
     preview: Preview
     clipping: Clipping
+    no_trial: str = ""
 
 
 class Options(NamedTuple):
@@ -146,7 +149,8 @@ def distill_file(
     with claimed(output, force=options.force):
         HeldOut(options.hold_out, config.seed)  # refuses a share that is none
         show = on_stage or (lambda _: None)
-        run = _Run(data, read_schema(schema_path), output, ledger, options, on_rows, show, progress)
+        called = on_rows, show, progress
+        run = _Run(data, read_schema(schema_path), output, ledger, options, *called, ends={})
         if isinstance(config, SurrogateConfig):
             made = _make_surrogate(run, config)
         else:
@@ -158,12 +162,15 @@ def distill_file(
         sha256 = write_release(release, output, key=options.key)
         for file in made.leftovers:
             file.unlink(missing_ok=True)
-        receipt = Receipt(output, output.stat().st_size, sha256, made.preview, made.clipping)
-        return made.result._replace(release=release), receipt
+        size, found = output.stat().st_size, (made.preview, made.clipping, made.no_trial)
+        return made.result._replace(release=release), Receipt(output, size, sha256, *found)
 
 
 class _Run(NamedTuple):
-    """What is read, written and called, whatever kind of release is made."""
+    """What is read, written and called, whatever kind of release is made.
+
+    ``ends`` has the end of each distillation, by the file that it is saved to if need be.
+    """
 
     data: Path
     schema: Schema
@@ -173,6 +180,7 @@ class _Run(NamedTuple):
     on_rows: Callable[[Clipping], None]
     on_stage: Callable[[str], None]
     progress: Progress | None
+    ends: dict[CheckpointFile, Saved]
 
     def booking(self, settings: str, guarantee: Guarantee | None = None) -> Booking:
         """Of the release with this fingerprint."""
@@ -221,7 +229,7 @@ class _Run(NamedTuple):
         )
 
 
-class _Made(NamedTuple):
+class _Unwritten(NamedTuple):
     """A release that is not written yet.
 
     Attributes:
@@ -231,28 +239,30 @@ class _Made(NamedTuple):
         booking: to be booked before it is written; None where it was booked before the budget was
             spent.
         leftovers: files of no more use once it is written.
+        no_trial: as :class:`Receipt` has it.
     """
 
     result: Distillation | SurrogateRelease
     preview: Preview
     clipping: Clipping
     booking: Booking | None
-    leftovers: tuple[Path, ...] = ()
+    leftovers: tuple[Path, ...]
+    no_trial: str
 
 
-def _make_fair(run: _Run, config: DistillConfig) -> _Made:
+def _make_fair(run: _Run, config: DistillConfig) -> _Unwritten:
     """Makes a trial without some rows, where there may be one, and then a release of all rows."""
     share = run.options.hold_out if config.epsilon is None else 0.0
-    clipping, trial, tried = Clipping(), None, None
+    clipping, trial, preview, no_trial = Clipping(), None, None, ""
     real, held_out = read_rows(run.data, run.schema, config, hold_out=share, clipping=clipping)
     run.on_rows(clipping)
     if share:
         require_rows(clipping.rows, config, source=str(run.data))
         run.require_affordable(run.booking("0" * 64))
-        trial = _try_fair(run, config, real, held_out)
+        trial, no_trial = _try_fair(run, config, real, held_out)
         if trial:
-            tried = preview_fair(trial, real, held_out, run.schema)
-            run.require_safe(tried, config)
+            preview = preview_fair(trial, real, held_out, run.schema)
+            run.require_safe(preview, config)
     try:
         if share:
             del real  # a million rows must not be there twice
@@ -261,39 +271,42 @@ def _make_fair(run: _Run, config: DistillConfig) -> _Made:
         run.on_stage("distilling")
         made = _distilled(run, config, ready.prepared)
     except KeyboardInterrupt:
-        if trial:
-            trial.save()
+        for file, end in run.ends.items():
+            file.save(end)
         raise
     made = made._replace(baseline=baseline(ready.prepared.problem, made.theta))
     found = preview_fair(made, real, held_out, run.schema)
-    if trial and tried:
+    if trial and preview:
         made = made._replace(resumed_at=made.resumed_at or trial.resumed_at)
-        found = of_both(tried, found)
-    checkpoints = (one.checkpoint.path for one in (made, trial) if one and one.checkpoint)
-    leftovers = *checkpoints, *filter(None, [ready.saved_fit])
-    return _Made(made, found, clipping, ready.booking, leftovers)
+        found = of_both(preview, found)
+    leftovers = *(file.path for file in run.ends), *filter(None, [ready.saved_fit])
+    return _Unwritten(made, found, clipping, ready.booking, leftovers, no_trial)
 
 
 def _try_fair(
     run: _Run, config: DistillConfig, real: RealRows, held_out: Encoded
-) -> Distillation | None:
-    """A release of the rows that are not held out.
+) -> tuple[Distillation | None, str]:
+    """A release of the rows that are not held out; or None, and why there is none.
 
-    None where too few rows are held out to be compared with, or where without them some group or
-    label is missing. The number of rows that the settings ask for is that of all of them.
+    Too few rows may be held out to be compared with, or without them some group or label may be
+    missing. The number of rows that the settings ask for is that of all of them.
     """
     from synthfair.privacy.gate import LEAST_HELD_OUT  # SciPy takes a while
 
     if len(held_out.y) < LEAST_HELD_OUT:
-        return None
+        return None, _too_few_held_out(LEAST_HELD_OUT)
     changes = {"n_min": 0} | ({"n_synthetic": None} if config.labels == "copy" else {})
     config = config.model_copy(update=changes)
     try:
-        prepared = prepare_plain(real, run.schema, config)
-    except InputError:
-        return None
+        prepared = prepare_plain(real, run.schema, config, source=str(run.data))
+    except InputError as refused:  # a wrong setting is refused with all rows, too
+        return None, f"no trial: without the held-out rows, {refused}"
     run.on_stage("trial release")
-    return _distilled(run, config, prepared)
+    return _distilled(run, config, prepared), ""
+
+
+def _too_few_held_out(least: int) -> str:
+    return f"no trial: fewer than {least} different rows are held out (--hold-out takes more)"
 
 
 def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distillation:
@@ -304,10 +317,11 @@ def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distilla
         source=str(run.data),
         progress=run.progress,
         checkpoint=run.output,
+        on_end=run.ends.__setitem__,
     )
 
 
-def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Made:
+def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Unwritten:
     """Sums over the rows, rows with these sums, and their comparison with the real rows.
 
     The rows are read as a stream, several times. What an epsilon buys is booked before it is spent,
@@ -319,7 +333,8 @@ def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Made:
     schema, source, d = run.schema, str(run.data), len(run.schema.encoded_names)
     rows_of_a_cell(config, d)  # before anything is booked
     make_header(config, schema, model=LinearModel())
-    rows, tried, leftovers = FileBatches(run.data, schema), None, ()
+    rows, preview, no_trial = FileBatches(run.data, schema), None, ""
+    leftovers = ()
     run.on_stage("reading the rows")
     known = first_sums(rows, schema)
     run.on_rows(rows.clipping)
@@ -340,46 +355,48 @@ def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Made:
         leftovers = (file.path,)
     else:
         run.require_affordable(booking)  # or it ends here
-        tried = _try_surrogate(run, config)
-        if tried:
-            run.require_safe(tried, config)
+        preview, no_trial = _try_surrogate(run, config)
+        if preview:
+            run.require_safe(preview, config)
     made = surrogate_release(
         rows, schema, config, known=known, noise=noise, source=source, on_stage=run.on_stage
     )
     run.on_stage("comparing the release with the rows")
     found = preview_surrogate(made.release, rows, schema)
     later = None if booking.guarantee else booking
-    return _Made(made, of_both(tried, found) if tried else found, rows.clipping, later, leftovers)
+    found = of_both(preview, found) if preview else found
+    return _Unwritten(made, found, rows.clipping, later, leftovers, no_trial)
 
 
-def _try_surrogate(run: _Run, config: SurrogateConfig) -> Preview | None:
-    """The checks of a surrogate of the rows that are not held out; None as of a fair release.
+def _try_surrogate(run: _Run, config: SurrogateConfig) -> tuple[Preview | None, str]:
+    """The checks of a surrogate of the rows that are not held out; or None, and why.
 
-    ``k_min`` is smaller as there are fewer rows: else the smallest pairs would not be tried.
+    ``k_min`` is smaller as there are fewer rows: else the smallest pairs would not be tried. It is
+    5 at least, as in all settings.
     """
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
     from synthfair.privacy.gate import LEAST_HELD_OUT
-    from synthfair.surrogate.make import first_sums
+    from synthfair.surrogate.make import cells_of, first_sums
 
     share = run.options.hold_out
     if not share:
-        return None
+        return None, ""
 
     def show(stage: str) -> None:
         run.on_stage(f"trial release: {stage}")
 
     rows = FileBatches(run.data, run.schema, share, config.seed)
-    config = config.model_copy(update={"k_min": int(config.k_min * (1 - share))})
+    config = config.model_copy(update={"k_min": max(5, int(config.k_min * (1 - share)))})
     show("reading the rows")
     known = first_sums(rows, run.schema)
     if len(rows.held_out.y) < LEAST_HELD_OUT:
-        return None
-    try:
-        made = surrogate_release(rows, run.schema, config, known=known, on_stage=show)
-    except InputError:
-        return None
+        return None, _too_few_held_out(LEAST_HELD_OUT)
+    if not cells_of(known, k_min=config.k_min):
+        few = f"no pair of group and label has {config.k_min} rows"
+        return None, f"no trial: without the held-out rows, {few}"
+    made = surrogate_release(rows, run.schema, config, known=known, on_stage=show)
     show("comparing it with the rows")
-    return preview_surrogate(made.release, rows, run.schema)
+    return preview_surrogate(made.release, rows, run.schema), ""
 
 
 def read_rows(
@@ -463,7 +480,7 @@ def _prepare(run: _Run, config: DistillConfig, real: RealRows) -> _Ready:
     return _Ready(prepared, None if secure else booking, file.path)
 
 
-def _with_risks(made: _Made, *, accepted: bool) -> Release:
+def _with_risks(made: _Unwritten, *, accepted: bool) -> Release:
     """The release, with the risks that its sender accepts written into it.
 
     Where it guarantees an epsilon, it must not say what was found: then it says that they were

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, drawn_by_content
 from synthfair.errors import InputError
 
 MOST_CHECKED = 1000
-"""Held-out rows that the checks use, at most; the others are not used at all."""
+"""Held-out rows that the checks use, at most, drawn by content; no others are used at all."""
 
 
 class HeldOut:
@@ -31,21 +31,19 @@ class HeldOut:
         if not 0 <= share <= 0.5:
             raise InputError(f"hold_out = {share:g}: must be from 0 to 0.5")
         self._threshold, self._seed = int(share * 2**64), seed
-        self._parts: list[Encoded] = []
+        self._rows: Encoded | None = None
 
     def __call__(self, part: Encoded) -> np.ndarray:
         """[N] whether each row of a part of the table is held out."""
         table = pd.DataFrame(np.column_stack([part.x, part.s, part.y]))
         digests = pd.util.hash_pandas_object(table.assign(seed=self._seed), index=False)
         apart = digests.to_numpy() < np.uint64(self._threshold)
-        missing = MOST_CHECKED - sum(len(part.y) for part in self._parts)
-        chosen = np.flatnonzero(apart)[:missing]
-        self._parts.append(Encoded(*(field[chosen] for field in part)))
+        parts = [*filter(None, [self._rows]), Encoded(*(field[apart] for field in part))]
+        together = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
+        self._rows = drawn_by_content(together, MOST_CHECKED)
         return apart
 
     @property
     def rows(self) -> Encoded:
-        """The held-out rows for the checks: the first :data:`MOST_CHECKED` of the table."""
-        if not self._parts:
-            return Encoded(np.empty((0, 0)), np.empty(0, int), np.empty(0))
-        return Encoded(*(np.concatenate(fields) for fields in zip(*self._parts, strict=True)))
+        """The different rows that are held out, for the checks; see :data:`MOST_CHECKED`."""
+        return self._rows or Encoded(np.empty((0, 0)), np.empty(0, int), np.empty(0))

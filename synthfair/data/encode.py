@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -194,16 +195,40 @@ def content_order(columns: Iterable[np.ndarray]) -> np.ndarray:
     What leaves a site is computed from rows in this order, by a hash of each: so it cannot tell the
     order that they have in the site's table, not even by how floating-point sums are rounded.
     """
+    return np.argsort(_digests(columns), kind="stable")
+
+
+def _digests(columns: Iterable[np.ndarray]) -> np.ndarray:
+    """[N] a hash of each row, given by column."""
     digest = np.uint64(0)
     for column in columns:
         digest = digest * np.uint64(0x9E3779B97F4A7C15) + pd.util.hash_array(np.asarray(column))
-    return np.argsort(digest, kind="stable")
+    return np.asarray(digest)
 
 
 def in_content_order(rows: Encoded) -> Encoded:
     """The same rows in their :func:`content_order`."""
     order = content_order([*rows.x.T, rows.s, rows.y])
     return Encoded(*(field[order] for field in rows))
+
+
+def drawn_by_content(rows: Encoded, most: int) -> Encoded:
+    """Different rows, at most so many, that their content alone draws: those of smallest hash.
+
+    Of the rows that are drawn of parts of a table, the same are drawn as of the whole table.
+    """
+    digests = _digests([*rows.x.T, rows.s, rows.y])
+    _, first = np.unique(digests, return_index=True)
+    return Encoded(*(field[first[:most]] for field in rows))
+
+
+def content_sha256(parts: Iterable[Encoded]) -> str:
+    """A fingerprint of rows that come in parts: their content alone, in whatever order."""
+    total = 0
+    for part in parts:
+        for row in np.column_stack(part):
+            total += int.from_bytes(hashlib.sha256(row).digest())
+    return f"{total % 2**256:064x}"
 
 
 def encode_chunks(

@@ -6,18 +6,16 @@ A site's part is the routine of ``python -m synthfair gap perturb``, the server'
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 
 from synthfair.config.rules import STRICT
-from synthfair.data.encode import encode, in_content_order
+from synthfair.data.encode import content_sha256, encode
 from synthfair.data.schema import Schema
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import sha256
@@ -102,7 +100,7 @@ def guarantee_of(collection: Collection) -> PureGuarantee:
 def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
     """A site's side: a report for each of its rows, within its limits, booked once.
 
-    They are made, booked and stored when the first batch is asked for; every answer is the batch of
+    They are booked, made and stored when the first batch is asked for; every answer is the batch of
     the question's round. After the last one, nothing is left to send.
 
     Guarantee: :func:`guarantee_of`, against everyone who sees the reports. The same question of the
@@ -124,18 +122,19 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
     table = read_table(path, asked.schema)
     run = _fingerprint(asked, question, table)
     answer = BoughtFile(asked.folder / FOLDER / f"{run}.csv", run)
-    if not answer.complete:
+
+    def make() -> bytes:
         rows = pooled_scores(model, {path.name: table}, sources=[path])
         reports = perturb_rates(
             question.collection, rows, _groups(asked.schema), question.rate, source=source
         )
         text = io.StringIO()
         write_reports(reports, text, header=True)
-        booking = Booking(
-            output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection)
-        )
-        answer.path.parent.mkdir(mode=0o700, exist_ok=True)
-        asked.buy(answer, booking, text.getvalue().encode())
+        return text.getvalue().encode()
+
+    booking = Booking(output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection))
+    answer.path.parent.mkdir(mode=0o700, exist_ok=True)
+    asked.buy(answer, booking, make, room=MOST_LINE * (len(table) + 1))
     begin = asked.ask.round * question.batch
     with answer.open() as lines:
         batch = b"".join(islice(lines, begin, begin + question.batch))
@@ -178,10 +177,8 @@ def _fingerprint(asked: Asked, question: GapQuestion, table: pd.DataFrame) -> st
     """
     what = question.model_dump_json(exclude={"batch"})
     asked_for = asked.schema.hash, what, sha256(asked.carried)
-    digest = hashlib.sha256(repr(asked_for).encode())
-    for part in in_content_order(encode(table, asked.schema, source=str(asked.settings.data))):
-        digest.update(np.ascontiguousarray(part).data)
-    return digest.hexdigest()
+    rows = encode(table, asked.schema, source=str(asked.settings.data))
+    return sha256(repr((*asked_for, content_sha256([rows]))).encode())
 
 
 def _reports_in(path: Path, collection: Collection) -> int:

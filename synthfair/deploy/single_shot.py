@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ import synthfair
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
 from synthfair.config.rules import STRICT
-from synthfair.data.encode import Clipping
-from synthfair.data.tables import files_of
+from synthfair.data.encode import Clipping, content_sha256, encode_chunks
+from synthfair.data.tables import read_chunks
 from synthfair.deploy.federation import Federation
+from synthfair.deploy.messages import sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, open_file, whole_file
+from synthfair.files import OWNER_ONLY, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import read_signing_key
@@ -123,14 +123,12 @@ def _distil(asked: Asked, config: DistillConfig | SurrogateConfig, output: Path)
 
 
 def _fingerprint(asked: Asked, config: DistillConfig | SurrogateConfig) -> str:
-    """Of settings, table and key. Private: who guesses the rows could confirm them."""
+    """Of settings, rows and key. Private: who guesses the rows could confirm them."""
     key = read_signing_key(asked.settings.key).public_key().public_bytes_raw()
     known = type(config).__name__, config.model_dump_json(), asked.schema.hash, key.hex()
-    digest = hashlib.sha256(repr((synthfair.__version__, *known)).encode())
-    for path in files_of(asked.settings.data):
-        with open_file(path) as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
+    path, schema = asked.settings.data, asked.schema
+    rows = content_sha256(encode_chunks(read_chunks(path, schema), schema, source=str(path)))
+    return sha256(repr((synthfair.__version__, *known, rows)).encode())
 
 
 def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:

@@ -121,11 +121,25 @@ class Asked(Generic[Settings]):
         except InputError as error:
             raise RefusedError("budget") from error
 
-    def buy(self: Asked[SiteSettings], file: BoughtFile, booking: Booking, content: bytes) -> None:
-        """Books what leaves, once, and saves it. Raises as :meth:`require_affordable`."""
+    def buy(
+        self: Asked[SiteSettings],
+        file: BoughtFile,
+        booking: Booking,
+        make: Callable[[], bytes],
+        *,
+        room: int,
+    ) -> None:
+        """Books what leaves, once, then computes and saves it.
+
+        Raises:
+            RefusedError: as :meth:`require_affordable`.
+            InputError: the file is damaged.
+        """
         ledger, reserve = Ledger(self.settings.ledger_file), self.settings.limits.least_epsilon_left
+        if file.complete:
+            return
         try:
-            file.buy(ledger, booking, lambda: content, room=len(content), reserve=reserve)
+            file.buy(ledger, booking, make, room=room, reserve=reserve)
         except InputError as error:
             raise RefusedError("budget") from error
 

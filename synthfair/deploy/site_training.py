@@ -6,7 +6,6 @@ asked for the first time.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Callable
@@ -157,7 +156,7 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     """Reads the table, whose rows are all of one user."""
     import jax
 
-    from synthfair.data.encode import encode, in_content_order
+    from synthfair.data.encode import content_sha256, encode, in_content_order
     from synthfair.data.tables import read_table
     from synthfair.federated.user_data import make_user_data
 
@@ -171,11 +170,7 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     _require_rows(asked, agreed, len(rows.y))
     user = np.zeros(len(rows.y), int)
     data = make_user_data(rows, user, asked.schema, agreed.config, all_groups=False)
-    digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(data.users):
-        digest.update(np.ascontiguousarray(leaf).data)
-
-    run = agreed.run(asked.schema, digest.hexdigest())
+    run = agreed.run(asked.schema, content_sha256([rows]))
     state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
     return _Ready(agreed, planned, run, data.users, state)
 

@@ -38,7 +38,7 @@ from synthfair.federated.user_data import (
     make_user_data,
     other_groups,
 )
-from synthfair.files import require_free, whole_file, write_json, write_text
+from synthfair.files import claimed, whole_file, write_json, write_text
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.ledger import Booking, Ledger, purchase_of
 from synthfair.trained import write_model
@@ -105,8 +105,9 @@ def train_table(
 
     The guarantee is booked before the first round, by a name of the run's seed, which is saved
     before that: where a run ends without its results, by a full disk or killed, the next one books
-    nothing. A run is forgotten once there is room for its results, and before they have their
-    names, so that no other results can be had for the same booking.
+    nothing. A run is forgotten once its results have their names: its seed gives no others. One
+    with noise that is drawn anew is forgotten just before that, so that no other results can be had
+    for the same booking.
 
     Args:
         table: rows of users, and test tables; of :func:`synthfair.federated.assign_users`.
@@ -121,66 +122,70 @@ def train_table(
         InputError: rows, settings or budget are refused, or a file exists or cannot be written.
         KeyboardInterrupt: after a checkpoint is written next to the output.
     """
-    require_free(files.model, files.metrics, files.rounds, force=files.force)
-    began = time.perf_counter()
-    rows = encode_own(table.train, schema, source=source)
-    others = other_groups(table.train, schema, config, source=source)
-    data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
-    plan = make_plan(data, config)
-    run = _fingerprint(data, config, plan, files.noise_seed)
-    checkpoint = CheckpointFile.next_to(files.model, run)
-    begun = read_begun(plan, data, checkpoint)
-    fresh, begun = begun is None, begun or begin(plan, data, config, files.noise_seed)
-    guarantee = plan.guarantee if files.noise_seed is None else None
-    ledger, booking = Ledger(files.ledger), Booking(
-        kind="training",
-        output=files.output.name,
-        run=run,
-        guarantee=guarantee,
-        purchase=purchase_of(begun.seed) if guarantee else None,
-    )  # fmt: skip
-    if guarantee and fresh:
-        ledger.require_affordable(booking)
-        checkpoint.save(to_save(begun))
-    ledger.book(booking)
-    resumes = config.method != "privfairfl_pre"  # whose weights have noise that is drawn anew
-    training = train_rounds(
-        data,
-        config,
-        noise_seed=files.noise_seed,
-        plan=plan,
-        begun=begun,
-        on_rounds=on_rounds,
-        checkpoint=checkpoint if resumes else None,
-    )
-    report = ServerConfig(seed=config.seed)
-    evaluation = evaluate(training.model, dict(table.tests), report)
-    document: dict[str, Any] = {
-        **evaluation_document(evaluation, schema, report),
-        "method": config.method,
-        "config": {},
-        "train": {**config.model_dump(mode="json"), **table.assignment.given},
-        "asked": (Asked(by="row_weights") if weights else config.asked).model_dump(mode="json"),
-        "converged": training.model.converged,
-        "cost": training.cost._asdict(),
-        "seconds": time.perf_counter() - began,
-    }
-    if weights is not None:
-        document["weights"] = weights.model_dump(mode="json")
-    if training.counts is not None:
-        document["counts"] = training.counts.statement
-    if training.guarantee is not None:
-        document["guarantee"] = training.guarantee.model_dump(mode="json")
-    if plan.secure:
-        document["secure_sums"] = plan.secure.shares.model_dump()
-    with ExitStack() as outputs:
-        paths = files.metrics, files.rounds, files.model  # which get their names in reverse
-        metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in paths)
-        write_json(metrics, document)
-        write_text(rounds, rounds_csv(training.history))
-        write_model(training.model, model)
+    with claimed(files.model, files.metrics, files.rounds, force=files.force):
+        began = time.perf_counter()
+        rows = encode_own(table.train, schema, source=source)
+        others = other_groups(table.train, schema, config, source=source)
+        data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
+        plan = make_plan(data, config)
+        run = _fingerprint(data, config, plan, files.noise_seed)
+        checkpoint = CheckpointFile.next_to(files.model, run)
+        begun = read_begun(plan, data, checkpoint)
+        fresh, begun = begun is None, begun or begin(plan, data, config, files.noise_seed)
+        guarantee = plan.guarantee if files.noise_seed is None else None
+        ledger, booking = Ledger(files.ledger), Booking(
+            kind="training",
+            output=files.output.name,
+            run=run,
+            guarantee=guarantee,
+            purchase=purchase_of(begun.seed) if guarantee else None,
+        )  # fmt: skip
+        if guarantee and fresh:
+            ledger.require_affordable(booking)
+            checkpoint.save(to_save(begun))
+        ledger.book(booking)
+        resumes = config.method != "privfairfl_pre"  # whose weights have noise that is drawn anew
+        training = train_rounds(
+            data,
+            config,
+            noise_seed=files.noise_seed,
+            plan=plan,
+            begun=begun,
+            on_rounds=on_rounds,
+            checkpoint=checkpoint if resumes else None,
+        )
+        report = ServerConfig(seed=config.seed)
+        evaluation = evaluate(training.model, dict(table.tests), report)
+        document: dict[str, Any] = {
+            **evaluation_document(evaluation, schema, report),
+            "method": config.method,
+            "config": {},
+            "train": {**config.model_dump(mode="json"), **table.assignment.given},
+            "asked": (Asked(by="row_weights") if weights else config.asked).model_dump(mode="json"),
+            "converged": training.model.converged,
+            "cost": training.cost._asdict(),
+            "seconds": time.perf_counter() - began,
+        }
+        if weights is not None:
+            document["weights"] = weights.model_dump(mode="json")
+        if training.counts is not None:
+            document["counts"] = training.counts.statement
+        if training.guarantee is not None:
+            document["guarantee"] = training.guarantee.model_dump(mode="json")
+        if plan.secure:
+            document["secure_sums"] = plan.secure.shares.model_dump()
+        with ExitStack() as outputs:
+            paths = files.metrics, files.rounds, files.model  # which get their names in reverse
+            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in paths)
+            write_json(metrics, document)
+            write_text(rounds, rounds_csv(training.history))
+            write_model(training.model, model)
+            if plan.secure or config.method.startswith("privfairfl"):
+                # Their noise does not follow from the seed: a run that goes on with what is booked
+                # would have other results, of which some files may be read already.
+                checkpoint.path.unlink(missing_ok=True)
         checkpoint.path.unlink(missing_ok=True)
-    return training, evaluation
+        return training, evaluation
 
 
 def _fingerprint(

@@ -15,7 +15,7 @@ from typing import BinaryIO, Generic, TypeVar
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, open_file, whole_file
+from synthfair.files import OWNER_ONLY, claimed, open_file, whole_file
 from synthfair.privacy.ledger import Booking, Ledger
 
 Answers = TypeVar("Answers", bound=tuple)
@@ -42,10 +42,10 @@ class BoughtFile:
       that is computed now, with new noise, is the only one that ever leaves for this booking;
     - an answer: it is what is used, and no other is computed.
 
-    The file goes when the answer has left, and with it the name: the next purchase is another one.
-    Like the ledger, it knows nothing of an older version of itself that is put back. Its name tells
-    of the rows: who guesses them could confirm them by it. Only its owner may read it. Whoever buys
-    must be alone, see :func:`synthfair.files.claimed`.
+    The file of a release goes when the release is written, and with it the name: the next purchase
+    is another one. A site's reports of a gap stay: the same question gets them again. Like the
+    ledger, the file knows nothing of an older version of itself that is put back. Its name tells of
+    the rows: who guesses them could confirm them by it. Only its owner may read it.
 
     Attributes:
         path: of the file.
@@ -74,27 +74,28 @@ class BoughtFile:
             reserve: as of :meth:`synthfair.privacy.ledger.Ledger.book`.
 
         Raises:
-            InputError: the ledger refuses, or the file is damaged.
+            InputError: the ledger refuses, the file is damaged, or another run buys the same.
             OSError: there is no room.
         """
-        if self.complete:
-            return
-        word, name = self._head()
-        if not word:
+        with claimed(self.path, force=True):
+            if self.complete:
+                return
+            word, name = self._head()
+            if not word:
+                if ledger:
+                    ledger.require_affordable(booking, reserve=reserve)
+                self._reserve(name, room)
             if ledger:
-                ledger.require_affordable(booking, reserve=reserve)
-            self._reserve(name, room)
-        if ledger:
-            ledger.book(booking.model_copy(update={"purchase": name}), reserve=reserve)
-        content = make()
-        with self.path.open("r+b") as file:
-            file.seek(_HEAD_BYTES)
-            file.write(content)
-            file.truncate()
-            _sync(file)
-            file.seek(0)
-            file.write(b"complete")  # last: a file that says so holds all of it
-            _sync(file)
+                ledger.book(booking.model_copy(update={"purchase": name}), reserve=reserve)
+            content = make()
+            with self.path.open("r+b") as file:
+                file.seek(_HEAD_BYTES)
+                file.write(content)
+                file.truncate()
+                _sync(file)
+                file.seek(0)
+                file.write(b"complete")  # last: a file that says so holds all of it
+                _sync(file)
 
     @property
     def complete(self) -> bool:
@@ -111,8 +112,9 @@ class BoughtFile:
     def damaged(self) -> InputError:
         """What to say of a file that cannot be read."""
         return InputError(
-            f"{self.path}: damaged; it holds what an epsilon has bought. Delete it to measure"
-            " again, which spends epsilon once more"
+            f"{self.path}: holds what an epsilon has bought, and is damaged, or of another version"
+            " of synthfair. Run the version that wrote it, to its end; or delete the file to"
+            " measure again, which spends epsilon once more"
         )
 
     def _head(self) -> tuple[str, str]:
@@ -161,9 +163,9 @@ class AnswersFile(BoughtFile, Generic[Answers]):
         numbers: int,
         reserve: float = 0.0,
     ) -> Answers:
-        """Those saved, or those that ``measure`` gives: so many numbers, at most.
+        """The answers that are saved, or else those that ``measure`` gives, once they are saved.
 
-        Other arguments and errors are those of :meth:`buy`.
+        These are ``numbers`` at most. Other arguments and errors are those of :meth:`buy`.
         """
 
         def packed() -> bytes:

@@ -7,14 +7,13 @@ What they find is private, and so is, strictly, whether a release passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 from scipy.spatial import KDTree
 
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, drawn_by_content
 from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer, rare
 from synthfair.privacy.matching import match_columns
 from synthfair.privacy.nearest import nearest
@@ -163,8 +162,8 @@ def preview(
         copies = int(_copied(release.x, real.x, within).sum())
     few, known, others = (
         _drawn(release, MOST_OTHER, rng),
-        _distinct(real, rng),
-        _distinct(held_out, rng),
+        drawn_by_content(real, MOST_REAL),
+        drawn_by_content(held_out, MOST_REAL),
     )
     enough = len(others.y) >= LEAST_HELD_OUT and len(known.y) > 1
     pool = _joined(known, others) if enough else known
@@ -204,15 +203,6 @@ def preview(
 
 def _joined(*parts: Encoded) -> Encoded:
     return Encoded(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _distinct(rows: Encoded, rng: np.random.Generator) -> Encoded:
-    """Each row once, by its content, of as many as are looked at; in an order that says nothing."""
-    rows = _drawn(rows, MOST_REAL, rng)
-    if not len(rows.y):
-        return rows
-    _, first = np.unique(np.column_stack(rows), axis=0, return_index=True)
-    return Encoded(*(field[first] for field in rows))
 
 
 def _recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
@@ -261,38 +251,29 @@ class Copies:
 
     Attributes:
         copied: [N_s] whether each synthetic row is a copy of some real row.
-        sample: real rows, drawn.
-        key: [K] random, of the sample: rows of smallest key are kept.
+        sample: different real rows, drawn by their content.
         most: rows of the sample, at most.
     """
 
     copied: np.ndarray
     sample: Encoded
-    key: np.ndarray
     most: int
 
     @classmethod
     def among(cls, real: Encoded, synthetic: np.ndarray, *, most: int) -> Copies:
         """Of some real rows."""
-        rng = np.random.default_rng(crc32(np.ascontiguousarray(real.x).tobytes()))
-        key = rng.random(len(real.y))
-        return cls(_copied(synthetic, real.x, _within(synthetic)), real, key, most)._fewer()
+        copied = _copied(synthetic, real.x, _within(synthetic))
+        return cls(copied, drawn_by_content(real, most), most)
 
     def __add__(self, other: Copies) -> Copies:
         """Of the rows of both."""
-        sample = _joined(self.sample, other.sample)
-        key = np.concatenate([self.key, other.key])
-        return Copies(self.copied | other.copied, sample, key, self.most)._fewer()
+        sample = drawn_by_content(_joined(self.sample, other.sample), self.most)
+        return Copies(self.copied | other.copied, sample, self.most)
 
     @property
     def count(self) -> int:
         """Number of synthetic rows that are copies."""
         return int(self.copied.sum())
-
-    def _fewer(self) -> Copies:
-        first = np.argsort(self.key)[: self.most]
-        sample = Encoded(*(field[first] for field in self.sample))
-        return replace(self, sample=sample, key=self.key[first])
 
 
 def _distances(

@@ -62,8 +62,8 @@ MUTANTS = [
     Mutant(
         "a surrogate is that of the trial",
         "client/from_file.py",
-        "rows, tried, leftovers = FileBatches(run.data, schema), None, ()",
-        "rows, tried, leftovers = FileBatches(run.data, schema, 0.1), None, ()",
+        'rows, preview, no_trial = FileBatches(run.data, schema), None, ""',
+        'rows, preview, no_trial = FileBatches(run.data, schema, 0.1), None, ""',
         "test_one_path.py",
     ),
     Mutant(

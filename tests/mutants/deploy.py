@@ -249,7 +249,7 @@ MUTANTS = [
     Mutant(
         "another table gets the same noise",
         "deploy/site_training.py",
-        "run = agreed.run(asked.schema, digest.hexdigest())",
+        "run = agreed.run(asked.schema, content_sha256([rows]))",
         "run = agreed.run(asked.schema)",
         ROUNDS,
     ),
@@ -403,8 +403,8 @@ MUTANTS = [
     Mutant(
         "the same question gets fresh noise",
         "deploy/gap.py",
-        "    if not answer.complete:\n",
-        "    if True:\n",
+        'f"{run}.csv"',
+        'f"{asked.ask.job}.csv"',
         GAP,
     ),
     Mutant(
@@ -424,8 +424,8 @@ MUTANTS = [
     Mutant(
         "other rows get the reports of the first",
         "deploy/gap.py",
-        "        digest.update(np.ascontiguousarray(part).data)\n",
-        "        pass\n",
+        "content_sha256([rows])",
+        "len(rows.y)",
         GAP,
     ),
     Mutant(
