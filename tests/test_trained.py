@@ -33,7 +33,7 @@ def test_scores_are_those_of_the_jax_model(n_groups, intercept):
     rows = encode(make_table(n_groups=n_groups), model.schema_)
     real = gather([rows], len(rows.y), n_groups=n_groups, intercept=intercept)
     expected = LinearModel().scores(jnp.array(model.theta), jnp.array(real.columns.T))
-    np.testing.assert_allclose(model.scores(rows.x, rows.s), expected)
+    np.testing.assert_allclose(model.scores(real.encoded.x, real.s), expected)
 
 
 def test_round_trip(tmp_path):
