@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import OWNER_ONLY, open_file, sync_folder
+from synthfair.errors import InputError, reason
+from synthfair.files import OWNER_ONLY, open_file, parse_as, sync_folder
 
 PATIENCE = 60.0
 """Seconds to wait for another process that writes."""
@@ -154,10 +154,10 @@ class Chain(Generic[_Entry]):
             return
         number = self._lines + 1
         try:
-            entry = self._entry.model_validate_json(content)
-        except ValidationError as error:
+            entry = parse_as(content, self._entry, f"{self.path}: line {number}")
+        except InputError:
             if whole:
-                raise refusal(f"{self.path}: line {number}", error) from error
+                raise
             return
         if entry.previous != self._last:
             if whole:

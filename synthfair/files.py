@@ -182,7 +182,7 @@ def open_file(path: Path) -> io.BufferedReader:
     """
 
     def regular(name: str, flags: int) -> int:
-        handle = os.open(name, flags | os.O_NONBLOCK)
+        handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # Windows has none
         if stat.S_ISREG(os.fstat(handle).st_mode):
             return handle
         os.close(handle)
@@ -270,27 +270,42 @@ def read_document(path: Path, most_bytes: int = 2**20) -> dict[str, Any]:
     return _parse_object(read_bytes(path, most_bytes), str(path))
 
 
-def _parse_object(content: bytes, source: str) -> dict[str, Any]:
+def _parse_object(content: bytes | str, source: str) -> dict[str, Any]:
     document = parse_json(content, source)
     if not isinstance(document, dict):
         raise InputError(f"{source}: must hold a JSON object")
     return document
 
 
-def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
-    """A model of pydantic in a file of JSON, hostile until validated.
+def validated(kind: type[_Model], document: Any) -> _Model:
+    """A model of pydantic from what JSON held; ``document`` is hostile until then.
+
+    It goes through JSON once more, as only from JSON a strict model takes lists as tuples.
 
     Raises:
-        InputError: as :func:`read_document`; or not of that kind: the message names key and value.
+        ValidationError: it is not of that kind.
+    """
+    return kind.model_validate_json(json.dumps(document))
+
+
+def parse_as(content: bytes | str, kind: type[_Model], source: str) -> _Model:
+    """A model of pydantic from JSON text of ``source``, hostile until validated.
+
+    Raises:
+        InputError: as :func:`parse_json`; no JSON object; or not of that kind: the message names
+            key and value.
     """
     from pydantic import ValidationError
 
-    content = read_bytes(path, most_bytes)
-    _parse_object(content, str(path))
     try:
-        return kind.model_validate_json(content)
+        return validated(kind, _parse_object(content, source))
     except ValidationError as error:
-        raise refusal(str(path), error) from error
+        raise refusal(source, error) from error
+
+
+def read_as(path: Path, kind: type[_Model], most_bytes: int) -> _Model:
+    """The same of a file of at most so many bytes. Raises InputError, also as read_bytes."""
+    return parse_as(read_bytes(path, most_bytes), kind, str(path))
 
 
 def read_numbers(

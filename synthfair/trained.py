@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from synthfair.config.rules import STRICT
 from synthfair.data.schema import INTERCEPT, Categorical, Numeric, Schema, encoded_as
 from synthfair.errors import InputError, refusal
-from synthfair.files import parse_json, read_bytes, write_json
+from synthfair.files import parse_json, read_bytes, validated, write_json
 from synthfair.postprocess.decision import GroupDecision
 from synthfair.postprocess.histogram import ScoreHistogram
 
@@ -330,7 +330,7 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
             f"{source}: not a model file, or altered since it was written (sha256 differs)"
         )
     try:
-        model = TrainedModel.model_validate_json(json.dumps(body))
+        model = validated(TrainedModel, body)
     except ValidationError as error:
         raise refusal(source, error) from error
     _check_shapes(model, source)

@@ -11,7 +11,7 @@ from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.messages import BadAnswerError, Message, read_answer
 from synthfair.errors import InputError
 from synthfair.files import write_json
-from synthfair.release.keys import make_keys, read_keys
+from synthfair.release.keys import make_keys, read_keys, read_signing_key
 
 
 @pytest.fixture
@@ -51,6 +51,27 @@ def test_an_answer_counts_for_its_own_site_alone(world, answered):
         read_answer(answer, ask, site="south", keys={"south": keys["north"]})
     with pytest.raises(BadAnswerError, match="signature"):
         read_answer(answer, ask, site="east", keys=keys)
+
+
+def doubled(message, key):
+    """The same with another value before that of a key."""
+    text = message.text.replace(b"{", b'{"' + key + b'":"' + b"0" * 64 + b'",', 1)
+    return message._replace(text=text)
+
+
+def test_a_question_with_a_key_twice_is_not_answered(world):
+    ask = world.ask()
+    assert world.code(doubled(ask, b"schema_hash")) == "message"
+    assert world.code(ask) == "ok"
+
+
+def test_an_answer_with_a_key_twice_does_not_count(world, answered):
+    ask, answer, keys = answered
+    twice = doubled(answer, b"asked")
+    key = read_signing_key(world.folder / "north" / "local" / "north.key")
+    signed = twice._replace(signature=key.sign(messages._signed(twice.text, twice.carried)))
+    with pytest.raises(BadAnswerError, match="refused"):
+        read_answer(signed, ask, site="north", keys=keys)
 
 
 @pytest.mark.parametrize("part", Message._fields)

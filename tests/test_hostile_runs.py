@@ -84,9 +84,12 @@ def reported(folder, files):
     """The exit code of ``report``; an exception is a fault."""
     folder.mkdir(exist_ok=True)
     for name, document in files.items():
-        text = document if isinstance(document, str) else json.dumps(document)
-        (folder / name).write_text(text)
+        (folder / name).write_text(json.dumps(document))
     return main(["report", str(folder), "--output", str(folder / "report.html"), "--force"])
+
+
+def test_the_runs_that_are_changed_are_pages(documents, tmp_path):
+    assert [reported(tmp_path / "run", files) for files in documents] == [0, 0, 0]
 
 
 @settings(
@@ -122,5 +125,6 @@ def test_a_hostile_run_is_refused_by_file_and_key(  # noqa: PLR0917
 ):
     files = documents[0] | {name: changed(documents[0][name], path, value)}
     assert reported(tmp_path / "run", files) == 2
-    assert f"{name}: " in (told := capsys.readouterr().err)
+    told = capsys.readouterr().err
+    assert f"{name}: " in told
     assert said in told

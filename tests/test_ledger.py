@@ -157,6 +157,10 @@ def test_bookings_are_on_disk_before_they_count(ledger, monkeypatch):
         ),
         (lambda lines: [b"{}", *lines[1:]], "line 1: time: missing"),
         (lambda lines: [b"\xff", *lines[1:]], "line 1"),
+        (
+            lambda lines: [lines[0].replace(b"{", b'{"time":"0",', 1), *lines[1:]],
+            "line 1: not JSON: key 'time' appears more than once",
+        ),
         (lambda lines: [lines[0].replace(b'"noise":5.0', b'"noise":0.01'), *lines[1:]], "line 1"),
     ],
 )

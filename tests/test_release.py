@@ -124,6 +124,18 @@ def test_bad_releases_are_refused_with_the_reason(path, change, header, complain
         read_release(path, SCHEMA)
 
 
+@pytest.mark.parametrize("part", [b"synthfair", b"synthfair.release.signature"])
+def test_metadata_with_a_key_twice_is_refused(path, part):
+    """Plain JSON has the last value of a key, and other readers the first."""
+    table = pq.read_table(path)
+    metadata = dict(table.schema.metadata)
+    key = json.dumps(next(iter(json.loads(metadata[part])))).encode()
+    metadata[part] = metadata[part].replace(b"{", b"{" + key + b':"' + b"0" * 64 + b'",', 1)
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    with pytest.raises(InputError, match="r.parquet: not JSON: key '.*' appears more than once"):
+        read_release(path, SCHEMA)
+
+
 def test_a_guarantee_that_schema_and_settings_do_not_imply_is_refused(tmp_path):
     """Of a smaller sensitivity: noise that is too small for it then looks large enough."""
     config = DistillConfig(epsilon=1.0, delta=1e-5)

@@ -219,6 +219,21 @@ def test_a_client_counts_for_at_most_twenty_medians_of_all_claims(releases):
     assert make_pool(releases, SCHEMA).capped == {}
 
 
+@pytest.mark.parametrize("names", [("c0", "c1"), ("c0", "c1", "c2")])
+def test_the_cap_holds_among_few_and_is_the_documented_share(releases, names):
+    """The middle of two claims is their mean, which the larger sets itself."""
+    few = {name: releases[name] for name in names}
+    few["c0"] = replace(few["c0"], weight=1e6 * few["c0"].weight)
+    pooled = make_pool(few, SCHEMA)
+    weight = np.asarray(pooled.rows.weight, float)
+    claims = sorted(release.weight.sum() for release in few.values())
+    median, rest = claims[(len(claims) - 1) // 2], sum(claims[:-1])
+    assert set(pooled.capped) == {"c0"}
+    assert weight[pooled.parts["c0"]].sum() / weight.sum() == pytest.approx(
+        20 / (20 + rest / median), rel=1e-5
+    )
+
+
 def test_influence_is_that_of_training_again_without(tables, releases):
     config = sf.ServerConfig(rho=10.0)
     model = sf.pool_and_train(releases, SCHEMA, config)

@@ -104,7 +104,7 @@ class ServerConfig(BaseModel):
         default=None,
         gt=0,
         description="Surrogates: most real rows that one client can have; public. One that claims"
-        " more counts as so many. Default: 20 times the median of what the releases claim.",
+        " more counts as so many. Default: 20 times the lower median of what releases claim.",
     )
     seed: int = Seed
 

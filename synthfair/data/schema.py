@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 
 from synthfair.config import STRICT
 from synthfair.errors import InputError, refusal
-from synthfair.files import parse_json, read_bytes
+from synthfair.files import parse_json, read_bytes, validated
 
 INTERCEPT = "(intercept)"
 """What models call the input that is always 1; no encoded column has its name."""
@@ -323,7 +323,7 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
     if isinstance(found, dict) and (left := [r for r in roles if r in found and found[r] is None]):
         raise InputError(f"{source}: {', '.join(left)}: null, as a draft leaves it; must be given")
     try:
-        return Schema.model_validate_json(text)
+        return validated(Schema, found)
     except ValidationError as error:
         raise refusal(source, error) from error
 

@@ -5,7 +5,6 @@ Of public knowledge alone, so that both have the same plan: the same noise, the 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -17,6 +16,7 @@ import synthfair
 from synthfair.config import TrainConfig
 from synthfair.config.rules import STRICT
 from synthfair.deploy.messages import Name, sha256
+from synthfair.files import validated
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
@@ -33,7 +33,7 @@ def train_config(settings: dict[str, Any]) -> TrainConfig:
     Raises:
         ValueError: an unknown key, a value that is not allowed, or what a job cannot do.
     """
-    config = TrainConfig.model_validate_json(json.dumps(settings))
+    config = validated(TrainConfig, settings)
     if config.method not in IN_ROUNDS:
         raise ValueError(
             f"method: {config.method!r} is not a job; must be one of {', '.join(IN_ROUNDS)}"

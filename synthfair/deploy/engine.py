@@ -6,7 +6,6 @@ only classes that a hardened kit allows a job to load.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from pathlib import Path
@@ -28,6 +27,7 @@ from synthfair.deploy.jobs import KINDS, make_routines
 from synthfair.deploy.messages import Message, Name, TaskName
 from synthfair.deploy.settings import FILE, ServerSettings, read_settings
 from synthfair.deploy.site import Site
+from synthfair.files import validated
 
 _NAMES = TypeAdapter(tuple[Name, ...])
 
@@ -111,7 +111,7 @@ class JobController(Controller):
         error = None
         try:
             kind = KINDS[self._kind]
-            settings = kind.settings.model_validate_json(json.dumps(self._job))
+            settings = validated(kind.settings, self._job)
             self._federation = Federation(
                 _EngineChannel(self, fl_ctx, abort_signal),
                 read_settings(root / "local" / FILE, ServerSettings),

@@ -7,7 +7,6 @@ A site's part is the routine of ``python -m synthfair gap perturb``, the server'
 from __future__ import annotations
 
 import io
-import json
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, write_json
+from synthfair.files import OWNER_ONLY, validated, write_json
 from synthfair.measure.collection import Collection, read_collection
 from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
 from synthfair.privacy.answers import BoughtFile
@@ -144,7 +143,7 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
 def _allowed(asked: Asked) -> tuple[GapQuestion, TrainedModel]:
     """What is asked for, if the site's limits allow it; nothing is read of the table."""
     try:
-        question = GapQuestion.model_validate_json(json.dumps(asked.ask.settings))
+        question = validated(GapQuestion, asked.ask.settings)
     except ValidationError as error:
         raise RefusedError("settings") from error
     asked.require_allowed("gap", question.collection.epsilon)

@@ -14,10 +14,12 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
+from synthfair.errors import InputError
 from synthfair.federation_file import ServerCode, SiteCode
+from synthfair.files import parse_as
 from synthfair.privacy.statement import Line
 from synthfair.release.signature import require_cryptography
 
@@ -167,8 +169,8 @@ def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, st
     except InvalidSignature as error:
         raise BadAnswerError("signature") from error
     try:
-        answer, asked = Answer.model_validate_json(message.text), Ask.model_validate_json(ask.text)
-    except ValidationError as error:
+        answer, asked = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
+    except InputError as error:
         raise BadAnswerError("refused") from error
     found = answer.job, answer.round, answer.recipient, answer.asked, answer.site
     if found != (asked.job, asked.round, asked.recipient, sha256(ask.text), site):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 import sys
@@ -16,7 +15,7 @@ from synthfair.deploy.hardening import PROGRESS, role_of, startup_file
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
 from synthfair.federation_file import FILE, FederationFile
-from synthfair.files import read_document
+from synthfair.files import read_document, validated
 from synthfair.run_files import read_run_file
 
 if TYPE_CHECKING:
@@ -163,8 +162,8 @@ def _watch(session: Session, job: str, meta: dict[str, Any], *, on_progress: OnP
     status, federation = str(meta.get("status")), None
     if status == "RUNNING":
         with suppress(Exception):  # it begins, or has just ended; there is nothing to show
-            found = json.dumps(session.do_app_command(job, PROGRESS, None))
-            federation = FederationFile.model_validate_json(found)
+            found = session.do_app_command(job, PROGRESS, None)
+            federation = validated(FederationFile, found)
     on_progress(status, federation)
     return True
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import read_signing_key
@@ -66,12 +65,12 @@ def release_config(settings: dict[str, Any]) -> DistillConfig | SurrogateConfig:
     if not isinstance(kind, str) or kind not in RELEASES:
         raise ValueError(f"release: must be {' or '.join(RELEASES)}")
     rest = {key: value for key, value in settings.items() if key != "release"}
-    return RELEASES[kind].model_validate_json(json.dumps(rest))
+    return validated(RELEASES[kind], rest)
 
 
 def server_config(settings: dict[str, Any]) -> ServerConfig:
     """Settings of the server as a job has them. Raises ValueError as pydantic does."""
-    return ServerConfig.model_validate_json(json.dumps(settings))
+    return validated(ServerConfig, settings)
 
 
 def answer_single_shot(asked: Asked) -> Made:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import ValidationError
-
 import synthfair
 from synthfair.data.schema import Schema, read_schema
 from synthfair.deploy.messages import (
@@ -34,7 +32,7 @@ from synthfair.deploy.settings import (
 from synthfair.deploy.trace import FILE as TRACE
 from synthfair.deploy.trace import Event, Trace
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY
+from synthfair.files import OWNER_ONLY, parse_as
 from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, Ledger
 
@@ -246,8 +244,8 @@ class Site:
         if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
             raise RefusedError("message")
         try:
-            ask = Ask.model_validate_json(message.text)
-        except ValidationError as error:
+            ask = parse_as(message.text, Ask, "question")
+        except InputError as error:
             raise RefusedError("message") from error
         if ask.job != job:
             raise RefusedError("message")

@@ -6,14 +6,12 @@ more of a site's part than a stranger does.
 
 from __future__ import annotations
 
-import json
-
 from pydantic import ValidationError
 
 from synthfair.deploy.settings import AggregatorSettings, SiteSettings
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
-from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator import (
     add_shares,
@@ -33,7 +31,7 @@ MODELS = "models"
 
 def _task(asked: Asked) -> Task:
     try:
-        return Task.model_validate_json(json.dumps(asked.ask.settings.get("task")))
+        return validated(Task, asked.ask.settings.get("task"))
     except ValidationError as error:
         raise RefusedError("settings") from error
 

@@ -6,7 +6,6 @@ asked for the first time.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +30,7 @@ from synthfair.deploy.messages import Hex32, sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError, refusal
-from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking, purchase_of
 from synthfair.release.keys import read_signing_key
 from synthfair.secure.upload import make_uploads
@@ -122,8 +121,7 @@ def _allowed(asked: Asked) -> Agreed:
     """What is asked for, if the site's limits allow it."""
     limits, ask = asked.settings.limits, asked.ask
     try:
-        known = {k: v for k, v in ask.settings.items() if k != "task"}
-        agreed = Agreed.model_validate_json(json.dumps(known))
+        agreed = validated(Agreed, {k: v for k, v in ask.settings.items() if k != "task"})
     except ValidationError as error:
         raise RefusedError("settings") from error
     config = agreed.config

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from synthfair.deploy.federation import Federation, TooFewError
 from synthfair.deploy.messages import TaskName, sha256
 from synthfair.errors import InputError, refusal
-from synthfair.files import OWNER_ONLY, whole_file
+from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.secure.aggregator import PartialSum
 from synthfair.secure.opening import NoisyTotal, open_sums
 from synthfair.secure.summands import AnySummand
@@ -159,10 +159,7 @@ def _partial_sum(
         "add", question.number, asked, b"".join(uploads), timeout=question.timeout, sites=one
     )
     federation.require(None, one)
-    try:
-        return PartialSum.model_validate_json(found[name])
-    except ValidationError as error:
-        raise refusal(name, error) from error
+    return parse_as(found[name], PartialSum, name)
 
 
 def _require_uploads(task: Task, content: bytes, client: str) -> None:

@@ -71,7 +71,8 @@ class Batch(NamedTuple):
 def read_batches(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batch]:
     """The wanted columns of a file, CSV or Parquet by its first bytes, or of a stream of CSV.
 
-    CSV without a header has the columns of a report, in their order.
+    CSV without a header has the columns of a report, in their order. A pipe is read until whoever
+    writes to it closes it, and waited for until somebody does.
 
     Raises:
         InputError: it cannot be read, or lacks a column.
@@ -81,7 +82,7 @@ def read_batches(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batc
         with _errors_named(name):
             yield from _from_csv(path, name, wanted)
         return
-    if path.is_char_device() or path.is_block_device():  # some never end; a pipe does
+    if path.is_char_device() or path.is_block_device():  # some never end
         raise InputError(f"{path}: cannot read: it must be a file or a pipe, not a device")
     with _errors_named(str(path)), path.open("rb") as file:
         parquet = file.peek(4).startswith(b"PAR1")  # peek, as a pipe cannot seek

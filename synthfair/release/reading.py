@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
 from synthfair.config import MAX_ROWS
-from synthfair.errors import InputError, reason, refusal
-from synthfair.files import open_file
+from synthfair.errors import InputError, reason
+from synthfair.files import open_file, parse_as
 from synthfair.privacy.statement import require_true
 from synthfair.release.format import (
     HEADER_KEY,
@@ -119,14 +118,11 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
                 f"{source}: metadata {key.decode()!r}: has {len(value)} bytes; at most"
                 f" {MAX_BYTES[key]} are allowed"
             )
-    try:
-        text = metadata[HEADER_KEY]
-        header = Header.model_validate_json(text)  # first: that of another format says so
-        if SIGNATURE_KEY not in metadata:
-            raise InputError(f"{source}: altered since it was written: its sha256 is missing")
-        return text, header, Signature.model_validate_json(metadata[SIGNATURE_KEY])
-    except ValidationError as error:
-        raise refusal(source, error) from error
+    text = metadata[HEADER_KEY]
+    header = parse_as(text, Header, source)  # first: that of another format says so
+    if SIGNATURE_KEY not in metadata:
+        raise InputError(f"{source}: altered since it was written: its sha256 is missing")
+    return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
 
 
 def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> _Expected:

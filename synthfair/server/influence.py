@@ -204,12 +204,12 @@ def _first_steps(at: _Trained) -> np.ndarray:
         mine, others = a[part], len(a) - (part.stop - part.start)
         g = (gradient - mine.T @ slopes[part]) / others + ridge * theta
         h = (hessian - mine.T @ (curvatures[part, None] * mine)) / others
-        return _solved(h + ridge * np.eye(len(theta)), g)
+        return _solution(h + ridge * np.eye(len(theta)), g)
 
     return np.stack([theta - step(part) for part in at.pooled.parts.values()])
 
 
-def _solved(hessian: np.ndarray, right: np.ndarray) -> np.ndarray:
+def _solution(hessian: np.ndarray, right: np.ndarray) -> np.ndarray:
     """Not-a-number where rows that are all alike, and large, leave no digits of the curvature."""
     try:
         return np.linalg.solve(hessian, right)
@@ -246,7 +246,7 @@ def _jackknife(at: _Trained) -> np.ndarray:
         )
     begins = [part.start for part in at.pooled.parts.values()]
     sums = np.add.reduceat(np.asarray(by_weight) * at.weight, begins, axis=1)
-    return at.theta + _solved(np.asarray(hessian), sums).T
+    return at.theta + _solution(np.asarray(hessian), sums).T
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))

@@ -5,8 +5,8 @@ generalized extreme studentized deviate test (Rosner 1983), which finds several 
 does not let them hide behind each other. The client whose groups are the wrong way round, whose
 units are wrong, or whose scores are constant changes decisions more than it changes scores.
 
-Whatever the others do, the one that changes SPD furthest is named if it turns its sign, or doubles
-or halves it.
+Whatever the others do, of those that turn the sign of SPD, or double or halve it, the one that
+changes it furthest is named.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def stand_out(
         "spread of scores": own.spread,
     }
     tested += [(f"{name} on its own rows", values) for name, values in others.items()]
-    named = {"scores": by_scores, **_turns(changes, least[1], allowed)}
+    named = {"scores": by_scores, **_spd_reversals(changes, least[1], allowed)}
     for (name, values), much in zip(tested, least, strict=True):
         known = np.where(compared & np.isfinite(values), values, np.nan)
         if np.isfinite(known).sum() >= FEWEST:
@@ -147,20 +147,20 @@ def stand_out(
     return [tuple(name for name, which in named.items() if which[k]) for k in range(len(moved))]
 
 
-def _turns(changes: Changes, least: np.ndarray, allowed: np.ndarray) -> dict[str, np.ndarray]:
+def _spd_reversals(
+    changes: Changes, least: np.ndarray, allowed: np.ndarray
+) -> dict[str, np.ndarray]:
     """Whether SPD has another sign without a release, or twice its size, or half.
 
-    Of the one that changes it furthest alone: next to it the others would seem to do so, too, as
-    they weigh against it. After a run without it, the next is named.
+    Of those, the one that changes it furthest alone: next to it the others would seem to do so,
+    too, as they weigh against it. After a run without it, the next is named.
     """
     now, then = changes.spd, changes.spd - changes.of.spd
-    size = np.where(allowed & np.isfinite(then), np.abs(changes.of.spd), 0.0)
-    furthest = (size > least) & (size == size.max()) & (np.isfinite(then).sum() >= FEWEST)
     turned, sizes = now * then < 0, np.sort(np.abs(np.broadcast_arrays(now, then)), axis=0)
-    return {
-        "sign of SPD": furthest & turned,
-        "size of SPD": furthest & ~turned & (sizes[1] >= DOUBLE * sizes[0]),
-    }
+    meets = allowed & (turned | (sizes[1] >= DOUBLE * sizes[0]))
+    size = np.where(meets, np.abs(changes.of.spd), 0.0)
+    furthest = (size > least) & (size == size.max()) & (np.isfinite(then).sum() >= FEWEST)
+    return {"sign of SPD": furthest & turned, "size of SPD": furthest & ~turned}
 
 
 def _named(

@@ -27,7 +27,7 @@ from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
 
 MANY_MEDIANS = 20.0
-"""Rows that one client may have, in medians of what all releases claim, where it is not set."""
+"""Rows that one client may have, in lower medians of all claims, where it is not set."""
 
 
 def read_releases(
@@ -102,7 +102,7 @@ class Pool(NamedTuple):
         max_gap: the gap that is wanted.
         capped: releases that claim more rows than a client may have, and how many they claim; they
             count as ``max_rows``.
-        max_rows: that a client may have: as set, or MANY_MEDIANS times the median of the claims.
+        max_rows: that a client may have: as set, or MANY_MEDIANS lower medians of the claims.
     """
 
     rows: Rows
@@ -193,7 +193,8 @@ def _pool_surrogates(
 ) -> Pool:
     weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
     claims = {name: float(weight.sum()) for name, weight in weights.items()}
-    most = config.max_rows or MANY_MEDIANS * float(np.median(list(claims.values())))
+    # The lower median: of two claims the middle would be their mean, and 20 means cap neither.
+    most = config.max_rows or MANY_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
     capped = {name: claim for name, claim in claims.items() if claim > most}
     weights |= {name: weights[name] * (most / claim) for name, claim in capped.items()}
     table = WeightedTable(*pool(releases), weight=np.concatenate([*weights.values()]))
@@ -260,8 +261,9 @@ def pool_and_train(
 
         theta = argmin (1/W) sum_i w_i loss_i + rho penalty + lambda_theta / (2 n^2) ||theta||^2.
 
-    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki, are
-    scaled to that sum.
+    Weights of a release k whose sum is above ``max_rows``, by default 20 median_k sum_i w_ki (the
+    lower of two in the middle), are scaled to that sum. Where the others have R medians together,
+    that client still has 20 / (20 + R) of the weight: set ``max_rows`` where there are few.
 
     Args:
         releases: by name; all fair, or all surrogates.

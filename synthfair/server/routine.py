@@ -216,7 +216,7 @@ def _surrogate_warnings(
     config: ServerConfig,
     schema: Schema,
 ) -> tuple[str, ...]:
-    usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the median of the releases"
+    usual = "" if config.max_rows else f", {MANY_MEDIANS:g} times the lower median of the releases"
     found = [
         f"{name}: claims {claim:,.0f} rows, and counts as {pooled.max_rows:,.0f}{usual}; ask its"
         " site how many it has, and set --max-rows"

@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "reports",
         nargs="+",
-        help="Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz); - is CSV from"
-        " standard input.",
+        help="Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz), which are waited"
+        " for until their writers close them; - is CSV from standard input.",
     )
     add("--confidence", type=float, default=0.95, help="Of each interval. Default: 0.95.")
     add("--output", type=Path, help="JSON file to which the result is written as well.")
