@@ -391,7 +391,7 @@ def _try_surrogate(run: _Run, config: SurrogateConfig) -> tuple[Preview | None, 
     known = first_sums(rows, run.schema)
     if len(rows.held_out.y) < LEAST_HELD_OUT:
         return None, _too_few_held_out(LEAST_HELD_OUT)
-    if not cells_of(known, k_min=config.k_min):
+    if not cells_of(known, run.schema, k_min=config.k_min):
         few = f"no pair of group and label has {config.k_min} rows"
         return None, f"no trial: without the held-out rows, {few}"
     made = surrogate_release(rows, run.schema, config, known=known, on_stage=show)
