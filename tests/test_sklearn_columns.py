@@ -206,8 +206,13 @@ def test_an_index_that_is_not_that_of_x_is_warned_of_and_rows_go_by_position(arg
 def test_the_warning_of_an_index_names_the_line_of_the_user(argument):
     estimator = SingleShotClassifier if argument == "clients" else FairLogisticRegression
     given = {"y": Y, "sensitive_features": S, argument: pd.Series(range(N + 1))}  # one too many
-    with pytest.warns(UserWarning, match="its index") as found, pytest.raises(ValueError):
-        estimator().fit(frame(1.0), **given)
+    public = {"bounds": {"income": (0, 100)}, "categories": {"home": ["own", "rent"]}}
+    x = frame(1.0).drop(columns="it")
+    with (
+        pytest.warns(UserWarning, match="its index") as found,
+        pytest.raises(ValueError, match=argument),
+    ):
+        estimator(**public).fit(x, **given)
     (said,) = found
     assert said.filename == __file__
 
