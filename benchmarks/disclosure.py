@@ -223,18 +223,18 @@ def singled_out(column: np.ndarray) -> tuple[float, np.ndarray] | None:
 
 def disclosure_table(runs: Sequence[Run[FileKind, Disclosed]]) -> str:
     """Means over seeds, of all clients together."""
-    rows = []
+    kinds: dict[tuple[str, ...], list[str]] = {}
     for (kind,), own in by(runs, lambda setting: setting).items():
         value = {name: means(own, name).mean for name in Disclosed._fields}
         pairs = ("cells_given", "cells"), ("counts_given", "counts"), ("singled_out", "rows")
         cells, counts, single = (f"{value[a]:,.0f} of {value[b]:,.0f}" for a, b in pairs)
-        rows.append((f"`{kind}`", cells, counts, f"{value['counts_wrong']:,.0f}", single,
-                     f"{value['numbers']:.0f}"))  # fmt: skip
+        cell = cells, counts, f"{value['counts_wrong']:,.0f}", single, f"{value['numbers']:.0f}"
+        kinds.setdefault(cell, []).append(f"`{kind}`")  # equal rows are one
     header = (
         "file | numbers of rows | counts of two categories | wrong counts that seem exact"
         " | rows singled out | numbers of a person"
     )
-    return table(header, rows)
+    return table(header, [(", ".join(names), *cell) for cell, names in kinds.items()])
 
 
 def show(runs: Sequence[Run[FileKind, Disclosed]]) -> dict[str, str]:

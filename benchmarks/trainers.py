@@ -69,7 +69,7 @@ def trees(_rows: FairTable) -> Any:
 
 
 TRAINERS: dict[str, Callable[[FairTable], Any]] = {
-    "logistic regression with the C of the file": logistic,
+    "logistic regression with the server's C": logistic,
     "logistic regression with C = 1": usual_logistic,
     "gradient-boosted trees": trees,
 }

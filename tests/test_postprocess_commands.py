@@ -112,6 +112,17 @@ def test_tables_without_labels_are_evaluated_and_reported(notion, folder, capsys
     assert undefined == (notion == "equalized_odds")
 
 
+def test_a_wanted_gap_that_needs_labels_is_said_not_to_be_measured(folder, capsys):
+    make_table(n=100).drop(columns="paid").to_csv(folder / "bare.csv", index=False)
+    argv = ["evaluate", "--model", f"{folder}/model.json", "--data", f"{folder}/bare.csv"]
+    argv += ["--resamples", "5", "--max-gap", "0.001", "--notion"]
+    for notion, measured in (("equalized_odds", False), ("statistical_parity", True)):
+        assert main([*argv, notion]) == 0
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert ("the gap on the test rows cannot be measured: it needs" in said) is not measured
+        assert "0.001 was asked for" in said
+
+
 def test_evaluate_takes_the_tables_that_predict_takes(folder, capsys):
     argv = ["evaluate", "--model", f"{folder}/model.json", "--resamples", "5", "--force"]
     argv += ["--output", f"{folder}/m.json", "--data"]

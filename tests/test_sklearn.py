@@ -325,9 +325,12 @@ def test_clients_of_one_class_send_surrogates():
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"y": 1.0}, "column 'y': the name is taken"),
-        ({"sensitive_features": 1.0}, "column 'sensitive_features': the name is taken"),
-        ({"s": 1.0}, "column 's': the name is taken"),
+        ({"y": 1.0}, "column 'y': it is used for y; rename the column"),
+        (
+            {"sensitive_features": 1.0},
+            "column 'sensitive_features': it is used for sensitive features",
+        ),
+        ({"s": 1.0}, "column 's': it is used for sensitive features"),
         ({"home": "own"}, "column 'home': must hold numbers, or from 2 .* categories .*'own'"),
         ({"day": pd.Timestamp("2020-01-01")}, "column 'day': .*; holds 1, such as Timestamp"),
         ({"home": [None, "own", "rent"] * 100}, "column 'home', row 1: a missing value"),

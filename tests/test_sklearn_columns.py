@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.sklearn import Distiller, FairLogisticRegression
+from synthfair.sklearn import Distiller, FairLogisticRegression, SingleShotClassifier
 from synthfair.sklearn.codebook import MOST_GROUPS, read_arrays, read_table
 
 N = 12
@@ -169,9 +169,11 @@ def test_a_continuous_sensitive_feature_is_refused(name):
     x, y = pd.DataFrame({"income": np.arange(n) / n}), np.arange(n) % 2
     age = pd.Series(np.random.default_rng(0).normal(size=n), name=name)
     called = " 'age'" if name else ""
-    said = f"sensitive_features{called}: 800 different values; at most 100 groups"
+    said = f"sensitive_features{called}: 800 different values in 800 rows; at most 100 groups"
     with pytest.raises(InputError, match=f"^{said} .* bin numbers, such as by pandas.cut"):
         read(x, y, age)
+    with pytest.raises(InputError, match="90 different values in 90 rows; .* bin numbers"):
+        read(x[:90], y[:90], age[:90])
     assert len(read(x, y, pd.cut(age, 3)).groups) == 3
     assert len(read(x, y, np.arange(n) % MOST_GROUPS).groups) == MOST_GROUPS
 
@@ -198,6 +200,21 @@ def test_an_index_that_is_not_that_of_x_is_warned_of_and_rows_go_by_position(arg
     np.testing.assert_array_equal(found.rows.y, same.rows.y)
     np.testing.assert_array_equal(found.rows.s, same.rows.s)
     np.testing.assert_array_equal(found.weight, same.weight)
+
+
+@pytest.mark.parametrize("argument", ["y", "sensitive_features", "sample_weight", "clients"])
+def test_the_warning_of_an_index_names_the_line_of_the_user(argument):
+    estimator = SingleShotClassifier if argument == "clients" else FairLogisticRegression
+    given = {"y": Y, "sensitive_features": S, argument: pd.Series(range(N + 1))}  # one too many
+    public = {"bounds": {"income": (0, 100)}, "categories": {"home": ["own", "rent"]}}
+    x = frame(1.0).drop(columns="it")
+    with (
+        pytest.warns(UserWarning, match="its index") as found,
+        pytest.raises(ValueError, match=argument),
+    ):
+        estimator(**public).fit(x, **given)
+    (said,) = found
+    assert said.filename == __file__
 
 
 def test_the_same_index_and_none_are_no_warning():

@@ -144,6 +144,19 @@ def test_too_few_rows_for_the_features_are_refused():
     assert_same_moments(made.table, client(ALL), ALL)
 
 
+def test_pairs_with_too_few_rows_together_are_refused_with_the_numbers():
+    """Pairs below k_min do not count."""
+    numbers = {f"n{i}": Numeric(lower=0, upper=1) for i in range(10)}
+    roles = {name: SCHEMA.columns[name] for name in ("group", "label")}
+    schema = SCHEMA.model_copy(update={"columns": numbers | roles})
+    x = np.random.default_rng(0).random((10, 10))
+    rows = in_memory(Encoded(x, np.repeat([0, 1], [7, 3]), np.ones(10)))
+    config = MOMENTS.model_copy(update={"k_min": 5})
+    said = "have together 7 rows; 12 are needed for 10 features. Lower k_min .* leave out columns"
+    with pytest.raises(InputError, match=said):
+        make_surrogate(rows, config, schema)
+
+
 @pytest.mark.parametrize("config", [MOMENTS, PUBLIC], ids=["moments", "anchors"])
 def test_batches_in_any_cutting_give_the_same_table(config):
     rows = client(ALL)

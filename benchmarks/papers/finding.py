@@ -39,6 +39,8 @@ class Finding(NamedTuple):
         verdict: one of those above; refuted is what a test shows to be false.
         evidence: a results page or plot, or a test as file::name.
         failed: what of it does not hold, where there are several things.
+        unlearned: what is left to decide a claim about a model that learned nothing: "nothing",
+            "failure" (of a level of accuracy), or "others" (other cells); empty if all learned.
     """
 
     claim: str
@@ -47,6 +49,7 @@ class Finding(NamedTuple):
     verdict: str
     evidence: str
     failed: tuple[str, ...] = ()
+    unlearned: str = ""
 
 
 class Paper(NamedTuple):
@@ -124,7 +127,8 @@ def compared(
     nothing = [name for name, one in ahead.items() if not learned(one)]
     words = f"; {NOTHING} by {' and '.join(nothing)}" if nothing else ""
     verdict = verdict_of(UNDECIDABLE if nothing else excess)
-    return Finding(claim, published, ours + words, verdict, evidence)
+    unlearned = "nothing" if nothing else ""
+    return Finding(claim, published, ours + words, verdict, evidence, unlearned=unlearned)
 
 
 def above(mean: Mean, most: float) -> Mean:

@@ -87,7 +87,7 @@ def _level(row: Any, theirs: Any, runs: Sequence[Run[Any, Any]], constant: float
         right = _off(accuracy, theirs.accuracy, NEAR)
         fair = _off(gap, theirs.fnr_gap, GAP_WITHIN)
     ours = f"{accuracy.text('.4f', error=True)} / {gap.text('.3f', error=True)}"
-    if not learned(above(accuracy, constant)):
+    if nothing := not learned(above(accuracy, constant)):
         fair, ours = UNDECIDABLE, f"{ours}; {NOTHING}"
     elif not row.fair and accuracy.error and verdict_of(right) == NO:
         off = accuracy.mean - theirs.accuracy
@@ -95,7 +95,7 @@ def _level(row: Any, theirs: Any, runs: Sequence[Run[Any, Any]], constant: float
         ours += f"; accuracy is {abs(off) / accuracy.error:.0f} standard errors {side}"
     return Finding(
         f"{_name(row)}: accuracy / FNR gap", f"{theirs.accuracy:.3f} / {theirs.fnr_gap:.3f}",
-        ours, verdict_of(right, fair), ADULT,
+        ours, verdict_of(right, fair), ADULT, unlearned="failure" * nothing,
     )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def femnist(own: Groups) -> Iterator[Finding]:
         yield Finding(
             f"unfair FEMNIST: accuracy of {' '.join(row)}", f"{printed:.3f}",
             accuracy.text(".3f", error=True) + f"; {NOTHING}" * nothing,
-            verdict_of(lower, *[UNDECIDABLE] * nothing), FEMNIST,
+            verdict_of(lower, *[UNDECIDABLE] * nothing), FEMNIST, unlearned="failure" * nothing,
         )  # fmt: skip
 
 

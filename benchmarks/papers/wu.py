@@ -157,7 +157,9 @@ def _of_curves(claim: str, excesses: dict[str, Mean]) -> Finding:
     ours = f"on {len(deciding) - len(failed)} of {len(deciding)} curves"
     if nothing := len(excesses) - len(deciding):
         ours += f"; {NOTHING} on {nothing}"
-    return Finding(claim, "it is", ours, verdict_of_cells(excesses.values()), FIGURE3, failed)
+    verdict = verdict_of_cells(excesses.values())
+    left = ("others" if deciding else "nothing") if nothing else ""
+    return Finding(claim, "it is", ours, verdict, FIGURE3, failed, left)
 
 
 def _sizes_alike(runs: WuRuns) -> Finding:

@@ -38,7 +38,7 @@ from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.privacy.private_sums import BINS, PrivateSums, private_sums
-from synthfair.privacy.statement import UNSEEN, Guarantee, make_guarantee
+from synthfair.privacy.statement import RISKS, UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header, write_release
 
 if TYPE_CHECKING:
@@ -215,16 +215,19 @@ class _Run(NamedTuple):
         """Refuses what the checks of a release, or of a trial, found, unless it is accepted."""
         if not found.risks or self.options.accept_risk:
             return
+        others = set(found.risks) - {RISKS["labels"]}
         if isinstance(config, SurrogateConfig):
             moments = not config.moments_only and config.epsilon is None  # which buys sums anew
             safer = ["--moments-only"] * moments + ["a lower --rows-per-cell"]
         else:
-            safer = ["--start range"] * (config.start == "real")
-            safer += ["--labels balanced"] * (config.labels == "copy") + ["a lower --n-synthetic"]
+            safer = ["--labels balanced"] * (config.labels == "copy")
+            if others or not safer:
+                safer += ["--start range"] * (config.start == "real") + ["a lower --n-synthetic"]
+        if others:
+            safer += ["or coarser columns (rounded numbers; fewer categories in the schema)"]
         raise RefusedReleaseError(
-            f"{self.output}: not written: {' '.join(found.risks)} Try {', '.join(safer)}, or"
-            " coarser columns (rounded numbers; fewer categories in the schema). Only if that"
-            " cannot be: --accept-risk writes it nevertheless, and the file says so",
+            f"{self.output}: not written: {' '.join(found.risks)} Try {', '.join(safer)}."
+            " Only if that cannot be: --accept-risk writes it nevertheless, and the file says so",
             found,
         )
 

@@ -192,7 +192,7 @@ def near_constant(accuracy: Metric, constant: float) -> str | None:
 
 
 def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> str | None:
-    """What to say of a gap that is above the wanted one; None if it is not, or none is wanted.
+    """What to say of a gap above the wanted one, or not measured; None if neither, or none wanted.
 
     Args:
         gap: between groups, signed or not.
@@ -206,8 +206,13 @@ def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> st
         'the gap on the rows is 0.200 (95 % interval 0.150 to 0.300), and at most 0.1 was asked for'
     """
     value, low, high = size(gap)
-    if wanted is None or not value > wanted:
+    if wanted is None or value <= wanted:
         return None
+    if np.isnan(value):
+        return (
+            f"the gap on the {rows} cannot be measured: it needs two groups with enough rows and,"
+            f" but for selection rates, the label column; at most {wanted:g} was asked for"
+        )
     bounds = "" if np.isnan(low) else f" (95 % interval {low:.3f} to {high:.3f})"
     chance = "; that may be chance, as the interval says" if low <= wanted else ""
     asked = f"at most {wanted:g} was asked for{chance}"

@@ -207,17 +207,17 @@ def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[st
     if seeded:
         return f"{what}, with noise.", SEEDED_NOISE, fewer
     lines = [
-        f"{what}; so also how many of them have any two categories, be it one row. A feature in"
-        " which some rows, but fewer than 5, differ has mean and variance of other pairs, and no"
-        " covariance. A pair with such a feature and fewer than 200 rows, or with hardly more rows"
-        " than features, has the correlations of the others. No differential privacy is claimed;"
-        " not anonymous."
+        f"{what}; sums over the rows with a category are rounded, numbers of rows to multiples of"
+        " 5, and sums of a number from 0 to 1 to whole ones. A number in which some rows, but fewer"
+        " than 5, differ has mean and variance of other pairs, and no covariance. A pair with such"
+        " a number and fewer than 200 rows, or with hardly more rows than features, has the"
+        " correlations of the others. No differential privacy is claimed; not anonymous."
     ]
     if not config.moments_only:
         lines.append(
             "Of these rows, about how each feature is distributed over 16 equal parts of its"
-            " range, and averages of smooth functions along public directions and along models of"
-            " the rows."
+            " range, and averages, rounded likewise, of smooth functions along public directions"
+            " and along models of the rows."
         )
     return (*lines, fewer)
 

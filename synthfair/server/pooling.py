@@ -1,4 +1,4 @@
-"""Releases in, one ordinary model out."""
+"""Releases in, one logistic model out."""
 
 from __future__ import annotations
 
@@ -251,8 +251,8 @@ def pool_and_train(
 ) -> TrainedModel:
     """Trains one model on the rows of all releases.
 
-    On fair releases, with N pooled rows and n parameters, an ordinary model, Wu et al. (2024)
-    eq. (15):
+    On fair releases, with N pooled rows and n parameters, an ordinary logistic model, Wu et
+    al. (2024) eq. (15):
 
         theta = argmin (1/N) sum_i loss(theta; a_i, y_i) + lambda_theta / (2 n^2) ||theta||^2.
 

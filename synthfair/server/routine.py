@@ -1,4 +1,4 @@
-"""The server's whole routine: releases in, one ordinary model and its metrics out."""
+"""The server's whole routine: releases in, one logistic model and its metrics out."""
 
 from __future__ import annotations
 

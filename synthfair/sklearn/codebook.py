@@ -177,7 +177,7 @@ def read_arrays(
         InputError: a column, value, bound or category does not fit, or there are too many groups.
     """
     table, y = read_table(estimator, x, y, reset=True)
-    y = one_each(y, "y", x)
+    y = one_each(y, "y", x, stacklevel=5)
     check_classification_targets(y)
     _warn_of_index(sample_weight, "sample_weight", x)
     weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
@@ -193,14 +193,14 @@ def read_arrays(
     if sensitive_features is None:
         groups, s = NO_GROUPS, np.zeros(len(labels), int)
     else:
-        values = one_each(sensitive_features, "sensitive_features", x)
+        values = one_each(sensitive_features, "sensitive_features", x, stacklevel=5)
         groups, s = np.unique(values[counted], return_inverse=True)
-    if len(groups) > MOST_GROUPS:
+    if len(groups) > min(MOST_GROUPS, max(2, len(s) / 2)):
         name = getattr(sensitive_features, "name", None)
         raise InputError(
-            f"sensitive_features{f' {name!r}' if name else ''}: {len(groups)} different values; at"
-            f" most {MOST_GROUPS} groups are compared: bin numbers, such as by pandas.cut, or merge"
-            " values"
+            f"sensitive_features{f' {name!r}' if name else ''}: {len(groups)} different values in"
+            f" {len(s)} rows; at most {MOST_GROUPS} groups are compared, of two rows or more on"
+            " average: bin numbers, such as by pandas.cut, or merge values"
         )
     for name, found, what in (("y", classes, "class"), ("sensitive_features", groups, "group")):
         if len(found) < 2:
@@ -223,13 +223,15 @@ def read_arrays(
     return Fitted(codebook, rows, weight[counted], classes, groups)
 
 
-def one_each(values: Any, name: str, x: Any) -> np.ndarray:
+def one_each(values: Any, name: str, x: Any, stacklevel: int = 4) -> np.ndarray:
     """[N] values, one for each row of X, by position; warns where indexes say otherwise.
+
+    The warning names the line of the user where fit calls it, with 5 where fit's callee does.
 
     Raises:
         InputError: more or fewer of them, one that is missing, or kinds that have no order.
     """
-    _warn_of_index(values, name, x)
+    _warn_of_index(values, name, x, stacklevel)
     found, n_rows = np.asarray(values), _num_samples(x)
     if found.dtype == object and found.ndim == 1:
         found = pd.Series(found).infer_objects().to_numpy()  # such as of nullable integers
@@ -248,14 +250,14 @@ def one_each(values: Any, name: str, x: Any) -> np.ndarray:
     return found
 
 
-def _warn_of_index(values: Any, name: str, x: Any) -> None:
+def _warn_of_index(values: Any, name: str, x: Any, stacklevel: int = 4) -> None:
     index = getattr(values, "index", None)
     if isinstance(x, pd.DataFrame) and isinstance(index, pd.Index) and not index.equals(x.index):
         warnings.warn(
             f"{name}: its index is not that of X; values are taken by position, the first for the"
             f" first row of X. If they belong together by index, give {name}.loc[X.index]",
             UserWarning,
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
 
 
@@ -341,8 +343,10 @@ def make_codebook(
     Raises:
         InputError: bounds or categories of a column that there is not, or that are not allowed.
     """
-    if taken := {"s", LABEL, GROUP} & set(table.columns):
-        raise InputError(f"X: column {min(taken)!r}: the name is taken; rename it")
+    uses = {LABEL: "y", GROUP: "sensitive features", "s": "sensitive features"}
+    if taken := uses.keys() & set(table.columns):
+        name = min(taken)
+        raise InputError(f"X: column {name!r}: it is used for {uses[name]}; rename the column")
     if not isinstance(categories, Mapping | None):
         raise InputError(f"categories: {categories!r}; must be lists of values by column")
     given = {_name(column): pair for column, pair in _by_column(table, bounds).items()}

@@ -158,10 +158,11 @@ def make_surrogate(
 def _too_few(count: np.ndarray, config: SurrogateConfig, schema: Schema) -> str:
     """Why [G, 2] numbers of rows are too few, and what can be done."""
     if (count >= config.k_min).any():
+        d = len(schema.encoded_names)
         return (
             f"the pairs of {schema.sensitive} and {schema.label} with {config.k_min} rows (k_min)"
-            f" have together hardly more rows than the {len(schema.encoded_names)} features;"
-            " join another organisation, or leave out columns"
+            f" have together {count[count >= config.k_min].sum():.0f} rows; {d + 2} are needed for"
+            f" {d} features. {REMEDIES}; or leave out columns"
         )
     pairs = [
         f"{schema.pair(group, 2 * label - 1)} has {n:.0f}"
