@@ -146,7 +146,8 @@ def test_false_alarms_are_as_rare_as_the_docstring_says(size):
 def test_few_distinct_rows_are_compared_with_noise_and_copies_of_them_stopped():
     """Each of 60 rows is there ten times."""
     once = rows_of(np.random.default_rng(0).random((60, 5)))
-    real, held_out = parted(Encoded(*(np.repeat(field, 10, axis=0) for field in once)))
+    real, few = parted(Encoded(*(np.repeat(field, 10, axis=0) for field in once)))
+    held_out = Encoded(*(np.repeat(field, 10, axis=0) for field in few))
     found, said = risks(2 * real.x[:240:10] - 0.5, real, held_out)
     assert said.n_held_out < 20 < len(held_out.y)
     assert said.distances is None
