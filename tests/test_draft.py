@@ -88,6 +88,7 @@ RNG = np.random.default_rng(0)
 N = 1000
 DIAGNOSES = np.array([f"V{i}" if i % 3 else f"{i}.1" for i in range(700)])
 BANDS = ["0-10%", "20-30%", "30-40%"]
+THOUSANDS = [f"{i:,.2f}" for i in range(1500, 2500)]
 IDENTIFIERS = RNG.integers(2 * 10**5, size=40_000)
 OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
 
@@ -134,6 +135,17 @@ OFTEN = DIAGNOSES[(RNG.pareto(0.5, N) * 10).astype(int) % 700]
         ("score", RNG.permutation(400)[:40], "numeric", "a quantity, or an identifier?"),
         ("income", [f"{i:,.2f}" for i in range(500, 1500)], "ignored", "thousands separators"),
         ("income", [f"€ {i:,}" for i in range(500, 1500)], "ignored", "or a currency; write"),
+        ("income", ["-"] * 5 + THOUSANDS, "ignored", "for 63,606.07 in the file, but for '-'; if"),
+        ("income", [f"({one})" for one in THOUSANDS], "ignored", "brackets or a currency; write"),
+        ("income", [f"EUR {one}" for one in THOUSANDS], "ignored", "brackets or a currency"),
+        ("income", [f"EUR {i}.50" for i in range(1500, 2500)], "ignored", "brackets or a currency"),
+        ("income", [f"-{one} GBP" for one in THOUSANDS], "ignored", "brackets or a currency"),
+        ("income", [t.replace(",", "\u00a0") for t in THOUSANDS], "ignored", "thousands separat"),
+        ("income", [t.replace(",", "\u202f") for t in THOUSANDS], "ignored", "thousands separat"),
+        ("income", [f"1\u202f{i},50 €" for i in range(100, 999)], "ignored", "a decimal comma"),
+        ("income", [*map(str, range(900)), "-"], "ignored", "numbers, but for '-'"),
+        ("rate", ["unknown"] * 3 + [f"{i / 10}%" for i in range(N)], "ignored", "for 'unknown'"),
+        ("rate", ["unknown"] * N + [f"{i / 10}%" for i in range(N)], "ignored", "free text?"),
         ("rate", [f"{i / 10} %" for i in range(N)], "ignored", "percent sign; write 63.6 for"),
         ("rate", ["63.6%", "5%"] * 9, "categories", "percent sign; write 63.6 for"),
         ("band", [*BANDS, "20-Oct"] * 9, "categories", "'20-Oct' among ranges: has a spreadsheet"),
@@ -161,6 +173,15 @@ def test_columns_are_drafted_by_what_they_hold(name, values, use, question, as_t
 def test_a_range_that_became_a_date_is_asked_about_among_groups_too():
     found = draft(make_table().assign(town=["0-10", "20-Oct", "20-30"] * 40))
     assert "'20-Oct' among ranges" in found.to_complete["columns.town"]
+
+
+def test_whole_numbers_in_ranges_that_overlap_are_drafted_as_one():
+    table = make_table().assign(
+        PAY_1=np.resize(np.arange(4), 120), PAY_2=np.resize(np.arange(11), 120)
+    )
+    found = draft(table).columns
+    assert found["PAY_1"].entry == found["PAY_2"].entry
+    assert found["PAY_1"].entry["upper"] == 10
 
 
 def test_columns_of_one_scale_are_drafted_alike():

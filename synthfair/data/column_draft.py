@@ -34,6 +34,9 @@ NEAR_UNIQUE = 0.8
 MANY_ROWS = 10_000
 """Rows of which hardly two agree in an identifier, but many in an amount, such as 0 or 1000."""
 
+MOSTLY = 0.9
+"""Share of the rows with numbers or dates to be rewritten that makes a column one of them."""
+
 EXACT = 2**53
 """Up to this size, whole numbers are exact as floating-point numbers."""
 
@@ -45,11 +48,13 @@ _DATE = r"\d{4}-\d{2}-\d{2}.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}.*"
 _MONTH = "(?i:jan|fe[bv]|m[aä]r|apr|avr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])"
 _SHORT_DATE = rf"\d{{1,2}}[-. ]+{_MONTH}\.?|{_MONTH}[-. ]+\d{{1,4}}|{_DATE}"
 _RANGE = r"[<>]?\d[\d.,]*\s*%?(?:\s*(?:-|\u2013|to)\s*\d[\d.,]*\s*%?|\+)?"
+_MONEY = r"(?:[$€£]|EUR|USD|GBP|CHF|CAD|AUD)?"
+_BEFORE, _AFTER = rf"\(?[-+]?{_MONEY}\s?[-+]?", rf"\s?{_MONEY}\)?"
 _TO_REWRITE = {
-    r"[-+]?[$€£]?\s?(?!0,)\d{1,3}(?:[,' ]\d{3})*(?:\.\d+)?\s?[$€£]?": "numbers with thousands"
-    " separators or a currency; write 63606.07 for 63,606.07 in the file",
-    r"[-+]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?": "numbers with a decimal comma; write 1.5 for 1,5"
-    " in the file",
+    rf"{_BEFORE}(?!0,)(?:\d{{1,3}}(?:[,'\s]\d{{3}})*|\d+)(?:\.\d+)?{_AFTER}": "numbers with"
+    " thousands separators, brackets or a currency; write 63606.07 for 63,606.07 in the file",
+    rf"{_BEFORE}(?:\d{{1,3}}(?:[.'\s]\d{{3}})+|\d+)(?:,\d+)?{_AFTER}": "numbers with a decimal"
+    " comma; write 1.5 for 1,5 in the file",
     r"[-+]?\d+(?:[.,]\d+)?\s?%?": "numbers with a percent sign; write 63.6 for 63.6 % in the file",
     _DATE: "dates; make numbers of them in the file, such as years",
 }
@@ -120,15 +125,20 @@ class _Values(NamedTuple):
     def inexact(self) -> bool:
         """Whether they are whole numbers of which some are too large to be told apart."""
         large = self.finite and np.abs(self.numbers).max() > EXACT
-        return bool(large) and self.all_are(r"[-+]?\d+(\.0*)?")
+        return bool(large) and bool(self.matching(r"[-+]?\d+(\.0*)?").all())
 
     @property
     def n_distinct(self) -> int:
         return len(np.unique(self.numbers) if self.finite and not self.inexact else self.texts)
 
-    def all_are(self, pattern: str) -> bool:
-        """Whether all texts match a regular expression."""
-        return all(re.fullmatch(pattern, text) for text in self.texts)
+    def matching(self, pattern: str) -> np.ndarray:
+        """[K] whether each text matches a regular expression."""
+        return np.array([bool(re.fullmatch(pattern, text)) for text in self.texts])
+
+    def but_for(self, which: np.ndarray) -> str:
+        """Names some of the texts as exceptions."""
+        named = shown([repr(text) for text in self.texts[which]])
+        return f"but for {named}; if that means missing, draft anew with --missing"
 
 
 def draft_column(
@@ -230,8 +240,11 @@ def _text(found: _Values) -> ColumnDraft:
     few, often = "categories" in entries, "grouped" in entries and 2 * n <= found.n_rows
     use = "categories" if few else "grouped" if often else "ignored"
     for pattern, what in _TO_REWRITE.items():
-        if found.all_are(pattern):
-            return ColumnDraft("feature", entries, use if few else "ignored", f"{n} {what}")
+        fits = found.matching(pattern)
+        # Plain numbers fit, too; alone they need not be rewritten.
+        if found.rows[fits].sum() >= MOSTLY * found.n_rows and np.isnan(found.numbers[fits]).any():
+            question = f"{n} {what}" if fits.all() else f"{n} {what}, {found.but_for(~fits)}"
+            return ColumnDraft("feature", entries, use if few else "ignored", question)
     question = _dates_among_ranges(found) or _words(found) or ("" if few else _of_many(found, use))
     return ColumnDraft("feature", entries, use, question)
 
@@ -252,8 +265,7 @@ def _words(found: _Values) -> str:
     words = np.isnan(found.numbers)
     if not 0 < words.sum() <= 5 or 2 * found.rows[words].sum() > found.n_rows:
         return ""
-    named = shown([repr(word) for word in found.texts[words]])
-    return f"numbers, but for {named}; if that means missing, draft anew with --missing"
+    return f"numbers, {found.but_for(words)}"
 
 
 def _of_many(found: _Values, use: str) -> str:

@@ -237,17 +237,29 @@ def _draft_alike(
     """Drafts columns of one scale as their values together would be.
 
     That are those whose names differ in digits alone, such as PAY_0 and PAY_5, and whose bounds are
-    the same: which single values one of them happens to hold is no difference.
+    alike: which single values one of them happens to hold is no difference.
     """
-    scales: dict[tuple[Any, ...], list[str]] = {}
+    stems: dict[str, list[list[str]]] = {}
     for name, column in columns.items():
-        if column.role == "feature" and (entry := column.entries.get("numeric")):
-            scale = re.sub(r"\d+", "0", name), entry["lower"], entry["upper"]
-            scales.setdefault(scale, []).append(name)
-    for names in scales.values():
+        if column.role == "feature" and "numeric" in column.entries:
+            scales = stems.setdefault(re.sub(r"\d+", "0", name), [])
+            scale = next((one for one in scales if _alike(columns[one[0]], column)), [])
+            scale.append(name)
+            scales += [scale] * (len(scale) == 1)
+    for names in (scale for scales in stems.values() for scale in scales):
         if len({columns[name].use for name in names}) > 1:
             values = pd.concat([table[name] for name in names]).rename(names[0])
             columns |= dict.fromkeys(names, draft_column(values, missing_values=missing_values))
+
+
+def _alike(*columns: ColumnDraft) -> bool:
+    """Whether bounds are equal, or those of whole numbers share a quarter of their range."""
+    ends = [(one.entries["numeric"]["lower"], one.entries["numeric"]["upper"]) for one in columns]
+    lower, upper = zip(*ends, strict=True)
+    # Identifiers, which are ignored, would not be unique together.
+    whole = all(len(one.entries) > 1 and one.use != "ignored" for one in columns)
+    overlap, width = min(upper) - max(lower), max(upper) - min(lower)
+    return ends[0] == ends[1] or (whole and 4 * overlap >= width)
 
 
 def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
