@@ -98,8 +98,8 @@ MUTANTS = [
     Mutant(
         "a column of the user's is taken for y",
         "sklearn/codebook.py",
-        '{"s", LABEL, GROUP} & set(table.columns)',
-        '{"s", LABEL} & set(table.columns)',
+        "if taken := uses.keys() & set(table.columns):",
+        "if taken := {'s'} & set(table.columns):",
         "test_sklearn.py",
     ),
     Mutant(
@@ -119,7 +119,7 @@ MUTANTS = [
     Mutant(
         "as many groups as there are values",
         "sklearn/codebook.py",
-        "if len(groups) > MOST_GROUPS:",
+        "if len(groups) > min(MOST_GROUPS, max(2, len(s) / 2)):",
         "if len(groups) > len(s):",
         "test_sklearn_columns.py",
     ),
