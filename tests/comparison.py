@@ -7,7 +7,8 @@ digits of computed numbers. Texts and plots are compared here and nowhere else.
 import re
 from xml.etree import ElementTree
 
-NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+NUMBER = re.compile(r"(?<![A-Za-z\d])[+-]?\d+(?:\.\d+)?(?:e[+-]?\d{1,3}(?!\d))?")
+"""Not within a word, as in a digest: there digits may not differ."""
 
 EXAMPLE = 0.03
 """Between machines, two decisions on the 84 to 118 rows of the smallest group of an example's table
