@@ -223,8 +223,9 @@ def test_the_command_writes_what_was_guaranteed(tmp_path, capsys):
     assert "secure needs clip" in capsys.readouterr().err
     assert main([*args, "--clip", "0.5", "--epsilon", "4", "--delta", "1e-3"]) == 0
     assert "any single aggregator" in " ".join(capsys.readouterr().out.split())
-    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    content = (tmp_path / "out" / "metrics.json").read_text()
+    metrics = json.loads(content)
     assert metrics["secure_sums"]["simulated"] is True
     assert metrics["secure_sums"]["aggregators"] == 2
-    read = MetricsFile.model_validate(metrics)
+    read = MetricsFile.model_validate_json(content)
     assert read.guarantee.mechanisms[0].shares == read.secure_sums
