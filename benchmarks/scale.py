@@ -345,6 +345,7 @@ def show_inputs(runs: Sequence[Run[ManyInputs, ManyInputsValues]]) -> dict[str, 
 
 ROWS = Experiment(
     name="rows",
+    version=2,  # with a trial release
     settings=(
         *(ManyRows(n, "parquet") for n in (10_000, 100_000, 300_000, 1_000_000)),
         ManyRows(1_000_000, "csv"),

@@ -225,8 +225,8 @@ def safe_moments(
 
     Columns of a category add up to 1, so that a rare one is what the others leave. Therefore all
     sums over the rows of a category are rounded: numbers of rows to multiples of RARE, and sums of
-    a number, which is from 0 to 1, to whole ones. Statistical offices round tables of frequencies so
-    (Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 5).
+    a number, which is from 0 to 1, to whole ones. Statistical offices round tables of frequencies
+    so (Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 5).
 
     A number is rare where some rows of a cell, but fewer than RARE, differ from the most frequent
     value. It has mean and variance of other cells, and no covariances: of cells of the same label,
