@@ -276,6 +276,47 @@ def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
+def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
+    """X [N, d] of records [N, p], as a surrogate holds them: one column for each feature.
+
+    A number is in its own unit, not-a-number where it is missing; a category is its position, and
+    a missing one is one more than the last.
+    """
+    x, start = np.zeros((len(records), len(schema.encoded_names))), 0
+    for values, (name, column) in zip(records.T, schema.features.items(), strict=True):
+        block = x[:, start : start + len(encoded_as(name, column))]
+        if isinstance(column, Numeric):
+            scaled = (values - column.lower) / (column.upper - column.lower)
+            block[:, 0] = np.where(np.isnan(values), 0.0, np.clip(scaled, 0.0, 1.0))
+            block[:, 1:] = np.isnan(values)[:, None]
+        else:
+            at = values.astype(int) - (1 if len(column.categories) == 2 else 0)
+            rows = np.flatnonzero(at >= 0)
+            block[rows, at[rows]] = 1.0
+        start += block.shape[1]
+    return x
+
+
+def records_table(records: np.ndarray, s: np.ndarray, y: np.ndarray, schema: Schema) -> pd.DataFrame:
+    """The table of records [N, p] with groups and labels, in the columns of the schema.
+
+    Of a label with several positive or several negative values, the first.
+    """
+    features = dict(zip(schema.features, records.T, strict=True))
+    out: dict[str, object] = {}
+    for name, column in schema.columns.items():
+        if name == schema.label:
+            out[name] = np.where(y > 0, schema.positives[0], schema.negatives[0])
+        elif name == schema.sensitive:
+            out[name] = np.asarray(schema.groups)[s]
+        elif isinstance(column, Numeric):
+            out[name] = features[name]
+        else:
+            missing = [None] if column.missing == "category" else []
+            out[name] = pd.array([*column.categories, *missing])[features[name].astype(int)]
+    return pd.DataFrame(out)
+
+
 def _decode_feature(block: np.ndarray, column: Numeric | Categorical) -> np.ndarray:
     if isinstance(column, Numeric):
         values = column.lower + block[:, 0] * (column.upper - column.lower)

@@ -1,0 +1,128 @@
+"""The public levels of a table's columns, by which its rows are counted and records are drawn.
+
+A category is a level, and so is a missing value. A number has one level for each whole number of a
+range below FINE, and bins between them; else bins, and levels of its own for both bounds, as many
+columns lie on one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from synthfair.data.encode import Encoded
+from synthfair.data.schema import Categorical, Schema, encoded_as
+
+FINE, FINE_PRIVATE = 128, 32
+"""Bins of a number, without and with an epsilon, whose noise is less on fewer."""
+
+LONG = 1000.0
+"""Range from which bins grow with a number's size, as money and durations are skewed."""
+
+ON_LEVEL = 1e-6
+"""Difference up to which a number is a whole one: encoding and back have rounded it."""
+
+
+class Column(NamedTuple):
+    """A feature of the schema and its L levels, in order.
+
+    Attributes:
+        at: positions of its encoded columns.
+        categories: number of its categories; 0 of a number.
+        lower, upper: bounds of a number.
+        low, width: [L] of a number, where each level begins, and how wide it is; 0 for one value.
+        missing: whether the last level, then the L + 1st, is a missing value.
+    """
+
+    at: slice
+    categories: int
+    lower: float
+    upper: float
+    low: np.ndarray
+    width: np.ndarray
+    missing: bool
+
+    @property
+    def size(self) -> int:
+        """Number of levels, that of missing values included."""
+        return (self.categories or len(self.low)) + self.missing
+
+    def levels(self, x: np.ndarray) -> np.ndarray:
+        """[N] the level of each row, of its encoded columns x [N, k]."""
+        if self.categories == 2:
+            rest = 1 - x.sum(axis=1, keepdims=True)
+            return np.argmax(np.hstack([rest, x]), axis=1)
+        if self.categories:
+            return np.argmax(x, axis=1)
+        value = self.lower + x[:, 0] * (self.upper - self.lower)
+        near = np.rint(value)
+        value = np.where(np.abs(value - near) < ON_LEVEL, near, value)
+        value = np.where(x[:, 0] <= 0, self.lower, np.where(x[:, 0] >= 1, self.upper, value))
+        found = np.searchsorted(self.low, value, side="right") - 1
+        # Where a level of one value begins, so does the bin after it: the value is the former's.
+        found = found - (self.low[found - 1] == value)
+        return np.where(x[:, 1] > 0.5, len(self.low), found) if self.missing else found
+
+    def values(self, level: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """[R] a category's position, or a number: at ``share`` [R], from 0 to 1, of its level."""
+        if self.categories:
+            return level.astype(float)
+        low, width = (np.append(part, np.nan) for part in (self.low, self.width))
+        return np.minimum(low[level] + share * width[level], self.upper)
+
+
+class Columns(tuple[Column, ...]):
+    """All features of a schema, in order; p of them."""
+
+    @classmethod
+    def of(cls, schema: Schema, *, private: bool) -> Self:
+        """By the public rule; ``private`` makes fewer bins."""
+        found, start, bins = [], 0, FINE_PRIVATE if private else FINE
+        for name, column in schema.features.items():
+            end = start + len(encoded_as(name, column))
+            missing = column.missing == "category"
+            if isinstance(column, Categorical):
+                none = np.empty(0)
+                size = len(column.categories)
+                found.append(Column(slice(start, end), size, 0.0, 1.0, none, none, missing))
+            else:
+                lower, upper = column.lower, column.upper
+                low, width = _levels_of_numbers(lower, upper, bins)
+                found.append(Column(slice(start, end), 0, lower, upper, low, width, missing))
+            start = end
+        return cls(found)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """[p'] positions of the first encoded column of each number."""
+        return np.array([c.at.start for c in self if not c.categories], dtype=int)
+
+    @property
+    def ends(self) -> np.ndarray:
+        """[p + 1] where the levels of each column begin among those of all, and where they end."""
+        return np.cumsum([0, *(column.size for column in self)])
+
+    def levels(self, rows: Encoded) -> np.ndarray:
+        """[N, p] the level of each row in each column."""
+        return np.stack([column.levels(rows.x[:, column.at]) for column in self], axis=1)
+
+
+def _levels_of_numbers(lower: float, upper: float, bins: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where levels begin, and their widths: single values, and the bins between them."""
+    span = upper - lower
+    if span < FINE and lower == round(lower) and upper == round(upper):
+        each = max(1, int(bins // span))
+        edges = lower + np.arange(int(span) * each + 1) / each
+        single = edges == np.rint(edges)
+    else:
+        scale = np.arcsinh if span >= LONG else np.asarray
+        back = np.sinh if span >= LONG else np.asarray
+        edges = back(np.linspace(scale(lower), scale(upper), bins + 1))
+        edges[0], edges[-1] = lower, upper
+        single = np.isin(np.arange(bins + 1), (0, bins))
+    low, width = [], []
+    for edge, alone, wide in zip(edges, single, np.append(np.diff(edges), 0.0), strict=True):
+        low += [edge] * alone + [edge] * (wide > 0)
+        width += [0.0] * alone + [wide] * (wide > 0)
+    return np.array(low), np.array(width)

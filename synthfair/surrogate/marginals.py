@@ -1,0 +1,275 @@
+"""Marginals of a table's columns, as far as noise and rounding leave them, and rows of the same.
+
+A cell is a pair of group and label. What is here sees no rows, only sums over them that have noise,
+or are rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import qmc
+
+from synthfair.surrogate.levels import Columns
+
+COARSE = 16
+"""Levels of a column, at most, in two-way tables."""
+
+RARE_CATEGORY = 0.01
+"""Share of the rows below which a category is in one coarse level with the other such."""
+
+MOST_ENTRIES = 2**18
+"""Of all two-way tables of a cell; wide schemas have fewer coarse levels."""
+
+RAKINGS = 25
+
+MOST_ROWS = 4096
+"""Records that stand for a cell, at most."""
+
+FEWEST_ROWS = 64
+
+Edges = list[tuple[int, int]]
+"""Of a tree over columns, from its root on: the first column of each is in an earlier one."""
+
+
+class Margins(NamedTuple):
+    """One-way tables of the C cells that are large enough.
+
+    Attributes:
+        cells: [C] twice the group, and one more for the label +1.
+        count: [C] numbers of rows.
+        coarse: by column, [L] the coarse level of each fine one.
+        rows: by column, [C, K] numbers of rows by coarse level; they add up to ``count``.
+        within: by column, [C, L] share of each fine level in the rows of its coarse level.
+    """
+
+    cells: np.ndarray
+    count: np.ndarray
+    coarse: tuple[np.ndarray, ...]
+    rows: tuple[np.ndarray, ...]
+    within: tuple[np.ndarray, ...]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """[p] number K of coarse levels of each column."""
+        return np.array([rows.shape[1] for rows in self.rows])
+
+
+def make_margins(
+    histograms: np.ndarray, columns: Columns, *, step: float, sd: float, k_min: int
+) -> Margins:
+    """From a histogram of each column in each cell.
+
+    What noise hides in a cell is that of all cells together: see :func:`shrunk`.
+
+    Args:
+        histograms: [2 G, L] numbers of rows; levels of one column after the other.
+        columns: public.
+        step: numbers of rows are used as rounded to multiples of this; 0 if they have noise.
+        sd: standard deviation of the error of each.
+        k_min: rows that a cell must have; with noise, also three standard deviations of it.
+    """
+    parts = np.split(histograms, columns.ends[1:-1], axis=1)
+    size = np.array([part.shape[1] for part in parts])
+    # Each column counts the same rows; where there is noise, the fewer levels the less of it.
+    totals = np.stack([part.sum(axis=1) for part in parts])
+    count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
+    cells = np.flatnonzero(count >= max(k_min, 0.0 if step else 3 * sd))
+    count, found = count[cells], []
+    most = max(2, min(COARSE, int((2 * MOST_ENTRIES / len(columns) ** 2) ** 0.5)))
+    for column, part in zip(columns, parts, strict=True):
+        h = part[cells].copy()
+        pooled = rounded(h.sum(axis=0), step)
+        noise = sd * len(cells) ** 0.5
+        used = np.ones(h.shape[1], bool)
+        if not column.categories:  # hardly any rows between whole numbers: noise, or mistakes
+            between = np.append(column.width > 0, [False] * column.missing)
+            least = max(RARE_CATEGORY * count.sum(), 3 * noise * between.sum() ** 0.5)
+            used = ~between | (pooled[between].sum() > least)
+        h[:, ~used] = 0.0
+        pooled = np.where(used, pooled, 0.0)
+        coarse = _coarse(pooled, bool(column.categories), column.missing, most, 2 * noise)
+        k = coarse.max() + 1
+        summed = np.stack([np.bincount(coarse, one, minlength=k) for one in h])
+        summed = rounded(summed, step)
+        together = projected(summed.sum(axis=0), 1.0)
+        fine = np.bincount(coarse).mean() ** 0.5 if step == 0 else 1.0
+        rows = [
+            projected(shrunk(own, together * n, sd * fine), n)
+            for own, n in zip(summed, count, strict=True)
+        ]
+        within = _within(rounded(h, step), pooled, coarse, used, sd)
+        found.append((coarse, np.array(rows).reshape(len(cells), k), within))
+    return Margins(cells, count, *zip(*found, strict=True)) if len(cells) else Margins(
+        cells, count, (), (), ()
+    )
+
+
+def rounded(total: np.ndarray, step: float) -> np.ndarray:
+    """To multiples of a step; as it is where that is 0."""
+    return np.rint(total / step) * step if step else total
+
+
+def shrunk(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
+    """``own`` moved to ``other`` by how much of their difference is noise: James and Stein (1961).
+
+        other + max(0, 1 - k sd^2 / |own - other|^2) (own - other)        of k numbers.
+    """
+    difference = own - other
+    noise = difference.size * sd**2
+    return other + max(0.0, 1 - noise / max((difference**2).sum(), 1e-300)) * difference
+
+
+def projected(counts: np.ndarray, total: float) -> np.ndarray:
+    """The nearest [K] that are not negative and have the same sum, scaled to ``total``.
+
+    Held, Wolfe and Crowder (1974). Noise makes some counts negative. Equal ones if the sum is.
+    """
+    mass = counts.sum()
+    if mass <= 0:
+        return np.full(len(counts), total / len(counts))
+    falling = np.sort(counts)[::-1]
+    level = (np.cumsum(falling) - mass) / np.arange(1, len(counts) + 1)
+    least = level[np.flatnonzero(falling > level)[-1]]
+    positive = np.maximum(counts - least, 0.0)
+    return positive * (total / positive.sum())
+
+
+def _coarse(
+    pooled: np.ndarray, category: bool, missing: bool, most: int, least: float
+) -> np.ndarray:
+    """[L] coarse levels: of a number with about equal numbers of rows; rare categories together."""
+    pooled = np.maximum(pooled, 0.0)
+    share = pooled / max(pooled.sum(), 1e-300)
+    if category:
+        large = (share > RARE_CATEGORY) & (pooled > least)
+        large &= share >= np.sort(share)[-min(most - 1, len(share))]
+        found = np.cumsum(large) - 1
+        found[~large] = large.sum()
+        return found
+    found, at, mass = np.zeros(len(pooled), int), 0, 0.0
+    for i, own in enumerate(share[: len(share) - missing]):
+        if mass > 0 and mass + own > 1.3 / (most - 1):
+            at, mass = at + 1, 0.0
+        found[i], mass = at, mass + own
+    if missing:
+        found[-1] = at + 1
+    return found
+
+
+def _within(
+    h: np.ndarray, pooled: np.ndarray, coarse: np.ndarray, used: np.ndarray, sd: float
+) -> np.ndarray:
+    """[C, L] shares of fine levels in their coarse level: the cell's, those of all cells, or even.
+
+    Each as far as noise allows.
+    """
+    found = np.zeros(h.shape)
+    for k in range(coarse.max() + 1):
+        here = np.flatnonzero((coarse == k) & used)
+        here = here if len(here) else np.flatnonzero(coarse == k)
+        even = np.full(len(here), pooled[here].sum() / len(here))
+        common = projected(shrunk(pooled[here], even, sd * len(h) ** 0.5), 1.0)
+        for c, own in enumerate(h[:, here]):
+            found[c, here] = projected(shrunk(own, common * own.sum(), sd), 1.0)
+    return found
+
+
+def expected(margins: Margins, i: int, j: int) -> np.ndarray:
+    """[C, K_i, K_j] two-way tables of columns that are independent in each cell."""
+    a, b = margins.rows[i], margins.rows[j]
+    return a[:, :, None] * b[:, None, :] / margins.count[:, None, None]
+
+
+def chow_liu(p: int, choose: Callable[[Edges], int]) -> Edges:
+    """A tree over p columns: Prim's algorithm, from the first; ``choose`` says which edge is next.
+
+    Chow and Liu (1968); by whatever measure of dependence ``choose`` goes.
+    """
+    inside, edges = [0], []
+    while len(inside) < p:
+        able = [(i, j) for i in inside for j in range(p) if j not in inside]
+        edges.append(able[choose(able)])
+        inside.append(edges[-1][1])
+    return edges
+
+
+def associations(
+    tables: Sequence[np.ndarray], edges: Edges, margins: Margins, *, step: float, sd: float
+) -> list[np.ndarray]:
+    """Two-way tables of each edge that fit the margins, [C, K_i, K_j].
+
+    Association that noise hides in a cell is that of all cells together, raked to the cell's
+    margins: Deming and Stephan (1940).
+
+    Args:
+        tables: [C, K_i, K_j] of each edge, numbers of rows.
+        edges: of the tree.
+        margins: of the columns.
+        step: as of :func:`make_margins`.
+        sd: standard deviation of the error of each number.
+    """
+    found, total = [], margins.count.sum()
+    for table, (i, j) in zip(tables, edges, strict=True):
+        a, b = margins.rows[i], margins.rows[j]
+        independent = np.outer(a.sum(axis=0), b.sum(axis=0)) / total
+        pooled = rounded(table.sum(axis=0), step)
+        pooled = shrunk(pooled, independent, sd * len(a) ** 0.5)
+        pooled = np.maximum(pooled, 1e-3 * independent) + 1e-9
+        own = []
+        for c, cell in enumerate(rounded(table, step)):
+            x, y = (one[c] + 1e-6 * margins.count[c] for one in (a, b))
+            base = _raked(pooled * (margins.count[c] / total), x, y)
+            mixed = np.maximum(shrunk(cell, base, sd), 1e-3 * base) + 1e-9
+            own.append(_raked(mixed, x, y))
+        found.append(np.stack(own))
+    return found
+
+
+def _raked(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The table with about row sums a and column sums b."""
+    for _ in range(RAKINGS):
+        table = table * (a / table.sum(axis=1))[:, None]
+        table = table * (b / table.sum(axis=0))
+    return table
+
+
+def draw(
+    cell: int,
+    margins: Margins,
+    edges: Edges,
+    tables: Sequence[np.ndarray],
+    columns: Columns,
+    seed: int,
+) -> np.ndarray:
+    """[R, p] records of a cell, whose marginals and edges are those that were measured.
+
+    Sobol points go through the conditional quantiles of the tree; a fine level, and a number in it,
+    are then drawn within each coarse level. The records are as many as the cell's rows, from 64 to
+    4,096.
+    """
+    p, size = len(columns), int(np.clip(margins.count[cell], FEWEST_ROWS, MOST_ROWS))
+    sobol = qmc.Sobol(3 * p, rng=np.random.default_rng(seed))
+    u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
+    level = np.zeros((size, p), int)
+    level[:, 0] = _quantiles(margins.rows[0][cell][None], np.zeros(size, int), u[:, 0])
+    for at, ((i, j), table) in enumerate(zip(edges, tables, strict=True), 1):
+        level[:, j] = _quantiles(table[cell], level[:, i], u[:, at])
+    records = np.empty((size, p))
+    for j, column in enumerate(columns):
+        coarse = margins.coarse[j]
+        of_level = np.where(
+            coarse == np.arange(coarse.max() + 1)[:, None], margins.within[j][cell], 0.0
+        )
+        fine = _quantiles(of_level, level[:, j], u[:, p + j])
+        records[:, j] = column.values(fine, u[:, 2 * p + j])
+    return records
+
+
+def _quantiles(weights: np.ndarray, given: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """[R] values k with chances weights[given, k], at the quantiles u."""
+    summed = np.cumsum(weights, axis=1)[given]
+    found = (u[:, None] * summed[:, -1:] >= summed).sum(axis=1)
+    return np.minimum(found, weights.shape[1] - 1)
