@@ -58,7 +58,7 @@ def pytest_addoption(parser):
 
 
 def silent(_):
-    """A source of noise of exactly zero, for sums that are compared with exact ones."""
+    """A source of noise of exactly zero, and of choices of the best, to compare with exact ones."""
     raise AssertionError("no bytes are asked for")
 
 
@@ -66,13 +66,17 @@ def silent(_):
 def _silent_is_zero():
     from synthfair.privacy import mechanism
 
-    drawn = mechanism.discrete_gaussian
+    drawn, chosen = mechanism.discrete_gaussian, mechanism.exponential_choice
 
     def discrete_gaussian(variance, n, source):
         return np.zeros(n, np.int64) if source is silent else drawn(variance, n, source)
 
+    def exponential_choice(scores, rate, source):
+        return int(np.argmax(scores)) if source is silent else chosen(scores, rate, source)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(mechanism, "discrete_gaussian", discrete_gaussian)
+        patch.setattr(mechanism, "exponential_choice", exponential_choice)
         yield
 
 

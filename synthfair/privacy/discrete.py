@@ -1,4 +1,4 @@
-"""Exact discrete noise, by rational arithmetic: Canonne, Kamath and Steinke (2020).
+"""Exact discrete noise and choices, by rational arithmetic: Canonne, Kamath and Steinke (2020).
 
 Algorithms 1 to 3 of *The Discrete Gaussian for Differential Privacy*. Every decision compares
 integers: there is no logarithm and no rounding, and so nothing for attacks on floating-point
@@ -91,6 +91,36 @@ def discrete_gaussian(
     if not 0 < variance < LARGEST**2:
         raise ValueError(f"variance = {variance}: must be above 0, and below 2^100")
     return _repeated(lambda count: _gaussian_candidates(Fraction(variance), count, source), n)
+
+
+def exponential_choice(
+    scores: np.ndarray, rate: Fraction, source: RandomBytes = system_entropy
+) -> int:
+    """A random index i of scores u, with P(i) proportional to exp(rate u_i).
+
+    Guarantee: the logarithm of the ratio of P(i) between neighbours differs by at most
+    2 rate sensitivity from one i to another. Unit and neighbouring relation are those of the
+    sensitivity, by which a neighbour changes each score at most. An index is drawn uniformly, and
+    again until it is accepted, which it is with chance exp(rate (u_i - max u)).
+
+    Args:
+        scores: [n] int64, at least one.
+        rate: at least 0.
+        source: of random bytes; another one than the system's is for tests alone.
+
+    Example:
+        >>> import numpy as np
+        >>> from fractions import Fraction
+        >>> from synthfair.privacy.discrete import exponential_choice
+        >>> exponential_choice(np.array([0, 1000, 20]), Fraction(1))  # another: one in 10^400
+        1
+    """
+    behind = (scores.max() - scores).astype(object) * rate.numerator
+    while True:
+        index = _below(len(scores), len(scores), source)
+        index = index[_bernoulli_exp(behind[index], rate.denominator, source)]
+        if len(index):
+            return int(index[0])
 
 
 def laplace_variance(scale: Fraction) -> float:

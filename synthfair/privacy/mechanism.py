@@ -1,4 +1,4 @@
-"""The Gaussian mechanism on sums over rows: how much one row can change, and the noise for it.
+"""The Gaussian mechanism on sums over rows, and choices: what one row can change, and noise for it.
 
 Sums are exact. Each row's term is shortened, then rounded to whole multiples of a public step, the
 grid; they are added as integers, and so is noise of a discrete Gaussian distribution. Nothing that
@@ -16,25 +16,39 @@ import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import Relation
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import LARGEST_EPSILON, STRICT
 from synthfair.data.schema import Categorical, Column, Numeric, Schema, encoded_as
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import LEAST_STEPS
-from synthfair.privacy.discrete import discrete_gaussian
+from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
+from synthfair.privacy.discrete import discrete_gaussian, exponential_choice
 from synthfair.privacy.noise import RandomBytes
 
-SumName = Literal["moments", "curvature", "gradients", "rates", "cell_moments", "histograms"]
-"""What mechanisms release sums of: (x, 1) by group and label; b b' over model inputs b; the losses'
-gradients, in each step; smooth selection rates and their gradients by group and label, in each
-step. For surrogates: b b' with b = (x, 1) by group and label; rows in each bin of each numeric
-feature's range, by group and label."""
+SumName = Literal[
+    "moments",
+    "curvature",
+    "gradients",
+    "rates",
+    "histograms",
+    "pairs",
+    "tables",
+    "column_moments",
+    "anchors",
+    "cell_moments",
+]
+"""What mechanisms release sums of.
 
-NEVER_OPPOSED: frozenset[SumName] = frozenset({"cell_moments", "histograms"})
-"""Sums in which the terms of any two rows have an inner product of at least 0."""
+- Of fair releases: (x, 1) by group and label; b b' over model inputs b; the losses' gradients, in
+  each step; smooth selection rates and their gradients by group and label, in each step.
+- Of surrogates, by group and label: rows at each level of each column; at each pair of levels of
+  two columns, for those on a tree, or for all; products of numeric columns' scores, and their
+  values; smooth rates of models.
+- "cell_moments" stands in ledgers of earlier versions alone, and is never made."""
 
+NEVER_OPPOSED: frozenset[SumName] = frozenset({"histograms", "pairs", "tables"})
+"""Sums in which the terms of any two rows have an inner product of at least 0: they are counts."""
 
-SQUARES: frozenset[SumName] = frozenset({"curvature", "cell_moments"})
-"""Sums of b b'. The rows b are rounded to multiples of the grid's root, so that b b' is exact."""
+SCORE_GRID = 2.0**-10
+"""Of which the scores of a choice are whole multiples."""
 
 
 class GaussianMechanism(BaseModel):
@@ -100,6 +114,49 @@ class GaussianMechanism(BaseModel):
         return self
 
 
+class ExponentialMechanism(BaseModel):
+    """Choices by the exponential mechanism of McSherry and Talwar (2007).
+
+        P(i) is proportional to exp(epsilon u_i / (2 sensitivity))        for scores u_i.
+
+    All choices together are mu-GDP, see
+    :func:`synthfair.privacy.accounting.mu_of_choice`, also where each depends on those before it.
+
+    Attributes:
+        name: what is chosen: the edges of a tree over columns, one after the other.
+        sensitivity: by which a neighbour can change a score u_i, rounding included.
+        epsilon: of one choice, a multiple of 2^-20.
+        times: how many choices there are, at most.
+        grid: the step of which scores are whole multiples.
+    """
+
+    model_config = STRICT
+
+    name: Literal["tree"]
+    sensitivity: float = Field(gt=0, le=1e6)
+    epsilon: float = Field(ge=0, le=LARGEST_EPSILON)
+    times: int = Field(ge=1, le=10_000)
+    grid: float = SCORE_GRID
+
+    @property
+    def mu(self) -> float:
+        """Of Gaussian differential privacy, all choices together."""
+        return math.sqrt(self.times) * mu_of_choice(self.epsilon)
+
+    @property
+    def rate(self) -> Fraction:
+        """By which the logarithm of a chance grows with a step of the score."""
+        return Fraction(self.epsilon) * Fraction(self.grid) / (2 * Fraction(self.sensitivity))
+
+    @model_validator(mode="after")
+    def _has_the_steps(self) -> ExponentialMechanism:
+        if self.epsilon * CHOICES % 1:
+            raise ValueError(f"{self.name}: epsilon {self.epsilon!r} must be a multiple of 2^-20")
+        if self.grid != SCORE_GRID:
+            raise ValueError(f"{self.name}: grid {self.grid!r} must be {SCORE_GRID!r}")
+        return self
+
+
 def grid_for(noise: float) -> float:
     """The step for noise of this standard deviation: 4^j, with noise / 4^j in [2^34, 2^36).
 
@@ -159,8 +216,9 @@ def exact_integers(numbers: np.ndarray) -> np.ndarray:
 def rounded_norm(name: SumName, norm: float, size: int, grid: float) -> float:
     """Largest norm of a term, of norm at most ``norm`` before it is rounded.
 
-    Rounding moves each of k numbers by half a step at most, so a vector by step sqrt(k) / 2. Where
-    terms are b b', the root of :func:`square_norms` is a norm of b, at most the Euclidean one:
+    Rounding moves each of k numbers by half a step at most, so a vector by step sqrt(k) / 2. The
+    terms of "curvature" are b b', where b is rounded to the grid's root, so that b b' is exact. The
+    root of :func:`square_norms` is a norm of b, at most the Euclidean one:
 
         ((|b|_2^4 + |b|_4^4) / 2)^(1/4).
 
@@ -170,7 +228,7 @@ def rounded_norm(name: SumName, norm: float, size: int, grid: float) -> float:
         size: k, of the numbers that a row adds to, or that b has.
         grid: the step of terms; its root is that of b.
     """
-    if name in SQUARES:
+    if name == "curvature":
         return _after_rounding(math.sqrt(norm), size, math.sqrt(grid)) ** 2
     return _after_rounding(norm, size, grid)
 
@@ -229,6 +287,37 @@ class NoisySum:
         self._used += 1
         noise = discrete_gaussian(self._variance, total.size, self._source).reshape(total.shape)
         return (total.astype(object) + noise.astype(object)).astype(float) * self.terms.grid
+
+
+class PrivateChoice:
+    """Chooses by scores that depend on rows, as often as its mechanism says.
+
+    Guarantee: that of the mechanism, all choices together, for scores that a neighbour changes by
+    at most a whole number, a step less than the sensitivity. A score is rounded to the nearest
+    step: scores that differ by a whole number of steps still do so then, and errors of floating
+    point, where they are below half a step, move a score by less than the step that is added.
+    Unit: one row. Neighbouring relation: that of the sensitivity.
+
+    Args:
+        mechanism: as it is stated in the release.
+        source: of randomness.
+    """
+
+    def __init__(self, mechanism: ExponentialMechanism, source: RandomBytes) -> None:
+        """Nothing is chosen yet."""
+        self._mechanism, self._source, self._used = mechanism, source, 0
+
+    def choose(self, scores: np.ndarray) -> int:
+        """The index of one of the scores [n], finite numbers below 2^52; large ones are likelier.
+
+        Raises:
+            RuntimeError: it was used as often as its guarantee allows.
+        """
+        if self._used >= self._mechanism.times:
+            raise RuntimeError(f"{self._mechanism.name}: the budget is spent")
+        self._used += 1
+        steps = np.rint(scores / self._mechanism.grid).astype(np.int64)
+        return exponential_choice(steps, self._mechanism.rate, self._source)
 
 
 def clip_rows(rows: np.ndarray, bound: float) -> np.ndarray:
@@ -315,44 +404,11 @@ def input_ball(schema: Schema) -> Ball:
     return _product([feature_ball(schema), _simplex_ball(len(schema.groups) - 1, zero=True)])
 
 
-def cell_moments_bound(schema: Schema) -> float:
-    """Largest norm of the upper triangle of b b', b = (x - centre, 1), over all rows allowed.
-
-    The centre is that of :func:`feature_ball`. It is attained, so that no smaller bound is true.
-
-    Proof. The square of the norm is (|b|^4 + sum_i b_i^4) / 2, see :func:`square_norms`. Both
-    |b|^2 = 1 + sum over columns of |x_c - centre_c|^2 and sum_i b_i^4 = 1 + sum over columns of the
-    fourth powers are sums of convex functions of what each column is encoded as, a point x_c of the
-    simplex of its unit vectors and, where that is allowed, the origin. A convex function is largest
-    in a corner. With k entries and t in each entry of the centre, a unit vector has the sums
-
-        (1 - t)^2 + (k - 1) t^2    and    (1 - t)^4 + (k - 1) t^4,
-
-    and the origin k t^2 and k t^4, which are no larger as t <= 1/2. So a row with a unit vector in
-    every column has the largest of all sums at once.
-
-    Two terms b b' and c c' have the inner product ((b'c)^2 + sum_i b_i^2 c_i^2) / 2, which is never
-    negative, nor is that of terms in different cells, which is 0.
-    """
-    columns = [encoded_as(name, column) for name, column in schema.features.items()]
-    corner = np.concatenate([np.eye(1, len(names))[0] for names in columns])
-    b = np.append(corner - feature_ball(schema).centre, 1.0)
-    return float(square_norms(b[None])[0])
-
-
 def numeric_features(schema: Schema) -> np.ndarray:
     """[m] positions of the numbers among the encoded features; the others are 0 or 1."""
     numbers = {name for name, column in schema.features.items() if isinstance(column, Numeric)}
     names = schema.encoded_names
     return np.array([j for j, name in enumerate(names) if name in numbers], dtype=int)
-
-
-def histograms_bound(schema: Schema) -> float:
-    """Norm of what a row adds to the histograms of m numbers: 1 in one bin of each, so sqrt(m).
-
-    Entries are never negative, so neither is the inner product of two terms.
-    """
-    return math.sqrt(len(numeric_features(schema)))
 
 
 def _product(balls: Iterable[Ball]) -> Ball:

@@ -68,7 +68,7 @@ class PrivateQueries:
         self._turn[:k, -1] = self._centre
         self._sums = {
             mechanism.name: NoisySum(mechanism, guarantee.relation, source)
-            for mechanism in guarantee.mechanisms
+            for mechanism in guarantee.sums
         }
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, overload
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -16,7 +16,7 @@ from synthfair.config import (
     SurrogateConfig,
 )
 from synthfair.config.rules import STRICT
-from synthfair.data.schema import Schema
+from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
     accountant,
@@ -24,18 +24,18 @@ from synthfair.privacy.accounting import (
     delta_of,
     discrete_delta_of,
     discrete_mu_for,
+    epsilon_of_choice,
 )
 from synthfair.privacy.mechanism import (
     NEVER_OPPOSED,
+    SCORE_GRID,
+    ExponentialMechanism,
     GaussianMechanism,
     Relation,
     SumName,
-    cell_moments_bound,
     feature_ball,
     grid_for,
-    histograms_bound,
     input_ball,
-    numeric_features,
     rounded_norm,
     sensitivity,
 )
@@ -82,11 +82,14 @@ NOT_COVERED_CONTINUOUS = (
 )
 """Of guarantees of earlier versions, whose mechanisms have no grid."""
 
-SHARES: Mapping[SumName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
+MechanismName = SumName | Literal["tree"]
+"""Sums, and the choice of a tree over columns."""
+
+SHARES: Mapping[MechanismName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
 """Of mu^2 that each sum gets. Chosen, like the number of steps, by F on training rows; see
 benchmarks/privacy."""
 
-SHARES_WITH_RATES: Mapping[SumName, float] = {
+SHARES_WITH_RATES: Mapping[MechanismName, float] = {
     "moments": 0.1,
     "curvature": 0.1,
     "gradients": 0.4,
@@ -94,15 +97,19 @@ SHARES_WITH_RATES: Mapping[SumName, float] = {
 }
 """The same where the penalty needs the groups' smooth selection rates in every step."""
 
-SHARES_OF_MOMENTS: Mapping[SumName, float] = {"cell_moments": 1.0}
-"""Of a surrogate's moments alone."""
+SHARES_OF_SURROGATES: Mapping[MechanismName, float] = {
+    "histograms": 0.175,
+    "tree": 0.05,
+    "pairs": 0.275,
+    "tables": 0.325,
+    "column_moments": 0.2,
+    "anchors": 0.3,
+}
+"""Of a surrogate's, in proportion: whatever is absent, the others share. "tables" stand in for the
+tree and its pairs."""
 
-SHARES_WITH_HISTOGRAMS: Mapping[SumName, float] = {"cell_moments": 0.5, "histograms": 0.5}
-"""Of a surrogate for every penalty. On training rows of Dutch and Law School by race, epsilon = 1,
-neither 0.3 nor 0.7 for the moments was better on both."""
-
-ALL_SHARES = (SHARES, SHARES_WITH_RATES, SHARES_OF_MOMENTS, SHARES_WITH_HISTOGRAMS)
-"""One for each set of sums that settings can need."""
+PRIVATE_PROBLEMS = 10
+"""Fair problems at whose models a private surrogate has smooth rates, two each."""
 
 
 class Guarantee(BaseModel):
@@ -145,7 +152,9 @@ class Guarantee(BaseModel):
     delta: float = Field(ge=LEAST_DELTA, lt=1)
     unit: Literal["one row"] = "one row"
     relation: Relation
-    mechanisms: tuple[GaussianMechanism, ...] = Field(min_length=1, max_length=100)
+    mechanisms: tuple[
+        Annotated[GaussianMechanism | ExponentialMechanism, Field(discriminator="name")], ...
+    ] = Field(min_length=1, max_length=100)
     accountant: str = Field(pattern=ACCOUNTANT)
     not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
 
@@ -154,7 +163,16 @@ class Guarantee(BaseModel):
         """Of Gaussian differential privacy, all mechanisms together."""
         return composed(mechanism.mu for mechanism in self.mechanisms)
 
-    def mechanism(self, name: SumName) -> GaussianMechanism:
+    @property
+    def sums(self) -> tuple[GaussianMechanism, ...]:
+        """Those mechanisms that add noise to a sum."""
+        return tuple(m for m in self.mechanisms if isinstance(m, GaussianMechanism))
+
+    @overload
+    def mechanism(self, name: Literal["tree"]) -> ExponentialMechanism: ...
+    @overload
+    def mechanism(self, name: SumName) -> GaussianMechanism: ...
+    def mechanism(self, name: MechanismName) -> GaussianMechanism | ExponentialMechanism:
         """The one of this name, which must be there."""
         return next(m for m in self.mechanisms if m.name == name)
 
@@ -204,25 +222,24 @@ class PrivacyStatement(BaseModel):
 
 
 def make_guarantee(
-    config: DistillConfig | SurrogateConfig,
-    schema: Schema,
-    *,
-    shares: Mapping[SumName, float] | None = None,
+    config: DistillConfig | SurrogateConfig, schema: Schema, *, common_tree: bool = False
 ) -> Guarantee:
     """The guarantee of a release, and with it how the budget is spent; no row is needed for it.
 
-    The sum k gets the share p_k of mu^2, where mu is the largest that epsilon and delta allow:
+    Mechanism k gets the share p_k of mu^2, where mu is the largest that epsilon and delta allow:
 
         noise_k = sensitivity_k sqrt(times_k / p_k) / mu,
 
     so that all mechanisms together are mu-GDP. Dong, Roth and Su (2022), corollary 3.3. The noise
     that this would be without rounding gives the grid; with the grid, rounding counts in the
-    sensitivity, and the noise becomes a whole number of steps.
+    sensitivity, and the noise becomes a whole number of steps. Choices get the epsilon of
+    :func:`synthfair.privacy.accounting.epsilon_of_choice`.
 
     Args:
         config: of a release of either kind, with epsilon and delta.
         schema: public; its bounds are all that sensitivities rely on.
-        shares: of mu^2, by sum, together 1; chosen by what the settings need if not given.
+        common_tree: whether a surrogate's tree must be one of many clients, chosen from a sum of
+            all their tables of two columns: then these tables are released, and nothing is chosen.
 
     Raises:
         ValueError: epsilon and delta are not given.
@@ -230,13 +247,24 @@ def make_guarantee(
     """
     if config.epsilon is None or config.delta is None:
         raise ValueError("a private release needs epsilon and delta")
-    bounds, name = term_bounds(config, schema), accountant()
-    shares = shares or next(known for known in ALL_SHARES if known.keys() == bounds.keys())
-    per_mu = 1 / discrete_mu_for(config.epsilon, config.delta)
+    bounds, name = term_bounds(config, schema, common_tree=common_tree), accountant()
+    if isinstance(config, SurrogateConfig):
+        shares = SHARES_OF_SURROGATES
+    else:
+        shares = SHARES_WITH_RATES if "rates" in bounds else SHARES
+    per_mu = sum(shares[one] for one in bounds) ** 0.5 / discrete_mu_for(
+        config.epsilon, config.delta
+    )
     mechanisms = []
     for sum_, (bound, size) in bounds.items():
-        times = uses(sum_, config)
+        times = uses(sum_, config, schema)
         of_noise = per_mu * (times / shares[sum_]) ** 0.5
+        if sum_ == "tree":
+            change, epsilon = _score_change(config.relation), epsilon_of_choice(1 / of_noise)
+            mechanisms.append(
+                ExponentialMechanism(name=sum_, sensitivity=change, epsilon=epsilon, times=times)
+            )
+            continue
         grid = grid_for(_largest_change(sum_, bound, config.relation) * of_noise)
         rounded = rounded_norm(sum_, bound, size, grid)
         change = _largest_change(sum_, rounded, config.relation)
@@ -254,7 +282,7 @@ def make_guarantee(
 
 
 class Bound(NamedTuple):
-    """Of a row's term in a sum, before it is rounded.
+    """Of a row's term in a sum or score, before it is rounded.
 
     Attributes:
         norm: to which it is clipped.
@@ -265,14 +293,16 @@ class Bound(NamedTuple):
     size: int
 
 
-def term_bounds(config: DistillConfig | SurrogateConfig, schema: Schema) -> dict[SumName, Bound]:
-    """Of the term of each row, for each sum that the settings need."""
+def term_bounds(
+    config: DistillConfig | SurrogateConfig, schema: Schema, *, common_tree: bool = False
+) -> dict[MechanismName, Bound]:
+    """Of the term of each row, for each sum and score that the settings need."""
     d = len(schema.encoded_names)
     if isinstance(config, SurrogateConfig):
-        return _surrogate_bounds(config, schema)
+        return _surrogate_bounds(schema, common_tree=common_tree)
     features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
     k = d + len(schema.groups)
-    bounds: dict[SumName, Bound] = {
+    bounds: dict[MechanismName, Bound] = {
         "moments": Bound(features, d + 1),
         "curvature": Bound(inputs**2, k),
         "gradients": Bound(config.clip * inputs, k),
@@ -284,16 +314,43 @@ def term_bounds(config: DistillConfig | SurrogateConfig, schema: Schema) -> dict
     return bounds
 
 
-def _surrogate_bounds(config: SurrogateConfig, schema: Schema) -> dict[SumName, Bound]:
-    size, numbers = len(schema.encoded_names) + 1, len(numeric_features(schema))
-    bounds: dict[SumName, Bound] = {"cell_moments": Bound(cell_moments_bound(schema), size)}
-    if numbers and not config.moments_only:  # the means tell all of what is 0 or 1
-        bounds["histograms"] = Bound(histograms_bound(schema), numbers)
+def _surrogate_bounds(schema: Schema, *, common_tree: bool) -> dict[MechanismName, Bound]:
+    """Of a surrogate, whose sums are taken by cell, a pair of group and label.
+
+    A row is in one cell alone. There it adds, with p columns and m numeric ones among them,
+
+    - histograms: 1 at one level of each column: norm sqrt(p);
+    - tree: at most 1 to the score of two columns, the sum over cells and pairs of levels of
+      |number of rows - expected|, as one number changes by 1 and what is expected by nothing: it is
+      a function of the noisy histograms, which are public by then. (It would change, and the bound
+      were 2, if it were computed from the rows.) A row in place of another changes two numbers;
+    - pairs: 1 at one pair of levels for each of the p - 1 edges: norm sqrt(p - 1); tables likewise
+      for all p (p - 1) / 2 pairs of columns;
+    - column_moments: z_i z_j for i <= j, and v_i, all z and v being in [-1/2, 1/2]: with m (m + 1)
+      / 2 squares of at most 1/16 and m of at most 1/4, the norm is sqrt(m (m + 1) / 32 + m / 4);
+    - anchors: 2 Q numbers in [-1/2, 1/2]: norm sqrt(2 Q) / 2.
+
+    Each norm is attained. Counts are never negative, so that a row in place of another changes
+    sums of them by sqrt(2) times the norm.
+    """
+    p, m = len(schema.features), sum(isinstance(c, Numeric) for c in schema.features.values())
+    both, rates = p * (p - 1) // 2, 2 * PRIVATE_PROBLEMS
+    bounds: dict[MechanismName, Bound] = {"histograms": Bound(p**0.5, p)}
+    if p > 1 and common_tree:
+        bounds["tables"] = Bound(both**0.5, both)
+    elif p > 1:
+        bounds |= {"tree": Bound(1.0, 1), "pairs": Bound((p - 1) ** 0.5, p - 1)}
+    if m:
+        products = m * (m + 1) // 2
+        bounds["column_moments"] = Bound((products / 16 + m / 4) ** 0.5, products + m)
+    bounds["anchors"] = Bound(rates**0.5 / 2, rates)
     return bounds
 
 
-def uses(name: SumName, config: DistillConfig | SurrogateConfig) -> int:
-    """How often a sum is released: in every step, or once."""
+def uses(name: MechanismName, config: DistillConfig | SurrogateConfig, schema: Schema) -> int:
+    """How often a mechanism is used: in every step, for every edge of a tree, or once."""
+    if name == "tree":
+        return len(schema.features) - 1
     steps = config.private_steps if isinstance(config, DistillConfig) else 1
     return steps if name in ("gradients", "rates") else 1
 
@@ -302,12 +359,18 @@ def _largest_change(name: SumName, bound: float, relation: Relation) -> float:
     return sensitivity(bound, relation, never_opposed=name in NEVER_OPPOSED)
 
 
+def _score_change(relation: Relation) -> float:
+    """Of the score of two columns, with a step for how it was rounded and computed."""
+    return sensitivity(1.0, relation) + SCORE_GRID
+
+
 def require_true(
     guarantee: Guarantee, config: DistillConfig | SurrogateConfig, schema: Schema
 ) -> None:
     """Refuses a guarantee whose mechanisms are not those that settings and schema imply.
 
-    The noise is not compared: that it is enough for epsilon the guarantee has checked itself.
+    The noise is not compared, nor the epsilon of choices: that they are enough for epsilon the
+    guarantee has checked itself.
 
     Raises:
         ValueError: a mechanism is missing or unknown, has another sensitivity, or another number of
@@ -319,9 +382,13 @@ def require_true(
         raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
     for found in guarantee.mechanisms:
         norm, size = bounds[found.name]
-        if found.grid is not None:
-            norm = rounded_norm(found.name, norm, size, found.grid)
-        right, times = _largest_change(found.name, norm, config.relation), uses(found.name, config)
+        if found.name == "tree":
+            right = _score_change(config.relation)
+        else:
+            if found.grid is not None:
+                norm = rounded_norm(found.name, norm, size, found.grid)
+            right = _largest_change(found.name, norm, config.relation)
+        times = uses(found.name, config, schema)
         if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
             raise ValueError(
                 f"mechanism {found.name}: sensitivity {found.sensitivity:g}, used {found.times}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from synthfair.privacy.chance import Comparison
     from synthfair.privacy.gate import Preview
     from synthfair.privacy.ledger import Ledger, Spent
+    from synthfair.privacy.mechanism import ExponentialMechanism, GaussianMechanism
     from synthfair.privacy.rounds import TrainingGuarantee
     from synthfair.privacy.statement import Guarantee, PrivacyStatement
     from synthfair.release.format import Release
@@ -41,18 +42,23 @@ def _release_guarantee(guarantee: Guarantee) -> list[tuple[str, str]]:
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
     return [
         ("privacy", f"({budget})-differential privacy of {guarantee.unit}; {neighbours}"),
-        *(
-            (
-                "mechanism",
-                f"{m.name}: Gaussian, {'discrete' if m.grid else 'continuous'}, sensitivity"
-                f" {m.sensitivity:.4g}, noise {m.noise:.4g}, {m.times} times"
-                + (f", on multiples of {m.grid:.4g}" if m.grid else ""),
-            )
-            for m in guarantee.mechanisms
-        ),
+        *(("mechanism", _mechanism(mechanism)) for mechanism in guarantee.mechanisms),
         ("accountant", guarantee.accountant),
         *(("not covered", line) for line in guarantee.not_covered),
     ]
+
+
+def _mechanism(m: GaussianMechanism | ExponentialMechanism) -> str:
+    if m.name == "tree":
+        kind, strength = "exponential, exact", f"epsilon {m.epsilon:.4g} each"
+    else:
+        kind, strength = (
+            f"Gaussian, {'discrete' if m.grid else 'continuous'}",
+            f"noise {m.noise:.4g}",
+        )
+    return f"{m.name}: {kind}, sensitivity {m.sensitivity:.4g}, {strength}, {m.times} times" + (
+        f", on multiples of {m.grid:.4g}" if m.grid else ""
+    )
 
 
 def training_guarantee_lines(guarantee: TrainingGuarantee) -> tuple[str, ...]:
