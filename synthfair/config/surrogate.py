@@ -21,53 +21,19 @@ class SurrogateConfig(BaseModel):
 
     Example:
         >>> import synthfair as sf
-        >>> config = sf.SurrogateConfig(moments_only=True)
-        >>> config.rows_for(37)  # rows of a cell with 37 features
-        200
+        >>> sf.SurrogateConfig(epsilon=1.0, delta=1e-6).k_min
+        50
     """
 
     model_config = STRICT
 
     release: Literal["surrogate"] = Field(default="surrogate", description="Kind of the release.")
-    rows_per_cell: int | None = Field(
-        default=None,
-        ge=2,
-        le=1_000_000,
-        description="Rows that stand in for the real rows of each pair of group and label; if not"
-        " given, 200, or 4 (d + 1) where the d features need more. At least d + 2.",
-    )
     k_min: int = Field(
         default=50,
         ge=5,
-        description="Pairs of group and label with fewer real rows are left out, as mean and"
-        " covariance of a few rows would give them away. With epsilon, noisy counts are compared,"
-        " also with three standard deviations of their noise.",
-    )
-    moments_only: bool = Field(
-        default=False,
-        description="Only count, mean and covariance of each pair are matched: quick, and enough"
-        " for the covariance penalty, not for the selection rate. With epsilon, there are no noisy"
-        " histograms.",
-    )
-    random_anchors: int = Field(
-        default=60,
-        ge=0,
-        le=10_000,
-        description="Random public directions along which smooth sums are matched. Without meaning"
-        " with epsilon.",
-    )
-    self_play: int = Field(
-        default=120,
-        ge=0,
-        le=10_000,
-        description="Random fair problems whose models are directions, too: they stand for what"
-        " the other clients may hold. Without meaning with epsilon.",
-    )
-    iterations: int = Field(
-        default=400,
-        ge=1,
-        le=100_000,
-        description="Of L-BFGS on the rows of a pair, at most. Without meaning with epsilon.",
+        description="Pairs of group and label with fewer real rows are left out, as sums over a few"
+        " rows would give them away. With epsilon, noisy counts are compared, also with three"
+        " standard deviations of their noise.",
     )
     epsilon: float | None = Field(
         default=None,
@@ -96,10 +62,6 @@ class SurrogateConfig(BaseModel):
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("epsilon and delta go together: give both or neither")
         return self
-
-    def rows_for(self, d: int) -> int:
-        """Rows of each cell with d features."""
-        return self.rows_per_cell or max(200, 4 * (d + 1))
 
 
 def _kind(config: Any) -> str:

@@ -121,8 +121,9 @@ def _levels_of_numbers(lower: float, upper: float, bins: int) -> tuple[np.ndarra
         edges = back(np.linspace(scale(lower), scale(upper), bins + 1))
         edges[0], edges[-1] = lower, upper
         single = np.isin(np.arange(bins + 1), (0, bins))
-    low, width = [], []
-    for edge, alone, wide in zip(edges, single, np.append(np.diff(edges), 0.0), strict=True):
-        low += [edge] * alone + [edge] * (wide > 0)
-        width += [0.0] * alone + [wide] * (wide > 0)
-    return np.array(low), np.array(width)
+    wide = np.append(np.diff(edges), 0.0)
+    low = np.repeat(edges, single.astype(int) + (wide > 0))
+    width = np.concatenate(
+        [[0.0] * alone + [w] * (w > 0) for alone, w in zip(single.tolist(), wide.tolist())]
+    )
+    return low, width

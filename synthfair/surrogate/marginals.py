@@ -85,7 +85,7 @@ def make_margins(
         noise = sd * len(cells) ** 0.5
         used = np.ones(h.shape[1], bool)
         if not column.categories:  # hardly any rows between whole numbers: noise, or mistakes
-            between = np.append(column.width > 0, [False] * column.missing)
+            between = np.pad(column.width > 0, (0, int(column.missing)))
             least = max(RARE_CATEGORY * count.sum(), 3 * noise * between.sum() ** 0.5)
             used = ~between | (pooled[between].sum() > least)
         h[:, ~used] = 0.0
