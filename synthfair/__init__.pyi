@@ -24,7 +24,7 @@ from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
 from .model import LinearModel, Rows
 from .release import Release, write_release
 from .scoring import predict
-from .server import pool_and_train, read_releases
+from .server import pool_and_train, pool_records, read_releases
 from .trained import TrainedModel, read_model, write_model
 
 __version__: str
@@ -57,6 +57,7 @@ __all__ = [
     "measure",
     "partition",
     "pool_and_train",
+    "pool_records",
     "postprocess",
     "predict",
     "privacy",

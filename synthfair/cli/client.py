@@ -41,7 +41,7 @@ Flags override the configuration file and are named after its keys.
 """
 
 
-COMMON = ("max_gap", "rho_o", "notion", "epsilon", "delta", "seed", "k_min", "moments_only")
+COMMON = ("max_gap", "rho_o", "notion", "epsilon", "delta", "seed", "k_min")
 """Settings that -h shows; --help shows them all."""
 
 

@@ -186,7 +186,7 @@ def distill_table(
         >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
         >>> sf.distill_table(table, schema, config).release.x.shape
         (40, 37)
-        >>> made = sf.distill_table(table, schema, sf.SurrogateConfig(moments_only=True))
+        >>> made = sf.distill_table(table, schema, sf.SurrogateConfig())
         >>> round(made.release.weight.sum())  # as many as there are real rows
         1989
     """

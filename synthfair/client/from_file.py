@@ -37,7 +37,6 @@ from synthfair.privacy.answers import Answers, AnswersFile
 from synthfair.privacy.fit import PrivateFit
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
-from synthfair.privacy.private_sums import BINS, PrivateSums, private_sums
 from synthfair.privacy.statement import RISKS, UNSEEN, Guarantee, make_guarantee
 from synthfair.release.format import Release, make_header, write_release
 
@@ -217,8 +216,7 @@ class _Run(NamedTuple):
             return
         others = set(found.risks) - {RISKS["labels"]}
         if isinstance(config, SurrogateConfig):
-            moments = not config.moments_only and config.epsilon is None  # which buys sums anew
-            safer = ["--moments-only"] * moments + ["a lower --rows-per-cell"]
+            safer = ["a higher --k-min"]
         else:
             safer = ["--labels balanced"] * (config.labels == "copy")
             if others or not safer:
@@ -325,53 +323,55 @@ def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distilla
 
 
 def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Unwritten:
-    """Sums over the rows, rows with these sums, and their comparison with the real rows.
+    """What is read of the rows, records of it, and their comparison with the rows.
 
     The rows are read as a stream, several times. What an epsilon buys is booked before it is spent,
     and saved until the end.
     """
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
-    from synthfair.surrogate.make import first_sums, rows_of_a_cell
+    from synthfair.privacy.gate import Sample
+    from synthfair.surrogate.make import Sums, most_numbers, read_sums
 
-    schema, source, d = run.schema, str(run.data), len(run.schema.encoded_names)
-    rows_of_a_cell(config, d)  # before anything is booked
-    make_header(config, schema, model=LinearModel())
-    rows, preview, no_trial = FileBatches(run.data, schema), None, ""
+    schema, source = run.schema, str(run.data)
+    make_header(config, schema, model=LinearModel())  # before anything is booked
+    rows, sums, preview, no_trial = FileBatches(run.data, schema), None, None, ""
     leftovers = ()
     run.on_stage("reading the rows")
-    known = first_sums(rows, schema)
+    sample = rows.sum(Sample.of)
+    rows_sha256 = sha256_of((sample.content,))
     run.on_rows(rows.clipping)
-    rows_sha256 = sha256_of((known.count, known.first, known.second, known.binned, known.within))
     guarantee = make_guarantee(config, schema) if config.epsilon else None
     secure, noise = run.options.noise_seed is None, run.noise
     settings = fingerprint(rows_sha256, config.model_dump_json())
     booking = run.booking(settings, guarantee if secure else None)
     if guarantee:
-        name = fingerprint(rows_sha256, guarantee.model_dump_json() + f" {schema.hash} {secure}")
-        file = AnswersFile.next_to(run.output, name, PrivateSums)
-        known = run.bought(
+        bought = guarantee.model_dump_json() + f" {schema.hash} {secure} {config.k_min}"
+        file = AnswersFile.next_to(run.output, fingerprint(rows_sha256, bought), Sums)
+        sums = run.bought(
             file,
             booking,
-            lambda: private_sums(rows, schema, guarantee, source=noise),
-            numbers=2 * len(schema.groups) * (d + 1) * (d + 1 + BINS),
+            lambda: read_sums(rows, config, schema, noise=noise, on_stage=run.on_stage),
+            numbers=most_numbers(schema),
         )
         leftovers = (file.path,)
     else:
         run.require_affordable(booking)  # or it ends here
-        preview, no_trial = _try_surrogate(run, config)
+        preview, no_trial = _try_surrogate(run, config, sample.rows)
         if preview:
             run.require_safe(preview, config)
     made = surrogate_release(
-        rows, schema, config, known=known, noise=noise, source=source, on_stage=run.on_stage
+        rows, schema, config, sums=sums, noise=noise, source=source, on_stage=run.on_stage
     )
     run.on_stage("comparing the release with the rows")
-    found = preview_surrogate(made.release, rows, schema)
+    found = preview_surrogate(made.release, sample.rows, rows.held_out, schema)
     later = None if booking.guarantee else booking
     found = of_both(preview, found) if preview else found
     return _Unwritten(made, found, rows.clipping, later, leftovers, no_trial)
 
 
-def _try_surrogate(run: _Run, config: SurrogateConfig) -> tuple[Preview | None, str]:
+def _try_surrogate(
+    run: _Run, config: SurrogateConfig, sample: Encoded
+) -> tuple[Preview | None, str]:
     """The checks of a surrogate of the rows that are not held out; or None, and why.
 
     ``k_min`` is smaller as there are fewer rows: else the smallest pairs would not be tried. It is
@@ -379,7 +379,7 @@ def _try_surrogate(run: _Run, config: SurrogateConfig) -> tuple[Preview | None, 
     """
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
     from synthfair.privacy.gate import LEAST_HELD_OUT
-    from synthfair.surrogate.make import cells_of, first_sums
+    from synthfair.surrogate.make import TooFewRowsError
 
     share = run.options.hold_out
     if not share:
@@ -390,16 +390,17 @@ def _try_surrogate(run: _Run, config: SurrogateConfig) -> tuple[Preview | None, 
 
     rows = FileBatches(run.data, run.schema, share, config.seed)
     config = config.model_copy(update={"k_min": max(5, int(config.k_min * (1 - share)))})
-    show("reading the rows")
-    known = first_sums(rows, run.schema)
-    if len(rows.held_out.y) < LEAST_HELD_OUT:
-        return None, _too_few_held_out(LEAST_HELD_OUT)
-    if not cells_of(known, run.schema, k_min=config.k_min):
+    try:
+        made = surrogate_release(rows, run.schema, config, source=str(run.data), on_stage=show)
+    except TooFewRowsError:
         few = f"no pair of group and label has {config.k_min} rows"
         return None, f"no trial: without the held-out rows, {few}"
-    made = surrogate_release(rows, run.schema, config, known=known, on_stage=show)
+    if len(rows.held_out.y) < LEAST_HELD_OUT:
+        return None, _too_few_held_out(LEAST_HELD_OUT)
     show("comparing it with the rows")
-    return preview_surrogate(made.release, rows, run.schema), ""
+    keep = ~HeldOut(share, config.seed)(sample)
+    left = Encoded(*(field[keep] for field in sample))
+    return preview_surrogate(made.release, left, rows.held_out, run.schema), ""
 
 
 def read_rows(

@@ -8,8 +8,7 @@ import jax
 import numpy as np
 
 from synthfair.client.distillation import Distillation
-from synthfair.client.file_batches import FileBatches
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, encode_records
 from synthfair.data.real_rows import RealRows, other_inputs
 from synthfair.data.schema import Schema
 from synthfair.distill.inner import train
@@ -44,13 +43,14 @@ def preview_fair(
     return preview(synthetic, real.encoded, held_out, scores, seed=config.seed)
 
 
-def preview_surrogate(release: Release, rows: FileBatches, schema: Schema) -> Preview:
-    """The checks, with copies looked for among all rows, and the rest among rows drawn."""
-    from synthfair.privacy.gate import MOST_REAL, Copies, preview
+def preview_surrogate(
+    release: Release, real: Encoded, held_out: Encoded, schema: Schema
+) -> Preview:
+    """The checks of records, by the scores of the model that is trained on them."""
+    from synthfair.privacy.gate import preview
 
-    table = WeightedTable(release.x, release.s, release.y, cast(np.ndarray, release.weight))
-    n_groups = len(schema.groups)
-    found = rows.sum(lambda part: Copies.among(part, release.x, most=MOST_REAL))
+    x, n_groups = encode_records(release.x, schema), len(schema.groups)
+    table = WeightedTable(x, release.s, release.y, cast(np.ndarray, release.weight))
     with jax.enable_x64(True):
         plain = train(table.rows(n_groups=n_groups), 1e-3, model=LinearModel())  # as anybody can
     theta = np.asarray(plain.params)
@@ -61,9 +61,9 @@ def preview_surrogate(release: Release, rows: FileBatches, schema: Schema) -> Pr
 
     return preview(
         Encoded(*table[:3]),
-        found.sample,
-        rows.held_out,
+        real,
+        held_out,
         scores,
         seed=release.header.config.seed,
-        copies=found.count,
+        records=True,
     )

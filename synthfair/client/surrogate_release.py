@@ -11,23 +11,20 @@ from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.private_sums import PrivateSums
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
-from synthfair.surrogate.make import make_surrogate
-from synthfair.surrogate.private import Noise, make_private_surrogate, private_surrogate
-from synthfair.surrogate.sums import CellSums
+from synthfair.surrogate.make import Plan, Sums, make_surrogate, surrogate_of
 
 
 class SurrogateRelease(NamedTuple):
     """A surrogate release and how it was made.
 
     Attributes:
-        release: weighted rows that stand in for the client's; the only part to send.
+        release: weighted records that stand in for the client's; the only part to send.
         left_out: the pairs of group and label with real rows, but fewer than ``k_min``, in words.
-            Private.
-        rate_error: largest difference between a smooth rate of the release's rows and of the real
-            ones, over the directions that were matched; not-a-number with moments alone. Private.
+            Private, unless noisy numbers decided.
+        rate_error: largest difference between a smooth rate of the release's records and of the
+            real rows, or with epsilon the noisy one, over the models that were matched. Private.
     """
 
     release: Release
@@ -40,7 +37,7 @@ def surrogate_release(
     schema: Schema,
     config: SurrogateConfig,
     *,
-    known: CellSums | PrivateSums | None = None,
+    sums: Sums | None = None,
     noise: RandomBytes = system_entropy,
     source: str = "table",
     on_stage: Callable[[str], None] | None = None,
@@ -51,28 +48,25 @@ def surrogate_release(
         rows: encoded, in memory or a stream.
         schema: theirs.
         config: settings; with epsilon, real rows are read through noisy sums alone.
-        known: the first reading of the rows, or with epsilon the noisy sums, if there already.
+        sums: what was read of the rows, with noise, if there already; then they are not read.
         noise: where the bytes of noise come from; other than the system's, it protects nothing.
         source: what to call the rows in errors.
         on_stage: called with what is done next, in a few words.
 
     Raises:
-        InputError: no pair of group and label has enough rows, or the settings do not fit.
+        InputError: no pair of group and label has enough rows.
     """
     try:
-        if config.epsilon is None:
-            first = known if isinstance(known, CellSums) else None
-            made = make_surrogate(rows, config, schema, known=first, on_stage=on_stage)
-        elif isinstance(known, PrivateSums):
-            noises: Noise = {m.name: m.noise for m in make_guarantee(config, schema).mechanisms}
-            made = private_surrogate(known, noises, config, schema)
+        if sums is None:
+            made = make_surrogate(rows, config, schema, noise=noise, on_stage=on_stage)
         else:
-            made = make_private_surrogate(rows, config, schema, noise=noise)
+            made = surrogate_of(sums, Plan(config, schema))
     except InputError as error:
-        raise InputError(f"{source}: {error}") from error
+        raise type(error)(f"{source}: {error}") from error
     private = config.epsilon is not None and noise is system_entropy
     guarantee = make_guarantee(config, schema) if private else None
     header = make_header(config, schema, model=LinearModel(), guarantee=guarantee)
-    release = Release(header, schema.encoded_names, *made.table)
+    names = tuple(schema.features)
+    release = Release(header, names, made.records, made.s, made.y, made.weight)
     left_out = tuple(schema.pair(*pair) for pair in made.left_out)
     return SurrogateRelease(release, left_out, made.rate_error)

@@ -32,9 +32,9 @@ TEST_FRACTION = 0.4
 FAIR = DistillConfig(rho_o=30.0, penalty="selection_rate")
 """Settings of the fair releases."""
 
-SURROGATE = SurrogateConfig(k_min=10, moments_only=True)
+SURROGATE = SurrogateConfig(k_min=10)
 """Settings of the surrogates. The table is small: with the default k_min of 50 the city would leave
-out its refused applicants, and more than moments would be fitted to single rows."""
+out its refused applicants."""
 
 SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""

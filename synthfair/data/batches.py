@@ -110,7 +110,7 @@ class DaskBatches:
         >>> table, schema = sf.load_dataset("loanapp")
         >>> frame = dask.dataframe.from_pandas(table, npartitions=3)
         >>> rows = sf.data.DaskBatches(frame, schema)
-        >>> made = sf.distill_table(rows, schema, sf.SurrogateConfig(moments_only=True))
+        >>> made = sf.distill_table(rows, schema, sf.SurrogateConfig())
         >>> round(made.release.weight.sum())
         1989
     """

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import KDTree
 
-from synthfair.data.encode import Encoded, drawn_by_content
+from synthfair.data.encode import Encoded, content_sums, drawn_by_content
 from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer, rare
 from synthfair.privacy.matching import match_columns
 from synthfair.privacy.nearest import nearest
@@ -37,8 +37,7 @@ NOISE_ROWS = 2_000
 """Rows of public noise that a release is compared with."""
 
 MOST_REAL, MOST_OTHER = 20_000, 2_000
-"""Rows that distances are measured to, and from; of more, so many are drawn. Copies are looked for
-among all."""
+"""Rows that distances are measured to, and from; of more, so many are drawn."""
 
 CHUNK = 2**13
 """Real rows that are searched for copies together."""
@@ -50,10 +49,11 @@ class Distances(NamedTuple):
     Attributes:
         median: of the synthetic rows.
         held_out_median: of the held-out rows.
-        close: rows that are nearly copies, see :data:`CLOSE`.
-        near: rows that are near, see :data:`QUANTILE`.
+        close: rows that are nearly copies, see :data:`CLOSE`; None of records, of whose columns
+            with few values many rows are alike.
+        near: rows that are near, see :data:`QUANTILE`; None likewise.
         single: rows near to one real row alone: the closest is so much nearer than the second
-            closest as for that share of held-out rows.
+            closest as for that share of held-out rows; None likewise.
         linked: rows whose closest of all real rows was distilled, not held out. Which rows are held
             out is chance, so that this is a randomisation test: whatever the release, if it does
             not depend on who was held out, the alarm is false.
@@ -61,9 +61,9 @@ class Distances(NamedTuple):
 
     median: float
     held_out_median: float
-    close: Comparison
-    near: Comparison
-    single: Comparison
+    close: Comparison | None
+    near: Comparison | None
+    single: Comparison | None
     linked: Comparison
 
 
@@ -73,7 +73,7 @@ class Preview(NamedTuple):
     Attributes:
         n_synthetic: number of synthetic rows.
         n_held_out: number of distinct held-out rows.
-        copies: how many synthetic rows equal a real row in all features.
+        copies: how many synthetic rows equal a real row in all features; None of records.
         copies_by_chance: how many of as many rows of public noise may: more stop a release. None,
             unless there are few features.
         labels_copied: whether groups, or labels, are those of the real rows in order, or in reverse
@@ -81,7 +81,7 @@ class Preview(NamedTuple):
         largest: size of the largest synthetic feature; real ones lie in [0, 1].
         transformed: rows that are nearly copies after the map of columns that
             :func:`synthfair.privacy.matching.match_columns` finds, against public noise after its
-            own map, or held-out rows; None of fewer than two rows.
+            own map, or held-out rows; None of fewer than two rows, or of records.
         linked: as in :class:`Distances`, after such a map, found without knowing who was held out.
         distances: None where too few distinct rows are held out, as ``linked``.
         attacks: by what the attacker wants to know; none where too few distinct rows are held out.
@@ -89,7 +89,7 @@ class Preview(NamedTuple):
 
     n_synthetic: int
     n_held_out: int
-    copies: int
+    copies: int | None
     copies_by_chance: int
     labels_copied: bool
     largest: float
@@ -112,7 +112,7 @@ class Preview(NamedTuple):
         }
         found = {name for name, rates in checks.items() if any(r and r.alarming for r in rates)}
         found |= {"labels"} if self.labels_copied else set()
-        found |= {"copies"} if self.copies > self.copies_by_chance else set()
+        found |= {"copies"} if (self.copies or 0) > self.copies_by_chance else set()
         return tuple(line for risk, line in RISKS.items() if risk in found)
 
 
@@ -123,7 +123,7 @@ def preview(
     scores: Callable[[Encoded], np.ndarray],
     *,
     seed: int,
-    copies: int | None = None,
+    records: bool = False,
 ) -> Preview:
     """Compares synthetic rows with the real rows they were distilled from, and with others.
 
@@ -137,8 +137,9 @@ def preview(
         held_out: rows of the same table that were not; perhaps none.
         scores: of a model trained on the release, which anybody can train.
         seed: of the rows drawn where there are many.
-        copies: of real rows among the synthetic ones, where ``real`` are not all of them; see
-            :class:`Copies`.
+        records: whether the synthetic rows are records of the schema, drawn from marginals. Such
+            may well equal real rows; what would show that they depend on single rows is that they
+            are nearer to those they were made of than to held-out ones.
 
     Returns:
         What was found; its ``risks`` are empty where nothing stops the release.
@@ -158,8 +159,7 @@ def preview(
     """
     rng = np.random.default_rng(seed)
     within = _within(release.x)
-    if copies is None:
-        copies = int(_copied(release.x, real.x, within).sum())
+    copies = None if records else int(_copied(release.x, real.x, within).sum())
     few, known, others = (
         _drawn(release, MOST_OTHER, rng),
         drawn_by_content(real, MOST_REAL),
@@ -168,7 +168,7 @@ def preview(
     enough = len(others.y) >= LEAST_HELD_OUT and len(known.y) > 1
     pool = _joined(known, others) if enough else known
     mapped = transformed = None
-    if len(release.y) > 1 and len(pool.y) > 1:
+    if len(release.y) > 1 and len(pool.y) > 1 and not records:
         mapped = match_columns(few.x, pool.x)(few.x)
         transformed = _transformed(mapped, known.x, others.x if enough else pool.x[:0], rng)
     found = Preview(
@@ -183,13 +183,15 @@ def preview(
         distances=None,
         attacks={},
     )
-    if not enough or mapped is None:
+    if not enough or (mapped is None and not records):
         return found
     apart = np.arange(len(pool.y)) >= len(known.y)
     members = _drawn(known, len(others.y), rng)
     return found._replace(
-        linked=_linked(mapped, pool, apart),
-        distances=_distances(few.x, known.x, others.x, _linked(few.x, pool, apart)),
+        linked=None if mapped is None else _linked(mapped, pool, apart),
+        distances=_distances(
+            few.x, known.x, others.x, _linked(few.x, pool, apart), records=records
+        ),
         attacks={
             # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
             "membership, by distance": area(
@@ -246,38 +248,35 @@ def _copied(synthetic: np.ndarray, real: np.ndarray, within: float) -> np.ndarra
 
 
 @dataclass(frozen=True)
-class Copies:
-    """Which synthetic rows are copies, and a sample of the real ones. ``a + b`` is that of both.
+class Sample:
+    """Different real rows, drawn by their content. ``a + b`` is that of the rows of both.
 
     Attributes:
-        copied: [N_s] whether each synthetic row is a copy of some real row.
-        sample: different real rows, drawn by their content.
-        most: rows of the sample, at most.
+        rows: drawn, MOST_REAL at most.
+        content: fingerprint of all rows, of :func:`synthfair.data.encode.content_sums`.
     """
 
-    copied: np.ndarray
-    sample: Encoded
-    most: int
+    rows: Encoded
+    content: np.ndarray
 
     @classmethod
-    def among(cls, real: Encoded, synthetic: np.ndarray, *, most: int) -> Copies:
-        """Of some real rows."""
-        copied = _copied(synthetic, real.x, _within(synthetic))
-        return cls(copied, drawn_by_content(real, most), most)
+    def of(cls, rows: Encoded) -> Sample:
+        """Of these rows."""
+        return cls(drawn_by_content(rows, MOST_REAL), content_sums(rows))
 
-    def __add__(self, other: Copies) -> Copies:
+    def __add__(self, other: Sample) -> Sample:
         """Of the rows of both."""
-        sample = drawn_by_content(_joined(self.sample, other.sample), self.most)
-        return Copies(self.copied | other.copied, sample, self.most)
-
-    @property
-    def count(self) -> int:
-        """Number of synthetic rows that are copies."""
-        return int(self.copied.sum())
+        rows = drawn_by_content(_joined(self.rows, other.rows), MOST_REAL)
+        return Sample(rows, self.content + other.content)
 
 
 def _distances(
-    synthetic: np.ndarray, real: np.ndarray, held_out: np.ndarray, linked: Comparison
+    synthetic: np.ndarray,
+    real: np.ndarray,
+    held_out: np.ndarray,
+    linked: Comparison,
+    *,
+    records: bool,
 ) -> Distances:
     real = np.unique(real, axis=0)  # the second closest is another one
     (first, second), (usual, usual_second) = (
@@ -287,9 +286,9 @@ def _distances(
     return Distances(
         median=float(np.median(first)),
         held_out_median=float(np.median(usual)),
-        close=excess(first, usual, CLOSE),
-        near=nearer(first, usual, QUANTILE, CLOSE),
-        single=nearer(ratios, usual_ratios, QUANTILE),
+        close=None if records else excess(first, usual, CLOSE),
+        near=None if records else nearer(first, usual, QUANTILE, CLOSE),
+        single=None if records else nearer(ratios, usual_ratios, QUANTILE),
         linked=linked,
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from synthfair.data.schema import Schema
 
-FORMATS = {"fair": "synthfair-release/2", "surrogate": "synthfair-release/3"}
+FORMATS = {"fair": "synthfair-release/2", "surrogate": "synthfair-release/4"}
 """By kind of release."""
 
 HEADER_KEY, SIGNATURE_KEY = b"synthfair", b"synthfair.release.signature"
@@ -46,7 +46,7 @@ class Header(BaseModel):
 
     model_config = STRICT
 
-    format: Literal["synthfair-release/2", "synthfair-release/3"]
+    format: Literal["synthfair-release/2", "synthfair-release/4"]
     schema_hash: str = Field(pattern="^[0-9a-f]{64}$")
     version: Line
     model: Line
@@ -83,8 +83,9 @@ class Release:
 
     Attributes:
         header: the metadata.
-        names: [d] names of the encoded features.
-        x: [N_s, d] synthetic features.
+        names: [k] names of the columns of x.
+        x: [N_s, k] synthetic features: of a fair release, encoded ones; of a surrogate, columns of
+            the schema, as of :func:`synthfair.data.encode.encode_records`.
         s: [N_s] groups.
         y: [N_s] labels, -1 or +1.
         weight: [N_s] numbers of real rows that each row of a surrogate stands for; None in a fair
@@ -145,8 +146,11 @@ def make_header(
     """
     discloses = disclosures(config, private=guarantee is not None)
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    if kind == "surrogate" and "weight" in schema.encoded_names:
-        raise InputError("column 'weight': a surrogate has weights; rename the feature")
+    if kind == "surrogate" and (taken := {"s", "y", "weight"} & {*schema.features}):
+        raise InputError(
+            f"column {min(taken)!r}: a surrogate has a column of that name of its own; rename the"
+            " feature"
+        )
     return Header(
         format=FORMATS[kind],  # type: ignore[arg-type]
         schema_hash=schema.hash,
@@ -199,27 +203,22 @@ def disclosures(
 
 
 def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[str, ...]:
-    what = (
-        f"Of each pair of group and label with at least {config.k_min} real rows: their number, and"
-        " the mean and the covariance of their features"
-    )
+    pairs = f"each pair of group and label with at least {config.k_min} real rows"
     fewer = "Which pairs have fewer rows, or none."
     if seeded:
-        return f"{what}, with noise.", SEEDED_NOISE, fewer
-    lines = [
-        f"{what}; sums over the rows with a category are rounded, numbers of rows to multiples of"
-        " 5, and sums of a number from 0 to 1 to whole ones. A number in which some rows, but fewer"
-        " than 5, differ has mean and variance of other pairs, and no covariance. A pair with such"
-        " a number and fewer than 200 rows, or with hardly more rows than features, has the"
-        " correlations of the others. No differential privacy is claimed; not anonymous."
-    ]
-    if not config.moments_only:
-        lines.append(
-            "Of these rows, about how each feature is distributed over 16 equal parts of its"
-            " range, and averages, rounded likewise, of smooth functions along public directions"
-            " and along models of the rows."
+        return (
+            f"Of {pairs}, with noise: how many they are, how each column is distributed, and about"
+            " how columns depend on each other.",
+            SEEDED_NOISE,
+            fewer,
         )
-    return (*lines, fewer)
+    return (
+        f"Of {pairs}: their number; how each column is distributed; two-way tables of as many pairs"
+        " of columns as connect all of them; means and products of numbers; and averages of smooth"
+        " functions along models of the rows. All are sums over rows that are rounded to multiples"
+        " of 5 rows. No differential privacy is claimed; not anonymous.",
+        fewer,
+    )
 
 
 def write_release(

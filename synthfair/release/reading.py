@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from synthfair.config import MAX_ROWS
+from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, parse_as
 from synthfair.privacy.statement import require_true
@@ -42,12 +44,21 @@ _THRIFT = 20_000_000
 """Bytes of any text in a file's metadata: Arrow makes a copy of all of it."""
 
 
+EARLIER = b'"format":"synthfair-release/3"'
+"""In the header of a surrogate of an earlier version, whose rows were of encoded features."""
+
+
 class _Expected(NamedTuple):
-    """What a file must hold: names of its features, number of groups, and weights or not."""
+    """What a file must hold: names of its features, number of groups, and weights or not.
+
+    Without the schema there are no ``columns``.
+    """
 
     names: tuple[str, ...]
     n_groups: int
     weighted: bool
+    columns: Mapping[str, Numeric | Categorical] = {}
+    encoded: int = 0
 
 
 def read_release(
@@ -86,9 +97,14 @@ def read_release(
                 expected = _claimed(found, source, weighted=weighted)
             else:
                 _check_schema(header, schema, source)
-                expected = _Expected(schema.encoded_names, len(schema.groups), weighted)
+                names = tuple(schema.features) if weighted else schema.encoded_names
+                size = len(schema.encoded_names) + 2 + weighted
+                columns = schema.features if weighted else {}
+                expected = _Expected(names, len(schema.groups), weighted, columns, size)
             _check_columns(found, arrow_schema(expected.names, weighted=weighted), source)
-            _check_rows(file.metadata.num_rows, len(found), room, source)
+            # A server encodes the columns of a surrogate, which are more then.
+            width = max(len(found), expected.encoded)
+            _check_rows(file.metadata.num_rows, width, room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
     except InputError:
@@ -97,7 +113,7 @@ def read_release(
         raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
     rows = _rows(table, source, weighted=expected.weighted)
     release = Release(header, expected.names, *rows, signature=signature)
-    _check_values(release, expected.n_groups, source)
+    _check_values(release, expected, source)
     digest = content_digest(text, release.names, release.fingerprint)
     verify(signature, digest, source=source)
     if keys is not None:
@@ -119,6 +135,11 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
                 f" {MAX_BYTES[key]} are allowed"
             )
     text = metadata[HEADER_KEY]
+    if EARLIER in text.replace(b" ", b"")[:1000]:
+        raise InputError(
+            f"{source}: a surrogate of an earlier version of synthfair, whose rows were no records"
+            " of the schema; ask its site for a new one"
+        )
     header = parse_as(text, Header, source)  # first: that of another format says so
     if SIGNATURE_KEY not in metadata:
         raise InputError(f"{source}: altered since it was written: its sha256 is missing")
@@ -191,16 +212,21 @@ def _rows(
     return np.column_stack(features), s.copy(), y.astype(float), weight
 
 
-def _check_values(release: Release, n_groups: int, source: str) -> None:
+def _check_values(release: Release, expected: _Expected, source: str) -> None:
+    n_groups = expected.n_groups
+    features = [
+        (name, values, *_allowed(values, expected, name))
+        for name, values in zip(release.names, release.x.T, strict=True)
+    ]
     named = [
-        *zip(release.names, release.x.T, np.abs(release.x.T) <= MAX_ABSOLUTE, strict=True),
+        *((name, values, right) for name, values, right, _ in features),
         ("s", release.s, (release.s >= 0) & (release.s < n_groups)),
         ("y", release.y, np.abs(release.y) == 1),
     ]
     if (weight := release.weight) is not None:
         right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
         named.append(("weight", weight, right))
-    allowed = {
+    allowed = {name: words for name, _, _, words in features} | {
         "s": f"0 to {n_groups - 1}",
         "y": "-1 or 1",
         "weight": f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
@@ -211,10 +237,28 @@ def _check_values(release: Release, n_groups: int, source: str) -> None:
             value = values[row].item()
             raise InputError(
                 f"{source}: column {name!r}, row {row + 1}: {value!r} is not allowed; must be"
-                f" {allowed.get(name, f'a finite number of at most {MAX_ABSOLUTE:g} in size')}"
+                f" {allowed[name]}"
             )
     if weight is not None and not weight.any():
         raise InputError(
             f"{source}: column 'weight': all are 0, so that it stands for no row; must be"
             f" {allowed['weight']}, and one of them not 0: ask its site for another release"
         )
+
+
+def _allowed(values: np.ndarray, expected: _Expected, name: str) -> tuple[np.ndarray, str]:
+    """[N] whether each value of a feature is allowed, and what is."""
+    column, missing = expected.columns.get(name), np.isnan(values)
+    if column is None:
+        if expected.weighted:  # in units of a schema that is not there
+            return ~np.isinf(values), "a finite number, or a missing one"
+        right = np.abs(values) <= MAX_ABSOLUTE
+        return right, f"a finite number of at most {MAX_ABSOLUTE:g} in size"
+    may_miss = column.missing == "category"
+    if isinstance(column, Numeric):
+        inside = (values >= column.lower) & (values <= column.upper)
+        words = f"from {column.lower:g} to {column.upper:g}" + ", or missing" * may_miss
+        return inside | (missing & may_miss), words
+    last = len(column.categories) - 1 + may_miss
+    right = (values >= 0) & (values <= last) & (values == np.rint(values))
+    return right, f"a whole number from 0 to {last}, a category's position"

@@ -93,7 +93,8 @@ def preview_table(preview: Preview) -> ResultTable:
 
 def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
     chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
-    yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance
+    if preview.copies is not None:
+        yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance
     yield "real groups or labels, in order", "yes" if preview.labels_copied else "no", "no"
     if found := preview.transformed:
         usual = f"{found.expected:.1%} of public noise, or of held-out rows"
@@ -106,7 +107,7 @@ def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
             "rows near a real one": found.near,
             "rows near one real one alone": found.single,
         }
-        for name, share in shares.items():
+        for name, share in ((name, share) for name, share in shares.items() if share):
             yield name, _rate(share), f"{share.expected:.1%} of held-out rows, or less"
         linked = {"": found.linked, ", columns matched": preview.linked}
         for how, share in linked.items():

@@ -1,6 +1,14 @@
 from .influence import Influence, Influences, measure_influence
 from .outliers import outlier_bound
-from .pooling import Pool, make_pool, pool, pool_and_train, read_releases, train_pool
+from .pooling import (
+    Pool,
+    make_pool,
+    pool,
+    pool_and_train,
+    pool_records,
+    read_releases,
+    train_pool,
+)
 from .routine import Served, serve
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "outlier_bound",
     "pool",
     "pool_and_train",
+    "pool_records",
     "read_releases",
     "serve",
     "train_pool",

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 import synthfair
 from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.data.encode import Encoded
+from synthfair.data.encode import Encoded, encode_records, records_table
 from synthfair.data.schema import Schema
 from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
@@ -25,6 +25,9 @@ from synthfair.release.signature import Keys
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel, input_names
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MANY_MEDIANS = 20.0
 """Rows that one client may have, in lower medians of all claims, where it is not set."""
@@ -56,7 +59,7 @@ def read_releases(
     cells = 0
     for path in map(Path, paths):
         release = read_release(path, schema, keys=keys, room=MAX_CELLS - cells)
-        cells += release.x.size + (2 + (release.weight is not None)) * len(release.y)
+        cells += len(release.y) * (len(schema.encoded_names) + 2 + (release.weight is not None))
         before = seen.setdefault(release.fingerprint, path)
         if str(path) in releases or before != path:
             raise InputError(f"{path}: the same release as {before}; give each once")
@@ -84,6 +87,54 @@ def pool(releases: Mapping[str, Release]) -> Encoded:
     """
     parts = [(release.x, release.s, release.y) for release in releases.values()]
     return Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def pool_records(
+    releases: Mapping[str, Release] | Sequence[str | PathLike[str]],
+    schema: Schema,
+    *,
+    max_rows: float | None = None,
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """The records of surrogates as a table, with weights, on which any learner can be trained.
+
+    Args:
+        releases: surrogates by name, or their files.
+        schema: the clients'.
+        max_rows: that one client may have; if not given, as of :func:`pool_and_train`.
+
+    Returns:
+        A table with the columns of the schema, its label and sensitive attribute among them, and
+        [N] the number of real rows that each record stands for: ``sample_weight``. Of a label with
+        several positive or negative values, the first stands for them.
+
+    Raises:
+        InputError: a file is refused, see :func:`read_releases`; or a release is no surrogate.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> lenders = sf.partition(table, clients=2, seed=0)
+        >>> config = sf.SurrogateConfig()
+        >>> releases = {
+        ...     f"lender {i}": sf.distill_table(lender.train, schema, config).release
+        ...     for i, lender in enumerate(lenders)
+        ... }
+        >>> records, weights = sf.pool_records(releases, schema)
+        >>> list(records.columns) == list(schema.columns), len(records) == len(weights)
+        (True, True)
+    """
+    if not isinstance(releases, Mapping):
+        releases = read_releases(releases, schema)
+    if not releases:
+        raise InputError("no releases: the pool is empty")
+    for name, release in releases.items():
+        if release.weight is None:
+            raise InputError(
+                f"{name}: a fair release, whose rows are no records of the schema; ask its site for"
+                " a surrogate (python -m synthfair.client --release surrogate)"
+            )
+    weights, _, _ = _weights(releases, max_rows)
+    return records_table(*pool(releases), schema), np.concatenate([*weights.values()])
 
 
 class Pool(NamedTuple):
@@ -191,13 +242,10 @@ def _pool_surrogates(
     parts: dict[str, slice],
     own: Penalty | None,
 ) -> Pool:
-    weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
-    claims = {name: float(weight.sum()) for name, weight in weights.items()}
-    # The lower median: of two claims the middle would be their mean, and 20 means cap neither.
-    most = config.max_rows or MANY_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
-    capped = {name: claim for name, claim in claims.items() if claim > most}
-    weights |= {name: weights[name] * (most / claim) for name, claim in capped.items()}
-    table = WeightedTable(*pool(releases), weight=np.concatenate([*weights.values()]))
+    weights, capped, most = _weights(releases, config.max_rows)
+    records, s, y = pool(releases)
+    weight = np.concatenate([*weights.values()])
+    table = WeightedTable(encode_records(records, schema), s, y, weight)
     _require_all(table, schema, config.notion)
     n_groups, notion = len(schema.groups), config.notion
     named: dict[str, Penalty] = {
@@ -218,6 +266,18 @@ def _pool_surrogates(
         capped=capped,
         max_rows=most,
     )
+
+
+def _weights(
+    releases: Mapping[str, Release], max_rows: float | None
+) -> tuple[dict[str, np.ndarray], dict[str, float], float]:
+    """Of each surrogate's records; which claim more than is allowed, and how much that is."""
+    weights = {name: cast(np.ndarray, release.weight) for name, release in releases.items()}
+    claims = {name: float(weight.sum()) for name, weight in weights.items()}
+    # The lower median: of two claims the middle would be their mean, and 20 means cap neither.
+    most = max_rows or MANY_MEDIANS * sorted(claims.values())[(len(claims) - 1) // 2]
+    capped = {name: claim for name, claim in claims.items() if claim > most}
+    return weights | {n: weights[n] * (most / claim) for n, claim in capped.items()}, capped, most
 
 
 def _require_all(table: WeightedTable, schema: Schema, notion: Notion) -> None:
@@ -287,7 +347,7 @@ def pool_and_train(
         >>> import synthfair as sf
         >>> table, schema = sf.load_dataset("loanapp")
         >>> lenders = sf.partition(table, clients=2, seed=0)
-        >>> config = sf.SurrogateConfig(moments_only=True)
+        >>> config = sf.SurrogateConfig()
         >>> releases = {
         ...     f"lender {i}": sf.distill_table(lender.train, schema, config).release
         ...     for i, lender in enumerate(lenders)

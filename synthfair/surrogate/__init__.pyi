@@ -2,18 +2,30 @@ from .fair_table import FairTable, make_fair_table
 from .fair_training import train_fair
 from .frontier import FrontierPoint, GlobalProblem, frontier, least_weight
 from .make import Surrogate, make_surrogate
+from .secure import (
+    SecureSurrogate,
+    client_sums,
+    make_secure_surrogate,
+    next_sums,
+    surrogate_from_sums,
+)
 from .table import WeightedTable, together
 
 __all__ = [
     "FairTable",
     "FrontierPoint",
     "GlobalProblem",
+    "SecureSurrogate",
     "Surrogate",
     "WeightedTable",
+    "client_sums",
     "frontier",
     "least_weight",
     "make_fair_table",
+    "make_secure_surrogate",
     "make_surrogate",
+    "next_sums",
+    "surrogate_from_sums",
     "together",
     "train_fair",
 ]

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -32,10 +31,11 @@ from synthfair.privacy.mechanism import (
     require_float64,
 )
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import PRIVATE_PROBLEMS, Guarantee, make_guarantee
+from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee
 from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
+    COARSE,
     Edges,
     Margins,
     associations,
@@ -44,6 +44,17 @@ from synthfair.surrogate.marginals import (
     expected,
     make_margins,
     rounded,
+)
+from synthfair.surrogate.sums import (
+    GRID,
+    Question,
+    anchor_rates,
+    column_moments,
+    histograms,
+    moment_terms,
+    on_grid,
+    table_parts,
+    two_way_tables,
 )
 from synthfair.surrogate.tilt import tilted, variance_of
 
@@ -54,9 +65,6 @@ RARE = 5.0
 """Without epsilon, all sums are rounded to multiples of this many rows: statistical offices round
 tables of frequencies so (Hundepool et al. 2012, *Statistical Disclosure Control*, chapter 5)."""
 
-GRID = 2.0**-20
-"""Of numbers that are summed without noise, so that no bit tells in which order rows came."""
-
 LEAST_WEIGHT = 1e-6
 """Of a record; others are left out."""
 
@@ -66,9 +74,15 @@ REMEDIES = (
 )
 """What a client can do whose pairs of group and label have too few rows."""
 
+NONE = np.empty(0)
+
+
+class TooFewRowsError(InputError):
+    """No pair of group and label has enough rows."""
+
 
 class Sums(NamedTuple):
-    """All that is read of the rows: exact, and then private; or with noise.
+    """All that is read of the rows: with noise; or exact, and then private.
 
     Attributes:
         histograms: [2 G, L] numbers of rows of each cell in each level of each column.
@@ -81,38 +95,10 @@ class Sums(NamedTuple):
 
     histograms: np.ndarray
     moments: np.ndarray
-    edges: np.ndarray
-    pairs: np.ndarray
-    thetas: np.ndarray
-    rates: np.ndarray
-
-
-Whole = Callable[[np.ndarray], np.ndarray]
-"""Makes rows of numbers [N, k] whole: multiples of a grid, shortened where that is needed."""
-
-
-class Question(NamedTuple):
-    """A sum over rows.
-
-    Attributes:
-        name: of the sum.
-        length: number of its entries.
-        of: the sum over a batch of rows, flat and whole; counts need nothing to be made so.
-        counts: whether entries are numbers of rows.
-    """
-
-    name: SumName
-    length: int
-    of: Callable[[Encoded, Whole], np.ndarray]
-    counts: bool = False
-
-
-Errors = Mapping[SumName, float]
-"""Standard deviation of the error in each entry of a sum."""
-
-ROUNDING: Errors = dict.fromkeys(
-    ("histograms", "column_moments", "pairs", "anchors"), RARE / 12**0.5
-)
+    edges: np.ndarray = NONE.reshape(0, 2)
+    pairs: np.ndarray = NONE
+    thetas: np.ndarray = NONE
+    rates: np.ndarray = NONE
 
 
 class Surrogate(NamedTuple):
@@ -135,6 +121,115 @@ class Surrogate(NamedTuple):
     weight: np.ndarray
     left_out: tuple[tuple[int, float], ...]
     rate_error: float
+
+    def rows(self, schema: Schema) -> Encoded:
+        """The records as a model sees them, without weights."""
+        return Encoded(encode_records(self.records, schema), self.s, self.y)
+
+
+class Plan:
+    """How sums are used, which everybody may know.
+
+    Args:
+        config: settings.
+        schema: public.
+        errors: standard deviation of the error in each entry of a sum, where it is not that of the
+            settings.
+
+    Attributes:
+        columns: levels of each.
+        step: to multiples of which sums are rounded; 0 where they have noise.
+    """
+
+    def __init__(
+        self, config: SurrogateConfig, schema: Schema, errors: Mapping[SumName, float] | None = None
+    ) -> None:
+        """By public rules."""
+        self.config, self.schema, self.n_groups = config, schema, len(schema.groups)
+        self.columns = Columns.of(schema, private=bool(config.epsilon))
+        self.step = 0.0 if config.epsilon else RARE
+        self._errors = errors
+        if errors is None and config.epsilon:
+            mechanisms = make_guarantee(config, schema).mechanisms
+            self._errors = {m.name: m.noise for m in mechanisms if isinstance(m, GaussianMechanism)}
+
+    def sd(self, name: SumName) -> float:
+        """Of the error in each entry of a sum: noise, or rounding."""
+        return RARE / 12**0.5 if self._errors is None else self._errors.get(name, 0.0)
+
+    def margins(self, sums: Sums) -> Margins:
+        """One-way tables of the cells that are large enough.
+
+        Raises:
+            TooFewRowsError: no cell is; the message says what can be done.
+        """
+        sd, config, schema = self.sd("histograms"), self.config, self.schema
+        found = make_margins(
+            sums.histograms, self.columns, step=self.step, sd=sd, k_min=config.k_min
+        )
+        if len(found.cells):
+            return found
+        if config.epsilon:
+            raise TooFewRowsError(
+                f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
+                f" reaches k_min = {config.k_min} and {3 * sd:.0f}, three standard deviations of"
+                " its noise. Lower k_min or raise epsilon (both are published), make one release of"
+                " your rows and another organisation's, or merge small groups (in the schema, by"
+                " 'unlisted')"
+            )
+        rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
+        pairs = [f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)]
+        raise TooFewRowsError(
+            f"no pair of {schema.sensitive} and {schema.label} has the {config.k_min} rows that"
+            f" k_min asks for: {shown(pairs)}. {REMEDIES}"
+        )
+
+    def records(self, sums: Sums) -> Surrogate:
+        """Records as one-way tables and the tree have them; those of a cell have equal weights."""
+        margins = self.margins(sums)
+        edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, margins.count
+        shapes = [(len(c), sizes[i], sizes[j]) for i, j in edges]
+        parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
+        tables = associations(
+            [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)],
+            edges,
+            margins,
+            step=self.step,
+            sd=self.sd("pairs") or self.sd("tables"),
+        )
+        seed = own_seed(self.config.seed, margins)
+        drawn = [draw(i, margins, edges, tables, self.columns, seed + i) for i in range(len(c))]
+        size = np.array([len(records) for records in drawn])
+        rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
+        there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0
+        left_out = np.setdiff1d(np.flatnonzero(there), margins.cells)
+        return Surrogate(
+            np.concatenate(drawn),
+            np.repeat(margins.cells // 2, size),
+            np.repeat(2.0 * (margins.cells % 2) - 1, size),
+            np.repeat(c / size, size),
+            tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in left_out),
+            np.nan,
+        )
+
+    def models(self, sums: Sums) -> np.ndarray:
+        """[Q, n] of random fair problems on these records."""
+        drawn = self.records(sums)
+        return self_play(
+            drawn.rows(self.schema),
+            drawn.weight,
+            PRIVATE_PROBLEMS if self.config.epsilon else PROBLEMS,
+            n_groups=self.n_groups,
+            seed=own_seed(self.config.seed, self.margins(sums)),
+        )
+
+
+def own_seed(seed: int, margins: Margins) -> int:
+    """A seed for each client: errors of clients that draw alike would add up in the pool.
+
+    Of the rows it takes the numbers of rows of cells, which the weights give, too.
+    """
+    return seed + zlib.crc32(margins.count.tobytes())
 
 
 def make_surrogate(
@@ -171,13 +266,7 @@ def make_surrogate(
         (True, 1989)
     """
     sums = read_sums(rows, config, schema, noise=noise, on_stage=on_stage)
-    errors = noise_of(make_guarantee(config, schema)) if config.epsilon else ROUNDING
-    return surrogate_of(sums, errors, config, schema)
-
-
-def noise_of(guarantee: Guarantee) -> Errors:
-    """Standard deviation of the noise of each sum."""
-    return {m.name: m.noise for m in guarantee.mechanisms if isinstance(m, GaussianMechanism)}
+    return surrogate_of(sums, Plan(config, schema))
 
 
 def read_sums(
@@ -189,15 +278,15 @@ def read_sums(
     on_stage: Callable[[str], None] | None = None,
 ) -> Sums:
     """All that a surrogate needs of the rows: see :func:`make_surrogate`."""
-    show = on_stage or (lambda _: None)
+    plan, show = Plan(config, schema), on_stage or (lambda _: None)
+    columns, n_groups = plan.columns, plan.n_groups
     guarantee = make_guarantee(config, schema) if config.epsilon else None
-    mechanisms = {m.name: m for m in guarantee.mechanisms} if guarantee else {}
-    sums = {
-        name: NoisySum(m, config.relation, noise)
-        for name, m in mechanisms.items()
-        if isinstance(m, GaussianMechanism)
-    }
-    errors = noise_of(guarantee) if guarantee else ROUNDING
+    noisy, choice = {}, None
+    for mechanism in guarantee.mechanisms if guarantee else ():
+        if isinstance(mechanism, GaussianMechanism):
+            noisy[mechanism.name] = NoisySum(mechanism, config.relation, noise)
+        else:
+            choice = PrivateChoice(mechanism, noise)
 
     def exact(*questions: Question) -> list[np.ndarray]:
         """Whole numbers; all questions are answered in one reading of the rows."""
@@ -205,298 +294,88 @@ def read_sums(
         def of(part: Encoded) -> np.ndarray:
             if guarantee:
                 require_float64(part.x)
-            wholes = (sums[q.name].terms.whole if sums else _on_grid for q in questions)
-            return np.concatenate([q.of(part, whole) for q, whole in zip(questions, wholes)])
+            wholes = [noisy[q.name].terms.whole if guarantee else on_grid for q in questions]
+            return np.concatenate([q.of(part, w) for q, w in zip(questions, wholes, strict=True)])
 
         return np.split(rows.sum(of), np.cumsum([q.length for q in questions])[:-1])
 
     def answer(question: Question, whole: np.ndarray) -> np.ndarray:
         """The sum, with its noise where there is an epsilon."""
-        if not guarantee:
-            return whole if question.counts else whole * GRID
-        noisy = sums[question.name]
-        return noisy.release(whole * (round(1 / noisy.terms.grid) if question.counts else 1))
+        if guarantee is None:
+            return whole.astype(float) if question.counts else whole * GRID
+        unit = round(1 / noisy[question.name].terms.grid) if question.counts else 1
+        return noisy[question.name].release(whole.astype(object) * unit)
 
-    # Columns one by one, and what numbers have to do with each other.
+    # Each column by itself, and how numbers depend on each other.
     show("reading the rows")
-    columns, n_groups = Columns.of(schema, private=bool(guarantee)), len(schema.groups)
     first = [histograms(columns, n_groups)]
-    if len(columns.numbers):
-        first.append(column_moments(columns, n_groups))
-    found = dict(zip((q.name for q in first), map(answer, first, exact(*first)), strict=True))
-    counts = found["histograms"].reshape(2 * n_groups, -1)
-    moments = found.get("column_moments", np.empty(0)).reshape(2 * n_groups, -1)
-    margins = margins_of(counts, columns, errors, config)
-    if not len(margins.cells):
-        raise InputError(_too_few(margins, counts, config, schema, errors))
+    first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
+    found = [*map(answer, first, exact(*first)), NONE][:2]
+    sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
+    margins = plan.margins(sums)
 
     # A tree over columns, by how far their two-way tables are from independence.
-    edges, pairs = np.empty((0, 2), int), np.empty(0)
     if len(columns) > 1:
         show("reading pairs of columns")
-        tables = two_way_tables(columns, margins, n_groups)
-        (whole,) = exact(tables._replace(name="pairs"))
-        parts = table_parts(whole, margins)
+        question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
+        (whole,) = exact(question)
+        part = table_parts(whole, margins)
 
         def choose(able: Edges) -> int:
-            scores = np.array([abs(parts(*pair) - expected(margins, *pair)).sum() for pair in able])
-            return choice.choose(scores) if guarantee else int(np.argmax(scores))
+            scores = np.array([abs(part(*pair) - expected(margins, *pair)).sum() for pair in able])
+            return choice.choose(scores) if choice else int(np.argmax(scores))
 
-        if guarantee:
-            choice = PrivateChoice(mechanisms["tree"], noise)
         edges = chow_liu(len(columns), choose)
-        of_edges = np.concatenate([parts(*edge).ravel() for edge in edges])
-        pairs = answer(tables._replace(name="pairs"), of_edges)
+        pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
+        sums = sums._replace(edges=np.array(edges), pairs=pairs)
 
-    # Smooth rates of models that may be the server's.
-    show("choosing models that the rates of rows must agree for")
-    drawn = records_of(counts, edges, pairs, errors, config, schema)
-    thetas = self_play(
-        Encoded(encode_records(drawn.records, schema), drawn.s, drawn.y),
-        drawn.weight,
-        PRIVATE_PROBLEMS if guarantee else PROBLEMS,
-        n_groups=n_groups,
-        seed=own_seed(config.seed, margins),
-    )
+    # Smooth rates of models that the server's may be like.
+    show("choosing models whose rates must agree")
+    sums = sums._replace(thetas=plan.models(sums))
     show("reading rates")
-    question = anchor_rates(thetas, margins, n_groups)
+    question = anchor_rates(sums.thetas, margins, n_groups)
     rates = answer(question, *exact(question)).reshape(len(margins.cells), -1)
-    return Sums(counts, moments, np.array(edges), pairs, thetas, rates)
+    return sums._replace(rates=rates)
 
 
-def _on_grid(numbers: np.ndarray) -> np.ndarray:
-    return np.rint(numbers / GRID).astype(np.int64)
+def most_numbers(schema: Schema) -> int:
+    """In the noisy sums of a schema's rows, at most."""
+    columns, cells = Columns.of(schema, private=True), 2 * len(schema.groups)
+    p, k, n = len(columns), len(columns.numbers), len(schema.encoded_names) + len(schema.groups)
+    by_cell = columns.ends[-1] + k * (k + 3) // 2 + p * COARSE**2 + 2 * PRIVATE_PROBLEMS
+    return int(cells * by_cell + 2 * p + PRIVATE_PROBLEMS * n)
 
 
-def histograms(columns: Columns, n_groups: int) -> Question:
-    """Numbers of rows in each level of each column, by cell."""
-    length, start = int(columns.ends[-1]), columns.ends[:-1]
-
-    def of(rows: Encoded, _: Whole) -> np.ndarray:
-        cell = 2 * rows.s + (rows.y > 0)
-        at = cell[:, None] * length + start + columns.levels(rows)
-        return np.bincount(at.ravel(), minlength=2 * n_groups * length)
-
-    return Question("histograms", 2 * n_groups * length, of, counts=True)
-
-
-def column_moments(columns: Columns, n_groups: int) -> Question:
-    """Sums of z_i z_j, i <= j, and z, of the p' numbers z in [-1/2, 1/2], by cell."""
-    k = len(columns.numbers)
-    length = 2 * n_groups * (k * (k + 1) // 2 + k)
-
-    def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        products = whole(moment_terms(columns, rows.x))
-        return by_cell(products, 2 * rows.s + (rows.y > 0), 2 * n_groups)
-
-    return Question("column_moments", length, of)
-
-
-def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
-    """[N, m] products of the numbers of each row, centred at 1/2, and these; 0 where missing."""
-    z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
-    missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
-    z[:, np.isin(columns.numbers + 1, missing)] *= 1 - x[:, missing]
-    i, j = np.triu_indices(z.shape[1])
-    return np.hstack([z[:, i] * z[:, j], z])
-
-
-def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
-    """Sums of rows of whole numbers [N, k] by cell, flat; rows of no cell, -1, are left out."""
-    return np.concatenate([whole[cell == c].sum(axis=0) for c in range(cells)])
-
-
-def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Question:
-    """Numbers of rows in the coarse levels of each pair of columns i < j, by large cell."""
-    place, sizes = places(margins, n_groups), margins.sizes
-    pairs = list(combinations(range(len(columns)), 2))
-    length = [len(margins.cells) * int(sizes[i] * sizes[j]) for i, j in pairs]
-
-    def of(rows: Encoded, _: Whole) -> np.ndarray:
-        cell = place[2 * rows.s + (rows.y > 0)]
-        fine = columns.levels(rows)[cell >= 0]
-        level = [coarse[one] for coarse, one in zip(margins.coarse, fine.T, strict=True)]
-        cell = cell[cell >= 0]
-        return np.concatenate(
-            [
-                np.bincount((cell * sizes[i] + level[i]) * sizes[j] + level[j], minlength=n)
-                for (i, j), n in zip(pairs, length, strict=True)
-            ]
-        )
-
-    return Question("tables", sum(length), of, counts=True)
-
-
-def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
-    """Of the sum of :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
-    c, sizes = len(margins.cells), margins.sizes
-    pairs = list(combinations(range(len(sizes)), 2))
-    ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in pairs])
-    parts = dict(zip(pairs, np.split(tables, ends[:-1]), strict=True))
-
-    def part(i: int, j: int) -> np.ndarray:
-        if i > j:
-            return part(j, i).swapaxes(1, 2)
-        return parts[i, j].reshape(c, sizes[i], sizes[j])
-
-    return part
-
-
-def anchor_rates(thetas: np.ndarray, margins: Margins, n_groups: int) -> Question:
-    """Sums of smooth rates of models, by large cell."""
-    place, c = places(margins, n_groups), len(margins.cells)
-
-    def of(rows: Encoded, whole: Whole) -> np.ndarray:
-        cell = place[2 * rows.s + (rows.y > 0)]
-        return by_cell(whole(smooth_rates(rows, thetas, n_groups)), cell, c)
-
-    return Question("anchors", c * 2 * len(thetas), of)
-
-
-def places(margins: Margins, n_groups: int) -> np.ndarray:
-    """[2 G] of each cell its position among the large ones, or -1."""
-    found = np.full(2 * n_groups, -1)
-    found[margins.cells] = np.arange(len(margins.cells))
-    return found
-
-
-def margins_of(
-    counts: np.ndarray, columns: Columns, errors: Errors, config: SurrogateConfig
-) -> Margins:
-    """As the settings have it."""
-    return make_margins(
-        counts,
-        columns,
-        step=0.0 if config.epsilon else RARE,
-        sd=errors["histograms"],
-        k_min=config.k_min,
-    )
-
-
-def own_seed(seed: int, margins: Margins) -> int:
-    """A seed for each client: errors of clients that draw alike would add up in the pool.
-
-    Of the rows it takes the numbers of rows of cells, which the weights give, too.
-    """
-    return seed + zlib.crc32(margins.count.tobytes())
-
-
-def records_of(
-    counts: np.ndarray,
-    edges: Edges | np.ndarray,
-    pairs: np.ndarray,
-    errors: Errors,
-    config: SurrogateConfig,
-    schema: Schema,
-) -> Surrogate:
-    """Records as the marginals have them, those of a cell of equal weights."""
-    columns = Columns.of(schema, private=bool(config.epsilon))
-    margins = margins_of(counts, columns, errors, config)
-    sizes, c = margins.sizes, len(margins.cells)
-    edges = [(int(i), int(j)) for i, j in edges]
-    ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in edges])
-    parts = np.split(pairs, ends[:-1]) if edges else []
-    tables = associations(
-        [part.reshape(c, sizes[i], sizes[j]) for part, (i, j) in zip(parts, edges, strict=True)],
-        edges,
-        margins,
-        step=0.0 if config.epsilon else RARE,
-        sd=errors.get("pairs", errors.get("tables", 0.0)),
-    )
-    seed = own_seed(config.seed, margins)
-    drawn = [draw(i, margins, edges, tables, columns, seed + i) for i in range(c)]
-    size = np.array([len(records) for records in drawn])
-    return Surrogate(
-        np.concatenate(drawn),
-        np.repeat(margins.cells // 2, size),
-        np.repeat(2.0 * (margins.cells % 2) - 1, size),
-        np.repeat(margins.count / size, size),
-        _left_out(counts, columns, margins, config),
-        np.nan,
-    )
-
-
-def _left_out(
-    counts: np.ndarray, columns: Columns, margins: Margins, config: SurrogateConfig
-) -> tuple[tuple[int, float], ...]:
-    rows = counts[:, : columns.ends[1]].sum(axis=1)
-    small = np.setdiff1d(np.flatnonzero(rows > (-np.inf if config.epsilon else 0)), margins.cells)
-    return tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in small)
-
-
-def surrogate_of(
-    sums: Sums, errors: Errors, config: SurrogateConfig, schema: Schema
-) -> Surrogate:
-    """The surrogate that sums give; the same ones always give the same. It sees no rows.
-
-    Args:
-        sums: exact or noisy.
-        errors: that they have.
-        config: as there.
-        schema: public.
-    """
-    step = 0.0 if config.epsilon else RARE
-    columns = Columns.of(schema, private=bool(config.epsilon))
-    margins = margins_of(sums.histograms, columns, errors, config)
-    found = records_of(sums.histograms, sums.edges, sums.pairs, errors, config, schema)
-    rows = Encoded(encode_records(found.records, schema), found.s, found.y)
-    level, rates = columns.levels(rows), smooth_rates(rows, sums.thetas, len(schema.groups))
-    of_category = np.concatenate(
-        [np.arange(*columns.ends[j : j + 2]) for j, c in enumerate(columns) if c.categories]
-        or [np.empty(0, int)]
-    )
-    weight, worst = found.weight.copy(), 0.0
+def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
+    """The surrogate that sums give; the same ones always give the same. It sees no rows."""
+    margins, columns, found = plan.margins(sums), plan.columns, plan.records(sums)
+    rows = found.rows(plan.schema)
+    level, rates = columns.levels(rows), smooth_rates(rows, sums.thetas, plan.n_groups)
+    moments = moment_terms(columns, rows.x)
+    ends = columns.ends
+    of_category = np.flatnonzero(np.repeat([c.categories > 0 for c in columns], np.diff(ends)))
+    weight, worst, q = found.weight.copy(), 0.0, rates.shape[1]
     for c, (cell, n) in enumerate(zip(margins.cells, margins.count, strict=True)):
-        here = 2 * found.s + (found.y > 0) == cell
-        flags = np.zeros((here.sum(), columns.ends[-1]))
-        np.put_along_axis(flags, columns.ends[:-1] + level[here], 1.0, axis=1)
-        blocks = {
+        here = np.flatnonzero(2 * found.s + (found.y > 0) == cell)
+        flags = np.zeros((len(here), ends[-1]))
+        np.put_along_axis(flags, ends[:-1] + level[here], 1.0, axis=1)
+        functions = {
             "anchors": (rates[here], sums.rates[c]),
-            "column_moments": (moment_terms(columns, rows.x[here]), sums.moments[cell]),
+            "column_moments": (moments[here], sums.moments[cell]),
             "histograms": (flags[:, of_category], sums.histograms[cell, of_category]),
         }
-        f = np.hstack([block for block, _ in blocks.values()])
-        target = rounded(np.concatenate([total for _, total in blocks.values()]), step) / n
+        f = np.hstack([values for values, _ in functions.values()])
+        target = rounded(np.concatenate([total for _, total in functions.values()]), plan.step) / n
         variance = np.concatenate(
             [
-                np.full(len(total), variance_of(errors.get(name, 0.0), n))
-                for name, (_, total) in blocks.items()
+                np.full(len(total), variance_of(plan.sd(name), n))
+                for name, (_, total) in functions.items()
             ]
         )
         p = tilted(f, target, variance)
-        weight[here] = n * p
-        k = rates.shape[1]
-        worst = max(worst, abs(p @ f[:, :k] - target[:k]).max(initial=0.0))
-    weight = np.where(weight < LEAST_WEIGHT, 0.0, weight)
-    keep = weight > 0
+        weight[here] = np.where(n * p < LEAST_WEIGHT, 0.0, n * p)
+        worst = max(worst, abs(p @ f[:, :q] - target[:q]).max())
+    some = weight > 0
     return Surrogate(
-        found.records[keep], found.s[keep], found.y[keep], weight[keep], found.left_out, worst
-    )
-
-
-def _too_few(
-    margins: Margins,
-    counts: np.ndarray,
-    config: SurrogateConfig,
-    schema: Schema,
-    errors: Errors,
-) -> str:
-    """Why no cell is large enough, and what can be done."""
-    if config.epsilon:
-        least = 3 * errors["histograms"]
-        return (
-            f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
-            f" reaches k_min = {config.k_min} and {least:.0f}, three standard deviations of its"
-            " noise. Lower k_min or raise epsilon (both are published), make one release of your"
-            " rows and another organisation's, or merge small groups (in the schema, by"
-            " 'unlisted')"
-        )
-    first = Columns.of(schema, private=False)[0].size
-    pairs = [
-        f"{schema.pair(cell // 2, 2 * (cell % 2) - 1)} has {n:.0f}"
-        for cell, n in enumerate(counts[:, :first].sum(axis=1))
-    ]
-    return (
-        f"no pair of {schema.sensitive} and {schema.label} has the {config.k_min} rows that k_min"
-        f" asks for: {shown(pairs)}. {REMEDIES}"
+        found.records[some], found.s[some], found.y[some], weight[some], found.left_out, worst
     )

@@ -4,9 +4,12 @@ Each client sums over its own rows, in whole numbers. The sums are added up by s
 :mod:`synthfair.secure`: nobody sees a client's, and two aggregators add noise to the total, each of
 them enough by itself. So K clients have the noise of two, in place of K.
 
-By files, for parties on machines of their own: a task for each of :func:`summands`; uploads of
-:func:`client_sums`; what opens, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate`
-simulates all of them in one process.
+What is summed next depends on what has been opened: first how columns are distributed, then tables
+of all pairs of columns, as the tree over columns must be one for all, and last the smooth rates of
+models on records that anybody can draw by then. By files, for parties on machines of their own:
+tasks for each of :func:`next_sums`; uploads of :func:`client_sums`; and, when there are no more, what
+was opened, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate` simulates all of them in
+one process.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,20 +25,32 @@ from pydantic import ValidationError
 
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches
+from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, refusal
-from synthfair.privacy.mechanism import SumName
+from synthfair.privacy.mechanism import GaussianMechanism, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.private_sums import as_private_sums, sum_length, whole_sums
 from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.opening import NoisyTotal
 from synthfair.secure.summands import RowSums
-from synthfair.surrogate.make import Surrogate, rows_of_a_cell
-from synthfair.surrogate.private import private_surrogate
+from synthfair.surrogate.levels import Columns
+from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
+from synthfair.surrogate.marginals import Edges, Margins, chow_liu, expected
+from synthfair.surrogate.sums import (
+    Question,
+    anchor_rates,
+    column_moments,
+    histograms,
+    table_parts,
+    two_way_tables,
+)
 
 ALIKE = 1e-9
 """By which numbers of two machines may differ relatively that both have computed."""
+
+Opened = Sequence[tuple[RowSums, NoisyTotal]]
+"""Sums that have been opened: what was summed, and the total with its noise."""
 
 
 class SecureSurrogate(NamedTuple):
@@ -80,75 +96,76 @@ def make_secure_surrogate(
         >>> table, schema = sf.load_dataset("loanapp")
         >>> parts = sf.partition(table, clients=4, seed=0)
         >>> rows = [in_memory(sf.encode(part.train, schema)) for part in parts]
-        >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, moments_only=True)
+        >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5)
         >>> made = sf.surrogate.make_secure_surrogate(rows, config, schema)
         >>> made.statement["epsilon"], made.statement["unit"]
         (8.0, 'one row')
     """
-    rows_of_a_cell(config, len(schema.encoded_names))  # before anything is spent
     if not clients:
         raise InputError("clients: there are none")
-    opened = []
-    for what in summands(config, schema, clients=len(clients)):
-        parts = (client_sums(what, rows, config, schema) for rows in clients)
-        opened.append((what, noisy_sum(parts, what, aggregators=aggregators, source=source)))
+    opened: list[tuple[RowSums, NoisyTotal]] = []
+    while asked := next_sums(opened, config, schema, clients=len(clients)):
+        before = tuple(opened)
+        for what in asked:
+            parts = (client_sums(what, rows, before, config, schema) for rows in clients)
+            total = noisy_sum(parts, what, aggregators=aggregators, source=source)
+            opened.append((what, total))
     return surrogate_from_sums(opened, config, schema)
 
 
-def summands(config: SurrogateConfig, schema: Schema, *, clients: int) -> tuple[RowSums, ...]:
-    """What the settings need sums of, with noise for their epsilon and delta all together.
+def next_sums(
+    opened: Opened, config: SurrogateConfig, schema: Schema, *, clients: int
+) -> tuple[RowSums, ...]:
+    """What is summed next, after what was opened; nothing where all is there.
 
-    The mechanisms are those of :func:`synthfair.privacy.make_guarantee`: sensitivity, with rounding
-    in it, grid, and noise.
+    Noise is for epsilon and delta of all sums together. The mechanisms are those of
+    :func:`synthfair.privacy.make_guarantee` with a common tree: sensitivity, with rounding in it,
+    grid, and noise.
 
     Args:
+        opened: each sum so far with its total, in this order.
         config: with epsilon and delta.
         schema: of all rows, public.
         clients: at most so many will add up theirs.
 
     Raises:
-        InputError: no epsilon, too many clients, or no noise is enough.
+        InputError: no epsilon, too many clients, no noise is enough, a sum is none of these, or no
+            cell has a noisy count that is large enough.
     """
-    if config.epsilon is None or config.delta is None:
-        raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
-    try:
-        return tuple(
-            RowSums(
-                schema_hash=schema.hash,
-                name=mechanism.name,
-                epsilon=config.epsilon,
-                delta=config.delta,
-                length=sum_length(mechanism.name, schema),
-                square=math.ceil((Fraction(mechanism.sensitivity) / Fraction(mechanism.step)) ** 2),
-                step=mechanism.step,
-                rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
-                relation=config.relation,
-                clients=clients,
-            )
-            for mechanism in make_guarantee(config, schema).mechanisms
-        )
-    except ValidationError as error:
-        raise refusal("secure sums", error) from error
+    return tuple(
+        _as_row_sums(question, config, schema, clients=clients)
+        for question in _Progress(opened, config, schema).questions
+    )
 
 
 def client_sums(
-    what: RowSums, rows: Batches, config: SurrogateConfig, schema: Schema
+    what: RowSums, rows: Batches, opened: Opened, config: SurrogateConfig, schema: Schema
 ) -> np.ndarray:
     """[k] int64: a client's part of a sum, in whole steps, of which it makes its uploads.
 
     Args:
         what: is summed; of a task that somebody has planned.
         rows: the client's, encoded, in memory or a stream.
+        opened: what was opened before, as everybody sees it.
         config: settings on which the client has agreed; the sum must be one of theirs.
         schema: of the rows, public.
 
     Raises:
-        InputError: the sum is none of :func:`summands`, features are not float64, or there are more
-            rows than can be summed within 64 bits by all clients together.
+        InputError: the sum is none of :func:`next_sums`, features are not float64, or there are
+            more rows than can be summed within 64 bits by all clients together.
     """
-    _require_own(what, config, schema)
-    terms = make_guarantee(config, schema).mechanism(what.name).terms(config.relation)
-    found = whole_sums(rows, schema, {what.name: terms})[what.name]
+    questions = {question.name: question for question in _Progress(opened, config, schema).questions}
+    if what.name not in questions:
+        raise InputError(f"sum: {what.name}; next are {list(questions)}")
+    question = questions[what.name]
+    _require_own(what, question, config, schema)
+    terms = _mechanism(question, config, schema).terms(config.relation)
+
+    def of(part: Encoded) -> np.ndarray:
+        require_float64(part.x)
+        return question.of(part, terms.whole)
+
+    found = rows.sum(of) * (round(1 / terms.grid) if question.counts else 1)
     if (largest := abs(found).max()) > what.largest:
         raise InputError(
             f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be at"
@@ -158,7 +175,7 @@ def client_sums(
 
 
 def surrogate_from_sums(
-    opened: Sequence[tuple[RowSums, NoisyTotal]], config: SurrogateConfig, schema: Schema
+    opened: Opened, config: SurrogateConfig, schema: Schema
 ) -> SecureSurrogate:
     """The surrogate that opened totals give, for everyone who sees them.
 
@@ -166,7 +183,7 @@ def surrogate_from_sums(
     together with everyone who sees it. Unit: one row. Neighbouring relation: config.relation.
 
     Args:
-        opened: each of :func:`summands` with its total, of :func:`synthfair.secure.open_sums`.
+        opened: each of :func:`next_sums` with its total, of :func:`synthfair.secure.open_sums`.
         config: that the sums follow from.
         schema: of all rows, public.
 
@@ -182,44 +199,128 @@ def surrogate_from_sums(
         >>> from synthfair.data.batches import in_memory
         >>> table, schema = sf.load_dataset("loanapp")
         >>> rows = [in_memory(sf.encode(part, schema)) for part in (table[:900], table[900:])]
-        >>> config = sf.SurrogateConfig(epsilon=8.0, delta=1e-5, moments_only=True)
-        >>> opened = []
-        >>> for what in sf.surrogate.summands(config, schema, clients=2):
-        ...     parts = [sf.surrogate.client_sums(what, own, config, schema) for own in rows]
-        ...     opened.append((what, sf.secure.noisy_sum(parts, what)))
+        >>> config, opened = sf.SurrogateConfig(epsilon=8.0, delta=1e-5), []
+        >>> while asked := sf.surrogate.next_sums(opened, config, schema, clients=2):
+        ...     before = list(opened)
+        ...     for what in asked:
+        ...         parts = [
+        ...             sf.surrogate.client_sums(what, own, before, config, schema) for own in rows
+        ...         ]
+        ...         opened.append((what, sf.secure.noisy_sum(parts, what)))
         >>> made = sf.surrogate.surrogate_from_sums(opened, config, schema)
-        >>> abs(float(made.surrogate.table.weight.sum()) - len(table)) < 300  # noisy
+        >>> abs(float(made.surrogate.weight.sum()) - len(table)) < 300  # noisy
         True
     """
-    names, wanted = [what.name for what, _ in opened], _names(config, schema)
-    if sorted(names) != sorted(wanted):
-        raise InputError(f"sums: {names}; must be {wanted}, each once")
-    for what, total in opened:
-        _require_own(what, config, schema)
-        noises = [aggregators * what.variance for aggregators in (2, 3)]
-        if len(total.total) != what.length or total.variance not in noises:
-            raise InputError(f"{what.name}: the total is of another sum")
+    progress = _Progress(opened, config, schema)
+    if progress.questions:
+        raise InputError(f"sums: {[q.name for q in progress.questions]} are missing")
     statements = [total.statement for _, total in opened]
     if len({(said["clients"], said["noise_added_by"]) for said in statements}) > 1:
         raise InputError("sums: all must be of the same clients, and by the same aggregators")
-    noise: dict[SumName, float] = {
-        what.name: what.step * total.variance**0.5 for what, total in opened
-    }
-    sums = as_private_sums({what.name: what.values(t.total) for what, t in opened}, schema)
-    made = private_surrogate(sums, noise, config, schema)
+    made = surrogate_of(progress.sums, progress.plan)
     return SecureSurrogate(made, _statement(config, statements))
 
 
-def _names(config: SurrogateConfig, schema: Schema) -> list[SumName]:
-    return [what.name for what in summands(config, schema, clients=1)]
+class _Progress:
+    """How far a surrogate is, by what has been opened.
+
+    Attributes:
+        questions: what is to be summed next; nothing where all is there.
+        sums: as far as they were opened.
+        plan: with the noise that they have.
+    """
+
+    def __init__(self, opened: Opened, config: SurrogateConfig, schema: Schema) -> None:
+        """Checks each sum against what it must have been."""
+        if config.epsilon is None or config.delta is None:
+            raise InputError(
+                "epsilon: must be given, with delta; sums by shares are opened with noise"
+            )
+        left, self.questions = list(opened), list[Question]()
+        noise = {what.name: what.step * total.variance**0.5 for what, total in opened}
+        self.plan = plan = Plan(config, schema, noise)
+        columns, n_groups = plan.columns, plan.n_groups
+
+        def values(question: Question) -> np.ndarray:
+            """Of a sum, or nothing if it is yet to be opened."""
+            if not left:
+                self.questions.append(question)
+                return NONE
+            what, total = left.pop(0)
+            _require_own(what, question, config, schema)
+            noises = [aggregators * what.variance for aggregators in (2, 3)]
+            if len(total.total) != what.length or total.variance not in noises:
+                raise InputError(f"{what.name}: the total is of another sum")
+            return what.values(total.total)
+
+        first = [histograms(columns, n_groups)]
+        first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
+        found = [*map(values, first), NONE][:2]
+        self.sums = Sums(*(part.reshape(2 * n_groups, -1) for part in found))
+        if self.questions:
+            return
+        margins = plan.margins(self.sums)
+        if len(columns) > 1:
+            tables = values(two_way_tables(columns, margins, n_groups))
+            if self.questions:
+                return
+            part = table_parts(tables, margins)
+            clearest = partial(_clearest, part, margins, plan.sd("tables"))
+            edges = chow_liu(len(columns), clearest)
+            pairs = np.concatenate([part(*edge).ravel() for edge in edges])
+            self.sums = self.sums._replace(edges=np.array(edges), pairs=pairs)
+        thetas = plan.models(self.sums)
+        rates = values(anchor_rates(thetas, margins, n_groups))
+        if left:
+            raise InputError(f"sums: {left[0][0].name} is more than the settings ask for")
+        if not self.questions:
+            rates = rates.reshape(len(margins.cells), -1)
+            self.sums = self.sums._replace(thetas=thetas, rates=rates)
 
 
-def _require_own(what: RowSums, config: SurrogateConfig, schema: Schema) -> None:
+def _clearest(parts: Any, margins: Margins, sd: float, able: Edges) -> int:
+    """The pair whose squared distance from independence most exceeds that of noise."""
+    found = []
+    for pair in able:
+        squares = (parts(*pair) - expected(margins, *pair)) ** 2 / sd**2
+        found.append((squares - 1).sum() / squares.size**0.5)
+    return int(np.argmax(found))
+
+
+def _mechanism(question: Question, config: SurrogateConfig, schema: Schema) -> GaussianMechanism:
+    found = make_guarantee(config, schema, common_tree=True).mechanism(question.name)
+    if not isinstance(found, GaussianMechanism):
+        raise TypeError(question.name)
+    return found
+
+
+def _as_row_sums(
+    question: Question, config: SurrogateConfig, schema: Schema, *, clients: int
+) -> RowSums:
+    mechanism = _mechanism(question, config, schema)
+    try:
+        return RowSums(
+            schema_hash=schema.hash,
+            name=mechanism.name,
+            epsilon=config.epsilon or 0.0,
+            delta=config.delta or 0.0,
+            length=question.length,
+            square=math.ceil((Fraction(mechanism.sensitivity) / Fraction(mechanism.step)) ** 2),
+            step=mechanism.step,
+            rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
+            relation=config.relation,
+            clients=clients,
+        )
+    except ValidationError as error:
+        raise refusal("secure sums", error) from error
+
+
+def _require_own(
+    what: RowSums, question: Question, config: SurrogateConfig, schema: Schema
+) -> None:
     """Refuses a sum that settings and schema do not ask for: one with less noise, for instance."""
-    own = {one.name: one for one in summands(config, schema, clients=what.clients)}
-    if what.name not in own:
-        raise InputError(f"sum: {what.name}; the settings ask for {list(own)}")
-    for key, wanted in own[what.name].model_dump().items():
+    own = _as_row_sums(question, config, schema, clients=what.clients)
+    for key, wanted in own.model_dump().items():
         found = getattr(what, key)
         computed = key in ("square", "rho")
         if not (math.isclose(found, wanted, rel_tol=ALIKE) if computed else found == wanted):

@@ -1,0 +1,134 @@
+"""What is summed over rows for a surrogate, and nothing else: these sums are all that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from synthfair.data.encode import Encoded
+from synthfair.privacy.mechanism import SumName
+from synthfair.surrogate.anchors import smooth_rates
+from synthfair.surrogate.levels import Columns
+from synthfair.surrogate.marginals import Margins
+
+GRID = 2.0**-20
+"""Of numbers that are summed without noise, so that no bit tells in which order rows came."""
+
+Whole = Callable[[np.ndarray], np.ndarray]
+"""Makes rows of numbers [N, k] whole: multiples of a grid, shortened where that is needed."""
+
+
+class Question(NamedTuple):
+    """A sum over rows.
+
+    Attributes:
+        name: of the sum.
+        length: number of its entries.
+        of: the sum over a batch of rows, flat and whole; counts need nothing to be made so.
+        counts: whether entries are numbers of rows.
+    """
+
+    name: SumName
+    length: int
+    of: Callable[[Encoded, Whole], np.ndarray]
+    counts: bool = False
+
+
+def on_grid(numbers: np.ndarray) -> np.ndarray:
+    """Whole numbers of steps, without a bound."""
+    return np.rint(numbers / GRID).astype(np.int64)
+
+
+def histograms(columns: Columns, n_groups: int) -> Question:
+    """Numbers of rows in each level of each column, by cell."""
+    length, start = int(columns.ends[-1]), columns.ends[:-1]
+
+    def of(rows: Encoded, _: Whole) -> np.ndarray:
+        cell = 2 * rows.s + (rows.y > 0)
+        at = cell[:, None] * length + start + columns.levels(rows)
+        return np.bincount(at.ravel(), minlength=2 * n_groups * length)
+
+    return Question("histograms", 2 * n_groups * length, of, counts=True)
+
+
+def column_moments(columns: Columns, n_groups: int) -> Question:
+    """Sums of z_i z_j, i <= j, and z, of the p' numbers z in [-1/2, 1/2], by cell."""
+    k = len(columns.numbers)
+    length = 2 * n_groups * (k * (k + 1) // 2 + k)
+
+    def of(rows: Encoded, whole: Whole) -> np.ndarray:
+        products = whole(moment_terms(columns, rows.x))
+        return by_cell(products, 2 * rows.s + (rows.y > 0), 2 * n_groups)
+
+    return Question("column_moments", length, of)
+
+
+def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
+    """[N, m] products of the numbers of each row, centred at 1/2, and these; 0 where missing."""
+    z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
+    missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
+    z[:, np.isin(columns.numbers + 1, missing)] *= 1 - x[:, missing]
+    i, j = np.triu_indices(z.shape[1])
+    return np.hstack([z[:, i] * z[:, j], z])
+
+
+def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
+    """Sums of rows of whole numbers [N, k] by cell, flat; rows of no cell, -1, are left out."""
+    return np.concatenate([whole[cell == c].sum(axis=0) for c in range(cells)])
+
+
+def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Question:
+    """Numbers of rows in the coarse levels of each pair of columns i < j, by large cell."""
+    place, sizes = places(margins, n_groups), margins.sizes
+    pairs = list(combinations(range(len(columns)), 2))
+    length = [len(margins.cells) * int(sizes[i] * sizes[j]) for i, j in pairs]
+
+    def of(rows: Encoded, _: Whole) -> np.ndarray:
+        cell = place[2 * rows.s + (rows.y > 0)]
+        fine = columns.levels(rows)[cell >= 0]
+        level = [coarse[one] for coarse, one in zip(margins.coarse, fine.T, strict=True)]
+        cell = cell[cell >= 0]
+        return np.concatenate(
+            [
+                np.bincount((cell * sizes[i] + level[i]) * sizes[j] + level[j], minlength=n)
+                for (i, j), n in zip(pairs, length, strict=True)
+            ]
+        )
+
+    return Question("tables", sum(length), of, counts=True)
+
+
+def table_parts(tables: np.ndarray, margins: Margins) -> Callable[[int, int], np.ndarray]:
+    """Of the sum of :func:`two_way_tables`, the table [C, K_i, K_j] of columns i and j."""
+    c, sizes = len(margins.cells), margins.sizes
+    pairs = list(combinations(range(len(sizes)), 2))
+    ends = np.cumsum([c * int(sizes[i] * sizes[j]) for i, j in pairs])
+    parts = dict(zip(pairs, np.split(tables, ends[:-1]), strict=True))
+
+    def part(i: int, j: int) -> np.ndarray:
+        if i > j:
+            return part(j, i).swapaxes(1, 2)
+        return parts[i, j].reshape(c, sizes[i], sizes[j])
+
+    return part
+
+
+def anchor_rates(thetas: np.ndarray, margins: Margins, n_groups: int) -> Question:
+    """Sums of smooth rates of models, by large cell."""
+    place, c = places(margins, n_groups), len(margins.cells)
+
+    def of(rows: Encoded, whole: Whole) -> np.ndarray:
+        cell = place[2 * rows.s + (rows.y > 0)]
+        return by_cell(whole(smooth_rates(rows, thetas, n_groups)), cell, c)
+
+    return Question("anchors", c * 2 * len(thetas), of)
+
+
+def places(margins: Margins, n_groups: int) -> np.ndarray:
+    """[2 G] of each cell its position among the large ones, or -1."""
+    found = np.full(2 * n_groups, -1)
+    found[margins.cells] = np.arange(len(margins.cells))
+    return found
