@@ -68,7 +68,9 @@ def one_row(schema, rng, *, extreme):
 
 def mechanisms(schema, relation="add_or_remove"):
     """Of a release and of secure sums, each name once."""
-    said = [make_guarantee(private(relation=relation), schema, common_tree=c) for c in (0, 1)]
+    said = [
+        make_guarantee(private(relation=relation), schema, common_tree=c) for c in (False, True)
+    ]
     return {m.name: m for guarantee in said for m in guarantee.sums}
 
 
