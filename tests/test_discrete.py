@@ -15,6 +15,7 @@ from synthfair.privacy.discrete import (
     _bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
+    exponential_choice,
     laplace_variance,
 )
 from synthfair.privacy.noise import seeded
@@ -129,6 +130,42 @@ def test_bernoulli_of_an_exponential(top, bottom):
     drawn = _bernoulli_exp(np.array([top] * 20_000, dtype=object), bottom, seeded(1))
     chance = math.exp(-top / bottom)
     assert stats.binomtest(int(drawn.sum()), 20_000, chance).pvalue > ALARM
+
+
+CHOICES = [
+    (np.array([0, 3, 5, 5, -2, 9, 1]), Fraction(1, 3)),
+    (np.array([-7, 11, 2]), Fraction(2**70 + 1, 2**74)),
+    (np.array([4, 4, 1, 1, 1, 1, 1]), Fraction(0)),
+    (np.array([2**61, 2**61 + 1, -(2**61)]), Fraction(1)),
+]
+
+
+def choice_p_value(scores, rate, assumed):
+    """Of a chi-squared test of 4,000 choices."""
+    drawn = [exponential_choice(scores, rate) for _ in range(4000)]
+    chances = np.exp(float(assumed) * (scores - scores.max()).astype(float))
+    expected = 4000 * chances / chances.sum()
+    seen = np.bincount(drawn, minlength=len(scores))
+    assert not seen[expected == 0].any()
+    return stats.chisquare(seen[expected > 0], expected[expected > 0]).pvalue
+
+
+@pytest.mark.parametrize(("scores", "rate"), CHOICES)
+def test_choices_have_their_distribution(scores, rate):
+    assert choice_p_value(scores, rate, rate) > ALARM
+
+
+@pytest.mark.parametrize(("scores", "rate"), CHOICES[:2])
+def test_choices_at_another_rate_are_seen(scores, rate):
+    assert choice_p_value(scores, 2 * rate, rate) < ALARM
+    assert choice_p_value(scores, rate / 2, rate) < ALARM
+
+
+def test_a_choice_among_a_thousand_takes_milliseconds(work):
+    scores = np.random.default_rng(0).integers(0, 10**7, size=1000)
+    for _ in range(10):
+        exponential_choice(scores, Fraction(25565, 2**31 + 2**21))
+    assert work() < 60
 
 
 def test_the_same_bytes_give_the_same_noise_and_the_system_other():
