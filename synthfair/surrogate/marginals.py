@@ -76,8 +76,11 @@ def make_margins(
     # Each column counts the same rows; where there is noise, the fewer levels the less of it.
     totals = np.stack([part.sum(axis=1) for part in parts])
     count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
-    cells = np.flatnonzero(count >= max(k_min, 0.0 if step else 3 * sd))
+    noise = 0.0 if step else sd / (1 / size).sum() ** 0.5
+    cells = np.flatnonzero(count >= max(k_min, 3 * noise))
     count, found = count[cells], []
+    if not len(cells):
+        return Margins(cells, count, (), (), ())
     most = max(2, min(COARSE, int((2 * MOST_ENTRIES / len(columns) ** 2) ** 0.5)))
     for column, part in zip(columns, parts, strict=True):
         h = part[cells].copy()
@@ -102,9 +105,7 @@ def make_margins(
         ]
         within = _within(rounded(h, step), pooled, coarse, used, sd)
         found.append((coarse, np.array(rows).reshape(len(cells), k), within))
-    return Margins(cells, count, *zip(*found, strict=True)) if len(cells) else Margins(
-        cells, count, (), (), ()
-    )
+    return Margins(cells, count, *zip(*found, strict=True))
 
 
 def rounded(total: np.ndarray, step: float) -> np.ndarray:
