@@ -303,7 +303,9 @@ def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
     return x
 
 
-def records_table(records: np.ndarray, s: np.ndarray, y: np.ndarray, schema: Schema) -> pd.DataFrame:
+def records_table(
+    records: np.ndarray, s: np.ndarray, y: np.ndarray, schema: Schema
+) -> pd.DataFrame:
     """The table of records [N, p] with groups and labels, in the columns of the schema.
 
     Of a label with several positive or several negative values, the first.

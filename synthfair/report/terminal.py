@@ -335,9 +335,8 @@ def fit_warnings(made: Distillation | SurrogateRelease) -> list[str]:
     if not made.left_out:
         return []
     least = f"{made.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
-    if guarantee := made.release.header.privacy.guarantee:
-        noise = guarantee.mechanism("histograms").noise
-        least += f" and {3 * noise:.0f}, three standard deviations of the noise"
+    if made.release.header.privacy.guarantee:
+        least += " and three standard deviations of the noise of their number"
     return [
         f"left out, so that a model will not know of them: {shown(made.left_out)}; each needs"
         f" {least}. {REMEDIES}"

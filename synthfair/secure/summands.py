@@ -291,8 +291,9 @@ class ClippedVectors(_GaussianNoise):
 class RowSums(_GaussianNoise):
     """One of the sums over rows of which a private surrogate is made, in whole steps of a grid.
 
-    All of it follows from schema and settings, see :func:`synthfair.surrogate.summands`. Clients
-    compute it again from their own, and refuse another: the sensitivity is not the planner's word.
+    All of it follows from schema, settings and what was opened before, see
+    :func:`synthfair.surrogate.next_sums`. Clients compute it again from their own, and refuse
+    another: the sensitivity is not the planner's word.
 
     Guarantee of :meth:`noise` on the total: rho-zero-concentrated differential privacy (zCDP).
     Unit: one row.
@@ -315,10 +316,10 @@ class RowSums(_GaussianNoise):
     Example:
         >>> import synthfair as sf
         >>> _, schema = sf.load_dataset("loanapp")
-        >>> config = sf.SurrogateConfig(epsilon=1.0, delta=1e-5, moments_only=True)
-        >>> (what,) = sf.surrogate.summands(config, schema, clients=10)
-        >>> what.name, what.length, what.schema_hash == schema.hash
-        ('cell_moments', 2964, True)
+        >>> config = sf.SurrogateConfig(epsilon=1.0, delta=1e-5)
+        >>> asked = sf.surrogate.next_sums([], config, schema, clients=10)
+        >>> [what.name for what in asked]
+        ['histograms', 'column_moments']
     """
 
     kind: Literal["rows"] = "rows"

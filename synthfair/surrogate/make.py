@@ -40,6 +40,7 @@ from synthfair.surrogate.marginals import (
     Margins,
     associations,
     chow_liu,
+    count_sd,
     draw,
     expected,
     make_margins,
@@ -172,8 +173,8 @@ class Plan:
         if config.epsilon:
             raise TooFewRowsError(
                 f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
-                f" reaches k_min = {config.k_min} and {3 * sd:.0f}, three standard deviations of"
-                " its noise. Lower k_min or raise epsilon (both are published), make one release of"
+                f" reaches k_min = {config.k_min} and {3 * count_sd(self.columns, sd):.0f}, three"
+                " standard deviations of its noise. Lower k_min or raise epsilon (both are published), make one release of"
                 " your rows and another organisation's, or merge small groups (in the schema, by"
                 " 'unlisted')"
             )
@@ -187,7 +188,7 @@ class Plan:
     def records(self, sums: Sums) -> Surrogate:
         """Records as one-way tables and the tree have them; those of a cell have equal weights."""
         margins = self.margins(sums)
-        edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, margins.count
+        edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, margins.n
         shapes = [(len(c), sizes[i], sizes[j]) for i, j in edges]
         parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
         tables = associations(
@@ -229,7 +230,7 @@ def own_seed(seed: int, margins: Margins) -> int:
 
     Of the rows it takes the numbers of rows of cells, which the weights give, too.
     """
-    return seed + zlib.crc32(margins.count.tobytes())
+    return seed + zlib.crc32(margins.n.tobytes())
 
 
 def make_surrogate(
@@ -355,11 +356,11 @@ def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     ends = columns.ends
     of_category = np.flatnonzero(np.repeat([c.categories > 0 for c in columns], np.diff(ends)))
     weight, worst, q = found.weight.copy(), 0.0, rates.shape[1]
-    for c, (cell, n) in enumerate(zip(margins.cells, margins.count, strict=True)):
+    for c, (cell, n) in enumerate(zip(margins.cells, margins.n, strict=True)):
         here = np.flatnonzero(2 * found.s + (found.y > 0) == cell)
         flags = np.zeros((len(here), ends[-1]))
         np.put_along_axis(flags, ends[:-1] + level[here], 1.0, axis=1)
-        functions = {
+        functions: dict[SumName, tuple[np.ndarray, np.ndarray]] = {
             "anchors": (rates[here], sums.rates[c]),
             "column_moments": (moments[here], sums.moments[cell]),
             "histograms": (flags[:, of_category], sums.histograms[cell, of_category]),

@@ -39,14 +39,14 @@ class Margins(NamedTuple):
 
     Attributes:
         cells: [C] twice the group, and one more for the label +1.
-        count: [C] numbers of rows.
+        n: [C] numbers of rows.
         coarse: by column, [L] the coarse level of each fine one.
-        rows: by column, [C, K] numbers of rows by coarse level; they add up to ``count``.
+        rows: by column, [C, K] numbers of rows by coarse level; they add up to ``n``.
         within: by column, [C, L] share of each fine level in the rows of its coarse level.
     """
 
     cells: np.ndarray
-    count: np.ndarray
+    n: np.ndarray
     coarse: tuple[np.ndarray, ...]
     rows: tuple[np.ndarray, ...]
     within: tuple[np.ndarray, ...]
@@ -69,15 +69,15 @@ def make_margins(
         columns: public.
         step: numbers of rows are used as rounded to multiples of this; 0 if they have noise.
         sd: standard deviation of the error of each.
-        k_min: rows that a cell must have; with noise, also three standard deviations of it.
+        k_min: rows that a cell must have; with noise, also three standard deviations of it, see
+            :func:`count_sd`.
     """
     parts = np.split(histograms, columns.ends[1:-1], axis=1)
     size = np.array([part.shape[1] for part in parts])
     # Each column counts the same rows; where there is noise, the fewer levels the less of it.
     totals = np.stack([part.sum(axis=1) for part in parts])
     count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
-    noise = 0.0 if step else sd / (1 / size).sum() ** 0.5
-    cells = np.flatnonzero(count >= max(k_min, 3 * noise))
+    cells = np.flatnonzero(count >= max(k_min, 0.0 if step else 3 * count_sd(columns, sd)))
     count, found = count[cells], []
     if not len(cells):
         return Margins(cells, count, (), (), ())
@@ -108,6 +108,11 @@ def make_margins(
     return Margins(cells, count, *zip(*found, strict=True))
 
 
+def count_sd(columns: Columns, sd: float) -> float:
+    """Standard deviation of the number of rows of a cell, from histograms that have ``sd``."""
+    return sd / sum(1 / column.size for column in columns) ** 0.5
+
+
 def rounded(total: np.ndarray, step: float) -> np.ndarray:
     """To multiples of a step; as it is where that is 0."""
     return np.rint(total / step) * step if step else total
@@ -116,7 +121,7 @@ def rounded(total: np.ndarray, step: float) -> np.ndarray:
 def shrunk(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
     """``own`` moved to ``other`` by how much of their difference is noise: James and Stein (1961).
 
-        other + max(0, 1 - k sd^2 / |own - other|^2) (own - other)        of k numbers.
+    other + max(0, 1 - k sd^2 / |own - other|^2) (own - other)        of k numbers.
     """
     difference = own - other
     noise = difference.size * sd**2
@@ -181,7 +186,7 @@ def _within(
 def expected(margins: Margins, i: int, j: int) -> np.ndarray:
     """[C, K_i, K_j] two-way tables of columns that are independent in each cell."""
     a, b = margins.rows[i], margins.rows[j]
-    return a[:, :, None] * b[:, None, :] / margins.count[:, None, None]
+    return a[:, :, None] * b[:, None, :] / margins.n[:, None, None]
 
 
 def chow_liu(p: int, choose: Callable[[Edges], int]) -> Edges:
@@ -212,7 +217,7 @@ def associations(
         step: as of :func:`make_margins`.
         sd: standard deviation of the error of each number.
     """
-    found, total = [], margins.count.sum()
+    found, total = [], margins.n.sum()
     for table, (i, j) in zip(tables, edges, strict=True):
         a, b = margins.rows[i], margins.rows[j]
         independent = np.outer(a.sum(axis=0), b.sum(axis=0)) / total
@@ -221,8 +226,8 @@ def associations(
         pooled = np.maximum(pooled, 1e-3 * independent) + 1e-9
         own = []
         for c, cell in enumerate(rounded(table, step)):
-            x, y = (one[c] + 1e-6 * margins.count[c] for one in (a, b))
-            base = _raked(pooled * (margins.count[c] / total), x, y)
+            x, y = (one[c] + 1e-6 * margins.n[c] for one in (a, b))
+            base = _raked(pooled * (margins.n[c] / total), x, y)
             mixed = np.maximum(shrunk(cell, base, sd), 1e-3 * base) + 1e-9
             own.append(_raked(mixed, x, y))
         found.append(np.stack(own))
@@ -251,7 +256,7 @@ def draw(
     are then drawn within each coarse level. The records are as many as the cell's rows, from 64 to
     4,096.
     """
-    p, size = len(columns), int(np.clip(margins.count[cell], FEWEST_ROWS, MOST_ROWS))
+    p, size = len(columns), int(np.clip(margins.n[cell], FEWEST_ROWS, MOST_ROWS))
     sobol = qmc.Sobol(3 * p, rng=np.random.default_rng(seed))
     u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
     level = np.zeros((size, p), int)

@@ -28,13 +28,12 @@ from synthfair.data.batches import Batches
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError, refusal
-from synthfair.privacy.mechanism import GaussianMechanism, require_float64
+from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
 from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.opening import NoisyTotal
 from synthfair.secure.summands import RowSums
-from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
 from synthfair.surrogate.marginals import Edges, Margins, chow_liu, expected
 from synthfair.surrogate.sums import (
@@ -154,7 +153,7 @@ def client_sums(
         InputError: the sum is none of :func:`next_sums`, features are not float64, or there are
             more rows than can be summed within 64 bits by all clients together.
     """
-    questions = {question.name: question for question in _Progress(opened, config, schema).questions}
+    questions = {q.name: q for q in _Progress(opened, config, schema).questions}
     if what.name not in questions:
         raise InputError(f"sum: {what.name}; next are {list(questions)}")
     question = questions[what.name]
@@ -174,9 +173,7 @@ def client_sums(
     return found.astype(np.int64)
 
 
-def surrogate_from_sums(
-    opened: Opened, config: SurrogateConfig, schema: Schema
-) -> SecureSurrogate:
+def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema) -> SecureSurrogate:
     """The surrogate that opened totals give, for everyone who sees them.
 
     Guarantee: (config.epsilon, config.delta)-differential privacy, against any single aggregator
@@ -237,7 +234,9 @@ class _Progress:
                 "epsilon: must be given, with delta; sums by shares are opened with noise"
             )
         left, self.questions = list(opened), list[Question]()
-        noise = {what.name: what.step * total.variance**0.5 for what, total in opened}
+        noise: dict[SumName, float] = {
+            what.name: what.step * total.variance**0.5 for what, total in opened
+        }
         self.plan = plan = Plan(config, schema, noise)
         columns, n_groups = plan.columns, plan.n_groups
 

@@ -1,4 +1,4 @@
-"""What is summed over rows for a surrogate, and nothing else: these sums are all that reads them."""
+"""What is summed over rows for a surrogate; nothing else reads them."""
 
 from __future__ import annotations
 
