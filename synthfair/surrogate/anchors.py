@@ -60,14 +60,15 @@ def self_play(
             y = np.where(rng.random(len(some)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
         # Without all groups there is nothing to compare.
         rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) == n_groups)
-        theta = _fair_model(a[some], rows.s[some], y, w / w.sum(), rho, rng.random() < 0.7)
+        rates = rng.random() < 0.7
+        theta = _fair_model(a[some], rows.s[some], y, w / w.sum(), rho=rho, rates=rates)
         if np.linalg.norm(theta) < LONGEST:  # not where there is a not-a-number
             found[q] = theta
     return found
 
 
 def _fair_model(
-    a: np.ndarray, s: np.ndarray, y: np.ndarray, w: np.ndarray, rho: float, rates: bool
+    a: np.ndarray, s: np.ndarray, y: np.ndarray, w: np.ndarray, *, rho: float, rates: bool
 ) -> np.ndarray:
     """About the minimum of logistic loss, rho/2 times the penalty, and a little regularisation."""
     n = a.shape[1]

@@ -124,6 +124,6 @@ def _levels_of_numbers(lower: float, upper: float, bins: int) -> tuple[np.ndarra
     wide = np.append(np.diff(edges), 0.0)
     low = np.repeat(edges, single.astype(int) + (wide > 0))
     width = np.concatenate(
-        [[0.0] * alone + [w] * (w > 0) for alone, w in zip(single.tolist(), wide.tolist())]
+        [[0.0] * int(alone) + [w] * int(w > 0) for alone, w in zip(single, wide, strict=True)]
     )
     return low, width

@@ -174,9 +174,9 @@ class Plan:
             raise TooFewRowsError(
                 f"no pair of {schema.sensitive} and {schema.label} has a noisy number of rows that"
                 f" reaches k_min = {config.k_min} and {3 * count_sd(self.columns, sd):.0f}, three"
-                " standard deviations of its noise. Lower k_min or raise epsilon (both are published), make one release of"
-                " your rows and another organisation's, or merge small groups (in the schema, by"
-                " 'unlisted')"
+                " standard deviations of its noise. Lower k_min or raise epsilon (both are"
+                " published), make one release of your rows and another organisation's, or merge"
+                " small groups (in the schema, by 'unlisted')"
             )
         rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
         pairs = [f"{schema.pair(c // 2, 2 * (c % 2) - 1)} has {n:.0f}" for c, n in enumerate(rows)]
@@ -188,18 +188,17 @@ class Plan:
     def records(self, sums: Sums) -> Surrogate:
         """Records as one-way tables and the tree have them; those of a cell have equal weights."""
         margins = self.margins(sums)
-        edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, margins.n
-        shapes = [(len(c), sizes[i], sizes[j]) for i, j in edges]
+        edges, sizes, c = [(int(i), int(j)) for i, j in sums.edges], margins.sizes, len(margins.n)
+        shapes = [(c, sizes[i], sizes[j]) for i, j in edges]
         parts = np.split(sums.pairs, np.cumsum([int(np.prod(shape)) for shape in shapes]))
-        tables = associations(
-            [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)],
-            edges,
-            margins,
-            step=self.step,
-            sd=self.sd("pairs") or self.sd("tables"),
-        )
+        tables = {
+            edge: part.reshape(shape)
+            for edge, part, shape in zip(edges, parts, shapes, strict=False)
+        }
+        sd = self.sd("pairs") or self.sd("tables")
+        tables = associations(tables, margins, step=self.step, sd=sd)
         seed = own_seed(self.config.seed, margins)
-        drawn = [draw(i, margins, edges, tables, self.columns, seed + i) for i in range(len(c))]
+        drawn = [draw(i, margins, tables, self.columns, seed + i) for i in range(c)]
         size = np.array([len(records) for records in drawn])
         rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
         there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0
@@ -208,7 +207,7 @@ class Plan:
             np.concatenate(drawn),
             np.repeat(margins.cells // 2, size),
             np.repeat(2.0 * (margins.cells % 2) - 1, size),
-            np.repeat(c / size, size),
+            np.repeat(margins.n / size, size),
             tuple((int(cell // 2), 2.0 * (cell % 2) - 1) for cell in left_out),
             np.nan,
         )

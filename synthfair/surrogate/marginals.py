@@ -6,7 +6,7 @@ or are rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -203,22 +203,21 @@ def chow_liu(p: int, choose: Callable[[Edges], int]) -> Edges:
 
 
 def associations(
-    tables: Sequence[np.ndarray], edges: Edges, margins: Margins, *, step: float, sd: float
-) -> list[np.ndarray]:
+    tables: Mapping[tuple[int, int], np.ndarray], margins: Margins, *, step: float, sd: float
+) -> dict[tuple[int, int], np.ndarray]:
     """Two-way tables of each edge that fit the margins, [C, K_i, K_j].
 
     Association that noise hides in a cell is that of all cells together, raked to the cell's
     margins: Deming and Stephan (1940).
 
     Args:
-        tables: [C, K_i, K_j] of each edge, numbers of rows.
-        edges: of the tree.
+        tables: [C, K_i, K_j] of each edge of the tree, numbers of rows.
         margins: of the columns.
         step: as of :func:`make_margins`.
         sd: standard deviation of the error of each number.
     """
-    found, total = [], margins.n.sum()
-    for table, (i, j) in zip(tables, edges, strict=True):
+    found, total = {}, margins.n.sum()
+    for (i, j), table in tables.items():
         a, b = margins.rows[i], margins.rows[j]
         independent = np.outer(a.sum(axis=0), b.sum(axis=0)) / total
         pooled = rounded(table.sum(axis=0), step)
@@ -230,7 +229,7 @@ def associations(
             base = _raked(pooled * (margins.n[c] / total), x, y)
             mixed = np.maximum(shrunk(cell, base, sd), 1e-3 * base) + 1e-9
             own.append(_raked(mixed, x, y))
-        found.append(np.stack(own))
+        found[i, j] = np.stack(own)
     return found
 
 
@@ -243,33 +242,30 @@ def _raked(table: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def draw(
-    cell: int,
+    c: int,
     margins: Margins,
-    edges: Edges,
-    tables: Sequence[np.ndarray],
+    tables: Mapping[tuple[int, int], np.ndarray],
     columns: Columns,
     seed: int,
 ) -> np.ndarray:
-    """[R, p] records of a cell, whose marginals and edges are those that were measured.
+    """[R, p] records of the c-th cell, whose marginals and edges are those that were measured.
 
-    Sobol points go through the conditional quantiles of the tree; a fine level, and a number in it,
-    are then drawn within each coarse level. The records are as many as the cell's rows, from 64 to
-    4,096.
+    Sobol points go through the conditional quantiles of the tree, whose edges come in order with
+    their tables; a fine level, and a number in it, are then drawn within each coarse level. The
+    records are as many as the cell's rows, from 64 to 4,096.
     """
-    p, size = len(columns), int(np.clip(margins.n[cell], FEWEST_ROWS, MOST_ROWS))
+    p, size = len(columns), int(np.clip(margins.n[c], FEWEST_ROWS, MOST_ROWS))
     sobol = qmc.Sobol(3 * p, rng=np.random.default_rng(seed))
     u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
     level = np.zeros((size, p), int)
-    level[:, 0] = _quantiles(margins.rows[0][cell][None], np.zeros(size, int), u[:, 0])
-    for at, ((i, j), table) in enumerate(zip(edges, tables, strict=True), 1):
-        level[:, j] = _quantiles(table[cell], level[:, i], u[:, at])
+    level[:, 0] = _quantiles(margins.rows[0][c][None], np.zeros(size, int), u[:, 0])
+    for at, ((i, j), table) in enumerate(tables.items(), 1):
+        level[:, j] = _quantiles(table[c], level[:, i], u[:, at])
     records = np.empty((size, p))
     for j, column in enumerate(columns):
         coarse = margins.coarse[j]
-        of_level = np.where(
-            coarse == np.arange(coarse.max() + 1)[:, None], margins.within[j][cell], 0.0
-        )
-        fine = _quantiles(of_level, level[:, j], u[:, p + j])
+        shares = np.where(coarse == np.arange(coarse.max() + 1)[:, None], margins.within[j][c], 0.0)
+        fine = _quantiles(shares, level[:, j], u[:, p + j])
         records[:, j] = column.values(fine, u[:, 2 * p + j])
     return records
 

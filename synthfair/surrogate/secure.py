@@ -7,9 +7,9 @@ them enough by itself. So K clients have the noise of two, in place of K.
 What is summed next depends on what has been opened: first how columns are distributed, then tables
 of all pairs of columns, as the tree over columns must be one for all, and last the smooth rates of
 models on records that anybody can draw by then. By files, for parties on machines of their own:
-tasks for each of :func:`next_sums`; uploads of :func:`client_sums`; and, when there are no more, what
-was opened, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate` simulates all of them in
-one process.
+tasks for each of :func:`next_sums`; uploads of :func:`client_sums`; and, when there are no more,
+what was opened, to :func:`surrogate_from_sums`. :func:`make_secure_surrogate` simulates all of them
+in one process.
 """
 
 from __future__ import annotations
