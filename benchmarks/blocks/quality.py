@@ -271,7 +271,7 @@ def unlike(read: Read) -> str:
         constants = select(own, method="constant")
         cells = [
             both(select(own, method=name), constants=constants)
-            for name in ("central", "surrogate", "private_moments", "fair", "alone", "constant")
+            for name in ("central", "surrogate", "private", "fair", "alone", "constant")
         ]
         cut = split if not split.startswith("0") else f"Dirichlet({split})"
         rows.append((task.replace("_", " "), f"{clients}, {cut}", *cells))

@@ -24,9 +24,6 @@ from synthfair.surrogate import GlobalProblem, WeightedTable, frontier
 CLIENT_GOAL, STREAM_GOAL, STREAM_MEMORY, POINT_GOAL = 5.0, 120.0, 2000.0, 1.0
 """Seconds at most of a client; of a stream, and MB; of a point of the frontier."""
 
-QUICK = ("--self-play", "2", "--random-anchors", "2", "--iterations", "2")
-"""In a smoke run."""
-
 
 class ClientSetting(NamedTuple):
     """Rows, and where they lie: ``dutch``, a CSV file, or ``stream``, a folder of Parquet files."""
@@ -37,6 +34,7 @@ class ClientSetting(NamedTuple):
 
 def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
     """A whole process, without a cache of compiled code."""
+    del smoke
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write = write_dutch if setting.table == "dutch" else write_stream
@@ -45,7 +43,7 @@ def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
                 *(sys.executable, "-m", "synthfair.client", "--release", "surrogate"),
                 *("--data", str(write(folder, setting.rows))),
                 *("--schema", str(folder / "schema.json")),
-                *("--output", str(folder / "release.parquet"), *(QUICK if smoke else ())),
+                *("--output", str(folder / "release.parquet")),
             ]
         )
 
