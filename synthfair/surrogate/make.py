@@ -36,13 +36,12 @@ from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
     COARSE,
-    Edges,
     Margins,
     associations,
     chow_liu,
     count_sd,
+    dependence,
     draw,
-    expected,
     make_margins,
     rounded,
 )
@@ -320,12 +319,8 @@ def read_sums(
         question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
         (whole,) = exact(question)
         part = table_parts(whole, margins)
-
-        def choose(able: Edges) -> int:
-            scores = np.array([abs(part(*pair) - expected(margins, *pair)).sum() for pair in able])
-            return choice.choose(scores) if choice else int(np.argmax(scores))
-
-        edges = chow_liu(len(columns), choose)
+        scores = dependence(part, margins, lambda off: abs(off).sum())
+        edges = chow_liu(scores, choice.choose if choice else np.argmax)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +34,7 @@ from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.opening import NoisyTotal
 from synthfair.secure.summands import RowSums
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
-from synthfair.surrogate.marginals import Edges, Margins, chow_liu, expected
+from synthfair.surrogate.marginals import chow_liu, dependence
 from synthfair.surrogate.sums import (
     Question,
     anchor_rates,
@@ -264,8 +263,13 @@ class _Progress:
             if self.questions:
                 return
             part = table_parts(tables, margins)
-            clearest = partial(_clearest, part, margins, plan.sd("tables"))
-            edges = chow_liu(len(columns), clearest)
+            sd = plan.sd("tables")
+
+            def clear(off: np.ndarray) -> float:
+                """By how much its square exceeds that of noise."""
+                return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
+
+            edges = chow_liu(dependence(part, margins, clear))
             pairs = np.concatenate([part(*edge).ravel() for edge in edges])
             self.sums = self.sums._replace(edges=np.array(edges), pairs=pairs)
         thetas = plan.models(self.sums)
@@ -275,15 +279,6 @@ class _Progress:
         if not self.questions:
             rates = rates.reshape(len(margins.cells), -1)
             self.sums = self.sums._replace(thetas=thetas, rates=rates)
-
-
-def _clearest(parts: Any, margins: Margins, sd: float, able: Edges) -> int:
-    """The pair whose squared distance from independence most exceeds that of noise."""
-    found = []
-    for pair in able:
-        squares = (parts(*pair) - expected(margins, *pair)) ** 2 / sd**2
-        found.append((squares - 1).sum() / squares.size**0.5)
-    return int(np.argmax(found))
 
 
 def _mechanism(question: Question, config: SurrogateConfig, schema: Schema) -> GaussianMechanism:
