@@ -189,7 +189,7 @@ def dependence(
     margins: Margins,
     size: Callable[[np.ndarray], float],
 ) -> np.ndarray:
-    """[p, p] the size of how far two-way tables [C, K_i, K_j] are from independence in each cell."""
+    """[p, p] how far two-way tables [C, K_i, K_j] are from independence, by ``size``."""
     p = len(margins.rows)
     found = np.zeros((p, p))
     for i, j in combinations(range(p), 2):
