@@ -277,7 +277,7 @@ def show(runs: RecordRuns) -> dict[str, str]:
     )
     history = (
         "Moved rows: an earlier kind of surrogates, whose rows were moved until moments and smooth"
-        " sums agree, on the first seeds; [their runs](moved_rows.csv) name the version."
+        " sums agree, on the first seeds; [their runs](moved_rows.csv) name the version, not times."
     )
     parts = ["# Surrogates that are records", before, history]
     for rows in (EXACT, PRIVATE):
@@ -295,8 +295,7 @@ def differences(some: Groups, own: Groups, earlier: Groups) -> str:
     lines = []
     for setting, mine in some.items():
         constants = own.get(RecordSetting(setting.table, "linear", CENTRAL, "constant"), [])
-        goal, off, before = goal_of(setting), off_of(setting, own), earlier.get(setting, [])
-        both_kinds = (showing.means(r, "client_seconds").mean for r in (mine, before) if r)
+        goal, off = goal_of(setting), off_of(setting, own)
         met = showing.verdict(bool(goal and off and off.meets(goal)))
         lines.append((
             setting.table, setting.encoding,
@@ -306,13 +305,13 @@ def differences(some: Groups, own: Groups, earlier: Groups) -> str:
             off_text(setting, own),
             f"{goal}: {NOTHING if nothing_learned(mine, constants) else met}" if goal else "",
             off_text(setting, earlier),
-            " / ".join(f"{mean:.1f}" for mean in both_kinds),
+            f"{showing.means(mine, 'client_seconds').mean:.1f}",
             f"{showing.means(mine, 'records').mean:.0f}",
         ))  # fmt: skip
     header = (
         "table | encoding | learner | all rows | records | constant classifier"
         " | off in accuracy / SPD | goal | moved rows: off"
-        " | seconds of a client / of moved rows | records in the pool"
+        " | seconds of a client | records in the pool"
     )
     return showing.table(header, lines)
 
