@@ -124,6 +124,18 @@ def trainers(read: Read) -> str:
     return page(before, trainers_table(runs)).rstrip() if runs else ""
 
 
+def any_learner(read: Read) -> str:
+    """What learners cost that are trained on the records of one upload."""
+    from benchmarks.records import any_learner_table
+
+    runs = read("records")
+    before = (
+        "Four unlike clients, Dirichlet(0.3): accuracy / SPD on all clients' test rows, mean ±"
+        f" standard deviation of {n_seeds(runs)} seeds. {WORSE_NOTE}"
+    )
+    return page(before, any_learner_table(runs)).rstrip() if runs else ""
+
+
 METHOD_TABLES = {"law_school": "Law School", "dutch": "Dutch", "adult": "Adult"}
 
 
