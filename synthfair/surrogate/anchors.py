@@ -120,7 +120,7 @@ def _fair_models(rows: Rows, weights: jax.Array, *, mixture: tuple[Penalty, ...]
         own = rows._replace(y=y, weight=weight)
         start = jnp.zeros(rows.a.shape[1])
         return minimise(
-            unfairness, own, 1.0, jnp.ones(1), start, model=model, tolerance=1e-4, max_iterations=20
+            unfairness, own, 1.0, 1.0, start, model=model, tolerance=1e-4, max_iterations=20
         ).params
 
     return jax.vmap(one)(rows.y, jnp.asarray(rows.weight), weights)
