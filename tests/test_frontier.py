@@ -8,7 +8,7 @@ from weighted_rows import LAMBDA, covariance, objective, selection_rates, weight
 
 import synthfair as sf
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.surrogate import GlobalProblem, frontier, least_weight
+from synthfair.surrogate import FrontierPoint, GlobalProblem, frontier, least_weight
 from synthfair.surrogate.frontier import WEIGHTS
 
 ROWS = weighted_rows()
@@ -100,6 +100,19 @@ def test_of_many_local_optima_it_is_a_lower_one_than_that_of_growing_rho(rho):
         args = (bad.rows, selection_rates, rho, bad.lambda_theta)
         assert found.objective == pytest.approx(objective(found.theta, *args))
         assert found.objective < objective(up.theta, *args) - 0.03
+
+
+class NobodyIsSelected:
+    """A problem whose lowest optimum selects hardly anybody where rho is from 3 to 4."""
+
+    def point(self, rho, start=None):
+        accuracy = 0.55 if 3 < rho < 4 and start is None else 0.7
+        return FrontierPoint(rho, np.zeros(2), accuracy, 0.04 if rho > 3 else 0.3, 0.0, True, 1.0)
+
+
+def test_a_larger_weight_is_taken_where_it_is_much_more_accurate():
+    found = least_weight(NobodyIsSelected(), 0.05)
+    assert (found.accuracy, found.gap) == (0.7, 0.04)
 
 
 def test_where_no_weight_meets_the_gap_it_is_the_fairest_of_all():
