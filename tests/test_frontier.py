@@ -103,11 +103,11 @@ def test_of_many_local_optima_it_is_a_lower_one_than_that_of_growing_rho(rho):
 
 
 class NobodyIsSelected:
-    """A problem whose lowest optimum selects hardly anybody where rho is from 3 to 4."""
+    """A problem whose lowest optimum is poor where rho is from 3 to 4; theta tells the optimum."""
 
     def point(self, rho, start=None):
-        accuracy = 0.55 if 3 < rho < 4 and start is None else 0.7
-        return FrontierPoint(rho, np.zeros(2), accuracy, 0.04 if rho > 3 else 0.3, 0.0, True, 1.0)
+        theta = np.array([0.55 if 3 < rho < 4 else 0.7]) if start is None else start
+        return FrontierPoint(rho, theta, theta[0], 0.04 if rho > 3 else 0.3, 0.0, True, 1.0)
 
 
 def test_a_larger_weight_is_taken_where_it_is_much_more_accurate():
