@@ -96,8 +96,6 @@ def check_pool(
     evaluation: Evaluation,
     *,
     min_group_rows: int = 0,
-    remedy: str = REMEDY,
-    rows: str = "test rows",
 ) -> PoolCheck:
     """Compares a model of fair releases with those of each release alone, on the same rows.
 
@@ -108,8 +106,6 @@ def check_pool(
         score: gives the rows with the scores of a model.
         evaluation: of the model of the whole pool, on these rows.
         min_group_rows: of groups that count.
-        remedy: what to do.
-        rows: what the rows are.
     """
     settings = [cast(DistillConfig, release.header.config) for release in releases]
     # The strictest wish says which rows are compared; without one, the first client does.
@@ -125,8 +121,6 @@ def check_pool(
         strictest.max_gap,
         evaluation.overall["accuracy"],
         evaluation.constant_accuracy,
-        remedy,
-        rows,
     )
 
 

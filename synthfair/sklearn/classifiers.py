@@ -24,7 +24,7 @@ from synthfair.data.schema import INTERCEPT
 from synthfair.distill.problem import make_penalty
 from synthfair.errors import InputError, refusal
 from synthfair.evaluation import evaluate_scores
-from synthfair.fairness.intervals import metrics_with_intervals, missed_gap
+from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
 from synthfair.fairness.penalties import decision_gaps
 from synthfair.model import LinearModel, Rows
@@ -105,13 +105,11 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
                 return Scored(np.asarray(real.y), scores, real.s, n_groups)
 
             scored, said = score(self.model_), list[str]()
+            found = evaluate_scores({"X": scored}, ServerConfig(resamples=1))
             gaps = decision_gaps(scored.score, rows, notion=fairness.notion, n_groups=n_groups)  # type: ignore[arg-type]
             if fair:
-                found = evaluate_scores({"X": scored}, ServerConfig(resamples=1))
-                check = check_pool(
-                    fair, trained, self.schema_, score, found, remedy=UNLIKE, rows=ROWS
-                )
-                said += check.warnings
+                check = check_pool(fair, trained, self.schema_, score, found)
+                said += check._replace(remedy=UNLIKE, rows=ROWS).warnings
         coefficients = self.model_.coefficients
         self.coef_ = np.array([[coefficients[name] for name in self.encoded_names_]])
         self.intercept_ = np.array([coefficients[INTERCEPT]])
@@ -126,8 +124,7 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
             gap = Metric(self.gap_, np.nan, np.nan)
             if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
-                found = metrics_with_intervals(scored, resamples=1, seed=0)
-                gap = found[METRIC_OF[fairness.notion]]
+                gap = found.overall[METRIC_OF[fairness.notion]]
             missed = point is not None and point.gap > fairness.max_gap
             said.append(
                 f"max_gap: {missed_gap(gap, fairness.max_gap, ROWS)}"
