@@ -78,6 +78,7 @@ def make_margins(
     # Each column counts the same rows; where there is noise, the fewer levels the less of it.
     totals = np.stack([part.sum(axis=1) for part in parts])
     count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
+    count = rounded(count, 1.0 if step else 0.0)
     cells = np.flatnonzero(count >= max(k_min, 0.0 if step else 3 * count_sd(columns, sd)))
     count, found = count[cells], []
     if not len(cells):
