@@ -196,8 +196,8 @@ class Plan:
         }
         sd = self.sd("pairs") or self.sd("tables")
         tables = associations(tables, margins, step=self.step, sd=sd)
-        seed = own_seed(self.config.seed, margins)
-        drawn = [draw(i, margins, tables, self.columns, seed + i) for i in range(c)]
+        rng = np.random.default_rng(own_seed(self.config.seed, margins))
+        drawn = [draw(i, margins, tables, self.columns, rng) for i in range(c)]
         size = np.array([len(records) for records in drawn])
         rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
         there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0
