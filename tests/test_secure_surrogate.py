@@ -162,6 +162,8 @@ class TestSums:
             ({"epsilon": 9.0}, "epsilon 9.0"),
             ({"delta": 1e-4}, "delta 0.0001"),
             ({"schema_hash": "0" * 64}, "schema_hash 000"),
+            ({"seed": 1}, "seed 1; settings and schema ask for 0"),
+            ({"k_min": 30}, "k_min 30"),
         ],
     )
     def test_a_planner_who_asks_for_another_sum_is_refused(self, opened, changes, complaint):
@@ -335,11 +337,12 @@ class TestByFiles:
             assert low < (noise**2).sum() < high
             assert total.variance == pytest.approx(2 * what.variance)
 
-    def test_another_seed_of_what_is_made_of_the_last_sums_is_another_sum(self, opened):
-        """The models whose rates are summed follow from settings, so rates must be of these."""
+    @pytest.mark.parametrize("other", [{"epsilon": 4.0}, {"seed": 1}, {"k_min": 30}])
+    def test_sums_of_other_settings_are_refused(self, opened, other):
+        """Models whose rates are summed follow from them, too."""
         assert len(surrogate_from_sums(opened, settings(), SCHEMA).surrogate.weight) > 1500
-        with pytest.raises(InputError, match=r"epsilon 8.0; settings and schema ask for 4.0"):
-            surrogate_from_sums(opened, settings(epsilon=4.0), SCHEMA)
+        with pytest.raises(InputError, match=next(iter(other)) + " .*settings and schema ask for"):
+            surrogate_from_sums(opened, settings(**other), SCHEMA)
 
     def test_what_does_not_fit_is_refused(self, opened):
         first, moments, tables, last = opened
