@@ -178,6 +178,19 @@ def test_all_depends_on_rounded_sums_and_on_numbers_of_rows(made):
         assert not np.array_equal(other.weight, made.weight)
 
 
+def test_the_tree_follows_from_rounded_tables():
+    """Of two columns, the second goes with the root's in one row more."""
+    flag = Categorical(categories=("a", "b"))
+    roles = {name: SCHEMA.columns[name] for name in ("town", "paid")}
+    schema = SCHEMA.model_copy(update={"columns": dict.fromkeys("abc", flag) | roles})
+    a = np.arange(400) % 2
+    b = np.where(np.arange(400) < 300, a, 1 - a)
+    x = np.column_stack([a, b, np.where(np.arange(400) == 399, a, b)]).astype(float)
+    for columns in (x, x[:, [0, 2, 1]]):
+        rows = Encoded(columns, np.zeros(400, int), np.ones(400))
+        assert tuple(read_sums(in_memory(rows), CONFIG, schema).edges[0]) == (0, 1)
+
+
 def test_a_client_reads_its_rows_three_times_and_needs_the_sums_alone(made):
     read = []
 
