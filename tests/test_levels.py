@@ -14,7 +14,8 @@ from synthfair.surrogate.levels import Columns
 ROLES = {"s": Categorical(categories=("u", "v")), "y": Categorical(categories=(0, 1))}
 NUMBERS = {
     "whole": (0, 20),
-    "age": (17, 90),
+    "age": (0, 47),
+    "degrees": (-40, 60),
     "one": (0, 1),
     "halves": (-1.5, 2.5),
     "many whole": (0, 300),
@@ -83,7 +84,7 @@ def test_levels_cover_the_range_without_a_gap_or_an_overlap(columns):
 
 @both
 def test_a_whole_number_of_a_short_range_is_a_level_of_its_own(columns):
-    for name in ("whole", "age", "one"):
+    for name in ("whole", "age", "degrees", "one"):
         at, (lower, upper) = list(FEATURES).index(name), NUMBERS[name]
         values = np.arange(lower, upper + 1)
         found = columns.levels(rows_of(**{name: values}))[:, at]
@@ -116,9 +117,7 @@ def test_records_are_rows_of_the_schema_and_encode_as_these(columns):
     assert {*table["many"].dropna()} == {f"c{i}" for i in range(30)}
 
 
-@given(
-    x=arrays(float, (3, len(SCHEMA.encoded_names)), elements=st.floats(width=64)), private=...
-)
+@given(x=arrays(float, (3, len(SCHEMA.encoded_names)), elements=st.floats(width=64)), private=...)
 def test_whatever_a_row_holds_it_is_in_one_level_of_each_column(x, private: bool):
     columns = Columns.of(SCHEMA, private=private)
     with np.errstate(all="ignore"):

@@ -115,7 +115,8 @@ def test_models_learn_the_labels_and_some_are_fair():
     assert min(learned) > 0.3
     selected = expit(4 * scores)
     gaps = np.abs(selected[rows.s == 1].mean(axis=0) - selected[rows.s == 0].mean(axis=0))
-    assert gaps.min() < 0.02 < 0.1 < gaps.max()
+    assert np.median(gaps) < 0.07  # without penalties twice as much
+    assert gaps.max() > 0.1
 
 
 def test_rows_without_weight_have_no_part_in_a_problem():
