@@ -148,7 +148,7 @@ def run_frontier(setting: FrontierSetting, _seed: int, *, smoke: bool) -> Fronti
     seconds, points = [], []
     for rho in rhos:  # as frontier has it, with a clock
         start = time.perf_counter()
-        points.append(problem.point(rho, points[-1].theta if points else None))
+        points.append(problem.point(rho))
         seconds.append(time.perf_counter() - start)
     converged = all(point.converged for point in points)
     return FrontierTimes(first - again, float(np.mean(seconds)), max(seconds), converged)
@@ -157,8 +157,8 @@ def run_frontier(setting: FrontierSetting, _seed: int, *, smoke: bool) -> Fronti
 def show_frontier(runs: Sequence[Run[FrontierSetting, FrontierTimes]]) -> dict[str, str]:
     """As Markdown."""
     before = (
-        f"38 values of rho, each from the solution of the one before. Goal: {POINT_GOAL:g} s a"
-        " point, the slowest."
+        f"38 values of rho, each the best of several starts. Goal: {POINT_GOAL:g} s a point, the"
+        " slowest."
     )
     rows = [
         (
