@@ -86,16 +86,18 @@ def make_margins(
     most = max(2, min(COARSE, int((2 * MOST_ENTRIES / len(columns) ** 2) ** 0.5)))
     for column, part in zip(columns, parts, strict=True):
         h = part[cells].copy()
-        pooled = rounded(h.sum(axis=0), step)
-        noise = sd * len(cells) ** 0.5
-        used = np.ones(h.shape[1], bool)
-        if not column.categories:  # hardly any rows between whole numbers: noise, or mistakes
+        pooled, noise, used = h.sum(axis=0), sd * len(cells) ** 0.5, np.ones(h.shape[1], bool)
+        if (column.width == 0).sum() > 2:  # between whole numbers: hardly any rows, or noise
             between = np.pad(column.width > 0, (0, int(column.missing)))
-            least = max(RARE_CATEGORY * count.sum(), 3 * noise * between.sum() ** 0.5)
-            used = ~between | (pooled[between].sum() > least)
-        h[:, ~used] = 0.0
-        pooled = np.where(used, pooled, 0.0)
-        coarse = _coarse(pooled, bool(column.categories), column.missing, most, 2 * noise)
+            least = 3 * noise * (1.0 if step else between.sum() ** 0.5)
+            rows = rounded(pooled[between].sum(), step)
+            used = ~between | (rows > max(RARE_CATEGORY * count.sum(), least))
+        if not step and not column.categories:
+            some = np.flatnonzero(used)
+            pooled[some] = halved(pooled[some], count.sum(), noise)
+            used[some] = pooled[some] > 0
+        h[:, ~used] = pooled[~used] = 0.0
+        coarse = _coarse(pooled, bool(column.categories), column.missing, most, noise)
         k = coarse.max() + 1
         summed = np.stack([np.bincount(coarse, one, minlength=k) for one in h])
         summed = rounded(summed, step)
@@ -105,7 +107,7 @@ def make_margins(
             projected(shrunk(own, together * n, sd * fine), n)
             for own, n in zip(summed, count, strict=True)
         ]
-        within = _within(rounded(h, step), pooled, coarse, used, sd)
+        within = _within(rounded(h, step), rounded(pooled, step), coarse, used, sd)
         found.append((coarse, np.array(rows).reshape(len(cells), k), within))
     return Margins(cells, count, *zip(*found, strict=True))
 
@@ -145,21 +147,44 @@ def projected(counts: np.ndarray, total: float) -> np.ndarray:
     return positive * (total / positive.sum())
 
 
+def halved(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
+    """Numbers of rows [L] that add up to ``total``, and none in intervals that hold only noise.
+
+    From the whole down, an interval's rows are divided between its halves (Hay et al. 2010). A half
+    that noise may explain has none; where it may explain both, all levels of the interval are
+    alike. Else the noise of many empty levels would look like many rows.
+    """
+    size = len(counts)
+    half = size // 2
+    noise = 2 * sd * (half * (1 - half / size)) ** 0.5
+    if total <= noise or not half:
+        return np.full(size, total / size)
+    left = counts[:half].sum() + (total - counts.sum()) * half / size
+    left = 0.0 if left < noise else total if total - left < noise else left
+    return np.concatenate(
+        [halved(counts[:half], left, sd), halved(counts[half:], total - left, sd)]
+    )
+
+
 def _coarse(
-    pooled: np.ndarray, category: bool, missing: bool, most: int, least: float
+    pooled: np.ndarray, category: bool, missing: bool, most: int, noise: float
 ) -> np.ndarray:
-    """[L] coarse levels: of a number with about equal numbers of rows; rare categories together."""
+    """[L] coarse levels: of a number with about equal numbers of rows; rare categories together.
+
+    A level has so many rows that noise does not hide them.
+    """
     pooled = np.maximum(pooled, 0.0)
     share = pooled / max(pooled.sum(), 1e-300)
     if category:
-        large = (share > RARE_CATEGORY) & (pooled > least)
+        large = (share > RARE_CATEGORY) & (pooled > 2 * noise)
         large &= share >= np.sort(share)[-min(most - 1, len(share))]
         found = np.cumsum(large) - 1
         found[~large] = large.sum()
         return found
+    least = 4 * noise / max(pooled.sum(), 1e-300)
     found, at, mass = np.zeros(len(pooled), int), 0, 0.0
     for i, own in enumerate(share[: len(share) - missing]):
-        if mass > 0 and mass + own > 1.3 / (most - 1):
+        if mass > least and mass + own > 1.3 / (most - 1):
             at, mass = at + 1, 0.0
         found[i], mass = at, mass + own
     if missing:
