@@ -13,7 +13,7 @@ from scipy.stats import chi2
 from test_queries import any_rows
 
 from synthfair.config import SurrogateConfig
-from synthfair.data.batches import BatchesInOrder, in_memory
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.errors import InputError
@@ -232,13 +232,6 @@ def test_all_else_is_a_function_of_the_noisy_sums(monkeypatch):
     assert not np.array_equal(first.weight, exact.weight)
 
 
-def test_models_and_records_are_of_noisy_sums_alone(monkeypatch):
-    """Without the anchors' sums, everything follows from what was released before."""
-    sums = read_sums(in_memory(LARGE), private(), make_schema(), noise=seeded(0))
-    before = sums._replace(thetas=Sums(*sums[:2]).thetas, rates=Sums(*sums[:2]).rates)
-    np.testing.assert_array_equal(Plan(private(), make_schema()).models(before), sums.thetas)
-
-
 def test_with_little_noise_it_is_near_the_rows():
     found = made_of(epsilon=100.0)
     rows = found.rows(make_schema())
@@ -271,14 +264,6 @@ def test_a_cell_without_rows_is_named_as_any_other_that_is_left_out():
 def test_rows_of_another_precision_are_refused():
     with pytest.raises(InputError, match="float64; these are float32"):
         made_of(LARGE._replace(x=LARGE.x.astype(np.float32)))
-
-
-def test_rows_in_any_order_and_batches_give_the_same_bytes():
-    order = np.random.default_rng(0).permutation(4000)
-    cut = [part(LARGE, one) for one in np.split(order, [1, 100, 3000])]
-    stream = BatchesInOrder(lambda: cut)
-    found = make_surrogate(stream, private(), make_schema(), noise=seeded(0))
-    assert found.weight.tobytes() == made_of().weight.tobytes()
 
 
 AUDITED = small(Numeric(lower=0.0, upper=1.0), TWO)
