@@ -20,7 +20,7 @@ from synthfair.report import clipping_table, plain_text, real_rows_warnings
 
 SCHEMA, TABLE = make_schema(), make_table(n=200)
 QUICK = sf.DistillConfig(n_synthetic=24, steps=2)
-SURROGATE = sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
+SURROGATE = sf.SurrogateConfig(k_min=5)
 
 
 def counted(table, parts=1):

@@ -17,7 +17,7 @@ from synthfair.report import fit_warnings
 
 GRID = 2.0**-16  # on which features are summed
 NUMBER = np.isin(np.arange(7), (0, 1))  # of the features of the small schema, and two numbers
-SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
+SCHEMA, CONFIG = make_schema(), sf.SurrogateConfig(k_min=5)
 
 
 @pytest.fixture(scope="module")

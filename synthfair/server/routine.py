@@ -31,6 +31,7 @@ from synthfair.server.pooling import (
     MANY_MEDIANS,
     Pool,
     make_pool,
+    pool_records,
     read_releases,
     signer,
     train_pool,
@@ -90,6 +91,7 @@ def serve(
     *,
     keys: Sequence[Path] = (),
     frontier: bool = False,
+    records: Path | None = None,
     force: bool = False,
 ) -> Served:
     """From files to files: model.json and metrics.json; of surrogates fair_table.parquet, too.
@@ -106,24 +108,28 @@ def serve(
             signed by another client.
         frontier: whether accuracy and gap for many weights of the penalty are written to
             frontier.csv; for surrogates.
+        records: file for the records of all surrogates, see :func:`pool_records`: columns of the
+            schema, then ``weight``, as Parquet.
         force: whether existing files are overwritten.
 
     Raises:
         InputError: an input is refused, one release moves the model too far, or a file exists or
             cannot be written.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files = Outputs.of(output)
-    for path in files:
-        require_distinct(path, schema_path, *tests, *releases, *keys)
-    require_free(*files, force=force)
-    schema = read_schema(schema_path)
+    files, schema = Outputs.of(output), read_schema(schema_path)
+    inputs = schema_path, *tests, *releases, *keys
+    _require_outputs(files, records, inputs, schema, force=force)
     clients = read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
     pooled = make_pool(read, schema, config)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
+    if records:
+        table, weight = pool_records(read, schema, max_rows=config.max_rows)
+        every = pa.Table.from_pandas(table.assign(weight=weight), preserve_index=False)
     model, point = train_pool(pooled, schema)
     tables = read_tests(tests, schema)
     evaluation = evaluate(model, tables, config, sources=tests) if tables else None
@@ -168,7 +174,25 @@ def serve(
             pq.write_table(fair_table, temporary)
     if lines:
         write_frontier(lines, files.frontier)
+    if records:
+        with whole_file(records) as temporary:
+            pq.write_table(every.replace_schema_metadata(), temporary)
     return Served(model, evaluation, influences, point, lines, warnings)
+
+
+def _require_outputs(
+    files: Outputs, records: Path | None, inputs: Sequence[Path], schema: Schema, *, force: bool
+) -> None:
+    for path in files:
+        require_distinct(path, *inputs)
+    if records:
+        require_distinct(records, *inputs, *files)
+        if "weight" in schema.columns:
+            raise InputError(
+                f"{records}: records have a column 'weight' of their own, and so has the schema;"
+                " leave --records out"
+            )
+    require_free(*files, *([records] if records else []), force=force)
 
 
 def _check(
