@@ -134,7 +134,7 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
 def test_a_person_is_asked_before_epsilon_is_spent(folder, answer, code):
     """On a terminal; Enter stops. The ledger says whether anything was booked."""
     argv = [sys.executable, "-m", "synthfair", "client", "--data", "rows", "--schema"]
-    argv += ["schema.json", "--output", "out.parquet", "--release", "surrogate", "--moments-only"]
+    argv += ["schema.json", "--output", "out.parquet", "--release", "surrogate"]
     argv += ["--epsilon", "8", "--delta", "1e-3", "--k-min", "5", "--accept-risk"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

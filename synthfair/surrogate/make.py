@@ -281,12 +281,11 @@ def read_sums(
     plan, show = Plan(config, schema), on_stage or (lambda _: None)
     columns, n_groups = plan.columns, plan.n_groups
     guarantee = make_guarantee(config, schema) if config.epsilon else None
-    noisy, choice = {}, None
-    for mechanism in guarantee.mechanisms if guarantee else ():
-        if isinstance(mechanism, GaussianMechanism):
-            noisy[mechanism.name] = NoisySum(mechanism, config.relation, noise)
-        else:
-            choice = PrivateChoice(mechanism, noise)
+    noisy = (
+        {m.name: NoisySum(m, config.relation, noise) for m in guarantee.sums} if guarantee else {}
+    )
+    others = guarantee.mechanisms if guarantee else ()
+    choices = [PrivateChoice(m, noise) for m in others if m.name == "tree"]
 
     def exact(*questions: Question) -> list[np.ndarray]:
         """Whole numbers; all questions are answered in one reading of the rows."""
@@ -312,7 +311,10 @@ def read_sums(
     first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
     found = [*map(answer, first, exact(*first)), NONE][:2]
     sums = Sums(*(values.reshape(2 * n_groups, -1) for values in found))
-    margins = plan.margins(sums)
+    try:
+        margins = plan.margins(sums)
+    except TooFewRowsError:
+        return sums  # the answer that was bought; its surrogate raises the same, however often
 
     # A tree over columns, by how far their two-way tables are from independence.
     if len(columns) > 1:
@@ -323,7 +325,7 @@ def read_sums(
 
         def choose(able: Edges) -> int:
             scores = np.array([abs(part(*pair) - expected(margins, *pair)).sum() for pair in able])
-            return choice.choose(scores) if choice else int(np.argmax(scores))
+            return choices[0].choose(scores) if choices else int(np.argmax(scores))
 
         edges = chow_liu(len(columns), choose)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))

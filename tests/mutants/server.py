@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "records are written over the model",
+        "server/routine.py",
+        "require_distinct(records, *inputs, *files)",
+        "require_distinct(records, *inputs)",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
+        "written records have the weights of the files, however many",
+        "server/routine.py",
+        "pool_records(read, schema, max_rows=config.max_rows)",
+        "pool_records(read, schema)",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
         "settings of a search cannot be read again",
         "config/server.py",
         'unused = {"rho"} if self.max_gap is not None else set()',
