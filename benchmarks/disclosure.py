@@ -22,6 +22,7 @@ from synthfair.client.surrogate_release import surrogate_release
 from synthfair.config import ReleaseConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
+from synthfair.data.encode import encode_records
 from synthfair.data.schema import encoded_as
 from synthfair.privacy.mechanism import numeric_features
 from synthfair.surrogate import WeightedTable
@@ -34,17 +35,12 @@ CONFIGS: dict[str, ReleaseConfig] = {
     "fair --labels copy": sf.DistillConfig(labels="copy"),
     "surrogate": sf.SurrogateConfig(),
     "surrogate --k-min 10": sf.SurrogateConfig(k_min=10),
-    "surrogate --moments-only": sf.SurrogateConfig(moments_only=True),
-    "surrogate --moments-only --k-min 10": sf.SurrogateConfig(moments_only=True, k_min=10),
     "fair --epsilon 1": sf.DistillConfig(epsilon=1.0, delta=1e-6, start="middle"),
     "surrogate --epsilon 1 --k-min 10": sf.SurrogateConfig(epsilon=1.0, delta=1e-6, k_min=10),
-    "surrogate --epsilon 1 --moments-only --k-min 10": sf.SurrogateConfig(
-        epsilon=1.0, delta=1e-6, moments_only=True, k_min=10
-    ),
 }
 """By kind of file and flags of the client; delta is 1e-6."""
 
-SMALL = ({"steps": 5}, {"self_play": 2, "random_anchors": 2, "iterations": 2})
+SMALL = ({"steps": 5}, {})
 """In a smoke run."""
 
 
@@ -103,7 +99,8 @@ def files(
     if isinstance(config, sf.SurrogateConfig):
         for real in clients:
             made = surrogate_release(in_memory(real), schema, config).release
-            yield WeightedTable(made.x, made.s, made.y, np.asarray(made.weight))
+            x = encode_records(made.x, schema)
+            yield WeightedTable(x, made.s, made.y, np.asarray(made.weight))
         return
     for real, distilled in zip(clients, sf.distill_clients(clients, schema, config), strict=True):
         sent = distilled.release
@@ -123,8 +120,8 @@ def disclosed(file: WeightedTable, real: sf.Encoded, schema: sf.Schema) -> Discl
         counts = counts_given(sent_x[:, binary], weight, x[:, binary], column[binary])
         numbers = 0
         if len(sent_x):
-            numbers = read_out(sent_x[:, numeric], x[:, numeric])
-            numbers += read_records(sent_x, x, numeric, column)
+            numbers = read_out(sent_x[:, numeric], weight, x[:, numeric])
+            numbers += read_records(sent_x, weight, x, numeric, column)
         found = Disclosed(1, int(_right(weight.sum(), len(x))), *counts, numbers)
         total = Disclosed(*map(sum, zip(total, found, strict=True)))
     return total
@@ -159,7 +156,11 @@ def counts_given(
 
 
 def read_records(
-    sent: np.ndarray, real: np.ndarray, numeric: np.ndarray, column: np.ndarray
+    sent: np.ndarray,
+    weight: np.ndarray,
+    real: np.ndarray,
+    numeric: np.ndarray,
+    column: np.ndarray,
 ) -> int:
     """How many numbers are read of persons who alone have a category of a column, in a cell.
 
@@ -167,13 +168,14 @@ def read_records(
     left of all rows by those of the column's other categories, as all of them add up to one.
 
     Args:
-        sent: [R, d] features of the file's rows in a cell, of equal weights.
+        sent: [R, d] features of the file's rows in a cell.
+        weight: [R] of these.
         real: [N, d] those of the real rows.
         numeric: positions of the numbers.
         column: [d] the column that each feature comes from.
     """
-    n, found = len(real), 0
-    mean, products = sent.mean(axis=0), sent.T @ sent / len(sent)
+    n, found = weight.sum(), 0
+    mean, products = weight @ sent / n, (sent * weight[:, None]).T @ sent / n
     for c in np.flatnonzero(real.sum(axis=0) == 1):
         block = np.flatnonzero(column == column[c])
         if c in numeric or not (real[:, block].sum(axis=1) == 1).all():
@@ -187,20 +189,23 @@ def read_records(
     return found
 
 
-def read_out(sent: np.ndarray, real: np.ndarray) -> int:
+def read_out(sent: np.ndarray, weight: np.ndarray, real: np.ndarray) -> int:
     """How many numbers an attacker reads who knows which features are nearly constant, and at what.
 
     Whoever must guess that reads fewer.
 
     Args:
-        sent: [R, d] numbers of the file's rows in a cell, of equal weights.
+        sent: [R, d] numbers of the file's rows in a cell.
+        weight: [R] of these.
         real: [N, d] those of the real rows.
     """
     found = 0
     for mine, column in zip(sent.T, real.T, strict=True):
         if single := singled_out(np.rint(column / STEP) * STEP):
             constant, others = single
-            guesses = solved(len(real), mine.mean(), mine.var(), constant)
+            mean = np.average(mine, weights=weight)
+            variance = np.average((mine - mean) ** 2, weights=weight)
+            guesses = solved(len(real), mean, variance, constant)
             found += np.allclose(guesses[len(others) - 1], others, rtol=0, atol=4 * STEP)
     return found
 
@@ -251,7 +256,9 @@ DISCLOSURE = Experiment(
     seeds=3,
     sources=lambda _: SOURCES["loanapp"],
     fingerprint=lambda setting: fingerprint(
-        CONFIGS[setting.kind], getattr(CONFIGS[setting.kind], "k_min", None)
+        *("records" for _ in [0] if "surrogate" in setting.kind),
+        CONFIGS[setting.kind],
+        getattr(CONFIGS[setting.kind], "k_min", None),
     ),
 )
 

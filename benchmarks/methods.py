@@ -179,7 +179,9 @@ METHOD_COMPARISON = Experiment(
     ),
     seeds=3,
     sources=lambda setting: SOURCES[setting.table],
-    fingerprint=lambda setting: fingerprint(METHODS[setting.method]),
+    fingerprint=lambda setting: fingerprint(
+        *(["records"] if "surrogates" in setting.method else []), METHODS[setting.method]
+    ),
 )
 
 EXPERIMENTS = (METHOD_COMPARISON,)

@@ -11,8 +11,8 @@ from benchmarks.harness import RESULTS, Experiment, Run
 
 NAMES = (
     "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
-    "trainers", "privacy", "disclosure", "gap", "secure", "privfairfl", "speed", "scale", "cold",
-    "deploy",
+    "records", "trainers", "privacy", "disclosure", "gap", "secure", "privfairfl", "speed", "scale",
+    "cold", "deploy",
 )  # fmt: skip
 """In this order: figure3 is drawn from the runs of table2."""
 

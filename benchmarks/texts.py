@@ -61,6 +61,7 @@ BLOCKS: Mapping[str, Callable[[Read], str]] = {
     "epsilon": quality.epsilon,
     "disclosure": quality.disclosure,
     "trainers": quality.trainers,
+    "any_learner": quality.any_learner,
     "methods": quality.methods,
     "fpfl": quality.fpfl,
     "sampling": quality.sampling,

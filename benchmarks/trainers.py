@@ -94,7 +94,7 @@ def given_rows(cut: Cut, kind: str, *, smoke: bool) -> FairTable:
     """What a trainer is given, with the C of the problem that the server solves on it."""
     clients, penalty = federation(cut), sf.CovariancePenalty()
     if kind == "fair table":
-        rows = surrogates(cut, "surrogate", smoke=smoke).table.rows(n_groups=clients.n_groups)
+        rows = surrogates(cut, "surrogate").table.rows(n_groups=clients.n_groups)
         solution = train_fair(rows, LAMBDA_THETA, RHO, model=sf.LinearModel(), penalty=penalty)
         theta, rho = np.asarray(solution.params), RHO
     else:
@@ -146,7 +146,12 @@ EXPERIMENTS = (
         ),
         seeds=3,
         sources=lambda _: SOURCES["dutch"],
-        fingerprint=lambda _: fingerprint(CONFIGS["surrogate"], distill_config(0), LAMBDA_THETA),
+        fingerprint=lambda setting: fingerprint(
+            *(["records"] if setting.rows == "fair table" else []),
+            CONFIGS["surrogate"],
+            distill_config(0),
+            LAMBDA_THETA,
+        ),
     ),
 )
 

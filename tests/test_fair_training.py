@@ -14,8 +14,8 @@ from weighted_rows import (
 )
 
 from synthfair.fairness.penalties import CovariancePenalty, SelectionRatePenalty
-from synthfair.model import LinearModel
-from synthfair.surrogate import train_fair
+from synthfair.model import LinearModel, Rows
+from synthfair.surrogate import GlobalProblem, fair_training, train_fair
 
 CASES = {
     "covariance": (2, CovariancePenalty(), covariance),
@@ -97,3 +97,59 @@ def test_from_a_start_nearby_it_ends_at_the_same_solution():
 def test_a_problem_without_a_number_does_not_converge():
     rows = weighted_rows()
     assert not fair(rows._replace(a=rows.a * np.nan), 5.0, SelectionRatePenalty()).converged
+
+
+def rows_of_many_optima(seed):
+    """Binary features, some of which tell the group: small problems as wide encodings are."""
+    rng, s = np.random.default_rng(seed), np.arange(120) % 2
+    x = rng.integers(2, size=(120, 4)).astype(float)
+    x[:, :2] = rng.random((120, 2)) < 0.25 + 0.5 * s[:, None]
+    z = x @ rng.normal(size=4) + s + 0.5 * rng.normal(size=120)
+    return Rows(np.column_stack([x, s, np.ones(120)]), s, np.where(z > 1, 1.0, -1.0), np.ones(120))
+
+
+def own_rates(scores, rows):
+    """A penalty that declares nothing."""
+    return SelectionRatePenalty()(scores, rows)
+
+
+def value(theta, rows, rho=10.0):
+    return objective(np.asarray(theta), rows, selection_rates, rho, LAMBDA)
+
+
+@pytest.mark.parametrize("seed", [4, 156])
+@pytest.mark.parametrize("penalty", [SelectionRatePenalty(), own_rates], ids=["rates", "own"])
+def test_of_many_optima_it_is_a_lower_one_than_those_of_growing_rho_and_of_zero(seed, penalty):
+    rows, zero = rows_of_many_optima(seed), np.zeros(6)
+    path = zero
+    for rho in (0.0, 10 / 64, 10 / 16, 10 / 4, 10.0):
+        path = fair(rows, rho, penalty, start=path).params
+    single = [value(path, rows), value(fair(rows, 10.0, penalty, start=zero).params, rows)]
+    assert value(fair(rows, 10.0, penalty).params, rows) < min(single) - 0.03
+    point = GlobalProblem(rows, penalty, "statistical_parity", 2, LAMBDA).point(10.0)
+    assert point.objective < min(single) - 0.03
+
+
+def test_a_convex_penalty_needs_one_start(monkeypatch):
+    minimise, problems = fair_training.minimise, []
+    counted = lambda *args, **settings: problems.append(args) or minimise(*args, **settings)  # noqa: E731
+    monkeypatch.setattr(fair_training, "minimise", counted)
+    fair(weighted_rows(), 5.0, CovariancePenalty())
+    fair(weighted_rows(), 0.0, SelectionRatePenalty())
+    assert len(problems) == 4  # a start and the end, twice
+
+
+def test_a_part_of_many_rows_stands_for_all_of_each_group_and_label(monkeypatch):
+    rows = weighted_rows(3, n=2000)
+    expected = fair(rows, 5.0, SelectionRatePenalty(3))
+    monkeypatch.setattr(fair_training, "THINNED", 100)
+    few = fair_training._thinned(rows)
+    for s, y in {*zip(np.asarray(rows.s).tolist(), np.asarray(rows.y).tolist(), strict=True)}:
+        every, part = (
+            np.asarray(each.weight)[(each.s == s) & (each.y == y)] for each in (rows, few)
+        )
+        assert 0 < len(part) <= 100
+        assert part.min() > 0
+        assert part.sum() == pytest.approx(every.sum())
+    found = fair(rows, 5.0, SelectionRatePenalty(3))
+    np.testing.assert_allclose(found.params, expected.params, atol=1e-6)

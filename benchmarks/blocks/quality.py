@@ -124,6 +124,18 @@ def trainers(read: Read) -> str:
     return page(before, trainers_table(runs)).rstrip() if runs else ""
 
 
+def any_learner(read: Read) -> str:
+    """What learners cost that are trained on the records of one upload."""
+    from benchmarks.records import any_learner_table
+
+    runs = read("records")
+    before = (
+        "Four unlike clients, Dirichlet(0.3): accuracy / SPD on all clients' test rows, mean ±"
+        f" standard deviation of {n_seeds(runs)} seeds. {WORSE_NOTE}"
+    )
+    return page(before, any_learner_table(runs)).rstrip() if runs else ""
+
+
 METHOD_TABLES = {"law_school": "Law School", "dutch": "Dutch", "adult": "Adult"}
 
 
@@ -271,7 +283,7 @@ def unlike(read: Read) -> str:
         constants = select(own, method="constant")
         cells = [
             both(select(own, method=name), constants=constants)
-            for name in ("central", "surrogate", "private_moments", "fair", "alone", "constant")
+            for name in ("central", "surrogate", "private", "fair", "alone", "constant")
         ]
         cut = split if not split.startswith("0") else f"Dirichlet({split})"
         rows.append((task.replace("_", " "), f"{clients}, {cut}", *cells))

@@ -138,7 +138,8 @@ def config_of(cell: TableCell, **changes: Any) -> sf.DistillConfig:
 
 def cell_fingerprint(cell: TableCell) -> str:
     """Of its configuration and the scaling of features."""
-    return fingerprint(config_of(cell), "range")
+    made_of = ["records"] if cell.method == "surrogate" else []
+    return fingerprint(config_of(cell), "range", *made_of)
 
 
 @lru_cache(maxsize=4)

@@ -14,6 +14,7 @@ import synthfair as sf
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare import Federation, federate
 from synthfair.data.batches import in_memory
+from synthfair.data.encode import encode_records
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.surrogate import WeightedTable, together
 
@@ -96,14 +97,9 @@ def federation(cut: Cut) -> Federation:
 
 CONFIGS = {
     "surrogate": sf.SurrogateConfig(),
-    "moments": sf.SurrogateConfig(moments_only=True),
     "private": sf.SurrogateConfig(epsilon=1.0, delta=1e-6),
-    "private_moments": sf.SurrogateConfig(epsilon=1.0, delta=1e-6, moments_only=True),
 }
 """Settings of each kind of surrogate: the defaults, and these."""
-
-QUICK = {"self_play": 2, "random_anchors": 2, "iterations": 2}
-"""In a smoke run."""
 
 
 class Sent(NamedTuple):
@@ -124,10 +120,10 @@ class Sent(NamedTuple):
 
 
 @lru_cache(maxsize=3)
-def surrogates(cut: Cut, kind: str, *, smoke: bool) -> Sent:
+def surrogates(cut: Cut, kind: str) -> Sent:
     """Of one of :data:`CONFIGS`, made once for all penalties; clients have the same public seed."""
     clients = federation(cut)
-    config = CONFIGS[kind].model_copy(update={"seed": cut.seed, **(QUICK if smoke else {})})
+    config = CONFIGS[kind].model_copy(update={"seed": cut.seed})
     parts, rows_out, start = [], 0, time.perf_counter()
     for real in clients.train:
         try:
@@ -136,7 +132,8 @@ def surrogates(cut: Cut, kind: str, *, smoke: bool) -> Sent:
             rows_out += len(real.y)
             continue
         assert made.weight is not None
-        parts.append(WeightedTable(made.x, made.s, made.y, made.weight))
+        x = encode_records(made.x, clients.schema)
+        parts.append(WeightedTable(x, made.s, made.y, made.weight))
         rows_out += rows_without(parts[-1], real)
     seconds = (time.perf_counter() - start) / len(clients.train)
     return Sent(together(parts), len(clients.train) - len(parts), rows_out, seconds)

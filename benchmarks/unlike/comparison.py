@@ -98,8 +98,7 @@ def setting_fingerprint(setting: UnlikeSetting) -> str:
         return fingerprint(GRID)
     if (config := CONFIGS.get(setting.method)) is None:
         return ""
-    names = ("rows_per_cell", "k_min", "random_anchors", "self_play", "iterations")
-    return fingerprint(config, LAMBDA_THETA, *(getattr(config, name) for name in names))
+    return fingerprint("records", config, LAMBDA_THETA, config.k_min)
 
 
 @dataclass(frozen=True)

@@ -51,17 +51,18 @@ def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> Away:
 def from_releases(cut: Cut) -> Scores:
     """The global problem on the surrogates of each client, with noise of its own."""
     surrogates.cache_clear()  # of an earlier draw
-    return METHODS["private_moments"].train(cut, MAIN, smoke=False)
+    return METHODS["private"].train(cut, MAIN, smoke=False)
 
 
 def from_secure_sums(cut: Cut) -> Scores:
     """The same on one surrogate of all clients."""
     clients = federation(cut)
-    config = CONFIGS["private_moments"].model_copy(update={"seed": cut.seed})
+    config = CONFIGS["private"].model_copy(update={"seed": cut.seed})
     made = sf.surrogate.make_secure_surrogate(
         [in_memory(rows) for rows in clients.train], config, clients.schema
     )
-    return trained(made.surrogate.table, MAIN, clients)
+    table = WeightedTable(*made.surrogate.rows(clients.schema), made.surrogate.weight)
+    return trained(table, MAIN, clients)
 
 
 def on_test(cut: Cut, found: Scores) -> np.ndarray:
@@ -75,7 +76,7 @@ def on_test(cut: Cut, found: Scores) -> np.ndarray:
 def show(runs: Sequence[Run[NoiseSetting, Away]]) -> dict[str, str]:
     """Means and largest."""
     before = (
-        "`python -m benchmarks.unlike one_noise`: Dutch, covariance at rho = 10, moments alone,"
+        "`python -m benchmarks.unlike one_noise`: Dutch, covariance at rho = 10,"
         " epsilon = 1, delta = 1e-6. Sizes of the differences to central training without privacy,"
         f" on the same test rows: mean (largest) of {len({run.seed for run in runs})} draws."
     )
@@ -103,6 +104,6 @@ ONE_NOISE = Experiment(
     smoke=(),
     seeds=3 * DRAWS,
     sources=lambda _: SOURCES["dutch"],
-    fingerprint=lambda _: fingerprint(CONFIGS["private_moments"]),
+    fingerprint=lambda _: fingerprint("records", CONFIGS["private"]),
     default=False,
 )

@@ -59,10 +59,9 @@ def goal_of(setting: UnlikeSetting) -> Goal | None:
     if setting.method == "surrogate":
         by_penalty = {"covariance": Goal(0.002, 0.005, 0.015)}
         return by_penalty.get(setting.penalty, Goal(0.003, 0.006, 0.015))
-    if setting.method == "private_moments" and main_tables:
-        return Goal(0.005, 0.015)
-    if setting.method == "private" and setting.penalty == "selection_rate":  # one cut alone
-        return Goal(0.01, 0.03)
+    if setting.method == "private" and main_tables:
+        by_penalty = {"covariance": Goal(0.005, 0.015)}
+        return by_penalty.get(setting.penalty, Goal(0.01, 0.03))
     return None
 
 

@@ -24,9 +24,6 @@ from synthfair.surrogate import GlobalProblem, WeightedTable, frontier
 CLIENT_GOAL, STREAM_GOAL, STREAM_MEMORY, POINT_GOAL = 5.0, 120.0, 2000.0, 1.0
 """Seconds at most of a client; of a stream, and MB; of a point of the frontier."""
 
-QUICK = ("--self-play", "2", "--random-anchors", "2", "--iterations", "2")
-"""In a smoke run."""
-
 
 class ClientSetting(NamedTuple):
     """Rows, and where they lie: ``dutch``, a CSV file, or ``stream``, a folder of Parquet files."""
@@ -37,6 +34,7 @@ class ClientSetting(NamedTuple):
 
 def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
     """A whole process, without a cache of compiled code."""
+    del smoke
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write = write_dutch if setting.table == "dutch" else write_stream
@@ -45,7 +43,7 @@ def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
                 *(sys.executable, "-m", "synthfair.client", "--release", "surrogate"),
                 *("--data", str(write(folder, setting.rows))),
                 *("--schema", str(folder / "schema.json")),
-                *("--output", str(folder / "release.parquet"), *(QUICK if smoke else ())),
+                *("--output", str(folder / "release.parquet")),
             ]
         )
 
@@ -150,7 +148,7 @@ def run_frontier(setting: FrontierSetting, _seed: int, *, smoke: bool) -> Fronti
     seconds, points = [], []
     for rho in rhos:  # as frontier has it, with a clock
         start = time.perf_counter()
-        points.append(problem.point(rho, points[-1].theta if points else None))
+        points.append(problem.point(rho))
         seconds.append(time.perf_counter() - start)
     converged = all(point.converged for point in points)
     return FrontierTimes(first - again, float(np.mean(seconds)), max(seconds), converged)
@@ -159,8 +157,8 @@ def run_frontier(setting: FrontierSetting, _seed: int, *, smoke: bool) -> Fronti
 def show_frontier(runs: Sequence[Run[FrontierSetting, FrontierTimes]]) -> dict[str, str]:
     """As Markdown."""
     before = (
-        f"38 values of rho, each from the solution of the one before. Goal: {POINT_GOAL:g} s a"
-        " point, the slowest."
+        f"38 values of rho, each the best of several starts. Goal: {POINT_GOAL:g} s a point, the"
+        " slowest."
     )
     rows = [
         (

@@ -71,7 +71,8 @@ def unpenalised(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
 
 def from_surrogates(cut: Cut, asked: Asked, *, smoke: bool, kind: str = "surrogate") -> Scores:
     """The global problem on the surrogates of all clients."""
-    sent = surrogates(cut, kind, smoke=smoke)
+    del smoke
+    sent = surrogates(cut, kind)
     found = trained(sent.table, asked, federation(cut))
     return found._replace(
         clients_out=sent.clients_out, rows_out=sent.rows_out, client_seconds=sent.seconds
@@ -177,14 +178,6 @@ BOTH = ("covariance", "selection_rate")
 METHODS = {
     "central": Method("central", central, 10, BOTH),
     "surrogate": Method("surrogates", from_surrogates, 10, BOTH),
-    "moments": Method(
-        "surrogates, moments alone", partial(from_surrogates, kind="moments"), 3, BOTH
-    ),
-    "private_moments": Method(
-        "private surrogates, moments alone, epsilon = 1",
-        partial(from_surrogates, kind="private_moments"),
-        10,
-    ),
     "private": Method(
         "private surrogates, epsilon = 1", partial(from_surrogates, kind="private"), 10, BOTH
     ),

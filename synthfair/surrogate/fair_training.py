@@ -2,8 +2,8 @@
 
     min over theta  1/W sum_i w_i l(y_i a_i'theta) + rho penalty(theta) + lambda/(2 n^2) ||theta||^2
 
-W is the sum of the weights. A penalty need not be convex: rho grows in steps, and Newton's method
-takes the absolute eigenvalues of the Hessian.
+W is the sum of the weights. A penalty need not be convex: Newton's method takes the absolute
+eigenvalues of the Hessian, and of the optima that several starts lead to the lowest is taken.
 """
 
 from __future__ import annotations
@@ -19,11 +19,26 @@ import numpy as np
 from synthfair.distill.hypergradient import absolute_eigen
 from synthfair.distill.inner import InnerSolution, newton
 from synthfair.distill.linear import LinearSolution, Matrix
-from synthfair.fairness.penalties import Penalty
-from synthfair.model import Model, Params, Rows, regularized_hessian, regularized_loss
+from synthfair.fairness.penalties import CovariancePenalty, Penalty
+from synthfair.model import (
+    LinearModel,
+    Model,
+    Params,
+    Rows,
+    derivative,
+    mean_loss,
+    regularized_hessian,
+    regularized_loss,
+)
 
 PATH = (0.0, 1 / 64, 1 / 16, 1 / 4, 1.0)
 """Shares of rho, one after the other; each problem starts at the solution of the one before."""
+
+COVARIANCE = (10.0, 100.0, 1000.0)
+"""Weights of the covariance whose solutions are starts of a penalty that is not convex."""
+
+THINNED = 5000
+"""Most rows of a pair of group and label on which starts are compared."""
 
 TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-4
 """Newton decrement at which training ends, in double and in single precision."""
@@ -62,44 +77,60 @@ class AbsoluteEigenvalues:
         return LinearSolution(v, memory, jnp.isfinite(v).all())
 
 
-def minimise(
-    unfairness: Penalty,
+@partial(jax.jit, static_argnames=("model", "penalty"))
+def objective(
+    params: Params,
     rows: Rows,
     lambda_theta: jax.Array | float,
-    weights: jax.Array,
+    rho: jax.Array | float,
+    *,
+    model: Model,
+    penalty: Penalty,
+) -> jax.Array:
+    """Loss + rho penalty + regularisation."""
+    loss = regularized_loss(model, params, rows, lambda_theta)
+    return loss + rho * penalty(model.scores(params, rows.a), rows)
+
+
+@partial(jax.jit, static_argnames=("penalty", "model"))
+def minimise(
+    penalty: Penalty,
+    rows: Rows,
+    lambda_theta: jax.Array | float,
+    rho: jax.Array | float,
     start: Params,
     *,
     model: Model,
     tolerance: jax.Array | float,
     max_iterations: jax.Array | int = 100,
 ) -> InnerSolution:
-    """Minimises loss + weights[i] unfairness, one i after the other; the solution of the last."""
+    """The optimum of :func:`objective` that Newton's method finds from a start."""
+    gaps: Any = getattr(penalty, "gaps", None)
+    linear = getattr(type(model), "scores", None) is LinearModel.scores
 
-    def solved(start: Params, weight: jax.Array) -> tuple[Params, InnerSolution]:
-        def objective(params: Params, rows: Rows) -> jax.Array:
-            loss = regularized_loss(model, params, rows, lambda_theta)
-            return loss + weight * unfairness(model.scores(params, rows.a), rows)
+    def hessian(params: Params, rows: Rows) -> jax.Array:
+        if gaps is None or not linear:
+            of_penalty = jax.hessian(lambda p: penalty(model.scores(p, rows.a), rows))(params)
+            return regularized_hessian(model, params, rows, lambda_theta) + rho * of_penalty
+        # The slopes J of the gaps give J'J. All else is of each row alone: one product A' diag A.
+        scores = model.scores(params, rows.a)
+        now = rho * gaps(scores, rows)
+        slope = jax.grad(lambda z: mean_loss(model, z, rows) + jnp.vdot(now, gaps(z, rows)))
+        slopes = jax.jacrev(gaps)(scores, rows).reshape(now.size, -1) @ rows.a
+        ridge = lambda_theta / len(params) ** 2 * jnp.eye(len(params))
+        return (rows.a.T * derivative(slope, scores)) @ rows.a + rho * slopes.T @ slopes + ridge
 
-        def hessian(params: Params, rows: Rows) -> jax.Array:
-            of_penalty = jax.hessian(lambda p: unfairness(model.scores(p, rows.a), rows))(params)
-            return regularized_hessian(model, params, rows, lambda_theta) + weight * of_penalty
-
-        solution = newton(
-            objective,
-            start,
-            rows,
-            linear=AbsoluteEigenvalues(),
-            hessian=hessian,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-        )
-        return solution.params, solution
-
-    _, solutions = jax.lax.scan(solved, start, weights)
-    return jax.tree.map(lambda leaf: leaf[-1], solutions)
+    return newton(
+        partial(objective, lambda_theta=lambda_theta, rho=rho, model=model, penalty=penalty),
+        start,
+        rows,
+        linear=AbsoluteEigenvalues(),
+        hessian=hessian,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+    )
 
 
-@partial(jax.jit, static_argnames=("model", "penalty"))
 def train_fair(
     rows: Rows,
     lambda_theta: jax.Array | float,
@@ -117,7 +148,9 @@ def train_fair(
         rho: weight of the penalty, at least 0.
         model: what is trained.
         penalty: of its scores.
-        start: the solution for a rho nearby; if not given, rho grows from 0.
+        start: the solution of a problem nearby, from which alone to start. If not given, of the
+            solutions of several starts the one of lowest objective is taken, unless the penalty
+            says that it is ``convex``. Of many rows, a part decides between the starts.
 
     Example:
         >>> import jax, numpy as np
@@ -134,10 +167,45 @@ def train_fair(
         ...     [f"{penalty(model.scores(each.params, a), rows):.5f}" for each in found]
         ['0.01494', '0.00000']
     """
-    path = jnp.asarray(PATH if start is None else (1.0,))
-    first = model.init(rows.a.shape[1]) if start is None else start
     double = jax.dtypes.canonicalize_dtype(float) == jnp.float64
-    tolerance = TOLERANCE if double else SINGLE_TOLERANCE
-    return minimise(
-        penalty, rows, lambda_theta, rho * path, first, model=model, tolerance=tolerance
-    )
+    settings = {"model": model, "tolerance": TOLERANCE if double else SINGLE_TOLERANCE}
+
+    def solved(rows: Rows, start: Params, rho: Any, penalty: Penalty = penalty) -> InnerSolution:
+        return minimise(penalty, rows, lambda_theta, rho, start, **settings)
+
+    if start is None:
+        few, start = _thinned(rows), model.init(rows.a.shape[1])
+        # At theta = 0 the groups' rates are equal, and no score is so large that they stand still.
+        ends = [solved(few, start, rho).params]
+        if rho > 0 and not getattr(penalty, "convex", False):
+            # Growing rho leads from the most accurate model to a fair one.
+            path = start
+            for share in PATH:
+                path = solved(few, path, rho * share).params
+            ends.append(path)
+            # The covariance, which has one optimum, leads to models that are fair in another way.
+            notion: Any = getattr(penalty, "notion", "statistical_parity")
+            covariance = CovariancePenalty(int(np.max(rows.s)) + 1, notion)
+            for weight in COVARIANCE:
+                start = solved(few, start, weight, covariance).params
+                ends.append(solved(few, start, rho).params)
+        problem = few, lambda_theta, rho
+        values = [objective(end, *problem, model=model, penalty=penalty) for end in ends]
+        start = ends[int(np.argmin(np.nan_to_num(values, nan=np.inf)))]
+    # Of few rows this is the optimum already; that of many is not far from it.
+    return solved(rows, start, rho)
+
+
+def _thinned(rows: Rows) -> Rows:
+    """Evenly spaced rows of each group and label, with the weight of all that they stand for."""
+    cell = 2 * np.asarray(rows.s) + (np.asarray(rows.y) > 0)
+    if np.bincount(cell).max() <= THINNED:
+        return rows
+    weight, chosen = np.ones(len(cell)) if rows.weight is None else np.array(rows.weight), []
+    for c in np.unique(cell[weight > 0]):
+        part = np.flatnonzero((cell == c) & (weight > 0))
+        few = part[:: -(-len(part) // THINNED)]
+        weight[few] *= weight[part].sum() / weight[few].sum()
+        chosen.append(few)
+    index = np.concatenate(chosen)
+    return Rows(rows.a[index], rows.s[index], rows.y[index], jnp.asarray(weight[index]))

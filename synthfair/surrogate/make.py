@@ -36,13 +36,12 @@ from synthfair.surrogate.anchors import self_play, smooth_rates
 from synthfair.surrogate.levels import Columns
 from synthfair.surrogate.marginals import (
     COARSE,
-    Edges,
     Margins,
     associations,
     chow_liu,
     count_sd,
+    dependence,
     draw,
-    expected,
     make_margins,
     rounded,
 )
@@ -281,11 +280,12 @@ def read_sums(
     plan, show = Plan(config, schema), on_stage or (lambda _: None)
     columns, n_groups = plan.columns, plan.n_groups
     guarantee = make_guarantee(config, schema) if config.epsilon else None
-    noisy = (
-        {m.name: NoisySum(m, config.relation, noise) for m in guarantee.sums} if guarantee else {}
-    )
-    others = guarantee.mechanisms if guarantee else ()
-    choices = [PrivateChoice(m, noise) for m in others if m.name == "tree"]
+    noisy, choice = {}, None
+    for mechanism in guarantee.mechanisms if guarantee else ():
+        if isinstance(mechanism, GaussianMechanism):
+            noisy[mechanism.name] = NoisySum(mechanism, config.relation, noise)
+        else:
+            choice = PrivateChoice(mechanism, noise)
 
     def exact(*questions: Question) -> list[np.ndarray]:
         """Whole numbers; all questions are answered in one reading of the rows."""
@@ -322,12 +322,8 @@ def read_sums(
         question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
         (whole,) = exact(question)
         part = table_parts(whole, margins)
-
-        def choose(able: Edges) -> int:
-            scores = np.array([abs(part(*pair) - expected(margins, *pair)).sum() for pair in able])
-            return choices[0].choose(scores) if choices else int(np.argmax(scores))
-
-        edges = chow_liu(len(columns), choose)
+        scores = dependence(part, margins, lambda off: abs(off).sum())
+        edges = chow_liu(scores, choice.choose if choice else np.argmax)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
         sums = sums._replace(edges=np.array(edges), pairs=pairs)
 

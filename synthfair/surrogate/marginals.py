@@ -7,6 +7,7 @@ or are rounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -183,21 +184,32 @@ def _within(
     return found
 
 
-def expected(margins: Margins, i: int, j: int) -> np.ndarray:
-    """[C, K_i, K_j] two-way tables of columns that are independent in each cell."""
-    a, b = margins.rows[i], margins.rows[j]
-    return a[:, :, None] * b[:, None, :] / margins.n[:, None, None]
+def dependence(
+    table: Callable[[int, int], np.ndarray],
+    margins: Margins,
+    size: Callable[[np.ndarray], float],
+) -> np.ndarray:
+    """[p, p] how far two-way tables [C, K_i, K_j] are from independence, by ``size``."""
+    p = len(margins.rows)
+    found = np.zeros((p, p))
+    for i, j in combinations(range(p), 2):
+        a, b = margins.rows[i], margins.rows[j]
+        alone = a[:, :, None] * b[:, None, :] / margins.n[:, None, None]
+        found[i, j] = found[j, i] = size(table(i, j) - alone)
+    return found
 
 
-def chow_liu(p: int, choose: Callable[[Edges], int]) -> Edges:
-    """A tree over p columns: Prim's algorithm, from the first; ``choose`` says which edge is next.
+def chow_liu(score: np.ndarray, choose: Callable[[np.ndarray], int | np.intp] = np.argmax) -> Edges:
+    """A tree of the most dependent columns: Prim's algorithm, from the first. Chow and Liu (1968).
 
-    Chow and Liu (1968); by whatever measure of dependence ``choose`` goes.
+    Args:
+        score: [p, p] how dependent two columns are.
+        choose: of the scores of edges that may be next, which one is.
     """
     inside, edges = [0], []
-    while len(inside) < p:
-        able = [(i, j) for i in inside for j in range(p) if j not in inside]
-        edges.append(able[choose(able)])
+    while len(inside) < len(score):
+        able = [(i, j) for i in inside for j in range(len(score)) if j not in inside]
+        edges.append(able[int(choose(np.array([score[pair] for pair in able])))])
         inside.append(edges[-1][1])
     return edges
 

@@ -15,9 +15,8 @@ in one process.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +34,7 @@ from synthfair.secure.in_memory import noisy_sum
 from synthfair.secure.opening import NoisyTotal
 from synthfair.secure.summands import RowSums
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
-from synthfair.surrogate.marginals import Edges, Margins, chow_liu, expected
+from synthfair.surrogate.marginals import chow_liu, dependence
 from synthfair.surrogate.sums import (
     Question,
     anchor_rates,
@@ -133,7 +132,7 @@ def next_sums(
     """
     return tuple(
         _as_row_sums(question, config, schema, clients=clients)
-        for question in _Progress(opened, config, schema).questions
+        for question in _progress(opened, config, schema).questions
     )
 
 
@@ -153,7 +152,7 @@ def client_sums(
         InputError: the sum is none of :func:`next_sums`, features are not float64, or there are
             more rows than can be summed within 64 bits by all clients together.
     """
-    questions = {q.name: q for q in _Progress(opened, config, schema).questions}
+    questions = {q.name: q for q in _progress(opened, config, schema).questions}
     if what.name not in questions:
         raise InputError(f"sum: {what.name}; next are {list(questions)}")
     question = questions[what.name]
@@ -208,82 +207,80 @@ def surrogate_from_sums(opened: Opened, config: SurrogateConfig, schema: Schema)
         >>> abs(float(made.surrogate.weight.sum()) - len(table)) < 300  # noisy
         True
     """
-    progress = _Progress(opened, config, schema)
-    if progress.questions:
-        raise InputError(f"sums: {[q.name for q in progress.questions]} are missing")
+    plan, missing, sums = _progress(opened, config, schema)
+    if sums is None:
+        raise InputError(f"sums: {[question.name for question in missing]} are missing")
     statements = [total.statement for _, total in opened]
     if len({(said["clients"], said["noise_added_by"]) for said in statements}) > 1:
         raise InputError("sums: all must be of the same clients, and by the same aggregators")
-    made = surrogate_of(progress.sums, progress.plan)
+    made = surrogate_of(sums, plan)
     return SecureSurrogate(made, _statement(config, statements))
 
 
-class _Progress:
-    """How far a surrogate is, by what has been opened.
+class _Progress(NamedTuple):
+    """How far a surrogate is: with the noise that sums have, what is summed next, and all sums."""
 
-    Attributes:
-        questions: what is to be summed next; nothing where all is there.
-        sums: as far as they were opened.
-        plan: with the noise that they have.
-    """
-
-    def __init__(self, opened: Opened, config: SurrogateConfig, schema: Schema) -> None:
-        """Checks each sum against what it must have been."""
-        if config.epsilon is None or config.delta is None:
-            raise InputError(
-                "epsilon: must be given, with delta; sums by shares are opened with noise"
-            )
-        left, self.questions = list(opened), list[Question]()
-        noise: dict[SumName, float] = {
-            what.name: what.step * total.variance**0.5 for what, total in opened
-        }
-        self.plan = plan = Plan(config, schema, noise)
-        columns, n_groups = plan.columns, plan.n_groups
-
-        def values(question: Question) -> np.ndarray:
-            """Of a sum, or nothing if it is yet to be opened."""
-            if not left:
-                self.questions.append(question)
-                return NONE
-            what, total = left.pop(0)
-            _require_own(what, question, config, schema)
-            noises = [aggregators * what.variance for aggregators in (2, 3)]
-            if len(total.total) != what.length or total.variance not in noises:
-                raise InputError(f"{what.name}: the total is of another sum")
-            return what.values(total.total)
-
-        first = [histograms(columns, n_groups)]
-        first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
-        found = [*map(values, first), NONE][:2]
-        self.sums = Sums(*(part.reshape(2 * n_groups, -1) for part in found))
-        if self.questions:
-            return
-        margins = plan.margins(self.sums)
-        if len(columns) > 1:
-            tables = values(two_way_tables(columns, margins, n_groups))
-            if self.questions:
-                return
-            part = table_parts(tables, margins)
-            clearest = partial(_clearest, part, margins, plan.sd("tables"))
-            edges = chow_liu(len(columns), clearest)
-            pairs = np.concatenate([part(*edge).ravel() for edge in edges])
-            self.sums = self.sums._replace(edges=np.array(edges), pairs=pairs)
-        thetas = plan.models(self.sums)
-        rates = values(anchor_rates(thetas, margins, n_groups))
-        if left:
-            raise InputError(f"sums: {left[0][0].name} is more than the settings ask for")
-        if not self.questions:
-            rates = rates.reshape(len(margins.cells), -1)
-            self.sums = self.sums._replace(thetas=thetas, rates=rates)
+    plan: Plan
+    questions: tuple[Question, ...]
+    sums: Sums | None
 
 
-def _clearest(parts: Any, margins: Margins, sd: float, able: Edges) -> int:
-    """The pair whose squared distance from independence most exceeds that of noise."""
-    found = []
-    for pair in able:
-        squares = (parts(*pair) - expected(margins, *pair)) ** 2 / sd**2
-        found.append((squares - 1).sum() / squares.size**0.5)
-    return int(np.argmax(found))
+def _progress(opened: Opened, config: SurrogateConfig, schema: Schema) -> _Progress:
+    """By what has been opened, each of which is compared with what it must be."""
+    if config.epsilon is None or config.delta is None:
+        raise InputError("epsilon: must be given, with delta; sums by shares are opened with noise")
+    noise: dict[SumName, float] = {what.name: what.step * t.variance**0.5 for what, t in opened}
+    plan, left = Plan(config, schema, noise), list(opened)
+    exchanges = _exchanges(plan)
+    questions = next(exchanges)
+    while len(left) >= len(questions):
+        values = [_values(question, *left.pop(0), config, schema) for question in questions]
+        try:
+            questions = exchanges.send(values)
+        except StopIteration as end:
+            if left:
+                raise InputError(
+                    f"sums: {left[0][0].name} is more than the settings ask for"
+                ) from None
+            return _Progress(plan, (), end.value)
+    for question, (what, _) in zip(questions, left, strict=False):
+        _require_own(what, question, config, schema)
+    return _Progress(plan, questions[len(left) :], None)
+
+
+def _exchanges(plan: Plan) -> Generator[tuple[Question, ...], list[np.ndarray], Sums]:
+    """What is summed, one exchange after the other; it is sent the values, which have noise."""
+    columns, n_groups = plan.columns, plan.n_groups
+    first = [histograms(columns, n_groups)]
+    first += [column_moments(columns, n_groups)] * (len(columns.numbers) > 0)
+    found = yield tuple(first)
+    sums = Sums(*(part.reshape(2 * n_groups, -1) for part in [*found, NONE][:2]))
+    margins = plan.margins(sums)
+    if len(columns) > 1:
+        (tables,) = yield (two_way_tables(columns, margins, n_groups),)
+        part, sd = table_parts(tables, margins), plan.sd("tables")
+
+        def clear(off: np.ndarray) -> float:
+            """By how much its square exceeds that of noise."""
+            return float(((off / sd) ** 2 - 1).sum() / off.size**0.5)
+
+        edges = chow_liu(dependence(part, margins, clear))
+        pairs = np.concatenate([part(*edge).ravel() for edge in edges])
+        sums = sums._replace(edges=np.array(edges), pairs=pairs)
+    thetas = plan.models(sums)
+    (rates,) = yield (anchor_rates(thetas, margins, n_groups),)
+    return sums._replace(thetas=thetas, rates=rates.reshape(len(margins.cells), -1))
+
+
+def _values(
+    question: Question, what: RowSums, total: NoisyTotal, config: SurrogateConfig, schema: Schema
+) -> np.ndarray:
+    """The numbers of an opened total, which must be of this question."""
+    _require_own(what, question, config, schema)
+    noises = [aggregators * what.variance for aggregators in (2, 3)]
+    if len(total.total) != what.length or total.variance not in noises:
+        raise InputError(f"{what.name}: the total is of another sum")
+    return what.values(total.total)
 
 
 def _mechanism(question: Question, config: SurrogateConfig, schema: Schema) -> GaussianMechanism:

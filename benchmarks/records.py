@@ -1,0 +1,399 @@
+"""Surrogates that are records, of unlike clients: next to central training, and for any learner.
+
+    python -m benchmarks.records                    # 5 seeds; goes on where it stopped
+
+Four clients, cut by Dirichlet(0.3) on pairs of group and label. Each sends a surrogate with the
+defaults, without epsilon or with epsilon = 1. Linear models have the server's penalty with weight
+10; boosted trees and fairlearn's reductions are trained on the pooled records.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+import synthfair as sf
+from benchmarks import showing
+from benchmarks.blocks.reading import both
+from benchmarks.harness import RESULTS, Experiment, Run, fingerprint, main
+from benchmarks.papers.finding import NOTHING, nothing_learned
+from benchmarks.unlike.pages import Difference, Goal, difference
+from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
+from synthfair.compare import Federation, federate
+from synthfair.compare.federation import pooled
+from synthfair.data.datasets import SOURCES
+from synthfair.data.schema import Numeric
+
+TABLES = {
+    "dutch": ("dutch", "sex"),
+    "law_school_race": ("law_school", "race"),
+    "bank": ("bank", "age_25_to_60"),
+    "adult": ("adult", "sex"),
+}
+"""Table and sensitive attribute."""
+
+ENCODINGS = ("linear", "one-hot")
+"""The shipped schema, and that of :func:`one_hot`."""
+
+MOST_VALUES = 32
+"""Of a column of whole numbers that is one-hot."""
+
+CENTRAL, EXACT, PRIVATE = "all rows", "records", "records, epsilon = 1"
+CONFIGS = {EXACT: sf.SurrogateConfig(), PRIVATE: sf.SurrogateConfig(epsilon=1.0, delta=1e-6)}
+"""What the clients' surrogates are made with; else a learner has all training rows."""
+
+RHO = 10.0
+LEARNERS = {
+    "covariance": "linear, covariance",
+    "selection_rate": "linear, selection rate",
+    "linear": "linear, no penalty",
+    "trees": "boosted trees, no penalty",
+    "reductions": "exponentiated gradient over boosted trees",
+    "constant": "constant classifier",
+}
+"""By name; the last decides the more frequent label."""
+
+
+class RecordSetting(NamedTuple):
+    """One of :data:`TABLES`, :data:`ENCODINGS`, and :data:`LEARNERS`, and the rows it learns on."""
+
+    table: str
+    encoding: str
+    rows: str
+    learner: str
+
+
+class RecordValues(NamedTuple):
+    """On all clients' test rows together, and what it took.
+
+    Attributes:
+        accuracy: of the decisions; of random ones, expected.
+        spd: signed.
+        clients_out: clients that can send nothing.
+        weight: sum of the records' weights, as a share of the number of training rows.
+        records: number of them in the pool.
+        client_seconds: of a client, the mean; compilation included.
+        seconds: of training.
+        converged: whether it met its tolerance.
+    """
+
+    accuracy: float
+    spd: float
+    clients_out: int = 0
+    weight: float = 1.0
+    records: int = 0
+    client_seconds: float = 0.0
+    seconds: float = 0.0
+    converged: bool = True
+
+
+def one_hot(rows: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
+    """The schema with codes as categories.
+
+    These are columns of whole numbers of which the public table has at most :data:`MOST_VALUES`.
+    """
+    body = schema.model_dump()
+    for name, column in schema.columns.items():
+        if isinstance(column, Numeric):
+            found = np.unique(rows[name].astype(float))
+            if len(found) <= MOST_VALUES and not (found % 1).any():
+                body["columns"][name] = {"kind": "categorical", "categories": [*map(int, found)]}
+    return sf.Schema.model_validate(body)
+
+
+@lru_cache(maxsize=1)
+def clients_of(name: str, encoding: str, seed: int) -> tuple[list[pd.DataFrame], Federation]:
+    """The training tables of four clients; and the same with the test rows, encoded."""
+    jax.clear_caches()  # each number of rows is compiled for
+    rows, schema = sf.load_dataset(*TABLES[name])
+    if encoding == "one-hot":
+        schema = one_hot(rows, schema)
+    parts = sf.partition(rows, clients=4, seed=seed, skew=0.3, schema=schema, min_rows=5)
+    return [part.train for part in parts], federate(parts, schema)
+
+
+class Upload(NamedTuple):
+    """The clients' releases by name, the records in them, and a client's mean seconds."""
+
+    releases: dict[str, sf.Release]
+    records: pd.DataFrame
+    weight: np.ndarray
+    seconds: float
+
+
+@lru_cache(maxsize=1)
+def upload(cut: tuple[str, str, int], rows: str) -> Upload:
+    """Surrogates of all clients that can make one, with one of :data:`CONFIGS`."""
+    tables, clients = clients_of(*cut)
+    config = CONFIGS[rows].model_copy(update={"seed": cut[-1]})
+    releases, start = {}, time.perf_counter()
+    for name, own in zip(clients.names, tables, strict=True):
+        with suppress(sf.InputError):  # no pair of group and label has rows enough
+            releases[name] = sf.distill_table(own, clients.schema, config).release
+    seconds = (time.perf_counter() - start) / len(tables)
+    records, weight = sf.pool_records(releases, clients.schema)
+    return Upload(releases, records, weight, seconds)
+
+
+def run_records(setting: RecordSetting, seed: int, *, smoke: bool) -> RecordValues:
+    """One learner on the rows of one split."""
+    cut = setting.table, setting.encoding, seed
+    clients = clients_of(*cut)[1]
+    sent = None if setting.rows == CENTRAL else upload(cut, setting.rows)
+    test, start = pooled(clients.test), time.perf_counter()
+    if setting.learner in ("linear", *PENALTIES):
+        chance, converged = linear(setting.learner, clients, sent)
+    else:
+        chance, converged = LEARNING[setting.learner](clients, sent, smoke=smoke), True
+    seconds = time.perf_counter() - start
+    right = np.where(test.y > 0, chance, 1.0 - chance).mean()
+    spd = chance[test.s == 1].mean() - chance[test.s == 0].mean()
+    took: dict[str, Any] = {"seconds": round(seconds, 3), "converged": bool(converged)}
+    if sent is not None:
+        n = sum(len(part.y) for part in clients.train)
+        took |= {
+            "clients_out": len(clients.names) - len(sent.releases),
+            "weight": round(float(sent.weight.sum()) / n, 4),
+            "records": len(sent.weight),
+            "client_seconds": round(sent.seconds, 3),
+        }
+    return RecordValues(round(float(right), 6), round(float(spd), 6), **took)
+
+
+def linear(
+    learner: str, clients: Federation, sent: Upload | None
+) -> tuple[np.ndarray, bool | None]:
+    """[N_test] decisions of the server's model, and whether its training met its tolerance."""
+    test, rho = pooled(clients.test), RHO if learner in PENALTIES else 0.0
+    name = learner if rho else "covariance"
+    if sent is not None:
+        config = sf.ServerConfig.model_validate({"penalty": name, "rho": rho})
+        model = sf.pool_and_train(sent.releases, clients.schema, config)
+        return (model.scores(test.x, test.s) > 0).astype(float), model.converged
+    train, tested = (
+        sf.surrogate.WeightedTable(*part, np.ones(len(part.y))).rows(n_groups=clients.n_groups)
+        for part in (pooled(clients.train), test)
+    )
+    problem = sf.surrogate.GlobalProblem(
+        train, PENALTIES[name], "statistical_parity", clients.n_groups, LAMBDA_THETA
+    )
+    point = problem.point(rho)
+    return (np.asarray(tested.a) @ point.theta > 0).astype(float), point.converged
+
+
+def trees(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
+    """[N_test] decisions of boosted trees, which read the records with their weights."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    x, _, y = pooled(clients.train) if sent is None else sf.encode(sent.records, clients.schema)
+    learner = HistGradientBoostingClassifier(random_state=0, max_iter=2 if smoke else 100)
+    learner.fit(x, y, sample_weight=None if sent is None else sent.weight)
+    return (learner.predict(pooled(clients.test).x) > 0).astype(float)
+
+
+def reductions(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
+    """[N_test] chances of the decision +1, by Agarwal et al. (2018) on records drawn by weight."""
+    from fairlearn.reductions import DemographicParity, ExponentiatedGradient
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rows = pooled(clients.train)
+    if sent is not None:
+        n, weight = round(sent.weight.sum()), sent.weight
+        drawn = sent.records.sample(n, replace=True, weights=weight, random_state=0)
+        rows = sf.encode(drawn, clients.schema)
+    learner = HistGradientBoostingClassifier(random_state=0, max_iter=2 if smoke else 40)
+    parity, most = DemographicParity(difference_bound=0.01), 2 if smoke else 15
+    fair = ExponentiatedGradient(learner, parity, max_iter=most)
+    with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
+        warnings.simplefilter("ignore", DeprecationWarning)
+        fair.fit(rows.x, (rows.y > 0).astype(int), sensitive_features=rows.s)
+    parts, x = zip(fair.weights_, fair.predictors_, strict=True), pooled(clients.test).x
+    return np.sum([share * part.predict(x) for share, part in parts if share], axis=0)
+
+
+def constant(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
+    """[N_test] decisions for the more frequent label of all training rows."""
+    del sent, smoke
+    label = pooled(clients.train).y.mean() > 0
+    return np.full(len(pooled(clients.test).y), float(label))
+
+
+LEARNING = {"trees": trees, "reductions": reductions, "constant": constant}
+"""How other learners than linear ones are trained."""
+
+
+# The page
+
+RecordRuns = Sequence[Run[RecordSetting, RecordValues]]
+
+PRIVATE_GOALS = {
+    "dutch": Goal(0.003, 0.01),
+    "law_school_race": Goal(0.004, 0.015),
+    "bank": Goal(0.008, 0.02),
+    "adult": Goal(0.012, 0.02),
+}
+TREE_GOALS = {"dutch": Goal(0.005, np.inf), "adult": Goal(0.012, np.inf)}
+
+
+def goal_of(setting: RecordSetting) -> Goal | None:
+    """Largest difference to the same learner on all rows, where there is a goal."""
+    if setting.learner == "trees" and setting.rows == EXACT:
+        return TREE_GOALS.get(setting.table)
+    if setting.learner not in PENALTIES:
+        return None
+    if setting.rows == EXACT:
+        return Goal(0.003, 0.006)
+    shipped = setting.table != "adult" or setting.encoding == "linear"
+    return PRIVATE_GOALS[setting.table] if shipped else None
+
+
+def earlier_runs() -> RecordRuns:
+    """What surrogates of another kind gave: rows moved until their sums agree with the client's."""
+    return replace(RECORDS, file="moved_rows.csv").read(RESULTS / "records")
+
+
+def show(runs: RecordRuns) -> dict[str, str]:
+    """Differences to central training, the goals, and what other surrogates gave."""
+    own, earlier = showing.by(runs, lambda one: one), showing.by(earlier_runs(), lambda one: one)
+    before = (
+        f"`python -m benchmarks.records`: {showing.n_seeds(runs)} seeds, four clients cut by"
+        " Dirichlet(0.3) on pairs of group and label, test rows of all clients together; penalties"
+        f" have the weight {RHO:g}; with epsilon = 1, delta = 1e-6. Accuracy / signed SPD, mean ±"
+        " standard deviation. Off: from the same learner on all training rows of the same split:"
+        " mean of the accuracy's difference (of its size) / mean size of the SPD's (largest). Goals"
+        " are for the two mean sizes. One-hot: columns of at most"
+        f" {MOST_VALUES} whole numbers are categories. What did not converge on some seed is marked"
+        f" *. {showing.WORSE_NOTE} Where a model is not more accurate by two standard errors,"
+        " nothing was learned, and no goal is met or missed."
+    )
+    history = (
+        "Moved rows: an earlier kind of surrogates, whose rows were moved until moments and smooth"
+        " sums agree, on the first seeds; [their runs](moved_rows.csv) name the version, not times."
+    )
+    parts = ["# Surrogates that are records", before, history]
+    for rows in (EXACT, PRIVATE):
+        some = {one: mine for one, mine in own.items() if one.rows == rows}
+        parts += [f"## {rows.capitalize()}", differences(some, own, earlier)]
+    parts += ["## Any learner", any_learner_table(runs), *above_linear(runs)]
+    return {"records.md": showing.page(*parts)}
+
+
+Groups = dict[RecordSetting, list[Run[RecordSetting, RecordValues]]]
+
+
+def differences(some: Groups, own: Groups, earlier: Groups) -> str:
+    """A line for each setting."""
+    lines = []
+    for setting, mine in some.items():
+        constants = own.get(RecordSetting(setting.table, "linear", CENTRAL, "constant"), [])
+        goal, off = goal_of(setting), off_of(setting, own)
+        met = showing.verdict(bool(goal and off and off.meets(goal)))
+        lines.append((
+            setting.table, setting.encoding,
+            LEARNERS[setting.learner] + " *" * (showing.means(mine, "converged").mean < 1),
+            both(own.get(setting._replace(rows=CENTRAL), [])), both(mine, constants=constants),
+            showing.means(constants, "accuracy").text(".3f") if constants else "",
+            off_text(setting, own),
+            f"{goal}: {NOTHING if nothing_learned(mine, constants) else met}" if goal else "",
+            off_text(setting, earlier),
+            f"{showing.means(mine, 'client_seconds').mean:.1f}",
+            f"{showing.means(mine, 'records').mean:.0f}",
+        ))  # fmt: skip
+    header = (
+        "table | encoding | learner | all rows | records | constant classifier"
+        " | off in accuracy / SPD | goal | moved rows: off"
+        " | seconds of a client | records in the pool"
+    )
+    return showing.table(header, lines)
+
+
+def off_of(setting: RecordSetting, own: Groups) -> Difference | None:
+    """Difference to the same learner on all rows."""
+    central = own.get(setting._replace(rows=CENTRAL), [])
+    return difference(own.get(setting, []), central)  # type: ignore[arg-type]
+
+
+def off_text(setting: RecordSetting, own: Groups) -> str:
+    """Signed mean and mean size of the accuracy's, mean size and largest of the SPD's."""
+    if (off := off_of(setting, own)) is None:
+        return ""
+    mean = showing.paired(own[setting._replace(rows=CENTRAL)], own[setting], "accuracy").mean
+    return f"{mean:+.4f} ({off.accuracy:.4f}) / {off.spd:.4f} ({off.spd_most:.4f})"
+
+
+def any_learner_table(runs: RecordRuns) -> str:
+    """Accuracy / SPD of each learner on all rows and on the records of one upload."""
+    lines, here = [], showing.select(runs, encoding="linear")
+    for name in ("dutch", "adult"):
+        constants = showing.select(here, table=name, learner="constant")
+        for learner in ("linear", "trees", "reductions", "constant"):
+            some = showing.select(here, table=name, learner=learner)
+            cells = [
+                both(showing.select(some, rows=rows), constants=constants)
+                for rows in (CENTRAL, EXACT, PRIVATE)
+            ]
+            lines.append((name, LEARNERS[learner], *cells))
+    return showing.table("table | learner | all rows | records | records, ε = 1", lines)
+
+
+def above_linear(runs: RecordRuns) -> Iterator[str]:
+    """Whether trees on private records of Adult are better than the linear model on all rows."""
+    adult = showing.select(runs, table="adult", encoding="linear")
+    trees = showing.select(adult, learner="trees", rows=PRIVATE)
+    better = showing.paired(
+        showing.select(adult, learner="linear", rows=CENTRAL), trees, "accuracy"
+    )
+    if better.n:
+        yield (
+            "Goal: boosted trees on private records of Adult are more accurate than the linear"
+            f" model on all rows. By {better.text('+.4f')}: {showing.verdict(better.mean > 0)}."
+        )
+
+
+def settings_of_all() -> Iterator[RecordSetting]:
+    """A split's one after the other, so that its surrogates are made once."""
+    for name in TABLES:
+        yield RecordSetting(name, "linear", CENTRAL, "constant")
+        for encoding in ENCODINGS:
+            more = name in ("dutch", "adult") and encoding == "linear"
+            for rows in (CENTRAL, *CONFIGS):
+                for learner in (*PENALTIES, *(("linear", "trees", "reductions") if more else ())):
+                    yield RecordSetting(name, encoding, rows, learner)
+
+
+def setting_fingerprint(setting: RecordSetting) -> str:
+    """Of the settings of surrogates and server."""
+    config = CONFIGS.get(setting.rows)
+    of_client = (config, config.k_min) if config else ()
+    return fingerprint(*of_client, RHO, MOST_VALUES, LAMBDA_THETA)
+
+
+RECORDS = Experiment(
+    name="runs",
+    settings=tuple(settings_of_all()),
+    run=run_records,
+    summary=show,
+    smoke=(
+        RecordSetting("law_school_race", "one-hot", CENTRAL, "covariance"),
+        RecordSetting("law_school_race", "one-hot", EXACT, "covariance"),
+        RecordSetting("law_school_race", "one-hot", EXACT, "trees"),
+        RecordSetting("law_school_race", "one-hot", EXACT, "reductions"),
+    ),
+    seeds=5,
+    sources=lambda setting: SOURCES[TABLES[setting.table][0]],
+    fingerprint=setting_fingerprint,
+)
+
+EXPERIMENTS = (RECORDS,)
+
+if __name__ == "__main__":
+    main(__doc__, "records", *EXPERIMENTS)
