@@ -180,21 +180,6 @@ def serve(
     return Served(model, evaluation, influences, point, lines, warnings)
 
 
-def _require_outputs(
-    files: Outputs, records: Path | None, inputs: Sequence[Path], schema: Schema, *, force: bool
-) -> None:
-    for path in files:
-        require_distinct(path, *inputs)
-    if records:
-        require_distinct(records, *inputs, *files)
-        if "weight" in schema.columns:
-            raise InputError(
-                f"{records}: records have a column 'weight' of their own, and so has the schema;"
-                " leave --records out"
-            )
-    require_free(*files, *([records] if records else []), force=force)
-
-
 def _check(
     releases: Mapping[str, Release],
     model: TrainedModel,
@@ -261,6 +246,21 @@ def _surrogate_warnings(
             f" the least is {point.gap:.3f}, and the model has that"
         )
     return tuple(found)
+
+
+def _require_outputs(
+    files: Outputs, records: Path | None, inputs: Sequence[Path], schema: Schema, *, force: bool
+) -> None:
+    for path in files:
+        require_distinct(path, *inputs)
+    if records:
+        require_distinct(records, *inputs, *files)
+        if "weight" in schema.columns:
+            raise InputError(
+                f"{records}: records have a column 'weight' of their own, and so has the schema;"
+                " leave --records out"
+            )
+    require_free(*files, *([records] if records else []), force=force)
 
 
 def _remove(files: Outputs) -> None:
