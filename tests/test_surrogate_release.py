@@ -496,12 +496,15 @@ def test_of_fair_releases_there_are_no_records(folder, capsys):
     assert not (folder / "r.parquet").exists()
 
 
-def test_a_schema_with_a_weight_has_no_records(folder, capsys):
+def test_a_schema_with_a_weight_has_no_records(folder, releases, capsys):
     columns = {"weight" if k == "paid" else k: c for k, c in SCHEMA.columns.items()}
     schema = SCHEMA.model_copy(update={"columns": columns, "label": "weight"})
     (folder / "schema.json").write_text(schema.to_json())
+    for name, release in releases.items():
+        header = release.header.model_copy(update={"schema_hash": schema.hash})
+        write_release(replace(release, header=header), folder / f"{name}.parquet")
     assert main(server_words(folder, "--records", folder / "r.parquet")) == 2
-    assert "records have a column 'weight' of their own" in capsys.readouterr().err
+    assert "records: have a column 'weight' of their own" in capsys.readouterr().err
 
 
 def test_a_pool_of_fair_releases_that_fails_says_so(tmp_path, schema):

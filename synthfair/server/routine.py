@@ -116,20 +116,21 @@ def serve(
         InputError: an input is refused, one release moves the model too far, or a file exists or
             cannot be written.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    files, schema = Outputs.of(output), read_schema(schema_path)
-    inputs = schema_path, *tests, *releases, *keys
-    _require_outputs(files, records, inputs, schema, force=force)
+    files, more = Outputs.of(output), [records] if records else []
+    for path in (*files, *more):
+        require_distinct(path, schema_path, *tests, *releases, *keys)
+    for path in more:
+        require_distinct(path, *files)
+    require_free(*files, *more, force=force)
+    schema = read_schema(schema_path)
     clients = read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
     pooled = make_pool(read, schema, config)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
-    if records:
-        table, weight = pool_records(read, schema, max_rows=config.max_rows)
-        every = pa.Table.from_pandas(table.assign(weight=weight), preserve_index=False)
+    rows = _records(read, schema, config) if records else None
     model, point = train_pool(pooled, schema)
     tables = read_tests(tests, schema)
     evaluation = evaluate(model, tables, config, sources=tests) if tables else None
@@ -174,9 +175,9 @@ def serve(
             pq.write_table(fair_table, temporary)
     if lines:
         write_frontier(lines, files.frontier)
-    if records:
-        with whole_file(records) as temporary:
-            pq.write_table(every.replace_schema_metadata(), temporary)
+    for path in more:
+        with whole_file(path) as temporary:
+            pq.write_table(rows, temporary)
     return Served(model, evaluation, influences, point, lines, warnings)
 
 
@@ -248,19 +249,18 @@ def _surrogate_warnings(
     return tuple(found)
 
 
-def _require_outputs(
-    files: Outputs, records: Path | None, inputs: Sequence[Path], schema: Schema, *, force: bool
-) -> None:
-    for path in files:
-        require_distinct(path, *inputs)
-    if records:
-        require_distinct(records, *inputs, *files)
-        if "weight" in schema.columns:
-            raise InputError(
-                f"{records}: records have a column 'weight' of their own, and so has the schema;"
-                " leave --records out"
-            )
-    require_free(*files, *([records] if records else []), force=force)
+def _records(releases: Mapping[str, Release], schema: Schema, config: ServerConfig) -> pa.Table:
+    """The records of all releases, with a last column ``weight``."""
+    import pyarrow as pa
+
+    if "weight" in schema.columns:
+        raise InputError(
+            "records: have a column 'weight' of their own, and so has the schema; leave --records"
+            " out"
+        )
+    table, weight = pool_records(releases, schema, max_rows=config.max_rows)
+    found = pa.Table.from_pandas(table.assign(weight=weight), preserve_index=False)
+    return found.replace_schema_metadata()
 
 
 def _remove(files: Outputs) -> None:
