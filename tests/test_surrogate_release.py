@@ -161,11 +161,24 @@ def test_room_is_counted_in_columns_of_the_encoding(folder, releases, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["s", "y", "weight"])
-def test_a_feature_with_the_name_of_a_column_of_the_file_is_refused(name):
+def test_a_feature_may_have_the_name_of_a_column_of_the_file(tmp_path, releases, name):
+    """As a person's weight, which many tables have; then an underscore follows the file's own."""
     columns = {name if old == "age" else old: c for old, c in SCHEMA.columns.items()}
-    schema = SCHEMA.model_copy(update={"columns": columns})
-    with pytest.raises(InputError, match=f"column '{name}': a surrogate has a column of that name"):
-        make_header(CONFIG, schema, model=sf.LinearModel())
+    schema, path = SCHEMA.model_copy(update={"columns": columns}), tmp_path / "r.parquet"
+    header = make_header(CONFIG, schema, model=sf.LinearModel())
+    names = tuple(schema.features)
+    release = replace(releases["c0"], header=header, names=names)
+    write_release(release, path)
+    assert pq.read_schema(path).names == [
+        *names,
+        *(n + "_" * (n == name) for n in ("s", "y", "weight")),
+    ]
+    for back in (read_release(path, schema), inspect_release(path).release):
+        for field in ("x", "s", "y", "weight"):
+            np.testing.assert_array_equal(getattr(back, field), getattr(release, field))
+    write_release(replace(release, weight=0 * release.weight), path)
+    with pytest.raises(InputError, match=f"column 'weight{'_' * (name == 'weight')}': all are 0"):
+        read_release(path, schema)
 
 
 def test_pooled_records_are_the_rows_that_the_server_trains_on(folder, releases):
