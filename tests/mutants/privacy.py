@@ -112,7 +112,7 @@ MUTANTS = [
         "rows near a single real one do not stop a release",
         "privacy/gate.py",
         '"single": (far.single, far.linked)',
-        '"single": (far.linked,)',
+        '"single": ()',
         "test_gate_attacks.py",
     ),
     Mutant(
