@@ -266,6 +266,8 @@ ROWS = RowSums(
     step=1.0,
     rho=1.0,
     clients=100_000,
+    k_min=50,
+    seed=0,
 )
 MOST = ROWS.largest
 

@@ -15,13 +15,12 @@ from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import delta_of, discrete_delta_of, mu_for
 from synthfair.privacy.discrete import discrete_gaussian
-from synthfair.privacy.mechanism import cell_moments_bound, feature_ball, numeric_features
 from synthfair.privacy.noise import seeded, system_entropy
 from synthfair.secure import RowSums, Task, noisy_sum, open_sums, read_task, write_task
 from synthfair.surrogate import (
     client_sums,
     make_secure_surrogate,
-    summands,
+    next_sums,
     surrogate_from_sums,
 )
 
@@ -29,35 +28,21 @@ ALARM = 1e-6
 """False-alarm rate of each statistical test."""
 
 SCHEMA = make_schema()
+ROWS = sf.encode(make_table(2000), SCHEMA)
+NAMES = ["histograms", "column_moments", "tables", "anchors"]
+NORMS = {"histograms": 3, "column_moments": 3 / 16 + 2 / 4, "tables": 3, "anchors": 20 / 4}
+"""Squares: two numbers and a category; ten models at two temperatures."""
 
 
 def settings(**more):
     return sf.SurrogateConfig(**{"epsilon": 8.0, "delta": 1e-5, "k_min": 20} | more)
 
 
-def named(**more):
-    """The sums of some settings by name, for nine clients."""
-    return {what.name: what for what in summands(settings(**more), SCHEMA, clients=9)}
-
-
-WHAT = named()
-
-
-def own_sums(name, rows, **more):
-    """A client's part of a sum."""
-    return client_sums(named(**more)[name], rows, settings(**more), SCHEMA)
-
-
-@pytest.fixture(scope="module")
-def rows():
-    return sf.encode(make_table(900), SCHEMA)
-
-
 def part(rows, which):
     return Encoded(*(field[which] for field in rows))
 
 
-def clients(rows, number):
+def clients(number, rows=ROWS):
     return [in_memory(part(rows, slice(i, None, number))) for i in range(number)]
 
 
@@ -66,70 +51,105 @@ def silent(self, source=None):
     return np.zeros(self.length, np.int64)
 
 
+def exchanged(config, sum_up, number=9):
+    """All sums, opened one exchange after the other by ``sum_up(what, opened)``; and their names."""
+    opened, names = [], []
+    while asked := next_sums(opened, config, SCHEMA, clients=number):
+        before = list(opened)
+        opened += [(what, sum_up(what, before)) for what in asked]
+        names.append([what.name for what in asked])
+    return opened, names
+
+
+def by_memory(what, before, config, parts=None):
+    vectors = (client_sums(what, one, before, config, SCHEMA) for one in parts or clients(3))
+    return noisy_sum(vectors, what)
+
+
+@pytest.fixture(scope="module", params=["add_or_remove", "replace"])
+def of_relation(request):
+    """Settings, and the sums opened with noise, for nine clients at most."""
+    config = settings(relation=request.param)
+    return config, exchanged(config, lambda what, before: by_memory(what, before, config))[0]
+
+
+@pytest.fixture(scope="module")
+def opened():
+    config = settings()
+    return exchanged(config, lambda what, before: by_memory(what, before, config))[0]
+
+
+def exchange_of(name, opened):
+    """A sum, and what was opened before."""
+    begin = {"histograms": 0, "column_moments": 0, "tables": 2, "anchors": 3}[name]
+    return next(what for what, _ in opened if what.name == name), opened[:begin]
+
+
+def own_sums(name, rows, opened, config=None):
+    """A client's part of a sum."""
+    return client_sums(*exchange_of(name, opened)[:1], rows, exchange_of(name, opened)[1],
+                       config or settings(), SCHEMA)  # fmt: skip
+
+
 class TestSums:
-    def test_moments_are_those_of_the_rows_within_the_grid(self, rows):
-        found = WHAT["cell_moments"].values(own_sums("cell_moments", in_memory(rows)))
-        b = np.column_stack([rows.x - feature_ball(SCHEMA).centre, np.ones(len(rows.y))])
-        cell = 2 * rows.s + (rows.y > 0)
-        upper = np.triu_indices(b.shape[1])
-        exact = np.concatenate([(b[cell == c].T @ b[cell == c])[upper] for c in range(4)])
-        assert np.abs(found - exact).max() < len(rows.y) * WHAT["cell_moments"].step ** 0.5
-        assert found[len(upper[0]) - 1] == np.sum(cell == 0)  # counts are exact
+    def test_come_in_three_exchanges(self):
+        config = settings()
+        _, names = exchanged(config, lambda what, before: by_memory(what, before, config))
+        assert names == [NAMES[:2], NAMES[2:3], NAMES[3:]]
 
-    def test_histograms_count_each_number_once(self, rows):
-        found = WHAT["histograms"].values(own_sums("histograms", in_memory(rows)))
-        numbers = rows.x[:, numeric_features(SCHEMA)]
-        assert found.sum() == numbers.size
-        edges = np.histogram(numbers[(rows.s == 1) & (rows.y > 0), 0], 16, (0, 1))[0]
-        assert found.reshape(2, 2, -1, 16)[1, 1, 0].tolist() == edges.tolist()
-
-    @pytest.mark.parametrize("name", ["cell_moments", "histograms"])
-    def test_add_up_exactly_over_clients_and_batches(self, rows, name):
-        whole = own_sums(name, in_memory(rows))
-        parts = [own_sums(name, one) for one in clients(rows, 7)]
+    @pytest.mark.parametrize("name", NAMES)
+    def test_add_up_exactly_over_clients_and_batches(self, opened, name):
+        whole = own_sums(name, in_memory(ROWS), opened)
+        parts = [own_sums(name, one, opened) for one in clients(7)]
         np.testing.assert_array_equal(whole, sum(parts))
-        batches = BatchesInOrder(lambda: [part(rows, slice(i, None, 3)) for i in range(3)])
-        np.testing.assert_array_equal(whole, own_sums(name, batches))
+        batches = BatchesInOrder(lambda: [part(ROWS, slice(i, None, 3)) for i in range(3)])
+        np.testing.assert_array_equal(whole, own_sums(name, batches, opened))
 
-    @pytest.mark.parametrize("relation", ["add_or_remove", "replace"])
-    @pytest.mark.parametrize("name", ["cell_moments", "histograms"])
-    def test_no_row_changes_them_by_more_than_the_sensitivity(self, rows, name, relation):
+    @pytest.mark.parametrize("name", ["histograms", "tables"])
+    def test_count_each_row_once_a_column_or_pair(self, opened, name):
+        what, _ = exchange_of(name, opened)
+        counts = what.values(own_sums(name, in_memory(ROWS), opened))
+        assert counts.sum() == 3 * 2000
+        np.testing.assert_array_equal(counts, np.rint(counts))
+
+    @pytest.mark.parametrize("name", NAMES)
+    def test_no_row_changes_them_by_more_than_the_sensitivity(self, of_relation, name):
         """Corners of the range, rows far outside of it, and rows without a norm."""
-        what = named(relation=relation)[name]
-        assert what.relation == relation
-        rng, d = np.random.default_rng(0), rows.x.shape[1]
-        hostile = [*rng.integers(0, 2, (40, d)), *(9 * rng.normal(size=(20, d))), [np.nan] * d]
+        (config, opened), rng = of_relation, np.random.default_rng(0)
+        what, _ = exchange_of(name, opened)
+        hostile = [*rng.integers(0, 2, (40, 7)), *(9 * rng.normal(size=(20, 7))), [np.nan] * 7]
         terms = []
         for x in np.array(hostile, float):
             row = Encoded(x[None], np.array([rng.integers(2)]), rng.choice([-1.0, 1.0], 1))
-            terms.append(own_sums(name, in_memory(row), relation=relation).astype(object))
-        changes = terms if relation == "add_or_remove" else [
+            terms.append(own_sums(name, in_memory(row), opened, config).astype(object))
+        changes = terms if config.relation == "add_or_remove" else [
             one - other for one in terms for other in terms
         ]  # fmt: skip
         assert max((change**2).sum() for change in changes) <= what.square
 
-    def test_the_sensitivity_is_that_of_a_row_and_no_idle_multiple(self):
-        what = WHAT["cell_moments"]
-        norm = what.square**0.5 * what.step
-        assert 1 < norm / cell_moments_bound(SCHEMA) < 1.001
+    def test_the_sensitivity_is_that_of_a_row_and_no_idle_multiple(self, of_relation):
+        config, opened = of_relation
+        for what, _ in opened:
+            times = 1 if config.relation == "add_or_remove" else 4
+            times = 2 if times == 4 and what.name in ("histograms", "tables") else times
+            assert 1 <= what.square * what.step**2 / (times * NORMS[what.name]) < 1.001
+            assert what.relation == config.relation
 
-    def test_clients_with_too_many_rows_are_refused(self, rows):
+    def test_clients_with_too_many_rows_are_refused(self):
         """Of a hundred thousand, each may have a few thousand rows with so little noise."""
         config = settings(epsilon=60.0)
-        what = summands(config, SCHEMA, clients=100_000)[0]
-        few = client_sums(what, in_memory(rows), config, SCHEMA)
+        what = next_sums([], config, SCHEMA, clients=100_000)[0]
+        few = client_sums(what, in_memory(part(ROWS, slice(99))), [], config, SCHEMA)
         assert 0 < abs(few).max() <= what.largest == 2**61 // 100_000
-        many = BatchesInOrder(lambda: [rows] * 40)
-        with pytest.raises(InputError, match="rows: too many of a client; cell_moments has"):
-            client_sums(what, many, config, SCHEMA)
+        many = BatchesInOrder(lambda: [ROWS] * 400)
+        with pytest.raises(InputError, match="rows: too many of a client; histograms has"):
+            client_sums(what, many, [], config, SCHEMA)
 
-    @pytest.mark.parametrize("name", ["cell_moments", "histograms"])
-    def test_rows_of_another_precision_are_refused(self, rows, name):
-        single = in_memory(rows._replace(x=rows.x.astype(np.float32)))
+    @pytest.mark.parametrize("name", NAMES)
+    def test_rows_of_another_precision_are_refused(self, opened, name):
+        single = in_memory(ROWS._replace(x=ROWS.x.astype(np.float32)))
         with pytest.raises(InputError, match="float64; these are float32"):
-            own_sums(name, single)
-        with pytest.raises(InputError, match="float64; these are float32"):
-            make_secure_surrogate([single], settings(), SCHEMA)
+            own_sums(name, single, opened)
 
     @pytest.mark.parametrize(
         ("changes", "complaint"),
@@ -142,47 +162,46 @@ class TestSums:
             ({"epsilon": 9.0}, "epsilon 9.0"),
             ({"delta": 1e-4}, "delta 0.0001"),
             ({"schema_hash": "0" * 64}, "schema_hash 000"),
+            ({"seed": 1}, "seed 1; settings and schema ask for 0"),
+            ({"k_min": 30}, "k_min 30"),
         ],
     )
-    def test_a_planner_who_asks_for_another_sum_is_refused(self, rows, changes, complaint):
-        what = WHAT["cell_moments"].model_copy(update=changes)
-        with pytest.raises(InputError, match=complaint):
-            client_sums(what, in_memory(rows), settings(), SCHEMA)
+    def test_a_planner_who_asks_for_another_sum_is_refused(self, opened, changes, complaint):
+        for name in ("column_moments", "anchors"):
+            what, before = exchange_of(name, opened)
+            what = what.model_copy(update=changes)
+            with pytest.raises(InputError, match=complaint):
+                client_sums(what, in_memory(ROWS), before, settings(), SCHEMA)
 
-    def test_a_sum_of_other_settings_is_refused(self, rows):
-        """Alone, moments have the whole budget: with histograms on top it would be overspent."""
-        alone = named(moments_only=True)["cell_moments"]
-        with pytest.raises(InputError, match="cell_moments: "):
-            client_sums(alone, in_memory(rows), settings(), SCHEMA)
-        with pytest.raises(
-            InputError, match=r"histograms; the settings ask for \['cell_moments'\]"
-        ):
-            client_sums(WHAT["histograms"], in_memory(rows), settings(moments_only=True), SCHEMA)
+    def test_a_sum_of_another_exchange_is_refused(self, opened):
+        """Also one that was opened before: twice would cost twice."""
+        anchors, histograms = opened[3][0], opened[0][0]
+        for what, before, following in [
+            (anchors, [], r"\['histograms', 'column_moments'\]"),
+            (anchors, opened[:2], r"\['tables'\]"),
+            (histograms, opened[:2], r"\['tables'\]"),
+            (anchors, opened, r"\[\]"),
+        ]:
+            with pytest.raises(InputError, match=f"sum: {what.name}; next are {following}"):
+                client_sums(what, in_memory(ROWS), before, settings(), SCHEMA)
 
 
 class TestNoise:
-    def test_both_sums_together_give_the_epsilon_of_one_aggregator(self):
-        mus = [(what.square / what.variance) ** 0.5 for what in WHAT.values()]
-        assert len(mus) == 2
+    def test_all_sums_together_give_the_epsilon_of_one_aggregator(self, of_relation):
+        mus = [(what.square / what.variance) ** 0.5 for what, _ in of_relation[1]]
+        assert len(mus) == 4
         assert delta_of(math.hypot(*mus), 8.0) == pytest.approx(1e-5, rel=1e-6)
         assert discrete_delta_of(math.hypot(*mus), 8.0) <= 1e-5 * (1 + 1e-9)
 
     @pytest.mark.parametrize("epsilon", [0.1, 8.0, 60.0])
     def test_the_grid_is_fine_enough_to_be_accounted_for_as_normal_noise(self, epsilon):
-        for what in named(epsilon=epsilon).values():
+        for what in next_sums([], settings(epsilon=epsilon), SCHEMA, clients=9):
             assert 2**34 <= what.variance**0.5 < 2**36 * 1.01
             assert np.log2(what.step) / 2 == int(np.log2(what.step) / 2)
 
-    def test_replacing_a_row_costs_twice_the_variance(self):
-        one, two = (
-            named(relation=relation)["histograms"] for relation in ("add_or_remove", "replace")
-        )
-        ratio = two.variance * two.step**2 / (one.variance * one.step**2)
-        assert ratio == pytest.approx(2, rel=1e-6)
-
-    def test_an_opened_sum_has_the_noise_of_two_for_any_number_of_clients(self):
+    def test_an_opened_sum_has_the_noise_of_two_for_any_number_of_clients(self, opened):
         changes = {"length": 20_000, "square": 9, "step": 1.0, "rho": 0.01}
-        what = WHAT["histograms"].model_copy(update=changes)
+        what = opened[0][0].model_copy(update=changes)
         for number in (1, 30):
             found = noisy_sum([np.zeros(20_000, np.int64)] * number, what)
             spread = (2 * 9 / 0.02) ** 0.5
@@ -190,158 +209,164 @@ class TestNoise:
             assert stats.kstest(found.total / spread, "norm").pvalue > ALARM * 1e-3
             assert stats.kstest(found.total / spread * 1.2, "norm").pvalue < ALARM
 
-    def test_comes_from_the_system_unless_a_test_asks(self, rows):
+    def test_comes_from_the_system_unless_a_test_asks(self):
         seeds = (seeded(1), seeded(1), system_entropy, system_entropy)
-        made = [
-            make_secure_surrogate(clients(rows, 3), settings(), SCHEMA, source=source)
+        weights = [
+            make_secure_surrogate(clients(3), settings(), SCHEMA, source=source).surrogate.weight
             for source in seeds
         ]
-        x = [one.surrogate.table.x for one in made]
-        np.testing.assert_array_equal(x[0], x[1])
-        assert not np.array_equal(x[2], x[3])
+        np.testing.assert_array_equal(weights[0], weights[1])
+        assert not np.array_equal(weights[2], weights[3])
+
+    def test_a_corrupt_aggregator_that_takes_off_its_noise_has_the_others(
+        self, opened, monkeypatch
+    ):
+        """What it is left with, less the exact sum, is discrete Gaussian noise of full scale."""
+        what, parts, left = opened[0][0], [], []
+        parts = [own_sums("histograms", one, opened) for one in clients(3)]
+        for seed in range(20):
+            drawn = []
+
+            def noise(self, source, drawn=drawn):
+                drawn.append(discrete_gaussian(self.exact_variance, self.length))
+                return drawn[-1]
+
+            monkeypatch.setattr(RowSums, "noise", noise)
+            total = noisy_sum(parts, what, source=seeded(seed)).total
+            left.append(total - sum(parts) - drawn[0])
+        left = np.concatenate(left)
+        assert abs(np.var(left) / what.variance - 1) < 5.5 * (2 / left.size) ** 0.5
+
+
+def cell_weights(made):
+    return np.bincount(2 * made.s + (made.y > 0), made.weight, minlength=4)
 
 
 class TestSurrogate:
-    def test_has_the_moments_of_all_rows_up_to_noise(self, rows):
-        config = settings(epsilon=100.0, moments_only=True)
-        table = make_secure_surrogate(clients(rows, 5), config, SCHEMA).surrogate.table
-        for s in (0, 1):
-            for y in (-1.0, 1.0):
-                real = rows.x[(rows.s == s) & (rows.y == y)]
-                own = (table.s == s) & (table.y == y)
-                assert table.weight[own].sum() == pytest.approx(len(real), abs=8)
-                mean = np.average(table.x[own], axis=0, weights=table.weight[own])
-                assert mean == pytest.approx(real.mean(axis=0), abs=0.05)
+    def test_is_near_all_rows_up_to_noise(self):
+        made = make_secure_surrogate(clients(5), settings(epsilon=100.0), SCHEMA).surrogate
+        wanted = np.bincount(2 * ROWS.s + (ROWS.y > 0))
+        np.testing.assert_allclose(cell_weights(made), wanted, atol=8)
+        x = np.average(made.rows(SCHEMA).x, axis=0, weights=made.weight)
+        np.testing.assert_allclose(x, ROWS.x.mean(axis=0), atol=0.03)
 
-    def test_is_the_same_however_rows_are_cut(self, rows, monkeypatch):
+    def test_is_the_same_however_rows_are_cut(self, monkeypatch):
         """Without noise: sums are exact, so that nothing tells one client from nine."""
         monkeypatch.setattr(RowSums, "noise", silent)
         one, nine = (
-            make_secure_surrogate(clients(rows, number), settings(), SCHEMA).surrogate.table
+            make_secure_surrogate(clients(number), settings(), SCHEMA).surrogate
             for number in (1, 9)
         )
-        np.testing.assert_array_equal(one.x, nine.x)
+        np.testing.assert_array_equal(one.records, nine.records)
+        np.testing.assert_array_equal(one.weight, nine.weight)
 
-    def test_a_cell_too_small_at_every_client_is_there(self, rows):
-        """Of 30 clients each has fewer rows of a cell than k_min; all together have enough."""
-        parts = clients(rows, 30)
-        config = settings(epsilon=50.0, moments_only=True, k_min=50)
-        assert len(rows.y) / 30 < 50
-        assert make_secure_surrogate(parts, config, SCHEMA).surrogate.left_out == ()
+    def test_a_cell_too_small_at_every_client_is_there(self):
+        """Of 60 clients each has fewer rows of a cell than k_min; all together have enough."""
+        config = settings(epsilon=50.0, k_min=50)
+        assert make_secure_surrogate(clients(60), config, SCHEMA).surrogate.left_out == ()
 
-    def test_the_statement_says_what_holds(self, rows):
-        found = make_secure_surrogate(clients(rows, 3), settings(), SCHEMA).statement
+    def test_a_schema_of_one_column_has_two_exchanges(self):
+        roles = ("income", "town", "paid")
+        schema = SCHEMA.model_copy(update={"columns": {n: SCHEMA.columns[n] for n in roles}})
+        rows = in_memory(ROWS._replace(x=ROWS.x[:, :1]))
+        made = make_secure_surrogate([rows], settings(), schema)
+        assert [one["mechanism"] for one in made.statement["sums"]]
+        assert len(made.statement["sums"]) == 3
+
+    def test_the_statement_says_what_holds(self):
+        found = make_secure_surrogate(clients(3), settings(), SCHEMA).statement
         assert (found["epsilon"], found["delta"], found["unit"]) == (8.0, 1e-5, "one row")
-        assert found["clients"] == 3
-        assert found["relation"] == "add_or_remove"
+        assert (found["clients"], found["relation"]) == (3, "add_or_remove")
         assert "any single aggregator" in found["holds_against"]
         assert "one process" in found["simulated"]
+        assert len(found["sums"]) == 4
         assert sum(one["rho"] for one in found["sums"]) == pytest.approx(mu_for(8.0, 1e-5) ** 2 / 2)
 
-    def test_noise_that_anybody_can_repeat_guarantees_nothing(self, rows):
-        made = make_secure_surrogate(clients(rows, 3), settings(), SCHEMA, source=seeded(1))
+    def test_noise_that_anybody_can_repeat_guarantees_nothing(self):
+        made = make_secure_surrogate(clients(3), settings(), SCHEMA, source=seeded(1))
         assert "none" in made.statement["guarantee"]
         assert "epsilon" not in made.statement
         assert made.statement["holds_against"] is None
         assert all(one["rho"] is None for one in made.statement["sums"])
 
-    def test_a_corrupt_aggregator_that_takes_off_its_noise_has_the_others(self, rows):
-        """What it is left with, less the exact sum, is discrete Gaussian noise of full scale."""
-        what = WHAT["histograms"]
-        parts = [own_sums("histograms", one) for one in clients(rows, 3)]
-        left = []
-        for seed in range(40):
-            drawn = []
-            monkey = pytest.MonkeyPatch()
-            monkey.setattr(
-                RowSums,
-                "noise",
-                lambda self, source, drawn=drawn: (
-                    drawn.append(discrete_gaussian(self.exact_variance, self.length)) or drawn[-1]
-                ),
-            )
-            with monkey.context():
-                total = noisy_sum(parts, what, source=seeded(seed)).total
-            monkey.undo()
-            left.append(total - sum(parts) - drawn[0])
-        variance = np.var(np.concatenate(left))
-        n = np.concatenate(left).size
-        assert abs(variance / what.variance - 1) < 5.5 * (2 / n) ** 0.5
-
     @pytest.mark.parametrize(
         ("more", "message"),
         [({"epsilon": None, "delta": None}, "epsilon: must be given"), ({"k_min": 5000}, "k_min")],
     )
-    def test_what_cannot_be_is_refused(self, rows, more, message):
+    def test_what_cannot_be_is_refused(self, more, message):
         with pytest.raises(InputError, match=message):
-            make_secure_surrogate(clients(rows, 2), settings(**more), SCHEMA)
-
-    def test_no_clients_are_refused(self):
+            make_secure_surrogate(clients(2), settings(**more), SCHEMA)
         with pytest.raises(InputError, match="there are none"):
             make_secure_surrogate([], settings(), SCHEMA)
 
 
-def by_files(folder, rows, names=("cell_moments", "histograms")):
-    """Three clients and two aggregators, who have nothing but files in common."""
-    opened = []
-    for name in names:
-        (folder / name).mkdir()
-        theirs = parties(WHAT[name])
-        write_task(theirs.task, folder / name / "task.json")
-        task = read_task(folder / name / "task.json")
-        vectors = [client_sums(task.what, one, settings(), SCHEMA) for one in clients(rows, 3)]
-        opened.append((task.what, open_sums(task, theirs.answers(folder / name, vectors))))
-    return opened
+def by_files(folder):
+    """Sums of three clients and two aggregators, who have nothing but files in common."""
+
+    def sum_up(what, before):
+        place = folder / what.name
+        place.mkdir()
+        theirs = parties(what)
+        write_task(theirs.task, place / "task.json")
+        task = read_task(place / "task.json")
+        vectors = [client_sums(task.what, one, before, settings(), SCHEMA) for one in clients(3)]
+        return open_sums(task, theirs.answers(place, vectors))
+
+    return exchanged(settings(), sum_up, number=3)[0]
 
 
 class TestByFiles:
-    def test_three_parties_make_the_surrogate_that_one_process_makes(
-        self, rows, tmp_path, monkeypatch
-    ):
+    def test_three_parties_make_the_surrogate_that_one_process_makes(self, tmp_path, monkeypatch):
         """Without noise; each of them has read its tasks from files."""
         monkeypatch.setattr(RowSums, "noise", silent)
-        found = surrogate_from_sums(by_files(tmp_path, rows), settings(), SCHEMA)
-        simulated = make_secure_surrogate(clients(rows, 3), settings(), SCHEMA)
-        for own, other in zip(found.surrogate.table, simulated.surrogate.table, strict=True):
-            np.testing.assert_array_equal(own, other)
+        found = surrogate_from_sums(by_files(tmp_path), settings(), SCHEMA)
+        simulated = make_secure_surrogate(clients(3), settings(), SCHEMA)
+        np.testing.assert_array_equal(found.surrogate.records, simulated.surrogate.records)
+        np.testing.assert_array_equal(found.surrogate.weight, simulated.surrogate.weight)
         assert "simulated" not in found.statement
         assert found.statement == {
             key: value for key, value in simulated.statement.items() if key != "simulated"
         }
 
-    def test_has_the_moments_of_all_rows_up_to_noise(self, rows, tmp_path):
-        found = surrogate_from_sums(by_files(tmp_path, rows), settings(), SCHEMA)
-        table, sd = found.surrogate.table, (2 * WHAT["cell_moments"].variance) ** 0.5
-        for s in (0, 1):
-            for y in (-1.0, 1.0):
-                real = np.sum((rows.s == s) & (rows.y == y))
-                weight = table.weight[(table.s == s) & (table.y == y)].sum()
-                assert abs(weight - real) < 6 * sd * WHAT["cell_moments"].step  # 2e-9 each
+    def test_opened_totals_have_the_noise_that_is_stated(self, tmp_path):
+        opened, config = by_files(tmp_path), settings()
+        for (what, total), begin in zip(opened, (0, 0, 2, 3), strict=True):
+            exact = client_sums(what, in_memory(ROWS), opened[:begin], config, SCHEMA)
+            noise = (total.total - exact) / total.variance**0.5
+            low, high = stats.chi2.ppf([ALARM / 2, 1 - ALARM / 2], noise.size)
+            assert low < (noise**2).sum() < high
+            assert total.variance == pytest.approx(2 * what.variance)
 
-    def test_other_settings_of_what_is_made_of_the_sums_are_free(self, rows, tmp_path):
-        opened = by_files(tmp_path, rows)
-        config = settings(rows_per_cell=30)
-        assert len(surrogate_from_sums(opened, config, SCHEMA).surrogate.table.y) == 120
+    @pytest.mark.parametrize("other", [{"epsilon": 4.0}, {"seed": 1}, {"k_min": 30}])
+    def test_sums_of_other_settings_are_refused(self, opened, other):
+        """Models whose rates are summed follow from them, too."""
+        assert len(surrogate_from_sums(opened, settings(), SCHEMA).surrogate.weight) > 1500
+        with pytest.raises(InputError, match=next(iter(other)) + " .*settings and schema ask for"):
+            surrogate_from_sums(opened, settings(**other), SCHEMA)
 
-    def test_what_does_not_fit_is_refused(self, rows, tmp_path):
-        moments, histograms = by_files(tmp_path, rows)
-        fewer = histograms[1]._replace(statement=histograms[1].statement | {"clients": 2})
+    def test_what_does_not_fit_is_refused(self, opened):
+        first, moments, tables, last = opened
+        fewer = last[1]._replace(statement=last[1].statement | {"clients": 2})
+        louder = first[1]._replace(variance=first[1].variance * 4)
         weaker = moments[0].model_copy(update={"square": 1})
-        for opened, complaint in [
-            ([moments], "sums: .*; must be .*, each once"),
-            ([moments, moments, histograms], "each once"),
-            ([moments, (histograms[0], moments[1])], "histograms: the total is of another sum"),
-            ([moments, (histograms[0], fewer)], "of the same clients"),
-            ([(weaker, moments[1]), histograms], "square 1; settings and schema ask for"),
+        for given, complaint in [
+            ([], r"sums: \['histograms', 'column_moments'\] are missing"),
+            ([first], r"sums: \['column_moments'\] are missing"),
+            ([first, moments], r"sums: \['tables'\] are missing"),
+            ([first, moments, tables], r"sums: \['anchors'\] are missing"),
+            ([*opened, last], "sums: anchors is more than the settings ask for"),
+            ([moments, first, tables, last], "settings and schema ask for"),
+            ([first, first, tables, last], "settings and schema ask for"),
+            ([(first[0], moments[1]), moments], "histograms: the total is of another sum"),
+            ([(first[0], louder), moments], "histograms: the total is of another sum"),
+            ([first, (weaker, moments[1])], "square 1; settings and schema ask for"),
+            ([first, moments, tables, (last[0], fewer)], "of the same clients"),
         ]:
             with pytest.raises(InputError, match=complaint):
-                surrogate_from_sums(opened, settings(), SCHEMA)
-        with pytest.raises(InputError, match="epsilon 8.0; settings and schema ask for 4.0"):
-            surrogate_from_sums([moments, histograms], settings(epsilon=4.0), SCHEMA)
+                surrogate_from_sums(given, settings(), SCHEMA)
 
-    def test_a_task_file_without_a_name_or_schema_is_refused(self, tmp_path):
-        task = parties(WHAT["histograms"]).task
-        write_task(task, tmp_path / "task.json")
+    def test_a_task_file_without_a_name_or_schema_is_refused(self, opened, tmp_path):
+        write_task(parties(opened[0][0]).task, tmp_path / "task.json")
         document = json.loads((tmp_path / "task.json").read_text())
         for key in ("name", "schema_hash", "epsilon", "clients"):
             changed = document | {"what": {k: v for k, v in document["what"].items() if k != key}}

@@ -22,7 +22,7 @@ from synthfair.secure.aggregator_keys import OWNER, make_aggregator_keys, requir
 VECTORS = ClippedVectors(length=3, clip=1.0, step=0.1, rho=0.25)
 ROWS = RowSums(
     schema_hash="0" * 64, name="histograms", epsilon=1.0, delta=1e-6, length=4, square=1, step=1.0,
-    rho=0.25, clients=3,
+    rho=0.25, clients=3, k_min=50, seed=0,
 )  # fmt: skip
 ROWS_OF = ROWS.model_dump(mode="json")
 

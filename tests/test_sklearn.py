@@ -28,6 +28,7 @@ Y = np.where(X @ [0.05, 1.5] + RNG.normal(size=N) > 2.3, "yes", "no")
 BOUNDS = ([-30, -4], [120, 4])
 FRAME = pd.DataFrame({"income": X[:, 0], "trend": X[:, 1]})
 QUICK = {"n_synthetic": 24, "steps": 60, "random_state": 0}
+FAIR = {"release": "fair", "bounds": BOUNDS, **QUICK}
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*not converged:sklearn.exceptions.ConvergenceWarning"
@@ -51,7 +52,7 @@ def distilled():
 
 @pytest.fixture(scope="module")
 def federated():
-    model = SingleShotClassifier(rho=100.0, release="surrogate", bounds=BOUNDS, k_min=5)
+    model = SingleShotClassifier(rho=100.0, bounds=BOUNDS, k_min=5, random_state=0)
     return model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
 
 
@@ -93,13 +94,51 @@ def test_a_gap_out_of_reach_is_a_warning():
     assert model.gap_ > 1e-9
 
 
-def test_a_gap_that_releases_miss_is_a_warning():
-    """Each client meets it by itself; the rows of all together do not."""
-    model = SingleShotClassifier(max_gap=0.004, bounds=BOUNDS, **QUICK)
-    said = r"max_gap: the gap on the rows of fit is 0\.\d+ \(95 % interval 0.* to .*\), and at most 0.004"
+@pytest.mark.parametrize("settings", [FAIR, {"bounds": BOUNDS, "k_min": 5, "random_state": 0}])
+def test_a_gap_that_releases_miss_is_a_warning(settings):
+    """Each client, or the pool, meets it by itself; the rows of all together do not."""
+    model = SingleShotClassifier(max_gap=0.004, **settings)
+    said = r"^(max_gap: )?the gap on the rows of fit is 0\.\d+ \(95 % interval 0.* to .*\), and at most 0.004 was asked"
     with pytest.warns(UserWarning, match=said):
         model.fit(X, Y, sensitive_features=S, clients=np.arange(N) % 2)
     assert model.gap_ > 0.004
+
+
+@pytest.fixture(scope="module")
+def unlike():
+    """X, y, groups, and clients: at each, one group has nearly all of the positive labels."""
+    rng, n = np.random.default_rng(1), 1200
+    s = rng.integers(2, size=n)
+    x = rng.normal(size=(n, 2)) + np.column_stack([s, 0 * s])
+    y = (x.sum(axis=1) + rng.normal(size=n) > 0.5).astype(int)
+    return x, y, s, (rng.random(n) < np.where(s == y, 0.9, 0.1)).astype(int)
+
+
+def test_the_default_is_fair_and_accurate_over_unlike_clients(unlike):
+    x, y, s, site = unlike
+    asked = {"rho": 30.0, "penalty": "selection_rate", "bounds": (-5, 6)}
+    shot = SingleShotClassifier(**asked, k_min=20, random_state=0).fit(
+        x, y, sensitive_features=s, clients=site
+    )
+    central = FairLogisticRegression(**asked).fit(x, y, sensitive_features=s)
+    assert shot.score(x, y) > central.score(x, y) - 0.03
+    assert shot.gap_ < 0.05
+
+
+def test_fair_releases_of_unlike_clients_are_a_warning(unlike):
+    x, y, s, site = unlike
+    model = SingleShotClassifier(**FAIR | {"bounds": (-5, 6)}, rho=30.0, penalty="selection_rate")
+    said = r'less fair than its parts: its gap on the rows of fit is 0\..*take release="surrogate"'
+    with pytest.warns(UserWarning, match=said):
+        model.fit(x, y, sensitive_features=s, clients=site)
+    assert model.gap_ > 0.1
+
+
+def test_fair_releases_that_teach_nothing_are_a_warning():
+    """All clients together are no more accurate than the more frequent class for everybody."""
+    noise = np.where(np.arange(N) % 7 < 2, "yes", "no")
+    with pytest.warns(UserWarning, match="the model is .* the constant classifier"):
+        SingleShotClassifier(**FAIR).fit(X, noise, sensitive_features=S, clients=np.arange(N) % 2)
 
 
 def test_coefficients_are_of_unscaled_inputs_and_export(fair, tmp_path):
@@ -127,7 +166,7 @@ def test_training_on_the_synthetic_rows_gives_the_model_that_they_were_made_for(
     assert list(distiller.sensitive_features_[:2]) <= ["a", "b"]
     trained = make_pipeline(StandardScaler(), LogisticRegression())
     trained.fit(made, labels, logisticregression__sample_weight=w)
-    own = SingleShotClassifier(rho=30, bounds=BOUNDS, n_synthetic=24, steps=400, random_state=0)
+    own = SingleShotClassifier(rho=30, **FAIR | {"steps": 400})
     own.fit(FRAME, Y, sensitive_features=S)
     assert (trained.predict(FRAME) == own.predict(FRAME)).mean() > 0.98
     plain = LogisticRegression().fit(FRAME, Y).predict(FRAME)
@@ -168,9 +207,10 @@ def test_a_distillation_that_has_not_converged_is_a_warning():
     assert not distiller.converged_
 
 
+@pytest.mark.filterwarnings("ignore:the .*model is .*The clients may be unlike")
 def test_each_client_distils_its_own_rows_alone():
     """Who the other client's rows are does not matter to a release."""
-    model = SingleShotClassifier(bounds=BOUNDS, **QUICK)
+    model = SingleShotClassifier(**FAIR)
     site = np.arange(N) % 2
     both = model.fit(X, Y, sensitive_features=S, clients=site).releases_
     altered = np.where(site[:, None] == 1, X[::-1], X)
@@ -214,7 +254,7 @@ def test_learned_bounds_are_a_warning_where_something_is_released():
     with pytest.warns(UserWarning, match=r"bounds of 'x0', bounds of 'x1': learned .* not public"):
         Distiller(**QUICK).fit_resample(X, Y, sensitive_features=S)
     with pytest.warns(UserWarning, match="bounds of 'x1': learned"):
-        SingleShotClassifier(bounds={0: (-30, 120)}, **QUICK).fit(X, Y, sensitive_features=S)
+        SingleShotClassifier(**FAIR | {"bounds": {0: (-30, 120)}}).fit(X, Y, sensitive_features=S)
 
 
 def test_the_group_is_not_read():
@@ -298,8 +338,8 @@ def test_a_federation_that_cannot_be():
     with pytest.raises(sf.InputError, match=r"release = 'best': must be fair or surrogate"):
         SingleShotClassifier(release="best").fit(X, Y, sensitive_features=S)
     with pytest.raises(sf.InputError, match=r"SingleShotClassifier: k_min: .*; got 1"):
-        SingleShotClassifier(release="surrogate", k_min=1).fit(X, Y, sensitive_features=S)
-    lonely = SingleShotClassifier(bounds=BOUNDS, **QUICK)
+        SingleShotClassifier(k_min=1).fit(X, Y, sensitive_features=S)
+    lonely = SingleShotClassifier(**FAIR)
     tiny = clone(lonely).set_params(release="surrogate", k_min=5)
     few = np.where(np.arange(N) < 3, "few", "many")
     for model, clients, complaint in (
@@ -315,7 +355,7 @@ def test_a_federation_that_cannot_be():
 
 
 def test_clients_of_one_class_send_surrogates():
-    model = SingleShotClassifier(release="surrogate", bounds=BOUNDS, k_min=5)
+    model = SingleShotClassifier(bounds=BOUNDS, k_min=5, random_state=0)
     site = np.where(np.arange(N) % 2, "all", Y)
     model.fit(X, Y, sensitive_features=S, clients=site)
     assert list(model.releases_) == ["all", "no", "yes"]
@@ -399,7 +439,7 @@ EXPECTED = {"check_sample_weight_equivalence_on_dense_data": ROUNDING}
             {"check_sample_weight_equivalence_on_dense_data": "groups go by position here"},
         ),
         (
-            OfTwoGroupsByReleases(rho=1.0, n_synthetic=8, steps=2),
+            OfTwoGroupsByReleases(release="fair", rho=1.0, n_synthetic=8, steps=2),
             {"check_classifiers_train": "two steps, for speed, are too few to be accurate"},
         ),
     ],

@@ -1,263 +1,260 @@
-"""A client's surrogate: exact moments of each cell, named cells that are left out, rates."""
+"""A client's surrogate: near its rows, the same for the same rows, and of large cells alone."""
 
-import jax
 import numpy as np
 import pytest
-from scipy.special import expit
+from conftest import make_schema, make_table, needs_data
+from scipy.optimize import minimize
 
-from synthfair.config import SurrogateConfig
+import synthfair as sf
 from synthfair.data.batches import BatchesInOrder, in_memory
-from synthfair.data.encode import Encoded
-from synthfair.data.schema import Categorical, Numeric, Schema
+from synthfair.data.encode import Encoded, encode
+from synthfair.data.schema import Categorical, Numeric
 from synthfair.errors import InputError
-from synthfair.surrogate import make_surrogate, smooth_sums
-from synthfair.surrogate.anchors import public_anchors
-from synthfair.surrogate.make import choose_anchors, first_sums
+from synthfair.surrogate import make, make_surrogate
+from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
+from synthfair.surrogate.make import Plan, Sums, read_sums, surrogate_of
 
-D = 3
-MOMENTS = SurrogateConfig(moments_only=True, rows_per_cell=20, seed=1)
-PUBLIC = SurrogateConfig(self_play=0, random_anchors=3, iterations=20, rows_per_cell=20, seed=1)
-WHOLE = SurrogateConfig(self_play=6, random_anchors=3, iterations=20, rows_per_cell=20, seed=1)
-ALL = [(g, y) for g in range(2) for y in (-1, 1)]
-
-CLIENTS = {
-    "all cells": (2, ALL),
-    "one label": (2, [(0, 1), (1, 1)]),
-    "one group": (2, [(1, -1), (1, 1)]),
-    "three groups": (3, [(g, y) for g in range(3) for y in (-1, 1)]),
-    "one cell of six": (3, [(1, -1)]),
-}
+SCHEMA = make_schema()
+TABLE = make_table(1200)
+RISING = TABLE["income"].where(TABLE["town"] == "a", 100 - TABLE["income"])  # in one town alone
+ROWS = encode(TABLE.assign(age=(TABLE["age"] / 3 + RISING / 2).clip(18, 90)), SCHEMA)
+CONFIG = sf.SurrogateConfig(seed=1)
 
 
-def schema_of(n_groups=2):
-    """Of the rows of :func:`client`: a number, two categories, a number."""
-    number = Numeric(lower=0, upper=1)
-    return Schema(
-        name="some",
-        columns={
-            "skewed": number,
-            "flag": Categorical(categories=("no", "yes")),
-            "constant": number,
-            "group": Categorical(categories=tuple(map(str, range(n_groups)))),
-            "label": Categorical(categories=("-", "+")),
-        },
-        label="label",
-        positive="+",
-        sensitive="group",
-    )
+@pytest.fixture(autouse=True, scope="module")
+def _few_problems():
+    """A tenth, for speed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make, "PROBLEMS", 6)
+        yield
 
 
-SCHEMA, BINARY = schema_of(), np.array([False, True, False])
+def part(rows, keep):
+    return Encoded(*(field[keep] for field in rows))
 
 
-def client(cells, sizes=(60, 90, 70, 110, 50, 80)):
-    """Rows of some (group, label): a skewed number, a category that few have, a constant."""
-    rng = np.random.default_rng(0)
-    parts = []
-    for (g, y), n in zip(cells, sizes, strict=False):
-        first = rng.random(n) ** (2 + g + y)
-        x = np.column_stack([first, rng.random(n) < 0.1 + first / 2, np.full(n, 0.3)])
-        x = np.rint(x * 2**16) / 2**16  # as far as sums look
-        parts.append(Encoded(x, np.full(n, g), np.full(n, float(y))))
-    rows = Encoded(*map(np.concatenate, zip(*parts, strict=True)))
-    order = rng.permutation(len(rows.y))
-    return Encoded(*(field[order] for field in rows))
+def made_of(rows, config=CONFIG, schema=SCHEMA):
+    batches = rows if isinstance(rows, BatchesInOrder) else in_memory(rows)
+    return make_surrogate(batches, config, schema)
 
 
-def cell(table, g, y):
-    """Features and, of a surrogate, weights of the rows of a cell."""
-    inside = (table.s == g) & (table.y == y)
-    return table.x[inside], getattr(table, "weight", np.ones(len(table.y)))[inside]
+def assert_same(one, other):
+    for field in ("records", "s", "y", "weight"):
+        assert getattr(one, field).tobytes() == getattr(other, field).tobytes()
+    assert one.left_out == other.left_out
 
 
-def assert_same_moments(table, rows, cells):
-    """Count, mean and covariance of each of these cells; the table has no others."""
-    assert {(g, y) for g, y in zip(table.s, table.y, strict=True)} == set(cells)
-    for place in cells:
-        (real, _), (x, weight) = cell(rows, *place), cell(table, *place)
-        assert weight.sum() == pytest.approx(len(real), rel=1e-12)
-        mean, covariance = rounded_moments(real)
-        np.testing.assert_allclose(np.average(x, axis=0, weights=weight), mean, atol=1e-9)
-        np.testing.assert_allclose(np.cov(x.T, aweights=weight, bias=True), covariance, atol=1e-9)
+def cell_of(rows):
+    return 2 * rows.s + (rows.y > 0)
 
 
-def rounded_moments(x):
-    """Mean and covariance, the flag's count being a multiple of 5, and its sums of numbers whole."""
-    n, total, products = len(x), x.sum(axis=0), x.T @ x
-    total[1] = products[1, 1] = min(n, 5 * np.rint(total[1] / 5))
-    for j in (0, 2):
-        products[1, j] = products[j, 1] = min(np.rint(products[1, j]), total[1])
-    values, vectors = np.linalg.eigh(products / n - np.outer(total, total) / n**2)
-    return total / n, (vectors * np.maximum(values, 0)) @ vectors.T
+@pytest.fixture(scope="module")
+def made():
+    return made_of(ROWS)
 
 
-@pytest.mark.parametrize(("n_groups", "cells"), CLIENTS.values(), ids=CLIENTS)
-@pytest.mark.parametrize("config", [MOMENTS, PUBLIC], ids=["moments", "anchors"])
-def test_counts_and_rounded_moments_of_each_cell_are_exact(config, n_groups, cells):
-    rows = client(cells)
-    made = make_surrogate(in_memory(rows), config, schema_of(n_groups))
-    assert_same_moments(made.table, rows, cells)
-    assert len(made.table.y) == 20 * len(cells)
+@pytest.fixture(scope="module")
+def law_school():
+    """Four thousand rows, and their surrogate with all problems."""
+    table, schema = sf.load_dataset("law_school")
+    rows = encode(table.iloc[:4000], schema)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make, "PROBLEMS", 60)
+        return rows, made_of(rows, schema=schema), schema
+
+
+@needs_data
+def test_rates_of_models_that_it_was_not_made_for_are_near(law_school):
+    """Nearer than those of other rows, as many, would be: a standard deviation of these."""
+    rows, found, schema = law_school
+    others = found.rows(schema)
+    thetas = self_play(rows, np.ones(len(rows.y)), 12, n_groups=len(schema.groups), seed=77)
+    for cell in np.unique(cell_of(rows)):
+        here, there = cell_of(rows) == cell, cell_of(others) == cell
+        wanted = smooth_rates(part(rows, here), thetas, 2).mean(axis=0)
+        weight = found.weight[there]
+        assert weight.sum() == pytest.approx(here.sum(), rel=1e-6)
+        rates = weight @ smooth_rates(part(others, there), thetas, 2) / weight.sum()
+        assert np.abs(rates - wanted).max() < 0.5 / here.sum() ** 0.5
+
+
+def logistic(rows, weight):
+    """Model by logistic regression."""
+    a = inputs(rows, 2)
+
+    def loss(theta):
+        z = -rows.y * (a @ theta)
+        pull = -weight * rows.y / (1 + np.exp(-z))
+        return weight @ np.logaddexp(0, z) + theta @ theta, pull @ a + 2 * theta
+
+    return minimize(loss, np.zeros(a.shape[1]), jac=True).x
+
+
+@needs_data
+def test_a_model_of_records_decides_as_one_of_the_rows(law_school):
+    rows, found, schema = law_school
+    models = [
+        logistic(rows, np.ones(len(rows.y))),
+        logistic(found.rows(schema), found.weight),
+    ]
+    decided = [inputs(rows, 2) @ theta > 0 for theta in models]
+    accuracy = [np.mean(one == (rows.y > 0)) for one in decided]
+    assert accuracy[1] == pytest.approx(accuracy[0], abs=0.005)
+    spd = [one[rows.s == 1].mean() - one[rows.s == 0].mean() for one in decided]
+    assert spd[1] == pytest.approx(spd[0], abs=0.02)
+    assert np.mean(decided[0] == decided[1]) > 0.98
+
+
+def test_records_have_the_means_and_products_of_the_rows(made):
+    rows = made.rows(SCHEMA)
+    for cell in range(4):
+        here, real = cell_of(rows) == cell, ROWS.x[cell_of(ROWS) == cell]
+        x, weight = rows.x[here], made.weight[here] / made.weight[here].sum()
+        assert made.weight[here].sum() == pytest.approx(len(real))
+        np.testing.assert_allclose(weight @ x, real.mean(axis=0), atol=0.02)
+        wanted = real[:, :2].T @ real[:, :2] / len(real)
+        np.testing.assert_allclose((x[:, :2].T * weight) @ x[:, :2], wanted, atol=0.02)
+    assert 0 < made.rate_error < 0.03
+    assert (made.weight > 0).all()
     assert made.left_out == ()
 
 
-@pytest.mark.parametrize("name", ["all cells", "one cell of six"])
-def test_with_self_play_moments_are_exact_and_bytes_the_same(name):
-    n_groups, cells = CLIENTS[name]
-    rows = client(cells)
-    made, again = (make_surrogate(in_memory(rows), WHOLE, schema_of(n_groups)) for _ in range(2))
-    assert_same_moments(made.table, rows, cells)
-    assert all(a.tobytes() == b.tobytes() for a, b in zip(made.table, again.table, strict=True))
-    assert made.rate_error == again.rate_error
-
-
-def test_another_seed_gives_other_rows():
-    rows = in_memory(client(ALL))
-    tables = [
-        make_surrogate(rows, MOMENTS.model_copy(update={"seed": seed}), SCHEMA).table
-        for seed in (1, 2)
-    ]
-    assert not np.isclose(tables[0].x, tables[1].x).all(axis=1).any()
-
-
-def test_small_cells_are_left_out_and_named():
-    rows = client(ALL, sizes=(60, 49, 50, 1))
-    made = make_surrogate(in_memory(rows), MOMENTS, SCHEMA)
-    assert made.left_out == ((0, 1.0), (1, 1.0))
-    assert_same_moments(made.table, rows, [(0, -1), (1, -1)])
-
-
-def test_a_client_of_small_cells_alone_is_refused():
-    rows = in_memory(client(ALL, sizes=(49, 49, 49, 49)))
-    with pytest.raises(InputError, match="50 rows that k_min"):
-        make_surrogate(rows, MOMENTS, SCHEMA)
-
-
-def test_too_few_rows_for_the_features_are_refused():
-    config = MOMENTS.model_copy(update={"rows_per_cell": D + 1})
-    with pytest.raises(
-        InputError, match=f"rows_per_cell = {D + 1}: {D} features need at least {D + 2}"
-    ):
-        make_surrogate(in_memory(client(ALL)), config, SCHEMA)
-    enough = MOMENTS.model_copy(update={"rows_per_cell": D + 2})
-    made = make_surrogate(in_memory(client(ALL)), enough, SCHEMA)
-    assert_same_moments(made.table, client(ALL), ALL)
-
-
-def test_pairs_with_too_few_rows_together_are_refused_with_the_numbers():
-    """Pairs below k_min do not count."""
-    numbers = {f"n{i}": Numeric(lower=0, upper=1) for i in range(10)}
-    roles = {name: SCHEMA.columns[name] for name in ("group", "label")}
+def test_weights_bring_what_a_tree_cannot_hold():
+    """Six numbers with a common part: on a tree, two that are not next to each other depend less."""
+    numbers = {f"n{i}": Numeric(lower=0, upper=1) for i in range(6)}
+    roles = {name: SCHEMA.columns[name] for name in ("town", "paid")}
     schema = SCHEMA.model_copy(update={"columns": numbers | roles})
-    x = np.random.default_rng(0).random((10, 10))
-    rows = in_memory(Encoded(x, np.repeat([0, 1], [7, 3]), np.ones(10)))
-    config = MOMENTS.model_copy(update={"k_min": 5})
-    said = "have together 7 rows; 12 are needed for 10 features. Lower k_min .* leave out columns"
-    with pytest.raises(InputError, match=said):
-        make_surrogate(rows, config, schema)
+    rng = np.random.default_rng(0)
+    x = (rng.random((20_000, 1)) + rng.random((20_000, 6))) / 2
+    rows = Encoded(x, rng.integers(0, 2, 20_000), rng.choice([-1.0, 1.0], 20_000))
+    sums, plan = read_sums(in_memory(rows), CONFIG, schema), Plan(CONFIG, schema)
+    wanted, errors = np.corrcoef(x.T), []
+    for found in (plan.records(sums), surrogate_of(sums, plan)):
+        covariance = np.cov(found.rows(schema).x.T, aweights=found.weight)
+        sd = np.diag(covariance) ** 0.5
+        correlation = covariance / np.outer(sd, sd)
+        errors.append(np.abs(correlation - wanted).max())
+    assert errors[0] > 0.2
+    assert errors[1] < 0.1
 
 
-@pytest.mark.parametrize("config", [MOMENTS, PUBLIC], ids=["moments", "anchors"])
-def test_batches_in_any_cutting_give_the_same_table(config):
-    rows = client(ALL)
-    whole = make_surrogate(in_memory(rows), config, SCHEMA)
-    order = np.random.default_rng(2).permutation(len(rows.y))
-    cut = [Encoded(*(f[part] for f in rows)) for part in np.split(order, [1, 100, 100])]
-    made = make_surrogate(BatchesInOrder(lambda: cut), config, SCHEMA)
-    for found, expected in zip(made.table, whole.table, strict=True):
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rows_in_any_order_and_batches_give_the_same_bytes(made, seed):
+    order = np.random.default_rng(seed).permutation(len(ROWS.y))
+    cut = [part(ROWS, one) for one in np.split(order, [1, 100, 100, 801])]
+    assert_same(made_of(BatchesInOrder(lambda: cut)), made)
 
 
-@pytest.mark.parametrize("others", [(0.37, 0.81), (0.9, 0.2)])
-def test_a_number_that_is_rare_in_all_cells_is_what_most_rows_have(others):
-    """In the first cell it is 0 but for one row, in the second 1: together it would not be rare."""
-    rows = client([(0, 1), (1, 1)], sizes=(60, 70))
-    for g, constant in enumerate((0.0, 1.0)):
-        mine = np.flatnonzero(rows.s == g)
-        rows.x[mine, 0] = constant
-        rows.x[mine[7], 0] = others[g]
-    table = make_surrogate(in_memory(rows), MOMENTS, SCHEMA).table
-    np.testing.assert_allclose(table.x[:, 0], table.s, atol=1e-9)
+def test_another_seed_and_another_count_give_other_records(made):
+    other = made_of(ROWS, sf.SurrogateConfig(seed=2))
+    fewer = made_of(part(ROWS, slice(1199)))
+    for one in (other, fewer):
+        income = np.intersect1d(made.records[:, 0], one.records[:, 0])
+        assert (income % 1 == 0).all()
 
 
-def test_a_value_that_fewer_than_five_rows_have_is_not_given():
-    x = np.column_stack([np.arange(1, 6) / 10, np.zeros(5), np.full(5, 0.3)])
-    rows = Encoded(x, np.zeros(5, int), np.ones(5))
-    config = MOMENTS.model_copy(update={"k_min": 5})
-    table = make_surrogate(in_memory(rows), config, SCHEMA).table
-    np.testing.assert_allclose(table.x[:, 0], 0.5, atol=1e-9)
+def test_all_depends_on_rounded_sums_and_on_numbers_of_rows(made):
+    """Sums that round to the same give the same bytes; a step more gives others."""
+    sums, plan = read_sums(in_memory(ROWS), CONFIG, SCHEMA), Plan(CONFIG, SCHEMA)
+    rng = np.random.default_rng(0)
+
+    def moved(total):
+        return 5 * np.rint(total / 5) + rng.uniform(-2.4, 2.4, total.shape)
+
+    def exchanged(tables, size):
+        """A row of the first cell for one of the second, where no rounded number shows it."""
+        first, second = np.split(tables[: 2 * size], 2)
+        some = np.isin(first % 5, (0, 1)) & np.isin(second % 5, (1, 2))
+        assert some.any()
+        return np.concatenate([first + some, second - some, tables[2 * size :]])
+
+    (i, j), sizes = sums.edges[0], plan.margins(sums).sizes
+    same = sums._replace(
+        moments=moved(sums.moments),
+        pairs=exchanged(sums.pairs, sizes[i] * sizes[j]),
+        rates=moved(sums.rates),
+    )
+    assert_same(surrogate_of(same, plan), made)
+    for name in ("moments", "pairs", "rates"):
+        changed = getattr(sums, name) * rng.uniform(0.8, 1.25, getattr(sums, name).shape)
+        other = surrogate_of(sums._replace(**{name: changed}), plan)
+        assert not np.array_equal(other.weight, made.weight)
 
 
-def test_a_first_reading_is_not_done_again():
-    rows, read = client(ALL), []
+def test_the_tree_follows_from_rounded_tables():
+    """Of two columns, the second goes with the root's in one row more."""
+    flag = Categorical(categories=("a", "b"))
+    roles = {name: SCHEMA.columns[name] for name in ("town", "paid")}
+    schema = SCHEMA.model_copy(update={"columns": dict.fromkeys("abc", flag) | roles})
+    a = np.arange(400) % 2
+    b = np.where(np.arange(400) < 300, a, 1 - a)
+    x = np.column_stack([a, b, np.where(np.arange(400) == 399, a, b)]).astype(float)
+    for columns in (x, x[:, [0, 2, 1]]):
+        rows = Encoded(columns, np.zeros(400, int), np.ones(400))
+        assert tuple(read_sums(in_memory(rows), CONFIG, schema).edges[0]) == (0, 1)
+
+
+def test_a_client_reads_its_rows_three_times_and_needs_the_sums_alone(made):
+    read = []
 
     def batches():
         read.append(1)
-        yield rows
+        yield ROWS
 
-    stream = BatchesInOrder(batches)
-    known = first_sums(stream, SCHEMA)
-    made = make_surrogate(stream, MOMENTS, SCHEMA, known=known)
-    assert len(read) == 1
-    assert_same_moments(made.table, rows, ALL)
-
-
-def test_rate_error_is_the_largest_difference_of_a_mean_smooth_rate():
-    rows = client(ALL)
-    made = make_surrogate(in_memory(rows), PUBLIC, SCHEMA)
-    anchors = public_anchors(BINARY, n_groups=2, n_random=3, seed=PUBLIC.seed)
-
-    def rates(table, g, y):
-        return expit((cell(table, g, y)[0] - 0.5) @ anchors.slope.T + anchors.offset[g]).mean(
-            axis=0
-        )
-
-    def wanted(g, y):
-        n = len(cell(rows, g, y)[0])
-        return np.clip(5 * np.rint(rates(rows, g, y) * n / 5), 0, n) / n
-
-    differences = [rates(made.table, *place) - wanted(*place) for place in ALL]
-    assert made.rate_error == pytest.approx(np.abs(differences).max(), abs=2**-14)
-    assert 0 < made.rate_error < 0.1
+    sums = read_sums(BatchesInOrder(batches), CONFIG, SCHEMA)
+    again = Sums(*(np.array(field.tolist()).reshape(field.shape) for field in sums))
+    assert_same(surrogate_of(again, Plan(CONFIG, SCHEMA)), made)
+    assert len(read) == 3
 
 
-def test_anchors_bring_the_rates_nearer_than_moments_do():
-    rows = client(ALL)
-    anchors = public_anchors(BINARY, n_groups=2, n_random=0, seed=0)
-    real = smooth_sums(rows, anchors, n_groups=2).rate
-    errors = []
-    for config in (MOMENTS, PUBLIC):
-        table = make_surrogate(in_memory(rows), config, SCHEMA).table
-        found = smooth_sums(Encoded(*table[:3]), anchors, n_groups=2).rate / 20
-        errors.append(np.abs(found - real / cell_sizes(rows)[..., None]).max())
-    assert errors[1] < errors[0] / 2
+@pytest.mark.parametrize(
+    "keep", [ROWS.s == 0, ROWS.y < 0, (ROWS.s == 1) & (ROWS.y > 0)], ids=["group", "label", "cell"]
+)
+def test_clients_with_one_group_label_or_cell_have_a_surrogate(keep):
+    own = part(ROWS, keep)
+    found = made_of(own)
+    cells, counts = np.unique(cell_of(own), return_counts=True)
+    assert np.unique(cell_of(found)).tolist() == cells.tolist()
+    assert np.bincount(cell_of(found), found.weight)[cells] == pytest.approx(counts)
+    assert found.left_out == ()
+    assert found.rate_error < 0.1
 
 
-def cell_sizes(rows):
-    return np.array([[len(cell(rows, g, y)[0]) for y in (-1, 1)] for g in (0, 1)])
+def test_schemas_of_numbers_or_of_one_column_have_a_surrogate():
+    roles = {"town": SCHEMA.columns["town"], "paid": SCHEMA.columns["paid"]}
+    flag, number = Categorical(categories=("a", "b")), Numeric(lower=0, upper=1)
+    for features in (
+        {"a": flag},
+        {"a": number},
+        {"a": number, "b": number},
+        {"a": flag, "b": flag},
+    ):
+        schema = SCHEMA.model_copy(update={"columns": features | roles})
+        x = np.random.default_rng(0).random((1200, len(features)))
+        x = np.where([column is flag for column in features.values()], x < 0.3, x)
+        found = made_of(ROWS._replace(x=x), schema=schema)
+        assert found.weight.sum() == pytest.approx(1200)
+        mean = found.weight @ found.rows(schema).x / 1200
+        np.testing.assert_allclose(mean, x.mean(axis=0), atol=0.05)
 
 
-def test_moments_alone_have_no_rate_error():
-    assert np.isnan(make_surrogate(in_memory(client(ALL)), MOMENTS, SCHEMA).rate_error)
+def test_small_cells_are_left_out_and_too_few_rows_refused_with_what_helps():
+    order = np.argsort(cell_of(ROWS), kind="stable")
+    ends = np.searchsorted(cell_of(ROWS)[order], range(4))
+    few = [order[end : end + n] for end, n in zip(ends, (60, 49, 50, 1), strict=True)]
+    found = made_of(part(ROWS, np.concatenate(few)))
+    assert found.left_out == ((0, 1.0), (1, 1.0))
+    assert np.unique(cell_of(found)).tolist() == [0, 2]
+    others = [few[0], few[1][:3], few[2], order[ends[3] :][:40]]
+    assert_same(made_of(part(ROWS, np.concatenate(others))), found)  # whatever these hold
+    said = r"no pair of town and paid has the 50 rows that k_min asks for: .*Lower k_min"
+    with pytest.raises(InputError, match=said):
+        made_of(part(ROWS, few[1]))
 
 
-def test_self_play_adds_each_model_at_two_temperatures():
-    rows = client(ALL)
-    config = MOMENTS.model_copy(update={"rows_per_cell": 40})
-    table = make_surrogate(in_memory(rows), config, SCHEMA).table
-    anchors = choose_anchors(table, WHOLE, SCHEMA, seed=1)
-    played = len(anchors.weight) - len(
-        public_anchors(BINARY, n_groups=2, n_random=3, seed=1).weight
-    )
-    assert played == 12
-    first, second = np.split(anchors.slope[-played:], 2)
-    np.testing.assert_allclose(second, 4 * first)
-    np.testing.assert_array_equal(anchors.weight[-played:], 2.0)
-
-
-def test_double_precision_is_used_and_given_back():
-    with jax.enable_x64(False):
-        made = make_surrogate(in_memory(client(ALL)), WHOLE, SCHEMA)
-        assert not jax.config.jax_enable_x64
-    assert {column.dtype.itemsize for column in made.table} == {8}
-    assert_same_moments(made.table, client(ALL), ALL)
+def test_records_are_as_many_as_rows_within_bounds(made, monkeypatch):
+    assert len(made.weight) == 1200
+    monkeypatch.setattr("synthfair.surrogate.marginals.MOST_ROWS", 100)
+    small = made_of(ROWS)
+    assert np.bincount(cell_of(small)).tolist() == [100] * 4
+    assert small.weight.sum() == pytest.approx(1200)

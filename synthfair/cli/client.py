@@ -28,7 +28,7 @@ is written: copies of real rows, in it or in a trial without some of the rows, s
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
       --config configs/law_school/race.toml --output DIR/client_0.parquet
 
-For unlike clients: weighted rows that stand in for the table; fairness over all clients
+For unlike clients: weighted records that stand in for the table; fairness over all clients
 is then chosen at the server, and settings of fairness are not given here:
 
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\

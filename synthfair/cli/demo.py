@@ -13,7 +13,7 @@ city of Boston, one in its suburbs. The label is whether a loan was approved; th
 sensitive attribute is white. Each lender makes both kinds of releases, a server trains
 on them, and a table compares that with training on all rows in one place and with each
 lender alone, without a fairness penalty and with it. As the table is small, surrogates
-match moments alone, of pairs of group and label with 10 rows or more (by default 50).
+have pairs of group and label with 10 rows or more (by default 50).
 
   python -m synthfair demo --output synthfair-demo
 """

@@ -145,8 +145,8 @@ def distill_table(
 
     A *fair* release (the default) has synthetic rows on which ``model``, trained without a penalty,
     is accurate and fair on the real ones: Wu et al. (2024) algorithm 1, lines 1 to 16. A
-    *surrogate* has weighted rows that stand in for the real ones; fairness is chosen at the server,
-    over all clients, which may be unlike.
+    *surrogate* has weighted records that stand in for the real rows; fairness is chosen at the
+    server, over all clients, which may be unlike.
 
     Without ``config.epsilon`` no guarantee of privacy: the rows are a function of the real ones
     without noise. With it, (epsilon, delta)-differential privacy of the release. Unit: one row.

@@ -309,6 +309,8 @@ class RowSums(_GaussianNoise):
         rho: against each single aggregator and everyone else.
         relation: which tables are neighbours.
         clients: at most; no entry of any client's vector is larger than 2^61 / clients.
+        k_min: of the settings; cells and models that are summed over follow from it.
+        seed: likewise.
 
     Raises:
         ValueError: the totals would not fit into 64 bits.
@@ -332,6 +334,8 @@ class RowSums(_GaussianNoise):
     rho: float = Field(gt=0, le=10_000)
     relation: Relation = "add_or_remove"
     clients: int = Field(ge=1, le=MAX_CLIENTS)
+    k_min: int = Field(ge=1)
+    seed: int = Field(ge=0)
 
     @property
     def exact_variance(self) -> Fraction:

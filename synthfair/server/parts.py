@@ -1,23 +1,23 @@
-"""Whether the pooled model is as fair, and as accurate, on test rows as it should be."""
+"""Whether the pooled model is as fair, and as accurate, as it should be."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
 from synthfair.config import DistillConfig, ServerConfig
-from synthfair.evaluation import Evaluation, pooled_scores
+from synthfair.data.schema import Schema
+from synthfair.evaluation import Evaluation
 from synthfair.fairness.intervals import group_sizes, missed_gap, near_constant, size
 from synthfair.fairness.metrics import METRIC_OF, Metric, group_rates
+from synthfair.model import Rows
 from synthfair.release.format import Release
-from synthfair.server.pooling import make_pool, train_pool
+from synthfair.server.pooling import Pool, train_pool
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from synthfair.config import Notion
     from synthfair.fairness.metrics import Scored
 
@@ -34,7 +34,7 @@ REMEDY = (
 
 
 class PoolCheck(NamedTuple):
-    """Gaps on the test rows, of the pooled model and of models of single releases.
+    """Gaps on some rows, of the pooled model and of models of single releases.
 
     Attributes:
         gap: largest difference between the groups' decision rates, of the pooled model, with its
@@ -44,6 +44,7 @@ class PoolCheck(NamedTuple):
         accuracy: of the pooled model, with its interval.
         constant_accuracy: of the more frequent label for everybody.
         remedy: what to do.
+        rows: what these rows are.
     """
 
     gap: Metric
@@ -52,17 +53,18 @@ class PoolCheck(NamedTuple):
     accuracy: Metric
     constant_accuracy: float
     remedy: str = REMEDY
+    rows: str = "test rows"
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What to say of a pool that is less fair, or less accurate, than it should be."""
         found = []
         usual = float(np.median(list(self.parts.values()))) if len(self.parts) > 1 else np.nan
-        if missed := missed_gap(self.gap, self.wanted):
+        if missed := missed_gap(self.gap, self.wanted, self.rows):
             found.append(f"{missed}. {self.remedy}")
         if size(self.gap).value > usual + SLACK:
             found.append(
-                f"the pooled model is less fair than its parts: its gap on the test rows is"
+                f"the pooled model is less fair than its parts: its gap on the {self.rows} is"
                 f" {size(self.gap).value:.3f}, and the median of models of a single release"
                 f" (of {len(self.parts)}) {usual:.3f}. {self.remedy}"
             )
@@ -87,30 +89,32 @@ def check_surrogates(evaluation: Evaluation, config: ServerConfig) -> PoolCheck:
 
 
 def check_pool(
-    releases: Mapping[str, Release],
-    trained: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
+    releases: Iterable[Release],
+    pool: Pool,
+    schema: Schema,
+    score: Callable[[TrainedModel], Scored],
     evaluation: Evaluation,
-    config: ServerConfig,
+    *,
+    min_group_rows: int = 0,
 ) -> PoolCheck:
-    """Compares a model of fair releases with those of each release alone, on all test rows.
+    """Compares a model of fair releases with those of each release alone, on the same rows.
 
     Args:
-        releases: fair ones, by name.
-        trained: on all of them.
-        tables: test tables, by name.
-        evaluation: of ``trained`` on these.
-        config: which groups count.
+        releases: fair ones.
+        pool: of these.
+        schema: the clients'.
+        score: gives the rows with the scores of a model.
+        evaluation: of the model of the whole pool, on these rows.
+        min_group_rows: of groups that count.
     """
-    least = config.min_group_rows
-    settings = [cast(DistillConfig, release.header.config) for release in releases.values()]
+    settings = [cast(DistillConfig, release.header.config) for release in releases]
     # The strictest wish says which rows are compared; without one, the first client does.
     strictest = min(settings, key=lambda one: one.max_gap or np.inf)
-    notion, schema, parts = strictest.notion, trained.schema_, {}
-    for name in list(releases)[:MOST_PARTS]:
-        alone = make_pool({name: releases[name]}, schema, ServerConfig())
-        model, _ = train_pool(alone, schema)
-        parts[name] = largest_gap(pooled_scores(model, tables), notion, least)
+    notion, parts = strictest.notion, {}
+    for name, part in list(pool.parts.items())[:MOST_PARTS]:
+        own = Rows(pool.rows.a[part], pool.rows.s[part], pool.rows.y[part])
+        alone, _ = train_pool(pool._replace(rows=own), schema)
+        parts[name] = largest_gap(score(alone), notion, min_group_rows)
     return PoolCheck(
         evaluation.overall[METRIC_OF[notion]],
         parts,

@@ -18,6 +18,7 @@ from synthfair.evaluation import (
     evaluation_document,
     file_names,
     number,
+    pooled_scores,
     read_tests,
     small_group_warnings,
 )
@@ -26,7 +27,7 @@ from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
-from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
+from synthfair.server.parts import check_pool, check_surrogates
 from synthfair.server.pooling import (
     MANY_MEDIANS,
     Pool,
@@ -41,7 +42,6 @@ from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 
@@ -137,7 +137,18 @@ def serve(
     rho = point.rho if point else None
     influences = measure_influence(read, model, tables, config=config, rho=rho)
     names, most = file_names(releases), config.most_influence(surrogates=point is not None)
-    check = _check(read, model, tables, evaluation, config) if evaluation else None
+    check = None
+    if evaluation and point:
+        check = check_surrogates(evaluation, config)
+    elif evaluation:
+        check = check_pool(
+            read.values(),
+            pooled,
+            schema,
+            lambda alone: pooled_scores(alone, tables),
+            evaluation,
+            min_group_rows=config.min_group_rows,
+        )
     remedy = check.remedy if check and check.warnings and not point else ""
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     influences = influences.renamed(names)
@@ -179,19 +190,6 @@ def serve(
         with whole_file(path) as temporary:
             pq.write_table(rows, temporary)
     return Served(model, evaluation, influences, point, lines, warnings)
-
-
-def _check(
-    releases: Mapping[str, Release],
-    model: TrainedModel,
-    tables: Mapping[str, pd.DataFrame],
-    evaluation: Evaluation,
-    config: ServerConfig,
-) -> PoolCheck:
-    """Whether the model is as fair, and as accurate, as it should be."""
-    if any(release.header.kind == "surrogate" for release in releases.values()):
-        return check_surrogates(evaluation, config)
-    return check_pool(releases, model, tables, evaluation, config)
 
 
 def _asked(fair: Mapping[str, Release]) -> Asked:

@@ -196,8 +196,8 @@ class Plan:
         }
         sd = self.sd("pairs") or self.sd("tables")
         tables = associations(tables, margins, step=self.step, sd=sd)
-        seed = own_seed(self.config.seed, margins)
-        drawn = [draw(i, margins, tables, self.columns, seed + i) for i in range(c)]
+        rng = np.random.default_rng(own_seed(self.config.seed, margins))
+        drawn = [draw(i, margins, tables, self.columns, rng) for i in range(c)]
         size = np.array([len(records) for records in drawn])
         rows = sums.histograms[:, : self.columns[0].size].sum(axis=1)
         there = np.ones(len(rows), bool) if self.config.epsilon else rows > 0
@@ -321,8 +321,8 @@ def read_sums(
         show("reading pairs of columns")
         question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
         (whole,) = exact(question)
-        part = table_parts(whole, margins)
-        scores = dependence(part, margins, lambda off: abs(off).sum())
+        part, near = (table_parts(tables, margins) for tables in (whole, rounded(whole, plan.step)))
+        scores = dependence(near, margins, lambda off: abs(off).sum())
         edges = chow_liu(scores, choice.choose if choice else np.argmax)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
         sums = sums._replace(edges=np.array(edges), pairs=pairs)

@@ -78,6 +78,7 @@ def make_margins(
     # Each column counts the same rows; where there is noise, the fewer levels the less of it.
     totals = np.stack([part.sum(axis=1) for part in parts])
     count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
+    count = rounded(count, 1.0 if step else 0.0)
     cells = np.flatnonzero(count >= max(k_min, 0.0 if step else 3 * count_sd(columns, sd)))
     count, found = count[cells], []
     if not len(cells):
@@ -258,7 +259,7 @@ def draw(
     margins: Margins,
     tables: Mapping[tuple[int, int], np.ndarray],
     columns: Columns,
-    seed: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """[R, p] records of the c-th cell, whose marginals and edges are those that were measured.
 
@@ -267,7 +268,7 @@ def draw(
     records are as many as the cell's rows, from 64 to 4,096.
     """
     p, size = len(columns), int(np.clip(margins.n[c], FEWEST_ROWS, MOST_ROWS))
-    sobol = qmc.Sobol(3 * p, rng=np.random.default_rng(seed))
+    sobol = qmc.Sobol(3 * p, rng=rng)
     u = sobol.random_base2(int(np.ceil(np.log2(size))))[:size]
     level = np.zeros((size, p), int)
     level[:, 0] = _quantiles(margins.rows[0][c][None], np.zeros(size, int), u[:, 0])

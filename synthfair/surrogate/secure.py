@@ -306,6 +306,8 @@ def _as_row_sums(
             rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
             relation=config.relation,
             clients=clients,
+            k_min=config.k_min,
+            seed=config.seed,
         )
     except ValidationError as error:
         raise refusal("secure sums", error) from error

@@ -112,8 +112,15 @@ MUTANTS = [
     Mutant(
         "a gap that releases miss is silent",
         "sklearn/classifiers.py",
-        "if fairness.max_gap is not None and self.gap_ > fairness.max_gap:",
-        "if point and fairness.max_gap and point.gap > fairness.max_gap:",
+        "fairness.max_gap is not None and self.gap_ > fairness.max_gap:",
+        "point and fairness.max_gap and point.gap > fairness.max_gap:",
+        "test_sklearn.py",
+    ),
+    Mutant(
+        "fair releases that pool badly are silent",
+        "sklearn/classifiers.py",
+        "said += check._replace(remedy=UNLIKE, rows=ROWS).warnings",
+        "check.warnings",
         "test_sklearn.py",
     ),
     Mutant(
