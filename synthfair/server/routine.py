@@ -119,11 +119,10 @@ def serve(
     import pyarrow.parquet as pq
 
     files, more = Outputs.of(output), [records] if records else []
-    for path in (*files, *more):
-        require_distinct(path, schema_path, *tests, *releases, *keys)
-    for path in more:
-        require_distinct(path, *files)
-    require_free(*files, *more, force=force)
+    outputs = [*files, *more]
+    for i, path in enumerate(outputs):
+        require_distinct(path, schema_path, *tests, *releases, *keys, *outputs[:i])
+    require_free(*outputs, force=force)
     schema = read_schema(schema_path)
     clients = read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
