@@ -20,7 +20,7 @@ from synthfair.report import clipping_table, plain_text, real_rows_warnings
 
 SCHEMA, TABLE = make_schema(), make_table(n=200)
 QUICK = sf.DistillConfig(n_synthetic=24, steps=2)
-SURROGATE = sf.SurrogateConfig(moments_only=True, k_min=5, rows_per_cell=60)
+SURROGATE = sf.SurrogateConfig(k_min=5)
 
 
 def counted(table, parts=1):
@@ -134,7 +134,7 @@ def test_it_is_known_before_anything_is_booked(kind, epsilon, folder):
 def test_a_person_is_asked_before_epsilon_is_spent(folder, answer, code):
     """On a terminal; Enter stops. The ledger says whether anything was booked."""
     argv = [sys.executable, "-m", "synthfair", "client", "--data", "rows", "--schema"]
-    argv += ["schema.json", "--output", "out.parquet", "--release", "surrogate", "--moments-only"]
+    argv += ["schema.json", "--output", "out.parquet", "--release", "surrogate"]
     argv += ["--epsilon", "8", "--delta", "1e-3", "--k-min", "5", "--accept-risk"]
     ours, theirs = pty.openpty()
     process = subprocess.Popen(

@@ -44,7 +44,7 @@ def quick_surrogates(monkeypatch):
 
     def make(federation, settings):
         made.append(settings.seed)
-        quick = sf.SurrogateConfig(moments_only=True, k_min=20, seed=settings.seed)
+        quick = sf.SurrogateConfig(k_min=20, seed=settings.seed)
         return {
             name: sf.distill_table(sf.data.in_memory(real), federation.schema, quick).release
             for name, real in zip(federation.names, federation.train, strict=True)

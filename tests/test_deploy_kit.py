@@ -22,7 +22,7 @@ from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 
-JOB = {"release": {"release": "surrogate", "k_min": 10, "moments_only": True}}
+JOB = {"release": {"release": "surrogate", "k_min": 10}}
 
 
 def project(**changes):

@@ -79,9 +79,9 @@ def test_the_same_question_gets_the_same_release_and_costs_nothing(world):
     assert answer("job-2") == first
     assert Ledger.for_table(rows).spent().releases == 1
     assert answer("job-3", PRIVATE | {"seed": 1}) == ("budget", b"")
-    make_table(300).sample(frac=1, random_state=1).to_csv(rows, index=False)  # the same rows
+    make_table(1200).sample(frac=1, random_state=1).to_csv(rows, index=False)  # the same rows
     assert answer("job-4") == first
-    make_table(301).to_csv(rows, index=False)
+    make_table(1201).to_csv(rows, index=False)
     assert answer("job-5") == ("budget", b"")
 
 

@@ -380,9 +380,9 @@ def test_blanks_around_a_mark_make_one_question(monkeypatch, capsys):
 
 
 def test_a_number_named_as_a_column_of_releases_is_to_be_renamed():
-    rows = pd.DataFrame({"weight": np.arange(100.0) / 3, "s": ["a", "b"] * 50})
+    rows = pd.DataFrame({"y": np.arange(100.0) / 3, "s": ["a", "b"] * 50})
     asked = draft_table(rows, name="mine").to_complete
-    assert "rename" in asked["columns.weight"]
+    assert "rename" in asked["columns.y"]
     assert "columns.s" not in asked  # its categories have names of their own
 
 

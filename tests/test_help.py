@@ -46,12 +46,11 @@ def test_every_command_is_in_one_group():
 def test_settings_of_one_kind_of_releases_say_so():
     said = {action.dest: action.help for action in options(ALL["client"])}
     assert all(said[key].startswith("Fair: ") for key in ("rho_o", "max_gap", "n_synthetic"))
-    assert all(said[key].startswith("Surrogates: ") for key in ("k_min", "moments_only"))
+    assert all(said[key].startswith("Surrogates: ") for key in ("k_min",))
     assert not any(said[key].startswith(("Fair", "Surr")) for key in ("epsilon", "seed", "data"))
     shown = ALL["client"].format_common_help()
     assert "--k-min" in shown
-    assert "--moments-only" in shown
-    assert "--self-play" not in shown
+    assert "--n-candidates" not in shown
 
 
 def test_the_overview_names_every_command_with_its_purpose_and_loads_no_settings():

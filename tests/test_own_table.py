@@ -31,7 +31,7 @@ def table(tmp_path):
 def release(data, schema):
     """The kind of release that is made at once; which one does not matter to how rows are read."""
     argv = ["--data", str(data), "--schema", str(schema), "--output", f"{data}.parquet"]
-    argv += ["--release", "surrogate", "--moments-only"]
+    argv += ["--release", "surrogate"]
     return run(client, prog="client", argv=argv)
 
 

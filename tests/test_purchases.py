@@ -1,6 +1,7 @@
 """An epsilon is booked once, and one answer leaves for it, wherever runs end."""
 
 import errno
+import io
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from conftest import make_schema, make_table
 from two_sites import PRIVATE, World
@@ -18,6 +20,9 @@ from two_sites import PRIVATE, World
 import synthfair as sf
 from synthfair.client import Options, distill_file
 from synthfair.config import TrainConfig
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON
+from synthfair.data.encode import Encoded, encode_records
+from synthfair.data.schema import Numeric
 from synthfair.errors import InputError
 from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
 from synthfair.files import claimed
@@ -26,16 +31,17 @@ from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
 from synthfair.release.reading import read_release
 from synthfair.secure import aggregator
+from synthfair.surrogate import make
 
 SCHEMA, RUN = make_schema(), "a" * 64
 BUDGET = {"epsilon": 20.0, "delta": 1e-5}
 CONFIGS = {
     "fair": sf.DistillConfig(n_synthetic=24, steps=20, **BUDGET),
-    "surrogate": sf.SurrogateConfig(k_min=5, moments_only=True, rows_per_cell=30, **BUDGET),
+    "surrogate": sf.SurrogateConfig(k_min=5, **BUDGET),
 }
 MEASURED = {
     "fair": "synthfair.client.from_file.measure",
-    "surrogate": "synthfair.client.from_file.private_sums",
+    "surrogate": "synthfair.surrogate.make.read_sums",
 }
 
 
@@ -198,12 +204,13 @@ def test_three_tries_on_a_full_disk_are_one_booking(paths, monkeypatch, kind):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from synthfair.client import distill_file, from_file
+from synthfair.client import distill_file
 from synthfair.config import SurrogateConfig
 from synthfair.jax_setup import start_jax
+from synthfair.surrogate import make
 
 start_jax()
-setattr(from_file, "private_sums", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+make.read_sums = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 config = SurrogateConfig.model_validate_json(sys.argv[1])
 distill_file(*map(Path, sys.argv[2:]), config)
 """
@@ -220,6 +227,118 @@ def test_a_run_that_is_killed_between_booking_and_saving_is_one_booking(paths):
     assert read_release(paths[2], SCHEMA).header.privacy.guarantee
     distill_file(*paths, config, Options(force=True))
     assert ledger.spent().releases == 2
+
+
+class EndedError(Exception):
+    """A run ends."""
+
+
+STEPS = ["histograms", "column_moments", "tree", "pairs", "anchors", "saved"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_wherever_a_surrogate_ends_it_is_booked_once(paths, monkeypatch, step):
+    """After one sum, one choice or another has been drawn, or all of them are saved."""
+    from synthfair.privacy.mechanism import NoisySum, PrivateChoice
+
+    config, ledger = CONFIGS["surrogate"], Ledger.for_table(paths[0])
+
+    def end(self, *_):
+        if self._mechanism.name == step:
+            raise EndedError
+        return drawn[type(self)](self, *_)
+
+    def end_late(*_, **__):
+        raise EndedError
+
+    drawn = {NoisySum: NoisySum.release, PrivateChoice: PrivateChoice.choose}
+    with monkeypatch.context() as patch:
+        patch.setattr(NoisySum, "release", end)
+        patch.setattr(PrivateChoice, "choose", end)
+        if step == "saved":
+            patch.setattr("synthfair.client.surrogate_release.surrogate_of", end_late)
+        for _ in range(2):
+            with pytest.raises(EndedError):
+                distill_file(*paths, config)
+            assert ledger.spent().releases == 1
+            assert not paths[2].exists()
+    distill_file(*paths, config)
+    assert ledger.spent().releases == 1
+
+
+@pytest.mark.parametrize("change", [{"k_min": 6}, {"seed": 1}, {"delta": 2e-5}, {"epsilon": 19.0}])
+def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch, change):
+    """And what does not is none: the order of rows, the name of the table."""
+    config, folder = CONFIGS["surrogate"], paths[0].parent
+    ledger = Options(ledger=folder / "ledger")
+    bought = lambda: len(list(folder.glob("*.fit")))  # noqa: E731
+    with monkeypatch.context() as patch:
+        patch.setattr("synthfair.client.surrogate_release.surrogate_of", lambda *_: full())
+        for other, files in ((config, 1), (config.model_copy(update=change), 2)):
+            with pytest.raises(OSError, match="No space"):
+                distill_file(*paths, other, ledger)
+            assert bought() == files
+    make_table(300).sample(frac=1, random_state=1).to_parquet(folder / "again.parquet", index=False)
+    distill_file(folder / "again.parquet", *paths[1:], config, ledger)
+    assert Ledger(folder / "ledger").spent().releases == 2
+
+
+def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("synthfair.client.surrogate_release.surrogate_of", lambda *_: full())
+        for named in ("one", "two"):
+            paths[1].write_text(SCHEMA.model_copy(update={"name": named}).to_json())
+            with pytest.raises(OSError, match="No space"):
+                distill_file(*paths, CONFIGS["surrogate"])
+    assert Ledger.for_table(paths[0]).spent().releases == 2
+
+
+def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
+    """Else runs until one is not refused would be a choice among many draws of the noise."""
+    few = CONFIGS["surrogate"].model_copy(update={"k_min": 250})
+    for read_sums in (make.read_sums, None):
+        monkeypatch.setattr(make, "read_sums", read_sums)
+        with pytest.raises(InputError, match="no pair of town and paid has a noisy number"):
+            distill_file(*paths, few)
+        assert len(list(paths[2].parent.glob("*.fit"))) == 1
+    assert Ledger.for_table(paths[0]).spent().releases == 1
+
+
+class Repeated:
+    """Rows that are there so many times over, as far as whole sums go."""
+
+    def __init__(self, rows, times):
+        self.rows, self.times = rows, times
+
+    def sum(self, terms):
+        return terms(self.rows) * self.times
+
+
+def some_rows(schema, n=400):
+    rng = np.random.default_rng(0)
+    records = np.column_stack([
+        rng.choice([column.lower, column.upper, *rng.uniform(column.lower, column.upper, 9)], n)
+        if isinstance(column, Numeric)
+        else rng.integers(len(column.categories) + (column.missing == "category"), size=n)
+        for column in schema.features.values()
+    ]).astype(float)  # fmt: skip
+    groups, labels = rng.integers(len(schema.groups), size=n), rng.choice([-1.0, 1.0], n)
+    return Encoded(encode_records(records, schema), groups, labels)
+
+
+@pytest.mark.parametrize("epsilon", [LEAST_EPSILON, 1.0, LARGEST_EPSILON])
+@pytest.mark.parametrize("name", ["loanapp", "adult", "bank", "dutch", "law_school"])
+def test_there_is_room_for_the_answers_of_all_shipped_schemas(name, epsilon):
+    """Of tables so large that all cells are there, whatever the noise."""
+    schema = sf.read_schema(Path("configs/schemas") / f"{name}.json")
+    config = sf.SurrogateConfig(epsilon=epsilon, delta=1e-6)
+    sums = make.read_sums(Repeated(some_rows(schema), 10**7), config, schema)
+    assert len(sums.rates) == 2 * len(schema.groups)
+    numbers = sum(field.size for field in sums)
+    assert numbers <= make.most_numbers(schema) < 20 * numbers
+    content = io.BytesIO()
+    np.savez(content, **sums._asdict())
+    assert len(content.getvalue()) <= 8 * make.most_numbers(schema) + bought_files.OVERHEAD
 
 
 # Sites

@@ -70,7 +70,7 @@ def previewed():
         single=comparison(), linked=comparison(),
     )  # fmt: skip
     attacks = {"membership by the distance to the closest row": comparison()}
-    return Preview(800, 99, 1, 2, True, 1.234, comparison(), comparison(), distances, attacks)
+    return Preview(800, 99, 1, 2, True, 1.234, distances, attacks)
 
 
 def booked():

@@ -17,7 +17,7 @@ from synthfair.server.changes import Changes, Decisions, OnOwn
 from synthfair.server.outliers import FALSE_ALARM, extreme, stand_out
 
 SCHEMA = make_schema()
-MOMENTS = sf.SurrogateConfig(moments_only=True, k_min=10, rows_per_cell=20)
+OWN = sf.SurrogateConfig(k_min=10)
 RHO = sf.ServerConfig(rho=10.0, resamples=5)
 
 
@@ -34,7 +34,7 @@ WRONG = {
 
 
 def surrogate(table):
-    return sf.distill_table(table, SCHEMA, MOMENTS).release
+    return sf.distill_table(table, SCHEMA, OWN).release
 
 
 def constant(release):
@@ -81,11 +81,11 @@ def test_who_relabels_the_groups_of_a_real_table_is_named_by_spd(penalty):
     table, schema = sf.load_dataset("law_school", "race")
     clients = sf.partition(table, clients=4, seed=0)
     config = sf.ServerConfig(rho=10.0, penalty=penalty)
-    moments = sf.SurrogateConfig(moments_only=True, k_min=10)
+    own = sf.SurrogateConfig(k_min=10)
     tests = {f"c{i}": client.test for i, client in enumerate(clients)}
 
     def influences(train):
-        made = [sf.distill_table(rows, schema, moments).release for rows in train]
+        made = [sf.distill_table(rows, schema, own).release for rows in train]
         releases = {f"c{i}": release for i, release in enumerate(made)}
         model = sf.pool_and_train(releases, schema, config)
         return measure_influence(releases, model, tests, config=config).releases

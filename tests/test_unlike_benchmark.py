@@ -104,7 +104,7 @@ def test_methods_that_are_slow_have_fewer_seeds():
 
 def test_settings_of_surrogates_count_and_those_of_others_do_not(monkeypatch):
     before = {name: setting_fingerprint(SETTING._replace(method=name)) for name in METHODS}
-    more = clients.CONFIGS["surrogate"].model_copy(update={"iterations": 17})
+    more = clients.CONFIGS["surrogate"].model_copy(update={"k_min": 17})
     monkeypatch.setitem(clients.CONFIGS, "surrogate", more)
     after = {name: setting_fingerprint(SETTING._replace(method=name)) for name in METHODS}
     assert [name for name in METHODS if before[name] != after[name]] == ["surrogate"]
@@ -133,9 +133,9 @@ def test_signs_count():
         ({"penalty": "selection_rate", "rho": 100.0}, (0.003, 0.006, 0.015)),
         ({"task": "adult", "split": "region"}, (0.005, 0.015, 0.03)),
         ({"task": "adult", "penalty": "selection_rate"}, (0.005, 0.015, 0.03)),
-        ({"method": "private_moments"}, (0.005, 0.015, np.inf)),
+        ({"method": "private"}, (0.005, 0.015, np.inf)),
         ({"method": "private", "penalty": "selection_rate"}, (0.01, 0.03, np.inf)),
-        ({"method": "private"}, None),
+        ({"method": "private", "task": "adult"}, None),
         ({"method": "fedavg"}, None),
     ],
 )

@@ -16,7 +16,7 @@ from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 
-RELEASE = {"release": "surrogate", "k_min": 5, "moments_only": True}
+RELEASE = {"release": "surrogate", "k_min": 5}
 PRIVATE = RELEASE | {"epsilon": 1.0, "delta": 1e-6}
 LIMITS = {
     "kinds": ["surrogate", "fair", "training", "counts"],
@@ -50,7 +50,7 @@ class InProcess:
 class World:
     """Two sites and a server in one folder."""
 
-    def __init__(self, folder, rows=300):
+    def __init__(self, folder, rows=1200):
         self.folder, self.said = folder, []
         (folder / "keys").mkdir()
         (folder / "schema.json").write_text(make_schema().to_json())

@@ -258,7 +258,7 @@ def plot(runs: UnlikeRuns) -> str:
     columns = min(2, len(cuts)) or 1
     lines = -(-len(cuts) // columns) or 1
     figure, grid = panels(lines, columns, 4.2 * columns, 2.8 * lines + 0.6)
-    looks = dict(zip(METHODS, zip(cycle(COLORS), "xo^sDv<>P*", strict=False), strict=True))
+    looks = dict(zip(METHODS, zip(cycle(COLORS), "xo^sDv<>", strict=False), strict=True))
     for axes, ((task, clients), own) in zip(grid, cuts.items(), strict=False):
         for name in methods:
             splits = by(select(own, method=name), lambda one: one.split)

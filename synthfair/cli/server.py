@@ -29,6 +29,8 @@ model; --max-gap 0.05 looks for the least weight of the penalty that reaches tha
 
   python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
       --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
+
+--records writes the pooled records as a table, on which any learner can be trained.
 """
 
 
@@ -63,6 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " test rows, to frontier.csv and frontier.svg.",
     )
     parser.add_argument(
+        "--records",
+        type=Path,
+        metavar="FILE.parquet",
+        help="Surrogates: write the records of all clients to this file, in the columns of the"
+        " schema and a last one, weight: the real rows that each stands for, which learners take"
+        " as sample_weight.",
+    )
+    parser.add_argument(
         "--report",
         action="store_true",
         help="Write report.html and its plots to the output folder as well. Where that holds"
@@ -85,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--report: needs --test")
     check_inputs(args.schema, *args.releases, *args.test, *args.keys)
     start_jax()
-    from synthfair.files import require_free, write_text
+    from synthfair.files import require_distinct, require_free, write_text
     from synthfair.report import (
         files_of_one,
         frontier_plot,
@@ -98,7 +108,10 @@ def run(args: argparse.Namespace) -> None:
 
     page, plot = args.output / "report.html", args.output / "frontier.svg"
     if args.report:  # all that could refuse it, before any work is done
-        require_free(*files_of_one(page, *run_names([args.output])), force=args.force)
+        pages = files_of_one(page, *run_names([args.output]))
+        require_free(*pages, force=args.force)
+        if args.records:
+            require_distinct(args.records, *pages)
         read_histories(args.output)
     served = serve(
         args.releases,
@@ -108,6 +121,7 @@ def run(args: argparse.Namespace) -> None:
         config,
         keys=args.keys,
         frontier=args.frontier,
+        records=args.records,
         force=args.force,
     )
     if args.frontier:
@@ -137,7 +151,8 @@ def _tell(served: Served, args: argparse.Namespace) -> None:
     written += ["metrics.json"] if served.evaluation else []
     written += ["fair_table.parquet"] if served.point else []
     written += ["frontier.csv", "frontier.svg"] if args.frontier else []
-    say(f"Wrote {', '.join(str(args.output / name) for name in written)}.")
+    paths = [*(args.output / name for name in written), *([args.records] if args.records else [])]
+    say(f"Wrote {', '.join(map(str, paths))}.")
     warnings = (untrained_warning(served.model), outlier_warning(served.influences))
     for warning in (*warnings, *served.warnings):
         if warning:

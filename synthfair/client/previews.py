@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def of_both(trial: Preview, final: Preview) -> Preview:
     """What was found of a release, and, where held-out rows are needed, of a trial without them."""
-    names = "n_held_out", "linked", "distances", "attacks"
+    names = "n_held_out", "distances", "attacks"
     return final._replace(**{name: getattr(trial, name) for name in names})
 
 

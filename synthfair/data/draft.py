@@ -32,8 +32,8 @@ WARNING = (
     " client accepts the schema before."
 )
 
-OF_RELEASES = ("s", "y", "weight")
-"""Columns of releases that no number may be named as."""
+OF_RELEASES = ("s", "y")
+"""Columns of fair releases that no number may be named as."""
 
 _LINE = 100
 """Characters of a line, beyond which an object is spread over several."""

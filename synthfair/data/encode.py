@@ -296,9 +296,7 @@ def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
             block[:, 0] = np.where(np.isnan(values), 0.0, np.clip(scaled, 0.0, 1.0))
             block[:, 1:] = np.isnan(values)[:, None]
         else:
-            at = values.astype(int) - (1 if len(column.categories) == 2 else 0)
-            rows = np.flatnonzero(at >= 0)
-            block[rows, at[rows]] = 1.0
+            _fill_one_hot(block, values.astype(int), column)
         start += block.shape[1]
     return x
 
@@ -389,7 +387,10 @@ def _fill_categorical(
     block: np.ndarray, values: pd.Series, column: Categorical, source: _Source
 ) -> None:
     """Writes the one-hot columns into a block of zeros; the last is for missing values."""
-    position = _positions(values, column, source)
+    _fill_one_hot(block, _positions(values, column, source), column)
+
+
+def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:
     at = position - (1 if len(column.categories) == 2 else 0)
     rows = np.flatnonzero(at >= 0)
     block[rows, at[rows]] = 1.0

@@ -65,15 +65,6 @@ def nearer(
     return Comparison(float(np.mean(synthetic <= radius)), share, (most - share) / ALARM)
 
 
-def rare(count: int, n: int, chance: float) -> Comparison:
-    """A share, of n independent rows, against the chance of each.
-
-    It is alarming beyond :func:`most_by_chance`.
-    """
-    most = most_by_chance(n, chance) / n
-    return Comparison(count / n, chance, (most - chance) / ALARM)
-
-
 def most_by_chance(n: int, chance: float) -> int:
     """The least count, of n independent rows, that more are beyond with :data:`CHANCE` at most.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import KDTree
 
 from synthfair.data.encode import Encoded, content_sums, drawn_by_content
-from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer, rare
-from synthfair.privacy.matching import match_columns
+from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer
 from synthfair.privacy.nearest import nearest
 from synthfair.privacy.statement import GRID, RISKS
 
@@ -31,10 +31,7 @@ QUANTILE = 0.05
 release that copies nobody has about that share of near rows, or less."""
 
 LEAST_HELD_OUT = 20
-"""With fewer distinct held-out rows the release is compared with public noise alone."""
-
-NOISE_ROWS = 2_000
-"""Rows of public noise that a release is compared with."""
+"""With fewer distinct held-out rows nothing is compared with them."""
 
 MOST_REAL, MOST_OTHER = 20_000, 2_000
 """Rows that distances are measured to, and from; of more, so many are drawn."""
@@ -77,40 +74,28 @@ class Preview(NamedTuple):
         copies_by_chance: how many of as many rows of public noise may: more stop a release. None,
             unless there are few features.
         labels_copied: whether groups, or labels, are those of the real rows in order, or in reverse
-            order, up to other names.
-        largest: size of the largest synthetic feature; real ones lie in [0, 1].
-        transformed: rows that are nearly copies after the map of columns that
-            :func:`synthfair.privacy.matching.match_columns` finds, against public noise after its
-            own map, or held-out rows; None of fewer than two rows, or of records.
-        linked: as in :class:`Distances`, after such a map, found without knowing who was held out.
-        distances: None where too few distinct rows are held out, as ``linked``.
+            order, up to other names; None of records.
+        largest: size of the largest synthetic feature; real ones lie in [0, 1]. None of records.
+        distances: None where too few distinct rows are held out.
         attacks: by what the attacker wants to know; none where too few distinct rows are held out.
     """
 
     n_synthetic: int
     n_held_out: int
-    copies: int | None
-    copies_by_chance: int
-    labels_copied: bool
-    largest: float
-    transformed: Comparison | None
-    linked: Comparison | None
-    distances: Distances | None
-    attacks: Mapping[str, Comparison]
+    copies: int | None = None
+    copies_by_chance: int = 0
+    labels_copied: bool | None = None
+    largest: float | None = None
+    distances: Distances | None = None
+    attacks: Mapping[str, Comparison] = MappingProxyType({})
 
     @property
     def risks(self) -> tuple[str, ...]:
         """What stops a release, of :data:`synthfair.privacy.statement.RISKS`."""
-        near = single = ()
-        if self.distances:
-            near = self.distances.close, self.distances.near
-            single = self.distances.single, self.distances.linked
-        checks = {
-            "near": near,
-            "single": single,
-            "transformed": (self.transformed, self.linked),
-        }
-        found = {name for name, rates in checks.items() if any(r and r.alarming for r in rates)}
+        found, far = set(), self.distances
+        if far:
+            alarms = {"near": (far.close, far.near), "single": (far.single, far.linked)}
+            found = {name for name, rates in alarms.items() if any(r and r.alarming for r in rates)}
         found |= {"labels"} if self.labels_copied else set()
         found |= {"copies"} if (self.copies or 0) > self.copies_by_chance else set()
         return tuple(line for risk, line in RISKS.items() if risk in found)
@@ -158,40 +143,22 @@ def preview(
         (1, 'Holds copies of real rows.')
     """
     rng = np.random.default_rng(seed)
-    within = _within(release.x)
-    copies = None if records else int(_copied(release.x, real.x, within).sum())
-    few, known, others = (
-        _drawn(release, MOST_OTHER, rng),
-        drawn_by_content(real, MOST_REAL),
-        drawn_by_content(held_out, MOST_REAL),
-    )
-    enough = len(others.y) >= LEAST_HELD_OUT and len(known.y) > 1
-    pool = _joined(known, others) if enough else known
-    mapped = transformed = None
-    if len(release.y) > 1 and len(pool.y) > 1 and not records:
-        mapped = match_columns(few.x, pool.x)(few.x)
-        transformed = _transformed(mapped, known.x, others.x if enough else pool.x[:0], rng)
-    found = Preview(
-        n_synthetic=len(release.y),
-        n_held_out=len(others.y),
-        copies=copies,
-        copies_by_chance=most_by_chance(len(release.y), _chance_of_a_copy(real, within)),
-        labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
-        largest=float(np.abs(release.x).max()),
-        transformed=transformed,
-        linked=None,
-        distances=None,
-        attacks={},
-    )
-    if not enough or (mapped is None and not records):
+    few = _drawn(release, MOST_OTHER, rng)
+    known, others = (drawn_by_content(rows, MOST_REAL) for rows in (real, held_out))
+    found = Preview(n_synthetic=len(release.y), n_held_out=len(others.y))
+    if not records:
+        within = _within(release.x)
+        found = found._replace(
+            copies=int(_copied(release.x, real.x, within).sum()),
+            copies_by_chance=most_by_chance(len(release.y), _chance_of_a_copy(real, within)),
+            labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
+            largest=float(np.abs(release.x).max()),
+        )
+    if len(others.y) < LEAST_HELD_OUT or len(known.y) < 2:
         return found
-    apart = np.arange(len(pool.y)) >= len(known.y)
     members = _drawn(known, len(others.y), rng)
     return found._replace(
-        linked=None if mapped is None else _linked(mapped, pool, apart),
-        distances=_distances(
-            few.x, known.x, others.x, _linked(few.x, pool, apart), records=records
-        ),
+        distances=_distances(few.x, known, others, records=records),
         attacks={
             # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
             "membership, by distance": area(
@@ -271,16 +238,11 @@ class Sample:
 
 
 def _distances(
-    synthetic: np.ndarray,
-    real: np.ndarray,
-    held_out: np.ndarray,
-    linked: Comparison,
-    *,
-    records: bool,
+    synthetic: np.ndarray, known: Encoded, others: Encoded, *, records: bool
 ) -> Distances:
-    real = np.unique(real, axis=0)  # the second closest is another one
+    real = np.unique(known.x, axis=0)  # the second closest is another one
     (first, second), (usual, usual_second) = (
-        nearest(real, rows, k=2)[0].T for rows in (synthetic, held_out)
+        nearest(real, rows, k=2)[0].T for rows in (synthetic, others.x)
     )
     ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
     return Distances(
@@ -289,33 +251,19 @@ def _distances(
         close=None if records else excess(first, usual, CLOSE),
         near=None if records else nearer(first, usual, QUANTILE, CLOSE),
         single=None if records else nearer(ratios, usual_ratios, QUANTILE),
-        linked=linked,
+        linked=_linked(synthetic, known, others),
     )
 
 
-def _transformed(
-    mapped: np.ndarray, real: np.ndarray, held_out: np.ndarray, rng: np.random.Generator
-) -> Comparison:
-    """Rows nearly equal to real ones after a map, against public noise that is mapped, too.
-
-    Or against held-out rows, where these are nearer.
-    """
-    noise = rng.random((NOISE_ROWS, real.shape[1]))
-    of_noise = np.sum(nearest(real, match_columns(noise, real)(noise))[0] <= CLOSE)
-    of_held_out = np.mean(nearest(real, held_out)[0] <= CLOSE) if len(held_out) else 0.0
-    chance = max((1 + of_noise) / (1 + NOISE_ROWS), float(of_held_out))
-    return rare(int(np.sum(nearest(real, mapped)[0] <= CLOSE)), len(mapped), chance)
-
-
-def _linked(synthetic: np.ndarray, pool: Encoded, apart: np.ndarray) -> Comparison:
+def _linked(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Comparison:
     """Share of rows whose closest row of all was distilled; its error if who was is chance.
 
     Distinct rows with the same features share what is nearest to them. With c_i synthetic rows
     nearest to the distinct row i, and h of n rows held out at random, the number nearest to
     held-out rows has the mean h/n sum c_i and the variance h (n - h) / (n (n - 1)) sum (c_i - c)^2.
     """
-    features, at = np.unique(pool.x, axis=0, return_inverse=True)
-    at = at.reshape(-1)
+    features, at = np.unique(np.vstack([known.x, others.x]), axis=0, return_inverse=True)
+    at, apart = at.reshape(-1), np.arange(len(at)) >= len(known.y)
     counts = np.bincount(nearest(features, synthetic)[1], minlength=len(features))
     each = (counts / np.bincount(at))[at]
     n, h, n_s = len(apart), int(apart.sum()), len(synthetic)

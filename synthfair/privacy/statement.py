@@ -60,7 +60,8 @@ RISKS = {
     "single": "Points to single real rows more often than chance allows.",
     "transformed": "Holds real rows with columns scaled, shifted, reversed or in another order.",
 }
-"""What stops a release, in words that say nothing else of the real rows."""
+"""What stops a release, in words that say nothing else of the real rows. The last line stands in
+releases of earlier versions alone."""
 
 UNSEEN = "To be released whatever the checks found, or did not find."
 """What a release with an epsilon says instead: what was found is not covered by it."""

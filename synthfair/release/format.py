@@ -140,17 +140,11 @@ def make_header(
         guarantee: of differential privacy, or None: then nothing is claimed.
 
     Raises:
-        InputError: model or penalty has no name; or a surrogate's schema has a feature of the name
-            that its weights have.
+        InputError: model or penalty has no name.
         ValueError: the guarantee is not that of the settings.
     """
     discloses = disclosures(config, private=guarantee is not None)
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    if kind == "surrogate" and (taken := {"s", "y", "weight"} & {*schema.features}):
-        raise InputError(
-            f"column {min(taken)!r}: a surrogate has a column of that name of its own; rename the"
-            " feature"
-        )
     return Header(
         format=FORMATS[kind],  # type: ignore[arg-type]
         schema_hash=schema.hash,
@@ -213,10 +207,11 @@ def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[st
             fewer,
         )
     return (
-        f"Of {pairs}: their number; how each column is distributed; two-way tables of as many pairs"
-        " of columns as connect all of them; means and products of numbers; and averages of smooth"
-        " functions along models of the rows. All are sums over rows that are rounded to multiples"
-        " of 5 rows. No differential privacy is claimed; not anonymous.",
+        f"Of {pairs}: exactly how many they are; how each column is distributed; two-way tables of"
+        " as many pairs of columns as connect all of them; means and products of numbers; and"
+        " averages of smooth functions along models of the rows. All but the first are sums over"
+        " rows that are rounded to multiples of 5 rows. No differential privacy is claimed; not"
+        " anonymous.",
         fewer,
     )
 
@@ -290,6 +285,18 @@ def arrow_schema(names: tuple[str, ...], *, weighted: bool) -> pa.Schema:
     """Columns of a release file with these features, and with weights in a surrogate."""
     import pyarrow as pa
 
-    fields = [pa.field(name, pa.float64()) for name in names]
-    fields += [pa.field("s", pa.int32()), pa.field("y", pa.int32())]
-    return pa.schema(fields + [pa.field("weight", pa.float64())] * weighted)
+    types = [pa.float64()] * len(names) + [pa.int32()] * 2 + [pa.float64()] * weighted
+    every = (*names, *own_columns(names, weighted=weighted))
+    return pa.schema([pa.field(*field) for field in zip(every, types, strict=True)])
+
+
+def own_columns(names: tuple[str, ...], *, weighted: bool) -> tuple[str, ...]:
+    """Names of the columns behind the features: groups, labels, and weights in a surrogate.
+
+    Where a feature of a surrogate has such a name, an underscore follows: ``weight_``.
+    """
+
+    def free(name: str) -> str:
+        return free(f"{name}_") if name in names else name
+
+    return tuple(map(free, ("s", "y", "weight"))) if weighted else ("s", "y")

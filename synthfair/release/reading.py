@@ -23,6 +23,7 @@ from synthfair.release.format import (
     Header,
     Release,
     arrow_schema,
+    own_columns,
 )
 from synthfair.release.signature import Keys, Signature, content_digest, require_signer, verify
 
@@ -148,7 +149,8 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
 
 def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> _Expected:
     """What a file must hold to be what it says it is."""
-    names, last = tuple(found.names), ("s", "y", "weight") if weighted else ("s", "y")
+    names = tuple(found.names)
+    last = own_columns(names[: -3 if weighted else -2], weighted=weighted)
     if len(names) <= len(last) or names[-len(last) :] != last:
         raise InputError(
             f"{source}: must have columns of features, then {', '.join(map(repr, last))}"
@@ -213,24 +215,22 @@ def _rows(
 
 
 def _check_values(release: Release, expected: _Expected, source: str) -> None:
-    n_groups = expected.n_groups
+    n_groups, own = expected.n_groups, own_columns(expected.names, weighted=expected.weighted)
     features = [
         (name, values, *_allowed(values, expected, name))
         for name, values in zip(release.names, release.x.T, strict=True)
     ]
     named = [
         *((name, values, right) for name, values, right, _ in features),
-        ("s", release.s, (release.s >= 0) & (release.s < n_groups)),
-        ("y", release.y, np.abs(release.y) == 1),
+        (own[0], release.s, (release.s >= 0) & (release.s < n_groups)),
+        (own[1], release.y, np.abs(release.y) == 1),
     ]
     if (weight := release.weight) is not None:
         right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
-        named.append(("weight", weight, right))
-    allowed = {name: words for name, _, _, words in features} | {
-        "s": f"0 to {n_groups - 1}",
-        "y": "-1 or 1",
-        "weight": f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}",
-    }
+        named.append((own[2], weight, right))
+    most = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+    words = f"0 to {n_groups - 1}", "-1 or 1", most
+    allowed = {name: of for name, _, _, of in features} | dict(zip(own, words, strict=False))
     for name, values, right in named:
         if not right.all():
             row = int(np.argmin(right))
@@ -241,8 +241,8 @@ def _check_values(release: Release, expected: _Expected, source: str) -> None:
             )
     if weight is not None and not weight.any():
         raise InputError(
-            f"{source}: column 'weight': all are 0, so that it stands for no row; must be"
-            f" {allowed['weight']}, and one of them not 0: ask its site for another release"
+            f"{source}: column {own[2]!r}: all are 0, so that it stands for no row; must be {most},"
+            " and one of them not 0: ask its site for another release"
         )
 
 

@@ -32,6 +32,7 @@ from synthfair.server.pooling import (
     MANY_MEDIANS,
     Pool,
     make_pool,
+    pool_records,
     read_releases,
     signer,
     train_pool,
@@ -90,6 +91,7 @@ def serve(
     *,
     keys: Sequence[Path] = (),
     frontier: bool = False,
+    records: Path | None = None,
     force: bool = False,
 ) -> Served:
     """From files to files: model.json and metrics.json; of surrogates fair_table.parquet, too.
@@ -106,6 +108,8 @@ def serve(
             signed by another client.
         frontier: whether accuracy and gap for many weights of the penalty are written to
             frontier.csv; for surrogates.
+        records: file for the records of all surrogates, see :func:`pool_records`: columns of the
+            schema, then ``weight``, as Parquet.
         force: whether existing files are overwritten.
 
     Raises:
@@ -114,16 +118,18 @@ def serve(
     """
     import pyarrow.parquet as pq
 
-    files = Outputs.of(output)
-    for path in files:
-        require_distinct(path, schema_path, *tests, *releases, *keys)
-    require_free(*files, force=force)
+    files, more = Outputs.of(output), [records] if records else []
+    outputs = [*files, *more]
+    for i, path in enumerate(outputs):
+        require_distinct(path, schema_path, *tests, *releases, *keys, *outputs[:i])
+    require_free(*outputs, force=force)
     schema = read_schema(schema_path)
     clients = read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
     pooled = make_pool(read, schema, config)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
+    rows = _records(read, schema, config) if records else None
     model, point = train_pool(pooled, schema)
     tables = read_tests(tests, schema)
     evaluation = evaluate(model, tables, config, sources=tests) if tables else None
@@ -179,6 +185,9 @@ def serve(
             pq.write_table(fair_table, temporary)
     if lines:
         write_frontier(lines, files.frontier)
+    for path in more:
+        with whole_file(path) as temporary:
+            pq.write_table(rows, temporary)
     return Served(model, evaluation, influences, point, lines, warnings)
 
 
@@ -235,6 +244,20 @@ def _surrogate_warnings(
             f" the least is {point.gap:.3f}, and the model has that"
         )
     return tuple(found)
+
+
+def _records(releases: Mapping[str, Release], schema: Schema, config: ServerConfig) -> pa.Table:
+    """The records of all releases, with a last column ``weight``."""
+    import pyarrow as pa
+
+    if "weight" in schema.columns:
+        raise InputError(
+            "records: have a column 'weight' of their own, and so has the schema; leave --records"
+            " out"
+        )
+    table, weight = pool_records(releases, schema, max_rows=config.max_rows)
+    found = pa.Table.from_pandas(table.assign(weight=weight), preserve_index=False)
+    return found.replace_schema_metadata()
 
 
 def _remove(files: Outputs) -> None:

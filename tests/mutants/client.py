@@ -62,9 +62,23 @@ MUTANTS = [
     Mutant(
         "a surrogate is that of the trial",
         "client/from_file.py",
-        'rows, preview, no_trial = FileBatches(run.data, schema), None, ""',
-        'rows, preview, no_trial = FileBatches(run.data, schema, 0.1), None, ""',
+        'rows, sums, trial, no_trial = FileBatches(run.data, schema), None, None, ""',
+        'rows, sums, trial, no_trial = FileBatches(run.data, schema, 0.1), None, None, ""',
         "test_one_path.py",
+    ),
+    Mutant(
+        "another seed takes a surrogate's answer",
+        "client/from_file.py",
+        "fingerprint(settings, bought), Sums)",
+        "fingerprint(rows_sha256, bought), Sums)",
+        "test_purchases.py",
+    ),
+    Mutant(
+        "a noisy refusal is drawn again",
+        "surrogate/make.py",
+        "        return sums  # the answer that was bought",
+        "        raise  # the answer that was bought",
+        "test_purchases.py",
     ),
     Mutant(
         "a checkpoint of another run is taken",

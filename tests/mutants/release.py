@@ -25,10 +25,24 @@ MUTANTS = [
         "test_signature.py",
     ),
     Mutant(
+        "positions of records may be between categories",
+        "release/reading.py",
+        "(values <= last) & (values == np.rint(values))",
+        "(values <= last)",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
+        "a missing number is read where there may be none",
+        "release/reading.py",
+        "return inside | (missing & may_miss), words",
+        "return inside | missing, words",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
         "infinite features are read",
         "release/reading.py",
-        "np.abs(release.x.T) <= MAX_ABSOLUTE",
-        "~np.isnan(release.x.T)",
+        "right = np.abs(values) <= MAX_ABSOLUTE",
+        "right = ~np.isnan(values)",
         "test_release.py",
     ),
     Mutant(

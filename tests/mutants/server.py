@@ -4,6 +4,20 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
+        "records are written over the model",
+        "server/routine.py",
+        "*releases, *keys, *outputs[:i])",
+        "*releases, *keys)",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
+        "written records have the weights of the files, however many",
+        "server/routine.py",
+        "pool_records(releases, schema, max_rows=config.max_rows)",
+        "pool_records(releases, schema)",
+        "test_surrogate_release.py",
+    ),
+    Mutant(
         "settings of a search cannot be read again",
         "config/server.py",
         'unused = {"rho"} if self.max_gap is not None else set()',
