@@ -18,9 +18,6 @@ from synthfair.privacy.statement import GRID
 MAIN = Asked("covariance", 10.0)
 ASKED = (MAIN, Asked("selection_rate", 10.0), Asked("selection_rate", 100.0))
 
-PRIVATE_RATES = ("dutch", 4, "0.3")
-"""Where private surrogates for the selection rate are measured."""
-
 CUTS = (
     *(
         (task, clients, split)
@@ -85,8 +82,6 @@ def settings_of_all() -> Iterator[UnlikeSetting]:
     """A cut's one after the other, so that its surrogates are made once."""
     for cut in CUTS:
         for name, method in METHODS.items():
-            if name == "private" and cut != PRIVATE_RATES:
-                continue
             for asked in ASKED:
                 if asked.penalty in method.penalties:
                     yield UnlikeSetting(*cut, name, *asked)

@@ -18,6 +18,7 @@ from synthfair.compare.federation import pooled
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, metrics
+from synthfair.surrogate import WeightedTable
 
 DRAWS = 4
 """Of the noise, for each split."""

@@ -366,7 +366,7 @@ def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
         target = rounded(np.concatenate([total for _, total in functions.values()]), plan.step) / n
         variance = np.concatenate(
             [
-                np.full(len(total), variance_of(plan.sd(name), n))
+                np.full(len(total), variance_of(plan.sd(name), n, noisy=plan.step == 0))
                 for name, (_, total) in functions.items()
             ]
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 SLACK = 100.0
-"""By which the variance of an error counts more than a row's divergence, or weights would chase it.
-"""
+"""By which the variance of noise counts more than a row's divergence, or weights would chase it."""
 
 FLOOR = 0.005
 """Standard deviation with which any mean is met, at least."""
@@ -15,9 +14,9 @@ STEPS = 60
 """Of Newton's method, at most; it takes some ten."""
 
 
-def variance_of(sd: float, rows: float) -> float:
-    """Of a mean over a cell's rows with an error of the sum: that of noise, and of sampling."""
-    return SLACK * (sd / rows) ** 2 + FLOOR**2 + 1 / (4 * rows)
+def variance_of(sd: float, rows: float, *, noisy: bool) -> float:
+    """Of a mean over a cell's rows, whose sum has noise or is rounded; and by sampling."""
+    return (SLACK if noisy else 1.0) * (sd / rows) ** 2 + FLOOR**2 + 1 / (4 * rows)
 
 
 def tilted(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.ndarray:
