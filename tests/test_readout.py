@@ -74,7 +74,7 @@ class Cell:
         moments, rates = moment_terms(plan.columns, rows.x), smooth_rates(rows, sums.thetas, 2)
         self.f, self.n, self.m = np.hstack([moments, rates]), self.weight.sum(), moments.shape[1]
         sds = [plan.sd("column_moments")] * self.m + [plan.sd("anchors")] * rates.shape[1]
-        self.variance = np.array([variance_of(sd, self.n) for sd in sds])
+        self.variance = np.array([variance_of(sd, self.n, noisy=False) for sd in sds])
         large = plan.margins(sums).cells.tolist().index(cell)
         wanted = np.append(sums.moments[cell], sums.rates[large])
         self.wanted = plan.step * np.rint(wanted / plan.step)

@@ -351,7 +351,8 @@ def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     level, rates = columns.levels(rows), smooth_rates(rows, sums.thetas, plan.n_groups)
     moments = moment_terms(columns, rows.x)
     ends = columns.ends
-    of_category = np.flatnonzero(np.repeat([c.categories > 0 for c in columns], np.diff(ends)))
+    flagged = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
+    flagged[ends[1:] - 1] |= [c.missing for c in columns]  # all but the values of numbers
     weight, worst, q = found.weight.copy(), 0.0, rates.shape[1]
     for c, (cell, n) in enumerate(zip(margins.cells, margins.n, strict=True)):
         here = np.flatnonzero(2 * found.s + (found.y > 0) == cell)
@@ -360,7 +361,7 @@ def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
         functions: dict[SumName, tuple[np.ndarray, np.ndarray]] = {
             "anchors": (rates[here], sums.rates[c]),
             "column_moments": (moments[here], sums.moments[cell]),
-            "histograms": (flags[:, of_category], sums.histograms[cell, of_category]),
+            "histograms": (flags[:, flagged], sums.histograms[cell, flagged]),
         }
         f = np.hstack([values for values, _ in functions.values()])
         target = rounded(np.concatenate([total for _, total in functions.values()]), plan.step) / n
