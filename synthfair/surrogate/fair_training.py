@@ -173,8 +173,9 @@ def train_fair(
     def solved(rows: Rows, start: Params, rho: Any, penalty: Penalty = penalty) -> InnerSolution:
         return minimise(penalty, rows, lambda_theta, rho, start, **settings)
 
+    few, rows = _padded(_thinned(rows)), _padded(rows)
     if start is None:
-        few, start = _thinned(rows), model.init(rows.a.shape[1])
+        start = model.init(rows.a.shape[1])
         # At theta = 0 the groups' rates are equal, and no score is so large that they stand still.
         ends = [solved(few, start, rho).params]
         if rho > 0 and not getattr(penalty, "convex", False):
@@ -194,6 +195,19 @@ def train_fair(
         start = ends[int(np.argmin(np.nan_to_num(values, nan=np.inf)))]
     # Of few rows this is the optimum already; that of many is not far from it.
     return solved(rows, start, rho)
+
+
+def _padded(rows: Rows) -> Rows:
+    """With rows of weight 0 up to one of few numbers of rows, as each number is compiled for."""
+    n = len(rows.y)
+    step = max(1, 2 ** (n.bit_length() - 4))
+    more = -n % step
+    weight = jnp.ones(n) if rows.weight is None else jnp.asarray(rows.weight)
+    a, s, y = jnp.asarray(rows.a), jnp.asarray(rows.s), jnp.asarray(rows.y)
+    return Rows(
+        jnp.pad(a, ((0, more), (0, 0))), jnp.pad(s, (0, more)),
+        jnp.pad(y, (0, more), constant_values=1), jnp.pad(weight, (0, more)),
+    )  # fmt: skip
 
 
 def _thinned(rows: Rows) -> Rows:
