@@ -53,7 +53,7 @@ class SurrogateConfig(BaseModel):
         default="add_or_remove",
         description="Tables that epsilon makes hard to tell apart: with a row more or less, so that"
         " the number of rows is protected, too; or with another row in place of one, which takes"
-        " 1.4 times the noise.",
+        " up to twice the noise.",
     )
     seed: int = Seed
 

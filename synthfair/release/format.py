@@ -295,8 +295,9 @@ def own_columns(names: tuple[str, ...], *, weighted: bool) -> tuple[str, ...]:
 
     Where a feature of a surrogate has such a name, an underscore follows: ``weight_``.
     """
-
-    def free(name: str) -> str:
-        return free(f"{name}_") if name in names else name
-
-    return tuple(map(free, ("s", "y", "weight"))) if weighted else ("s", "y")
+    found, taken = [], set(names) if weighted else set()
+    for name in ("s", "y", "weight") if weighted else ("s", "y"):
+        while name in taken:
+            name += "_"  # noqa: PLW2901
+        found.append(name)
+    return tuple(found)

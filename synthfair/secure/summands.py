@@ -311,6 +311,8 @@ class RowSums(_GaussianNoise):
         clients: at most; no entry of any client's vector is larger than 2^61 / clients.
         k_min: of the settings; cells and models that are summed over follow from it.
         seed: likewise.
+        models: sha256 of those whose rates are summed; another machine may round them otherwise,
+            and rates of other models must not be added up.
 
     Raises:
         ValueError: the totals would not fit into 64 bits.
@@ -336,6 +338,7 @@ class RowSums(_GaussianNoise):
     clients: int = Field(ge=1, le=MAX_CLIENTS)
     k_min: int = Field(ge=1)
     seed: int = Field(ge=0)
+    models: Hex32 | None = None
 
     @property
     def exact_variance(self) -> Fraction:

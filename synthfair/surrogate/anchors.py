@@ -58,8 +58,8 @@ def self_play(
         y = rows.y[some]
         if not both:  # without both labels there is nothing to learn
             y = np.where(rng.random(len(some)) < rng.uniform(0.3, 0.7), 1.0, -1.0)
-        # Without all groups there is nothing to compare.
-        rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) == n_groups)
+        # Of one group alone there is nothing to compare.
+        rho = 10 ** rng.uniform(0, 2) * (len(np.unique(rows.s[some])) > 1)
         rates = rng.random() < 0.7
         theta = _fair_model(a[some], rows.s[some], y, w / w.sum(), rho=rho, rates=rates)
         if np.linalg.norm(theta) < LONGEST:  # not where there is a not-a-number
@@ -72,7 +72,7 @@ def _fair_model(
 ) -> np.ndarray:
     """About the minimum of logistic loss, rho/2 times the penalty, and a little regularisation."""
     n = a.shape[1]
-    group = w * (s == np.arange(s.max() + 1)[:, None])
+    group = w * (s == np.unique(s)[:, None])
     mass = group.sum(axis=1, keepdims=True)
     contrast = group[1:] / mass[1:] - group[0] / mass[0] if rho else np.zeros((1, len(w)))
     if not rates:  # the covariance of each group's indicator with the score

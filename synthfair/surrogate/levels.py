@@ -48,6 +48,11 @@ class Column(NamedTuple):
         """Number of levels, that of missing values included."""
         return (self.categories or len(self.low)) + self.missing
 
+    @property
+    def whole(self) -> bool:
+        """Whether whole numbers have levels, and not only bounds."""
+        return bool((self.width == 0).sum() > 2)
+
     def levels(self, x: np.ndarray) -> np.ndarray:
         """[N] the level of each row, of its encoded columns x [N, k]."""
         if self.categories == 2:
@@ -56,12 +61,13 @@ class Column(NamedTuple):
         if self.categories:
             return np.argmax(x, axis=1)
         value = self.lower + x[:, 0] * (self.upper - self.lower)
-        near = np.rint(value)
-        value = np.where(np.abs(value - near) < ON_LEVEL, near, value)
+        if self.whole:
+            near = np.rint(value)
+            value = np.where(np.abs(value - near) < ON_LEVEL, near, value)
         value = np.where(x[:, 0] <= 0, self.lower, np.where(x[:, 0] >= 1, self.upper, value))
         found = np.searchsorted(self.low, value, side="right") - 1
         # Where a level of one value begins, so does the bin after it: the value is the former's.
-        found = found - (self.low[found - 1] == value)
+        found = np.clip(found - (self.low[found - 1] == value), 0, len(self.low) - 1)
         return np.where(x[:, 1] > 0.5, len(self.low), found) if self.missing else found
 
     def values(self, level: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -301,7 +301,7 @@ def read_sums(
     def answer(question: Question, whole: np.ndarray) -> np.ndarray:
         """The sum, with its noise where there is an epsilon."""
         if guarantee is None:
-            return whole.astype(float) if question.counts else whole * GRID
+            return whole.astype(float) * (1.0 if question.counts else GRID)
         unit = round(1 / noisy[question.name].terms.grid) if question.counts else 1
         return noisy[question.name].release(whole.astype(object) * unit)
 
@@ -351,17 +351,18 @@ def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
     level, rates = columns.levels(rows), smooth_rates(rows, sums.thetas, plan.n_groups)
     moments = moment_terms(columns, rows.x)
     ends = columns.ends
-    flagged = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
-    flagged[ends[1:] - 1] |= [c.missing for c in columns]  # all but the values of numbers
+    of_category = np.repeat([c.categories > 0 for c in columns], np.diff(ends))
+    of_category[ends[1:] - 1] |= [c.missing for c in columns]
+    flagged = np.flatnonzero(of_category)  # levels, but not those of a number's values
+    column = np.searchsorted(ends, flagged, side="right") - 1
     weight, worst, q = found.weight.copy(), 0.0, rates.shape[1]
     for c, (cell, n) in enumerate(zip(margins.cells, margins.n, strict=True)):
         here = np.flatnonzero(2 * found.s + (found.y > 0) == cell)
-        flags = np.zeros((len(here), ends[-1]))
-        np.put_along_axis(flags, ends[:-1] + level[here], 1.0, axis=1)
+        flags = (ends[:-1] + level[here])[:, column] == flagged
         functions: dict[SumName, tuple[np.ndarray, np.ndarray]] = {
             "anchors": (rates[here], sums.rates[c]),
             "column_moments": (moments[here], sums.moments[cell]),
-            "histograms": (flags[:, flagged], sums.histograms[cell, flagged]),
+            "histograms": (flags.astype(float), sums.histograms[cell, flagged]),
         }
         f = np.hstack([values for values, _ in functions.values()])
         target = rounded(np.concatenate([total for _, total in functions.values()]), plan.step) / n

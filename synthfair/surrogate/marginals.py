@@ -21,8 +21,8 @@ COARSE = 16
 RARE_CATEGORY = 0.01
 """Share of the rows below which a category is in one coarse level with the other such."""
 
-MOST_ENTRIES = 2**18
-"""Of all two-way tables of a cell; wide schemas have fewer coarse levels."""
+MOST_ENTRIES = 2**20
+"""Of all two-way tables of all cells; wide schemas have fewer coarse levels."""
 
 RAKINGS = 25
 
@@ -83,18 +83,21 @@ def make_margins(
     count, found = count[cells], []
     if not len(cells):
         return Margins(cells, count, (), (), ())
-    most = max(2, min(COARSE, int((2 * MOST_ENTRIES / len(columns) ** 2) ** 0.5)))
+    most = max(
+        2, min(COARSE, int((2 * MOST_ENTRIES / (len(histograms) * len(columns) ** 2)) ** 0.5))
+    )
     for column, part in zip(columns, parts, strict=True):
         h = part[cells].copy()
         pooled, noise, used = h.sum(axis=0), sd * len(cells) ** 0.5, np.ones(h.shape[1], bool)
-        if (column.width == 0).sum() > 2:  # between whole numbers: hardly any rows, or noise
+        if column.whole:  # between whole numbers: hardly any rows, or noise
             between = np.pad(column.width > 0, (0, int(column.missing)))
             least = 3 * noise * (1.0 if step else between.sum() ** 0.5)
             rows = rounded(pooled[between].sum(), step)
             used = ~between | (rows > max(RARE_CATEGORY * count.sum(), least))
         if not step and not column.categories:
-            some = np.flatnonzero(used)
-            pooled[some] = halved(pooled[some], count.sum(), noise)
+            missing = max(pooled[-1], 0.0) if column.missing else 0.0
+            some = np.flatnonzero(used[: len(used) - column.missing])
+            pooled[some] = halved(pooled[some], max(count.sum() - missing, 1.0), noise)
             used[some] = pooled[some] > 0
         h[:, ~used] = pooled[~used] = 0.0
         coarse = _coarse(pooled, bool(column.categories), column.missing, most, noise)
@@ -232,11 +235,12 @@ def chow_liu(score: np.ndarray, choose: Callable[[np.ndarray], int | np.intp] = 
         score: [p, p] how dependent two columns are.
         choose: of the scores of edges that may be next, which one is.
     """
-    inside, edges = [0], []
-    while len(inside) < len(score):
-        able = [(i, j) for i in inside for j in range(len(score)) if j not in inside]
+    inside, outside, edges = [0], list(range(1, len(score))), []
+    while outside:
+        able = [(i, j) for i in inside for j in outside]
         edges.append(able[int(choose(np.array([score[pair] for pair in able])))])
         inside.append(edges[-1][1])
+        outside.remove(edges[-1][1])
     return edges
 
 

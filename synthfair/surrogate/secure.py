@@ -163,7 +163,7 @@ def client_sums(
         require_float64(part.x)
         return question.of(part, terms.whole)
 
-    found = rows.sum(of) * (round(1 / terms.grid) if question.counts else 1)
+    found = rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)
     if (largest := abs(found).max()) > what.largest:
         raise InputError(
             f"rows: too many of a client; {what.name} has an entry of {largest} steps; must be at"
@@ -305,6 +305,7 @@ def _as_row_sums(
             step=mechanism.step,
             rho=(mechanism.sensitivity / mechanism.noise) ** 2 / 2,
             relation=config.relation,
+            models=question.models,
             clients=clients,
             k_min=config.k_min,
             seed=config.seed,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from itertools import combinations
 from typing import NamedTuple
@@ -17,6 +18,9 @@ from synthfair.surrogate.marginals import Margins
 GRID = 2.0**-20
 """Of numbers that are summed without noise, so that no bit tells in which order rows came."""
 
+MANY = 40
+"""Numbers of which all pairs are multiplied, at most."""
+
 Whole = Callable[[np.ndarray], np.ndarray]
 """Makes rows of numbers [N, k] whole: multiples of a grid, shortened where that is needed."""
 
@@ -29,12 +33,14 @@ class Question(NamedTuple):
         length: number of its entries.
         of: the sum over a batch of rows, flat and whole; counts need nothing to be made so.
         counts: whether entries are numbers of rows.
+        models: sha256 of those whose rates are summed, if they are rates.
     """
 
     name: SumName
     length: int
     of: Callable[[Encoded, Whole], np.ndarray]
     counts: bool = False
+    models: str | None = None
 
 
 def on_grid(numbers: np.ndarray) -> np.ndarray:
@@ -56,8 +62,7 @@ def histograms(columns: Columns, n_groups: int) -> Question:
 
 def column_moments(columns: Columns, n_groups: int) -> Question:
     """Sums of z_i z_j, i <= j, and z, of the p' numbers z in [-1/2, 1/2], by cell."""
-    k = len(columns.numbers)
-    length = 2 * n_groups * (k * (k + 1) // 2 + k)
+    length = 2 * n_groups * moment_terms(columns, np.zeros((1, columns[-1].at.stop))).shape[1]
 
     def of(rows: Encoded, whole: Whole) -> np.ndarray:
         products = whole(moment_terms(columns, rows.x))
@@ -67,17 +72,22 @@ def column_moments(columns: Columns, n_groups: int) -> Question:
 
 
 def moment_terms(columns: Columns, x: np.ndarray) -> np.ndarray:
-    """[N, m] products of the numbers of each row, centred at 1/2, and these; 0 where missing."""
+    """[N, m] products of the numbers of each row, centred at 1/2, and these; 0 where missing.
+
+    Of more than MANY numbers there are squares alone.
+    """
     z = np.clip(x[:, columns.numbers] - 0.5, -0.5, 0.5)
     missing = [c.at.start + 1 for c in columns if c.missing and not c.categories]
     z[:, np.isin(columns.numbers + 1, missing)] *= 1 - x[:, missing]
-    i, j = np.triu_indices(z.shape[1])
+    k = z.shape[1]
+    i, j = np.triu_indices(k) if k <= MANY else (np.arange(k), np.arange(k))
     return np.hstack([z[:, i] * z[:, j], z])
 
 
 def by_cell(whole: np.ndarray, cell: np.ndarray, cells: int) -> np.ndarray:
     """Sums of rows of whole numbers [N, k] by cell, flat; rows of no cell, -1, are left out."""
-    return np.concatenate([whole[cell == c].sum(axis=0) for c in range(cells)])
+    sums = [whole[cell == c].sum(axis=0) for c in range(cells)]
+    return np.concatenate(sums).astype(object)  # as those of many batches may pass 2^63
 
 
 def two_way_tables(columns: Columns, margins: Margins, n_groups: int) -> Question:
@@ -124,7 +134,8 @@ def anchor_rates(thetas: np.ndarray, margins: Margins, n_groups: int) -> Questio
         cell = place[2 * rows.s + (rows.y > 0)]
         return by_cell(whole(smooth_rates(rows, thetas, n_groups)), cell, c)
 
-    return Question("anchors", c * 2 * len(thetas), of)
+    models = hashlib.sha256(np.ascontiguousarray(thetas, "<f8").data).hexdigest()
+    return Question("anchors", c * 2 * len(thetas), of, models=models)
 
 
 def places(margins: Margins, n_groups: int) -> np.ndarray:
