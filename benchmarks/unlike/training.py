@@ -177,9 +177,9 @@ class Method(NamedTuple):
 BOTH = ("covariance", "selection_rate")
 METHODS = {
     "central": Method("central", central, 10, BOTH),
-    "surrogate": Method("surrogates", from_surrogates, 5, BOTH),
+    "surrogate": Method("surrogates", from_surrogates, 3, BOTH),
     "private": Method(
-        "private surrogates, epsilon = 1", partial(from_surrogates, kind="private"), 5, BOTH
+        "private surrogates, epsilon = 1", partial(from_surrogates, kind="private"), 3, BOTH
     ),
     "fair": Method("fair releases", from_fair_releases),
     "fedavg": Method("FedAvg", fedavg),
