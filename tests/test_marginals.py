@@ -254,7 +254,9 @@ def test_sums_are_those_of_loops_and_add_up_over_batches_in_any_order():
     assert [len(one) for one in whole] == [question.length for question in questions]
     (moments, rates), counts, pairs = plain_sums(rows, columns, margins, thetas)
     for found, wanted in zip(whole[:2], (moments, rates), strict=True):
-        np.testing.assert_allclose(found.astype(float) * 2.0**-20, wanted.ravel(), atol=400 * 2.0**-20)
+        np.testing.assert_allclose(
+            found.astype(float) * 2.0**-20, wanted.ravel(), atol=400 * 2.0**-20
+        )
     for one, wanted in zip(whole[2].reshape(4, -1), counts, strict=True):
         for own, right in zip(np.split(one, columns.ends[1:-1]), wanted, strict=True):
             np.testing.assert_array_equal(own[: len(right)], right)

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "a whole number is in the bin after it",
         "surrogate/levels.py",
-        "        found = found - (self.low[found - 1] == value)\n",
-        "",
+        "np.clip(found - (self.low[found - 1] == value), 0,",
+        "np.clip(found, 0,",
         "test_levels.py",
     ),
     Mutant(
@@ -279,8 +279,8 @@ MUTANTS = [
     Mutant(
         "a secure sum names another relation",
         "surrogate/secure.py",
-        "relation=config.relation,\n            clients=clients,",
-        'relation="add_or_remove",\n            clients=clients,',
+        "relation=config.relation,\n            models=question.models,",
+        'relation="add_or_remove",\n            models=question.models,',
         "test_secure_surrogate.py",
     ),
     Mutant(
@@ -377,8 +377,8 @@ MUTANTS = [
     Mutant(
         "counts are in rows, not in steps",
         "surrogate/secure.py",
-        "found = rows.sum(of) * (round(1 / terms.grid) if question.counts else 1)",
-        "found = rows.sum(of)",
+        "rows.sum(of).astype(object) * (round(1 / terms.grid) if question.counts else 1)",
+        "rows.sum(of).astype(object)",
         "test_secure_surrogate.py",
     ),
 ]
