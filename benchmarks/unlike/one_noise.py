@@ -20,7 +20,7 @@ from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, metrics
 from synthfair.surrogate import WeightedTable
 
-DRAWS = 4
+DRAWS = 2
 """Of the noise, for each split."""
 
 
