@@ -237,8 +237,9 @@ def release_table(made: Distillation | SurrogateRelease, receipt: Receipt) -> Re
     if release.weight is not None:
         rows += f", weight; for {release.weight.sum():,.0f} real rows"
     table.add_row("rows", rows)
-    if not isinstance(made, Distillation) and not np.isnan(made.rate_error):
-        table.add_row("smooth rates", f"within {made.rate_error:.4f} of the real ones")
+    if not isinstance(made, Distillation):
+        read = "real" if release.header.config.epsilon is None else "noisy"
+        table.add_row("smooth rates", f"within {made.rate_error:.4f} of the {read} ones")
     table.add_row("file", f"{receipt.path} ({receipt.size:,} bytes)")
     table.add_row("sha256", receipt.sha256)
     for title, line in statement_lines(release.header.privacy):
