@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import Experiment, Run, fingerprint, main
+from benchmarks.harness import Experiment, Run, fingerprint, main, surrogates_version
 from benchmarks.showing import by, means, page, table
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.config import ReleaseConfig
@@ -256,7 +256,11 @@ DISCLOSURE = Experiment(
     seeds=3,
     sources=lambda _: SOURCES["loanapp"],
     fingerprint=lambda setting: fingerprint(
-        *("records" for _ in [0] if "surrogate" in setting.kind),
+        *(
+            surrogates_version(CONFIGS[setting.kind].epsilon)
+            for _ in [0]
+            if "surrogate" in setting.kind
+        ),
         CONFIGS[setting.kind],
         getattr(CONFIGS[setting.kind], "k_min", None),
     ),

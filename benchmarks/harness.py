@@ -225,6 +225,11 @@ def fingerprint(*settings: object) -> str:
     return hashlib.sha256(repr([*map(_changed, settings)]).encode()).hexdigest()[:12]
 
 
+def surrogates_version(epsilon: float | None) -> str:
+    """Of how surrogates are made, for :func:`fingerprint`; another one for each change of bytes."""
+    return "records" if epsilon else "records of rounded cells"
+
+
 def _changed(settings: Any) -> object:
     if isinstance(settings, BaseModel):
         return sorted(settings.model_dump(exclude_defaults=True).items())

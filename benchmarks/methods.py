@@ -21,7 +21,7 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks import showing
-from benchmarks.harness import Experiment, Run, fingerprint, main
+from benchmarks.harness import Experiment, Run, fingerprint, main, surrogates_version
 from synthfair import compare
 from synthfair.data.datasets import SOURCES
 from synthfair.federated import UserAssignment
@@ -180,7 +180,12 @@ METHOD_COMPARISON = Experiment(
     seeds=3,
     sources=lambda setting: SOURCES[setting.table],
     fingerprint=lambda setting: fingerprint(
-        *(["records"] if "surrogates" in setting.method else []), METHODS[setting.method]
+        *(
+            [surrogates_version(METHODS[setting.method][1].get("epsilon"))]
+            if "surrogates" in setting.method
+            else []
+        ),
+        METHODS[setting.method],
     ),
 )
 

@@ -24,7 +24,7 @@ import pandas as pd
 import synthfair as sf
 from benchmarks import showing
 from benchmarks.blocks.reading import both
-from benchmarks.harness import RESULTS, Experiment, Run, fingerprint, main
+from benchmarks.harness import RESULTS, Experiment, Run, fingerprint, main, surrogates_version
 from benchmarks.papers.finding import NOTHING, nothing_learned
 from benchmarks.unlike.pages import Difference, Goal, difference
 from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
@@ -373,7 +373,8 @@ def settings_of_all() -> Iterator[RecordSetting]:
 def setting_fingerprint(setting: RecordSetting) -> str:
     """Of the settings of surrogates and server."""
     config = CONFIGS.get(setting.rows)
-    of_client = (config, config.k_min) if config else ()
+    version = [surrogates_version(None)] if config and not config.epsilon else []
+    of_client = (*version, config, config.k_min) if config else ()
     return fingerprint(*of_client, RHO, MOST_VALUES, LAMBDA_THETA)
 
 

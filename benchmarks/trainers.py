@@ -18,7 +18,7 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks.blocks.reading import both
-from benchmarks.harness import ROOT, Experiment, Run, fingerprint, main
+from benchmarks.harness import ROOT, Experiment, Run, fingerprint, main, surrogates_version
 from benchmarks.showing import page, select, table
 from benchmarks.unlike.clients import CONFIGS, Cut, federation, surrogates
 from benchmarks.unlike.training import LAMBDA_THETA
@@ -147,7 +147,7 @@ EXPERIMENTS = (
         seeds=3,
         sources=lambda _: SOURCES["dutch"],
         fingerprint=lambda setting: fingerprint(
-            *(["records"] if setting.rows == "fair table" else []),
+            *([surrogates_version(None)] if setting.rows == "fair table" else []),
             CONFIGS["surrogate"],
             distill_config(0),
             LAMBDA_THETA,

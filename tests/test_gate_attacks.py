@@ -145,27 +145,3 @@ def test_with_one_feature_equal_rows_are_chance():
     found, said = risks(np.random.default_rng(1).random((200, 1)), real, held_out)
     assert said.copies > 10
     assert found == set()
-
-
-def records_of(rows, seed):
-    """Whether records are stopped that have the columns of some rows, and those that are rows."""
-    real, held_out = parted(rows, seed=seed)
-    rng, scores = np.random.default_rng(seed), lambda some: some.x[:, 0]
-    drawn = [column[rng.integers(len(real.y), size=400)] for column in (*real.x.T, real.s, real.y)]
-    honest = Encoded(np.column_stack(drawn[:-2]), *drawn[-2:])
-    copied = Encoded(*(field[rng.integers(len(real.y), size=400)] for field in real))
-    return [preview(r, real, held_out, scores, seed=seed, records=True) for r in (honest, copied)]
-
-
-def test_records_that_are_rows_are_stopped_and_those_of_the_columns_alone_are_not():
-    """Of 20 tables, with 1 alarm in 1,000: one is a false alarm once in 50 times, two in 5,000."""
-    found = [records_of(rows_of(mixed(seed=seed), seed), seed) for seed in range(20)]
-    assert sum(bool(honest.risks) for honest, _ in found) <= 1
-    assert {copied.risks for _, copied in found} == {(RISKS["single"],)}
-    assert found[0][1].copies is found[0][1].largest is found[0][1].labels_copied is None
-
-
-def test_records_are_compared_with_held_out_rows_or_with_none():
-    none = Encoded(*(field[:0] for field in HELD_OUT))
-    found = preview(REAL, REAL, none, lambda rows: rows.y, seed=0, records=True)
-    assert (found.risks, found.distances, found.n_held_out) == ((), None, 0)

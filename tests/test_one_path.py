@@ -59,7 +59,9 @@ def test_a_file_holds_what_python_makes(paths, kind):
     options = Options(noise_seed=3 if config.epsilon else None, accept_risk=True)
     made, receipt = distill_file(*paths, config, options)
     assert_same(made.release, sf.distill_table(TABLE, SCHEMA, config, **noise).release)
-    assert (receipt.preview.n_held_out > 20) == (config.epsilon is None)
+    assert (receipt.preview is None) == isinstance(config, sf.SurrogateConfig)
+    if receipt.preview:
+        assert (receipt.preview.n_held_out > 20) == (config.epsilon is None)
     assert receipt.no_trial == ""
 
 
@@ -107,15 +109,10 @@ def test_the_stages_are_told_in_words(paths):
     assert stages_of(paths, FAIR, hold_out=0.0, force=True) == ["distilling"]
     private = CONFIGS["private fair"]
     assert stages_of(paths, private, force=True, accept_risk=True) == ["distilling"]
-    told = stages_of(paths, SURROGATE, force=True, accept_risk=True)
-    begun = [stage.removeprefix("trial release: ") == stage for stage in told]
-    first = begun.index(False)
-    assert told[:first] == ["reading the rows"]
-    assert begun[first:] == sorted(begun[first:])
-    assert "trial release: comparing it with the rows" in told
-    private = CONFIGS["private surrogate"]
-    told = stages_of(paths, private, force=True, accept_risk=True)
-    assert not any("trial" in stage for stage in told)
+    for kind in ("surrogate", "private surrogate"):
+        told = stages_of(paths, CONFIGS[kind], force=True)
+        assert told[0] == "reading the rows"
+        assert not any("trial" in stage for stage in told)
 
 
 class Interruption:
@@ -162,7 +159,6 @@ class Planted:
 
 
 MAKE_FAIR = "synthfair.client.from_file.distill_prepared"
-MAKE_SURROGATE = "synthfair.client.surrogate_release.surrogate_release"
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["trial", "release"])
@@ -180,39 +176,14 @@ def test_copies_stop_the_trial_and_the_release(paths, monkeypatch, number):
     assert copies == (number == 2)
 
 
-@pytest.mark.parametrize("config", [FAIR, SURROGATE], ids=["fair", "surrogate"])
-def test_where_a_trial_cannot_be_made_the_release_is_checked_alone(paths, config):
-    """Few rows are held out; or all of a group, or of the pairs with enough rows, may be."""
+def test_where_a_trial_cannot_be_made_the_release_is_checked_alone(paths):
+    """Few rows are held out."""
     make_table(100).to_parquet(paths[0])
     stages = []
-    _, receipt = distill_file(*paths, config, on_stage=stages.append)
-    assert not any("comparing it" in stage or stage == "trial release" for stage in stages)
+    _, receipt = distill_file(*paths, FAIR, on_stage=stages.append)
+    assert "trial release" not in stages
     assert "no trial: fewer than 20 different rows are held out" in receipt.no_trial
     assert receipt.preview.distances is None
-    assert (receipt.preview.copies is None) == (config is SURROGATE)
-
-
-def test_a_trial_leaves_out_small_pairs_as_any_release_does(paths, monkeypatch):
-    smallest = []
-
-    def surrogate_release(rows, schema, config, **_):
-        smallest.append(config.k_min)
-        raise InputError("ended")
-
-    monkeypatch.setattr(MAKE_SURROGATE, surrogate_release)
-    with pytest.raises(InputError, match="ended"):  # by what is not expected of a trial
-        distill_file(*paths, SURROGATE)
-    assert smallest == [5]
-
-
-def test_a_surrogate_whose_pairs_are_too_small_without_the_held_out_rows_says_so(paths):
-    pairs, rows = TABLE["town"] + TABLE["paid"], encode(TABLE, SCHEMA)
-    least = int(pairs.value_counts().max())
-    left = (pairs[~HeldOut(0.3, seed)(rows)].value_counts().max() for seed in range(200))
-    seed = next(seed for seed, most in enumerate(left) if most < int(0.7 * least))
-    config = SURROGATE.model_copy(update={"k_min": least, "seed": seed})
-    _, receipt = distill_file(*paths, config, Options(hold_out=0.3, accept_risk=True))
-    assert "no trial: without the held-out rows, no pair" in receipt.no_trial
 
 
 def test_a_group_that_is_held_out_has_no_trial(paths):

@@ -177,3 +177,46 @@ def records_read(clients, k_min=50):
 def test_no_person_is_read_out_of_the_categories_of_others(with_categories):
     """Sums are off by a row or so: one in thousands of guesses is right by chance."""
     assert records_read(with_categories) <= 1
+
+
+def count_bounds(counts, groups, step=5):
+    """Least and largest whole numbers that give the same rounded sums over groups of them."""
+    low, high = np.zeros(len(counts), int), np.full(len(counts), 10**9)
+    sums = [step * int(np.rint(counts[group].sum() / step)) for group in groups]
+    for _ in range(30):
+        for group, total in zip(groups, sums, strict=True):
+            least, most, half = low[group], high[group], step // 2
+            low[group] = np.maximum(least, total - half - (most.sum() - most))
+            high[group] = np.minimum(most, total + half - (least.sum() - least))
+    assert ((low <= counts) & (counts <= high)).all()
+    return low, high
+
+
+def counts_read(rows, schema, step=5):
+    """How many of the numbers of 1 to 4 persons at a level of a column are known for certain, if
+    all sums over levels that are rounded are known: more than a file tells. And how many there are.
+    """
+    plan = Plan(sf.SurrogateConfig(k_min=10), schema)
+    sums = read_sums(in_memory(rows), plan.config, schema)
+    margins, ends = plan.margins(sums), plan.columns.ends
+    known = small = 0
+    for begin, end, coarse in zip(ends[:-1], ends[1:], margins.coarse, strict=True):
+        table = sums.histograms[margins.cells, begin:end].astype(int)
+        at = np.arange(table.size).reshape(table.shape)
+        groups = [*at.reshape(-1, 1), *at, *at.T]  # each level, each cell, all cells together
+        for level in range(coarse.max() + 1):
+            groups += [*at[:, coarse == level], at[:, coarse == level].ravel()]
+        low, high = count_bounds(table.ravel(), groups, step)
+        rare = (table.ravel() > 0) & (table.ravel() < 5)
+        small, known = small + rare.sum(), known + (rare & (low == high)).sum()
+    return known, small
+
+
+@needs_data
+def test_few_numbers_of_persons_below_five_follow_from_all_rounded_sums(clients):
+    """In one of 200 at most; where they are not rounded, all do."""
+    rows, schema = clients
+    known, small = np.sum([counts_read(part, schema) for part in rows[:10]], axis=0)
+    assert small > 1000
+    assert known <= small / 200
+    assert counts_read(rows[0], schema, step=1)[0] > 20

@@ -73,7 +73,7 @@ def test_rates_of_models_that_it_was_not_made_for_are_near(law_school):
         here, there = cell_of(rows) == cell, cell_of(others) == cell
         wanted = smooth_rates(part(rows, here), thetas, 2).mean(axis=0)
         weight = found.weight[there]
-        assert weight.sum() == pytest.approx(here.sum(), rel=1e-6)
+        assert abs(weight.sum() - here.sum()) < 2.6  # a multiple of five
         rates = weight @ smooth_rates(part(others, there), thetas, 2) / weight.sum()
         assert np.abs(rates - wanted).max() < 0.5 / here.sum() ** 0.5
 
@@ -110,7 +110,7 @@ def test_records_have_the_means_and_products_of_the_rows(made):
     for cell in range(4):
         here, real = cell_of(rows) == cell, ROWS.x[cell_of(ROWS) == cell]
         x, weight = rows.x[here], made.weight[here] / made.weight[here].sum()
-        assert made.weight[here].sum() == pytest.approx(len(real))
+        assert made.weight[here].sum() == pytest.approx(5 * np.rint(len(real) / 5))
         np.testing.assert_allclose(weight @ x, real.mean(axis=0), atol=0.03)
         wanted = real[:, :2].T @ real[:, :2] / len(real)
         np.testing.assert_allclose((x[:, :2].T * weight) @ x[:, :2], wanted, atol=0.04)
@@ -147,13 +147,13 @@ def test_rows_in_any_order_and_batches_give_the_same_bytes(made, seed):
 
 def test_another_seed_and_another_count_give_other_records(made):
     other = made_of(ROWS, sf.SurrogateConfig(seed=2))
-    fewer = made_of(part(ROWS, slice(1199)))
+    fewer = made_of(part(ROWS, slice(1190)))
     for one in (other, fewer):
         income = np.intersect1d(made.records[:, 0], one.records[:, 0])
         assert (income % 1 == 0).all()
 
 
-def test_all_depends_on_rounded_sums_and_on_numbers_of_rows(made):
+def test_all_depends_on_rounded_sums_alone(made):
     """Sums that round to the same give the same bytes; a step more gives others."""
     sums, plan = read_sums(in_memory(ROWS), CONFIG, SCHEMA), Plan(CONFIG, SCHEMA)
     rng = np.random.default_rng(0)
@@ -215,7 +215,8 @@ def test_clients_with_one_group_label_or_cell_have_a_surrogate(keep):
     found = made_of(own)
     cells, counts = np.unique(cell_of(own), return_counts=True)
     assert np.unique(cell_of(found)).tolist() == cells.tolist()
-    assert np.bincount(cell_of(found), found.weight)[cells] == pytest.approx(counts)
+    stands_for = np.bincount(cell_of(found), found.weight)[cells]
+    assert stands_for == pytest.approx(5 * np.rint(counts / 5))
     assert found.left_out == ()
     assert found.rate_error < 0.1
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import fingerprint
+from benchmarks.harness import fingerprint, surrogates_version
 from benchmarks.table2.scaling import rescaled
 from synthfair.compare import Federation, Fitted, federate, run_method
 from synthfair.compare.compared_methods import (
@@ -138,7 +138,7 @@ def config_of(cell: TableCell, **changes: Any) -> sf.DistillConfig:
 
 def cell_fingerprint(cell: TableCell) -> str:
     """Of its configuration and the scaling of features."""
-    made_of = ["records"] if cell.method == "surrogate" else []
+    made_of = [surrogates_version(None)] if cell.method == "surrogate" else []
     return fingerprint(config_of(cell), "range", *made_of)
 
 

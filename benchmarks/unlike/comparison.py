@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from benchmarks.harness import Experiment, Run, fingerprint
+from benchmarks.harness import Experiment, Run, fingerprint, surrogates_version
 from benchmarks.unlike.clients import CONFIGS, TASKS, Cut, federation
 from benchmarks.unlike.pages import show
 from benchmarks.unlike.training import LAMBDA_THETA, METHODS, Asked
@@ -93,7 +93,7 @@ def setting_fingerprint(setting: UnlikeSetting) -> str:
         return fingerprint(GRID)
     if (config := CONFIGS.get(setting.method)) is None:
         return ""
-    return fingerprint("records", config, LAMBDA_THETA, config.k_min)
+    return fingerprint(surrogates_version(config.epsilon), config, LAMBDA_THETA, config.k_min)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import Experiment, Run, fingerprint
+from benchmarks.harness import Experiment, Run, fingerprint, surrogates_version
 from benchmarks.showing import by, page, table
 from benchmarks.unlike.clients import CONFIGS, Cut, federation, surrogates
 from benchmarks.unlike.comparison import MAIN
@@ -105,6 +105,6 @@ ONE_NOISE = Experiment(
     smoke=(),
     seeds=3 * DRAWS,
     sources=lambda _: SOURCES["dutch"],
-    fingerprint=lambda _: fingerprint("records", CONFIGS["private"]),
+    fingerprint=lambda _: fingerprint(surrogates_version(1.0), CONFIGS["private"]),
     default=False,
 )

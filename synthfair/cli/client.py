@@ -22,8 +22,9 @@ DESCRIPTION = """\
 Distil a private table into a small synthetic one, such that a model trained on the
 synthetic rows is accurate and fair on the real ones. The file written to --output is
 the only thing to send. Without --epsilon it is not anonymous: see what it discloses at
-the end. Every release is booked in a ledger next to the table, and checked before it
-is written: copies of real rows, in it or in a trial without some of the rows, stop it.
+the end. Every release is booked in a ledger next to the table. A fair release is checked
+before it is written: copies of real rows, in it or in a trial without some of the rows,
+stop it. A surrogate is drawn from rounded sums, and no record of it is made from a row.
 
   python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
       --config configs/law_school/race.toml --output DIR/client_0.parquet
@@ -82,9 +83,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=HOLD_OUT,
         metavar="SHARE",
-        help="Share of the rows that are held out of a trial release, up to 1,000 of which are"
-        " compared with it; the release that is written is then made of all rows. With 0, or with"
-        f" epsilon, there is no trial. Default: {HOLD_OUT:g}.",
+        help="Share of the rows that are held out of a trial of a fair release, up to 1,000 of"
+        " which are compared with it; the release that is written is then made of all rows. With"
+        f" 0, or with epsilon, there is no trial. Default: {HOLD_OUT:g}.",
     )
     checks.add_argument(
         "--accept-risk",
@@ -199,7 +200,8 @@ def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Pa
     if isinstance(made, Distillation) and made.resumed_at:
         say(f"Continued at step {made.resumed_at} of an interrupted run.")
     say(release_table(made, receipt))
-    say(preview_table(receipt.preview))
+    if receipt.preview:
+        say(preview_table(receipt.preview))
     if receipt.no_trial:
         warn(receipt.no_trial)
     if signed:

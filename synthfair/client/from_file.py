@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client.baseline import baseline
 from synthfair.client.distillation import Distillation, Progress, distill_prepared
-from synthfair.client.file_batches import FileBatches
 from synthfair.client.held_out import HeldOut
 from synthfair.client.prepare import (
     Prepared,
@@ -23,10 +22,11 @@ from synthfair.client.prepare import (
     require_rows,
     sha256_of,
 )
-from synthfair.client.previews import of_both, preview_fair, preview_surrogate
+from synthfair.client.previews import of_both, preview_fair
 from synthfair.client.private import guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
-from synthfair.data.encode import Clipping, Encoded, encode_chunks
+from synthfair.data.batches import from_files
+from synthfair.data.encode import Clipping, Encoded, content_sums, encode_chunks
 from synthfair.data.real_rows import RealRows, gather
 from synthfair.data.schema import Schema, read_schema
 from synthfair.data.tables import count_rows, read_chunks
@@ -67,7 +67,7 @@ class Receipt(NamedTuple):
         path: the release file.
         size: in bytes.
         sha256: of the file.
-        preview: what the checks of it against the real rows found. Private.
+        preview: what the checks of it against the real rows found; None of a surrogate. Private.
         clipping: how many of the real values were clipped to the schema's bounds. Private.
         no_trial: why none was made, in words, where one was to be. Private.
     """
@@ -75,7 +75,7 @@ class Receipt(NamedTuple):
     path: Path
     size: int
     sha256: str
-    preview: Preview
+    preview: Preview | None
     clipping: Clipping
     no_trial: str = ""
 
@@ -86,8 +86,8 @@ class Options(NamedTuple):
     Attributes:
         force: whether an existing output is overwritten.
         key: that the release is signed with; it is not signed if not given.
-        hold_out: share of the rows held out of a trial, 0 to 0.5, see :class:`HeldOut`; with 0, or
-            an epsilon, there is no trial.
+        hold_out: share of the rows held out of a trial of a fair release, 0 to 0.5, see
+            :class:`HeldOut`; with 0, or an epsilon, there is no trial.
         accept_risk: whether a release is written whatever the checks found; it then says so.
         ledger: where it is booked; next to the table if not given.
         reserve: epsilon of the ledger's limit that must be left after it.
@@ -154,7 +154,8 @@ def distill_file(
             made = _make_surrogate(run, config)
         else:
             made = _make_fair(run, config)
-        run.require_safe(made.preview, config)
+        if made.preview and isinstance(config, DistillConfig):
+            run.require_safe(made.preview, config)
         release = _with_risks(made, accepted=options.accept_risk)
         if made.booking:
             ledger.book(made.booking, reserve=options.reserve)
@@ -210,17 +211,14 @@ class _Run(NamedTuple):
         ledger, reserve = self.ledger if booking.guarantee else None, self.options.reserve
         return file.answers(ledger, booking, measure, numbers=numbers, reserve=reserve)
 
-    def require_safe(self, found: Preview, config: DistillConfig | SurrogateConfig) -> None:
+    def require_safe(self, found: Preview, config: DistillConfig) -> None:
         """Refuses what the checks of a release, or of a trial, found, unless it is accepted."""
         if not found.risks or self.options.accept_risk:
             return
         others = set(found.risks) - {RISKS["labels"]}
-        if isinstance(config, SurrogateConfig):
-            safer = ["a higher --k-min"]
-        else:
-            safer = ["--labels balanced"] * (config.labels == "copy")
-            if others or not safer:
-                safer += ["--start range"] * (config.start == "real") + ["a lower --n-synthetic"]
+        safer = ["--labels balanced"] * (config.labels == "copy")
+        if others or not safer:
+            safer += ["--start range"] * (config.start == "real") + ["a lower --n-synthetic"]
         if others:
             safer += ["or coarser columns (rounded numbers; fewer categories in the schema)"]
         raise RefusedReleaseError(
@@ -235,7 +233,7 @@ class _Unwritten(NamedTuple):
 
     Attributes:
         result: the release and how it was made.
-        preview: what the checks of it found.
+        preview: what the checks of it found; None of a surrogate, which has none.
         clipping: of the real rows.
         booking: to be booked before it is written; None where it was booked before the budget was
             spent.
@@ -244,7 +242,7 @@ class _Unwritten(NamedTuple):
     """
 
     result: Distillation | SurrogateRelease
-    preview: Preview
+    preview: Preview | None
     clipping: Clipping
     booking: Booking | None
     leftovers: tuple[Path, ...]
@@ -295,7 +293,8 @@ def _try_fair(
     from synthfair.privacy.gate import LEAST_HELD_OUT  # SciPy takes a while
 
     if len(held_out.y) < LEAST_HELD_OUT:
-        return None, _too_few_held_out(LEAST_HELD_OUT)
+        few = f"fewer than {LEAST_HELD_OUT} different rows are held out (--hold-out takes more)"
+        return None, f"no trial: {few}"
     changes = {"n_min": 0} | ({"n_synthetic": None} if config.labels == "copy" else {})
     config = config.model_copy(update=changes)
     try:
@@ -304,10 +303,6 @@ def _try_fair(
         return None, f"no trial: without the held-out rows, {refused}"
     run.on_stage("trial release")
     return _distilled(run, config, prepared), ""
-
-
-def _too_few_held_out(least: int) -> str:
-    return f"no trial: fewer than {least} different rows are held out (--hold-out takes more)"
 
 
 def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distillation:
@@ -323,23 +318,21 @@ def _distilled(run: _Run, config: DistillConfig, prepared: Prepared) -> Distilla
 
 
 def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Unwritten:
-    """Makes a trial without some rows, where there may be one, and then a release of all rows.
+    """Makes a surrogate, of rows that are read as a stream.
 
-    The rows are read as a stream, several times. What an epsilon buys is booked before it is spent,
-    and saved until the end.
+    There is no trial, as no row of it is made from a row: records are drawn from rounded sums, or
+    noisy ones. What an epsilon buys is booked before it is spent, and saved until the end.
     """
     from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
-    from synthfair.privacy.gate import Preview, Sample
     from synthfair.surrogate.make import Sums, most_numbers, read_sums
 
     schema, source = run.schema, str(run.data)
     make_header(config, schema, model=LinearModel())  # before anything is booked
-    rows, sums, trial, no_trial = FileBatches(run.data, schema), None, None, ""
-    leftovers = ()
+    clipping, sums, leftovers = Clipping(), None, ()
     run.on_stage("reading the rows")
-    sample = rows.sum(Sample.of)
-    rows_sha256 = sha256_of((sample.content,))
-    run.on_rows(rows.clipping)
+    content = from_files(run.data, schema, clipping=clipping).sum(content_sums)
+    run.on_rows(clipping)
+    rows, rows_sha256 = from_files(run.data, schema), sha256_of((content,))
     guarantee = make_guarantee(config, schema) if config.epsilon else None
     secure, noise = run.options.noise_seed is None, run.noise
     settings = fingerprint(rows_sha256, config.model_dump_json())
@@ -356,49 +349,11 @@ def _make_surrogate(run: _Run, config: SurrogateConfig) -> _Unwritten:
         leftovers = (file.path,)
     else:
         run.require_affordable(booking)  # or it ends here
-        trial, no_trial = _try_surrogate(run, config, sample.rows)
-        if trial:
-            run.require_safe(trial, config)
     made = surrogate_release(
         rows, schema, config, sums=sums, noise=noise, source=source, on_stage=run.on_stage
     )
-    found = trial or Preview(len(made.release.y), 0)  # all checks of records need held-out rows
     later = None if booking.guarantee else booking
-    return _Unwritten(made, found, rows.clipping, later, leftovers, no_trial)
-
-
-def _try_surrogate(
-    run: _Run, config: SurrogateConfig, sample: Encoded
-) -> tuple[Preview | None, str]:
-    """The checks of a surrogate of the rows that are not held out; or None, and why.
-
-    ``k_min`` is smaller as there are fewer rows: else the smallest pairs would not be tried. It is
-    5 at least, as in all settings.
-    """
-    from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
-    from synthfair.privacy.gate import LEAST_HELD_OUT
-    from synthfair.surrogate.make import TooFewRowsError
-
-    share = run.options.hold_out
-    if not share:
-        return None, ""
-
-    def show(stage: str) -> None:
-        run.on_stage(f"trial release: {stage}")
-
-    rows = FileBatches(run.data, run.schema, share, config.seed)
-    config = config.model_copy(update={"k_min": max(5, int(config.k_min * (1 - share)))})
-    try:
-        made = surrogate_release(rows, run.schema, config, source=str(run.data), on_stage=show)
-    except TooFewRowsError:
-        few = f"no pair of group and label has {config.k_min} rows"
-        return None, f"no trial: without the held-out rows, {few}"
-    if len(rows.held_out.y) < LEAST_HELD_OUT:
-        return None, _too_few_held_out(LEAST_HELD_OUT)
-    show("comparing it with the rows")
-    keep = ~HeldOut(share, config.seed)(sample)
-    left = Encoded(*(field[keep] for field in sample))
-    return preview_surrogate(made.release, left, rows.held_out, run.schema), ""
+    return _Unwritten(made, None, clipping, later, leftovers, "")
 
 
 def read_rows(
@@ -492,7 +447,8 @@ def _with_risks(made: _Unwritten, *, accepted: bool) -> Release:
     if not accepted:
         return release
     privacy = release.header.privacy
-    said = (UNSEEN,) if privacy.guarantee else made.preview.risks
+    found = made.preview.risks if made.preview else ()
+    said = (UNSEEN,) if privacy.guarantee else found
     header = release.header.model_copy(
         update={"privacy": privacy.model_copy(update={"accepted_risks": said})}
     )

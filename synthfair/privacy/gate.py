@@ -7,14 +7,13 @@ What they find is private, and so is, strictly, whether a release passed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import KDTree
 
-from synthfair.data.encode import Encoded, content_sums, drawn_by_content
+from synthfair.data.encode import Encoded, drawn_by_content
 from synthfair.privacy.chance import Comparison, area, excess, most_by_chance, nearer
 from synthfair.privacy.nearest import nearest
 from synthfair.privacy.statement import GRID, RISKS
@@ -46,11 +45,10 @@ class Distances(NamedTuple):
     Attributes:
         median: of the synthetic rows.
         held_out_median: of the held-out rows.
-        close: rows that are nearly copies, see :data:`CLOSE`; None of records, of whose columns
-            with few values many rows are alike.
-        near: rows that are near, see :data:`QUANTILE`; None likewise.
+        close: rows that are nearly copies, see :data:`CLOSE`.
+        near: rows that are near, see :data:`QUANTILE`.
         single: rows near to one real row alone: the closest is so much nearer than the second
-            closest as for that share of held-out rows; None likewise.
+            closest as for that share of held-out rows.
         linked: rows whose closest of all real rows was distilled, not held out. Which rows are held
             out is chance, so that this is a randomisation test: whatever the release, if it does
             not depend on who was held out, the alarm is false.
@@ -58,9 +56,9 @@ class Distances(NamedTuple):
 
     median: float
     held_out_median: float
-    close: Comparison | None
-    near: Comparison | None
-    single: Comparison | None
+    close: Comparison
+    near: Comparison
+    single: Comparison
     linked: Comparison
 
 
@@ -70,22 +68,22 @@ class Preview(NamedTuple):
     Attributes:
         n_synthetic: number of synthetic rows.
         n_held_out: number of distinct held-out rows.
-        copies: how many synthetic rows equal a real row in all features; None of records.
+        copies: how many synthetic rows equal a real row in all features.
         copies_by_chance: how many of as many rows of public noise may: more stop a release. None,
             unless there are few features.
         labels_copied: whether groups, or labels, are those of the real rows in order, or in reverse
-            order, up to other names; None of records.
-        largest: size of the largest synthetic feature; real ones lie in [0, 1]. None of records.
+            order, up to other names.
+        largest: size of the largest synthetic feature; real ones lie in [0, 1].
         distances: None where too few distinct rows are held out.
         attacks: by what the attacker wants to know; none where too few distinct rows are held out.
     """
 
     n_synthetic: int
     n_held_out: int
-    copies: int | None = None
-    copies_by_chance: int = 0
-    labels_copied: bool | None = None
-    largest: float | None = None
+    copies: int
+    copies_by_chance: int
+    labels_copied: bool
+    largest: float
     distances: Distances | None = None
     attacks: Mapping[str, Comparison] = MappingProxyType({})
 
@@ -95,9 +93,9 @@ class Preview(NamedTuple):
         found, far = set(), self.distances
         if far:
             alarms = {"near": (far.close, far.near), "single": (far.single, far.linked)}
-            found = {name for name, rates in alarms.items() if any(r and r.alarming for r in rates)}
+            found = {name for name, rates in alarms.items() if any(rate.alarming for rate in rates)}
         found |= {"labels"} if self.labels_copied else set()
-        found |= {"copies"} if (self.copies or 0) > self.copies_by_chance else set()
+        found |= {"copies"} if self.copies > self.copies_by_chance else set()
         return tuple(line for risk, line in RISKS.items() if risk in found)
 
 
@@ -108,7 +106,6 @@ def preview(
     scores: Callable[[Encoded], np.ndarray],
     *,
     seed: int,
-    records: bool = False,
 ) -> Preview:
     """Compares synthetic rows with the real rows they were distilled from, and with others.
 
@@ -122,9 +119,6 @@ def preview(
         held_out: rows of the same table that were not; perhaps none.
         scores: of a model trained on the release, which anybody can train.
         seed: of the rows drawn where there are many.
-        records: whether the synthetic rows are records of the schema, drawn from marginals. Such
-            may well equal real rows; what would show that they depend on single rows is that they
-            are nearer to those they were made of than to held-out ones.
 
     Returns:
         What was found; its ``risks`` are empty where nothing stops the release.
@@ -145,20 +139,20 @@ def preview(
     rng = np.random.default_rng(seed)
     few = _drawn(release, MOST_OTHER, rng)
     known, others = (drawn_by_content(rows, MOST_REAL) for rows in (real, held_out))
-    found = Preview(n_synthetic=len(release.y), n_held_out=len(others.y))
-    if not records:
-        within = _within(release.x)
-        found = found._replace(
-            copies=int(_copied(release.x, real.x, within).sum()),
-            copies_by_chance=most_by_chance(len(release.y), _chance_of_a_copy(real, within)),
-            labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
-            largest=float(np.abs(release.x).max()),
-        )
+    within = _within(release.x)
+    found = Preview(
+        n_synthetic=len(release.y),
+        n_held_out=len(others.y),
+        copies=int(_copied(release.x, real.x, within).sum()),
+        copies_by_chance=most_by_chance(len(release.y), _chance_of_a_copy(real, within)),
+        labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
+        largest=float(np.abs(release.x).max()),
+    )
     if len(others.y) < LEAST_HELD_OUT or len(known.y) < 2:
         return found
     members = _drawn(known, len(others.y), rng)
     return found._replace(
-        distances=_distances(few.x, known, others, records=records),
+        distances=_distances(few.x, known, others),
         attacks={
             # Rows near a synthetic one, or classified with a large margin, are taken for distilled.
             "membership, by distance": area(
@@ -168,10 +162,6 @@ def preview(
             "group of a row": _attribute(release, members, others),
         },
     )
-
-
-def _joined(*parts: Encoded) -> Encoded:
-    return Encoded(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _recoded(mine: np.ndarray, theirs: np.ndarray) -> bool:
@@ -214,32 +204,7 @@ def _copied(synthetic: np.ndarray, real: np.ndarray, within: float) -> np.ndarra
     return found
 
 
-@dataclass(frozen=True)
-class Sample:
-    """Different real rows, drawn by their content. ``a + b`` is that of the rows of both.
-
-    Attributes:
-        rows: drawn, MOST_REAL at most.
-        content: fingerprint of all rows, of :func:`synthfair.data.encode.content_sums`.
-    """
-
-    rows: Encoded
-    content: np.ndarray
-
-    @classmethod
-    def of(cls, rows: Encoded) -> Sample:
-        """Of these rows."""
-        return cls(drawn_by_content(rows, MOST_REAL), content_sums(rows))
-
-    def __add__(self, other: Sample) -> Sample:
-        """Of the rows of both."""
-        rows = drawn_by_content(_joined(self.rows, other.rows), MOST_REAL)
-        return Sample(rows, self.content + other.content)
-
-
-def _distances(
-    synthetic: np.ndarray, known: Encoded, others: Encoded, *, records: bool
-) -> Distances:
+def _distances(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Distances:
     real = np.unique(known.x, axis=0)  # the second closest is another one
     (first, second), (usual, usual_second) = (
         nearest(real, rows, k=2)[0].T for rows in (synthetic, others.x)
@@ -248,9 +213,9 @@ def _distances(
     return Distances(
         median=float(np.median(first)),
         held_out_median=float(np.median(usual)),
-        close=None if records else excess(first, usual, CLOSE),
-        near=None if records else nearer(first, usual, QUANTILE, CLOSE),
-        single=None if records else nearer(ratios, usual_ratios, QUANTILE),
+        close=excess(first, usual, CLOSE),
+        near=nearer(first, usual, QUANTILE, CLOSE),
+        single=nearer(ratios, usual_ratios, QUANTILE),
         linked=_linked(synthetic, known, others),
     )
 

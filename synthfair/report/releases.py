@@ -92,10 +92,9 @@ def preview_table(preview: Preview) -> ResultTable:
 
 
 def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
-    if preview.copies is not None:
-        chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
-        yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance
-        yield "real groups or labels, in order", "yes" if preview.labels_copied else "no", "no"
+    chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
+    yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance
+    yield "real groups or labels, in order", "yes" if preview.labels_copied else "no", "no"
     if found := preview.distances:
         usual = f"{found.held_out_median:.3g} of held-out rows"
         yield "distance to the closest real row, median", f"{found.median:.3g}", usual
@@ -105,8 +104,7 @@ def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
             "rows near one real one alone": found.single,
         }
         for name, share in shares.items():
-            if share:
-                yield name, _rate(share), f"{share.expected:.1%} of held-out rows, or less"
+            yield name, _rate(share), f"{share.expected:.1%} of held-out rows, or less"
         yield "closest row was distilled", _rate(found.linked), f"{found.linked.expected:.1%}"
     else:
         few = f"not checked: {preview.n_held_out} distinct rows held out"
@@ -115,8 +113,7 @@ def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
         mark = "  MORE THAN CHANCE" if attack.alarming else ""
         success = f"{attack.found:.3f} ± {attack.error:.3f}{mark}"
         yield f"attack: {name}", success, f"{attack.expected:.3f}"
-    if preview.largest is not None:
-        yield "largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"
+    yield "largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"
 
 
 def _rate(share: Comparison) -> str:

@@ -78,9 +78,9 @@ def make_margins(
     # Each column counts the same rows; where there is noise, the fewer levels the less of it.
     totals = np.stack([part.sum(axis=1) for part in parts])
     count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
-    count = rounded(count, 1.0 if step else 0.0)
-    cells = np.flatnonzero(count >= max(k_min, 0.0 if step else 3 * count_sd(columns, sd)))
-    count, found = count[cells], []
+    least = k_min - 0.5 if step else max(k_min, 3 * count_sd(columns, sd))  # whole, but for floats
+    cells = np.flatnonzero(count >= least)
+    count, found = rounded(count[cells], step), []
     if not len(cells):
         return Margins(cells, count, (), (), ())
     most = max(
@@ -100,7 +100,10 @@ def make_margins(
             pooled[some] = halved(pooled[some], max(count.sum() - missing, 1.0), noise)
             used[some] = pooled[some] > 0
         h[:, ~used] = pooled[~used] = 0.0
-        coarse = _coarse(pooled, bool(column.categories), column.missing, most, noise)
+        cut = rounded(pooled, step)
+        if step and not column.categories:  # levels of few rows would all be empty
+            cut = np.diff(rounded(np.cumsum(pooled), step), prepend=0.0)
+        coarse = _coarse(cut, bool(column.categories), column.missing, most, noise)
         k = coarse.max() + 1
         summed = np.stack([np.bincount(coarse, one, minlength=k) for one in h])
         summed = rounded(summed, step)

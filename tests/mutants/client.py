@@ -60,13 +60,6 @@ MUTANTS = [
         "test_one_path.py",
     ),
     Mutant(
-        "a surrogate is that of the trial",
-        "client/from_file.py",
-        'rows, sums, trial, no_trial = FileBatches(run.data, schema), None, None, ""',
-        'rows, sums, trial, no_trial = FileBatches(run.data, schema, 0.1), None, None, ""',
-        "test_one_path.py",
-    ),
-    Mutant(
         "another seed takes a surrogate's answer",
         "client/from_file.py",
         "fingerprint(settings, bought), Sums)",

@@ -89,9 +89,9 @@ MUTANTS = [
     ),
     Mutant(
         "a row is counted as often as it is read",
-        "client/file_batches.py",
-        "        self.clipping = Clipping()\n        return",
-        "        return",
+        "client/from_file.py",
+        "rows, rows_sha256 = from_files(run.data, schema), ",
+        "rows, rows_sha256 = from_files(run.data, schema, clipping=clipping), ",
         "test_clipping.py",
     ),
     Mutant(
