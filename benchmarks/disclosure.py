@@ -247,6 +247,13 @@ def show(runs: Sequence[Run[FileKind, Disclosed]]) -> dict[str, str]:
     return {"disclosure.md": page("## What files give away", disclosure_table(runs))}
 
 
+def setting_fingerprint(setting: FileKind) -> str:
+    """Of the settings of a release."""
+    config = CONFIGS[setting.kind]
+    version = [surrogates_version(config.epsilon)] if "surrogate" in setting.kind else []
+    return fingerprint(*version, config, getattr(config, "k_min", None))
+
+
 DISCLOSURE = Experiment(
     name="runs",
     settings=tuple(map(FileKind, CONFIGS)),
@@ -255,15 +262,7 @@ DISCLOSURE = Experiment(
     smoke=(FileKind("fair"), FileKind("surrogate --k-min 10")),
     seeds=3,
     sources=lambda _: SOURCES["loanapp"],
-    fingerprint=lambda setting: fingerprint(
-        *(
-            surrogates_version(CONFIGS[setting.kind].epsilon)
-            for _ in [0]
-            if "surrogate" in setting.kind
-        ),
-        CONFIGS[setting.kind],
-        getattr(CONFIGS[setting.kind], "k_min", None),
-    ),
+    fingerprint=setting_fingerprint,
 )
 
 EXPERIMENTS = (DISCLOSURE,)

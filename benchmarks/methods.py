@@ -164,6 +164,13 @@ def plot(runs: MethodRuns) -> str:
     return showing.as_svg(figure)
 
 
+def setting_fingerprint(setting: MethodSetting) -> str:
+    """Of the settings of a method."""
+    method = METHODS[setting.method]
+    version = [surrogates_version(method[1].get("epsilon"))] if method[0] == "surrogate" else []
+    return fingerprint(*version, method)
+
+
 METHOD_COMPARISON = Experiment(
     name="runs",
     settings=tuple(
@@ -179,14 +186,7 @@ METHOD_COMPARISON = Experiment(
     ),
     seeds=3,
     sources=lambda setting: SOURCES[setting.table],
-    fingerprint=lambda setting: fingerprint(
-        *(
-            [surrogates_version(METHODS[setting.method][1].get("epsilon"))]
-            if "surrogates" in setting.method
-            else []
-        ),
-        METHODS[setting.method],
-    ),
+    fingerprint=setting_fingerprint,
 )
 
 EXPERIMENTS = (METHOD_COMPARISON,)
