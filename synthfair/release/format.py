@@ -207,11 +207,10 @@ def _surrogate_disclosures(config: SurrogateConfig, *, seeded: bool) -> tuple[st
             fewer,
         )
     return (
-        f"Of {pairs}: exactly how many they are; how each column is distributed; two-way tables of"
-        " as many pairs of columns as connect all of them; means and products of numbers; and"
-        " averages of smooth functions along models of the rows. All but the first are sums over"
-        " rows that are rounded to multiples of 5 rows. No differential privacy is claimed; not"
-        " anonymous.",
+        f"Of {pairs}: how many they are; how each column is distributed; two-way tables of as many"
+        " pairs of columns as connect all of them; means and products of numbers; and averages of"
+        " smooth functions along models of the rows. All are sums over rows that are rounded to"
+        " multiples of 5 rows. No differential privacy is claimed; not anonymous.",
         fewer,
     )
 
