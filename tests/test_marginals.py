@@ -18,9 +18,9 @@ from synthfair.surrogate.marginals import (
     chow_liu,
     dependence,
     draw,
+    james_stein,
     make_margins,
-    projected,
-    shrunk,
+    project,
 )
 from synthfair.surrogate.sums import (
     anchor_rates,
@@ -48,13 +48,13 @@ def test_projected_is_the_nearest_that_is_not_negative():
             constraints=[same],
             tol=1e-12,
         ).x
-        np.testing.assert_allclose(projected(counts, counts.sum()), wanted, atol=1e-5)
+        np.testing.assert_allclose(project(counts, counts.sum()), wanted, atol=1e-5)
 
 
 @pytest.mark.parametrize("total", [0.5, 8.0])
 def test_projected_has_the_total_whatever_the_counts(total):
     for counts in ([-3.0, -4.0, -2.0], [0.0, 0.0, 0.0], [1.0, 2.0, 0.0], [1e9, -1.0, 3.0]):
-        found = projected(np.array(counts), total)
+        found = project(np.array(counts), total)
         assert found.sum() == pytest.approx(total)
         assert (found >= 0).all()
 
@@ -62,10 +62,10 @@ def test_projected_has_the_total_whatever_the_counts(total):
 def test_what_noise_explains_is_that_of_others_and_what_it_does_not_stays():
     other = np.linspace(1, 3, 40)
     own = other + 0.9 * np.resize([-1.0, 1.0], 40)
-    np.testing.assert_allclose(shrunk(own, other, 1.0), other)
-    np.testing.assert_allclose(shrunk(own, other, 1e-9), own)
+    np.testing.assert_allclose(james_stein(own, other, 1.0), other)
+    np.testing.assert_allclose(james_stein(own, other, 1e-9), own)
     far = other + 9 * np.resize([-1.0, 1.0], 40)
-    part = (shrunk(far, other, 1.0) - other) / (far - other)
+    part = (james_stein(far, other, 1.0) - other) / (far - other)
     assert part == pytest.approx(np.full(40, part[0]))  # James and Stein's 1 - k/81, k of 40 or so
     assert 1 - 1.1 / 81 < part[0] < 1
 

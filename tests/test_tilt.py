@@ -7,7 +7,7 @@ from scipy.special import expit, softmax
 
 from synthfair.data.encode import Encoded
 from synthfair.surrogate.anchors import inputs, self_play, smooth_rates
-from synthfair.surrogate.tilt import tilted, variance_of
+from synthfair.surrogate.tilt import tilt_weights, variance_of
 
 F = np.random.default_rng(0).normal(size=(60, 4)) + np.arange(4)
 TARGET = np.array([0.3, 0.7, 2.1, 3.4])
@@ -28,7 +28,7 @@ def test_weights_are_the_minimum_that_scipy_finds():
         return divergence(p) + (misses(p) ** 2 / (2 * VARIANCE)).sum()
 
     wanted = minimize(objective, np.zeros(60), method="BFGS", options={"gtol": 1e-9})
-    p = tilted(F, TARGET, VARIANCE)
+    p = tilt_weights(F, TARGET, VARIANCE)
     assert objective(np.log(p)) <= wanted.fun + 1e-9
     np.testing.assert_allclose(p, softmax(wanted.x), atol=1e-5)
 
@@ -37,7 +37,7 @@ def test_weights_are_the_minimum_that_scipy_finds():
 def test_weights_solve_the_conditions_of_a_minimum(scale):
     """log p = const + lambda'f with lambda = -miss / variance; in any unit of f."""
     f, target, variance = scale * F, scale * TARGET, scale**2 * VARIANCE
-    p = tilted(f, target, variance)
+    p = tilt_weights(f, target, variance)
     assert p.sum() == pytest.approx(1)
     rest = np.log(p) + f @ (misses(p, f, target) / variance)
     assert np.ptp(rest) < 1e-4
@@ -47,22 +47,22 @@ def test_targets_that_weights_can_meet_are_met_within_their_variance():
     """The objective is at most what exact weights have, their divergence alone."""
     exact = softmax(F @ [0.5, -0.3, 0.2, 0.4])
     for variance in (1e-6, 1e-2, 1.0):
-        p = tilted(F, exact @ F, np.full(4, variance))
+        p = tilt_weights(F, exact @ F, np.full(4, variance))
         cost = divergence(p) + (misses(p, target=exact @ F) ** 2).sum() / (2 * variance)
         assert cost <= divergence(exact) + 1e-9
-    np.testing.assert_allclose(tilted(F, exact @ F, np.full(4, 1e-9)), exact, rtol=1e-3)
+    np.testing.assert_allclose(tilt_weights(F, exact @ F, np.full(4, 1e-9)), exact, rtol=1e-3)
 
 
 def test_targets_of_no_weight_leave_records_even():
-    np.testing.assert_allclose(tilted(F, TARGET, np.full(4, 1e9)), 1 / 60, rtol=1e-6)
-    np.testing.assert_allclose(tilted(F, F.mean(axis=0), np.full(4, 1e-6)), 1 / 60, rtol=1e-6)
+    np.testing.assert_allclose(tilt_weights(F, TARGET, np.full(4, 1e9)), 1 / 60, rtol=1e-6)
+    np.testing.assert_allclose(tilt_weights(F, F.mean(axis=0), np.full(4, 1e-6)), 1 / 60, rtol=1e-6)
 
 
 def test_targets_that_contradict_each_other_or_cannot_be_give_finite_weights():
     twice = np.hstack([F, F])
-    p = tilted(twice, np.append(TARGET, TARGET + 0.4), np.full(8, 1e-4))
-    np.testing.assert_allclose(p, tilted(F, TARGET + 0.2, np.full(4, 5e-5)), atol=1e-6)
-    far = tilted(F, np.full(4, 99.0), np.full(4, 1e-3))
+    p = tilt_weights(twice, np.append(TARGET, TARGET + 0.4), np.full(8, 1e-4))
+    np.testing.assert_allclose(p, tilt_weights(F, TARGET + 0.2, np.full(4, 5e-5)), atol=1e-6)
+    far = tilt_weights(F, np.full(4, 99.0), np.full(4, 1e-3))
     assert np.isfinite(far).all()
     assert far.sum() == pytest.approx(1)
 

@@ -24,7 +24,7 @@ ON_LEVEL = 1e-6
 """Difference up to which a number is a whole one: encoding and back have rounded it."""
 
 
-class Column(NamedTuple):
+class ColumnLevels(NamedTuple):
     """A feature of the schema and its L levels, in order.
 
     Attributes:
@@ -78,7 +78,7 @@ class Column(NamedTuple):
         return np.minimum(low[level] + share * width[level], self.upper)
 
 
-class Columns(tuple[Column, ...]):
+class Columns(tuple[ColumnLevels, ...]):
     """All features of a schema, in order; p of them."""
 
     @classmethod
@@ -91,11 +91,11 @@ class Columns(tuple[Column, ...]):
             if isinstance(column, Categorical):
                 none = np.empty(0)
                 size = len(column.categories)
-                found.append(Column(slice(start, end), size, 0.0, 1.0, none, none, missing))
+                found.append(ColumnLevels(slice(start, end), size, 0.0, 1.0, none, none, missing))
             else:
                 lower, upper = column.lower, column.upper
                 low, width = _levels_of_numbers(lower, upper, bins)
-                found.append(Column(slice(start, end), 0, lower, upper, low, width, missing))
+                found.append(ColumnLevels(slice(start, end), 0, lower, upper, low, width, missing))
             start = end
         return cls(found)
 

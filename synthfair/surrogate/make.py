@@ -43,7 +43,7 @@ from synthfair.surrogate.marginals import (
     dependence,
     draw,
     make_margins,
-    rounded,
+    round_to,
 )
 from synthfair.surrogate.sums import (
     GRID,
@@ -56,7 +56,7 @@ from synthfair.surrogate.sums import (
     table_parts,
     two_way_tables,
 )
-from synthfair.surrogate.tilt import tilted, variance_of
+from synthfair.surrogate.tilt import tilt_weights, variance_of
 
 PROBLEMS = 60
 """Random fair problems of a surrogate without epsilon."""
@@ -321,7 +321,8 @@ def read_sums(
         show("reading pairs of columns")
         question = two_way_tables(columns, margins, n_groups)._replace(name="pairs")
         (whole,) = exact(question)
-        part, near = (table_parts(tables, margins) for tables in (whole, rounded(whole, plan.step)))
+        part = table_parts(whole, margins)
+        near = table_parts(round_to(whole, plan.step), margins)
         scores = dependence(near, margins, lambda off: abs(off).sum())
         edges = chow_liu(scores, choice.choose if choice else np.argmax)
         pairs = answer(question, np.concatenate([part(*edge).ravel() for edge in edges]))
@@ -365,14 +366,14 @@ def surrogate_of(sums: Sums, plan: Plan) -> Surrogate:
             "histograms": (flags.astype(float), sums.histograms[cell, flagged]),
         }
         f = np.hstack([values for values, _ in functions.values()])
-        target = rounded(np.concatenate([total for _, total in functions.values()]), plan.step) / n
+        target = round_to(np.concatenate([total for _, total in functions.values()]), plan.step) / n
         variance = np.concatenate(
             [
                 np.full(len(total), variance_of(plan.sd(name), n, noisy=plan.step == 0))
                 for name, (_, total) in functions.items()
             ]
         )
-        p = tilted(f, target, variance)
+        p = tilt_weights(f, target, variance)
         weight[here] = np.where(n * p < LEAST_WEIGHT, 0.0, n * p)
         worst = max(worst, abs(p @ f[:, :q] - target[:q]).max())
     some = weight > 0

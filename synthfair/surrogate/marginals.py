@@ -63,7 +63,7 @@ def make_margins(
 ) -> Margins:
     """From a histogram of each column in each cell.
 
-    What noise hides in a cell is that of all cells together: see :func:`shrunk`.
+    What noise hides in a cell is that of all cells together: see :func:`james_stein`.
 
     Args:
         histograms: [2 G, L] numbers of rows; levels of one column after the other.
@@ -80,7 +80,7 @@ def make_margins(
     count = (totals / size[:, None]).sum(axis=0) / (1 / size).sum()
     least = k_min - 0.5 if step else max(k_min, 3 * count_sd(columns, sd))  # whole, but for floats
     cells = np.flatnonzero(count >= least)
-    count, found = rounded(count[cells], step), []
+    count, found = round_to(count[cells], step), []
     if not len(cells):
         return Margins(cells, count, (), (), ())
     most = max(
@@ -92,28 +92,28 @@ def make_margins(
         if column.whole:  # between whole numbers: hardly any rows, or noise
             between = np.pad(column.width > 0, (0, int(column.missing)))
             least = 3 * noise * (1.0 if step else between.sum() ** 0.5)
-            rows = rounded(pooled[between].sum(), step)
+            rows = round_to(pooled[between].sum(), step)
             used = ~between | (rows > max(RARE_CATEGORY * count.sum(), least))
         if not step and not column.categories:
             missing = max(pooled[-1], 0.0) if column.missing else 0.0
             some = np.flatnonzero(used[: len(used) - column.missing])
-            pooled[some] = halved(pooled[some], max(count.sum() - missing, 1.0), noise)
+            pooled[some] = halve(pooled[some], max(count.sum() - missing, 1.0), noise)
             used[some] = pooled[some] > 0
         h[:, ~used] = pooled[~used] = 0.0
-        cut = rounded(pooled, step)
+        cut = round_to(pooled, step)
         if step and not column.categories:  # levels of few rows would all be empty
-            cut = np.diff(rounded(np.cumsum(pooled), step), prepend=0.0)
+            cut = np.diff(round_to(np.cumsum(pooled), step), prepend=0.0)
         coarse = _coarse(cut, bool(column.categories), column.missing, most, noise)
         k = coarse.max() + 1
         summed = np.stack([np.bincount(coarse, one, minlength=k) for one in h])
-        summed = rounded(summed, step)
-        together = projected(summed.sum(axis=0), 1.0)
+        summed = round_to(summed, step)
+        together = project(summed.sum(axis=0), 1.0)
         fine = np.bincount(coarse).mean() ** 0.5 if step == 0 else 1.0
         rows = [
-            projected(shrunk(own, together * n, sd * fine), n)
+            project(james_stein(own, together * n, sd * fine), n)
             for own, n in zip(summed, count, strict=True)
         ]
-        within = _within(rounded(h, step), rounded(pooled, step), coarse, used, sd)
+        within = _within(round_to(h, step), round_to(pooled, step), coarse, used, sd)
         found.append((coarse, np.array(rows).reshape(len(cells), k), within))
     return Margins(cells, count, *zip(*found, strict=True))
 
@@ -123,12 +123,12 @@ def count_sd(columns: Columns, sd: float) -> float:
     return sd / sum(1 / column.size for column in columns) ** 0.5
 
 
-def rounded(total: np.ndarray, step: float) -> np.ndarray:
+def round_to(total: np.ndarray, step: float) -> np.ndarray:
     """To multiples of a step; as it is where that is 0."""
     return np.rint(total / step) * step if step else total
 
 
-def shrunk(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
+def james_stein(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
     """``own`` moved to ``other`` by how much of their difference is noise: James and Stein (1961).
 
     other + max(0, 1 - k sd^2 / |own - other|^2) (own - other)        of k numbers.
@@ -138,7 +138,7 @@ def shrunk(own: np.ndarray, other: np.ndarray, sd: float) -> np.ndarray:
     return other + max(0.0, 1 - noise / max((difference**2).sum(), 1e-300)) * difference
 
 
-def projected(counts: np.ndarray, total: float) -> np.ndarray:
+def project(counts: np.ndarray, total: float) -> np.ndarray:
     """The nearest [K] that are not negative and have the same sum, scaled to ``total``.
 
     Held, Wolfe and Crowder (1974). Noise makes some counts negative. Equal ones if the sum is.
@@ -153,7 +153,7 @@ def projected(counts: np.ndarray, total: float) -> np.ndarray:
     return positive * (total / positive.sum())
 
 
-def halved(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
+def halve(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
     """Numbers of rows [L] that add up to ``total``, and none in intervals that hold only noise.
 
     From the whole down, an interval's rows are divided between its halves (Hay et al. 2010). A half
@@ -167,9 +167,7 @@ def halved(counts: np.ndarray, total: float, sd: float) -> np.ndarray:
         return np.full(size, total / size)
     left = counts[:half].sum() + (total - counts.sum()) * half / size
     left = 0.0 if left < noise else total if total - left < noise else left
-    return np.concatenate(
-        [halved(counts[:half], left, sd), halved(counts[half:], total - left, sd)]
-    )
+    return np.concatenate([halve(counts[:half], left, sd), halve(counts[half:], total - left, sd)])
 
 
 def _coarse(
@@ -210,9 +208,9 @@ def _within(
         here = np.flatnonzero((coarse == k) & used)
         here = here if len(here) else np.flatnonzero(coarse == k)
         even = np.full(len(here), pooled[here].sum() / len(here))
-        common = projected(shrunk(pooled[here], even, sd * len(h) ** 0.5), 1.0)
+        common = project(james_stein(pooled[here], even, sd * len(h) ** 0.5), 1.0)
         for c, own in enumerate(h[:, here]):
-            found[c, here] = projected(shrunk(own, common * own.sum(), sd), 1.0)
+            found[c, here] = project(james_stein(own, common * own.sum(), sd), 1.0)
     return found
 
 
@@ -265,14 +263,14 @@ def associations(
     for (i, j), table in tables.items():
         a, b = margins.rows[i], margins.rows[j]
         independent = np.outer(a.sum(axis=0), b.sum(axis=0)) / total
-        pooled = rounded(table.sum(axis=0), step)
-        pooled = shrunk(pooled, independent, sd * len(a) ** 0.5)
+        pooled = round_to(table.sum(axis=0), step)
+        pooled = james_stein(pooled, independent, sd * len(a) ** 0.5)
         pooled = np.maximum(pooled, 1e-3 * independent) + 1e-9
         own = []
-        for c, cell in enumerate(rounded(table, step)):
+        for c, cell in enumerate(round_to(table, step)):
             x, y = (one[c] + 1e-6 * margins.n[c] for one in (a, b))
             base = _raked(pooled * (margins.n[c] / total), x, y)
-            mixed = np.maximum(shrunk(cell, base, sd), 1e-3 * base) + 1e-9
+            mixed = np.maximum(james_stein(cell, base, sd), 1e-3 * base) + 1e-9
             own.append(_raked(mixed, x, y))
         found[i, j] = np.stack(own)
     return found

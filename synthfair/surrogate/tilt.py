@@ -19,7 +19,7 @@ def variance_of(sd: float, rows: float, *, noisy: bool) -> float:
     return (SLACK if noisy else 1.0) * (sd / rows) ** 2 + FLOOR**2 + 1 / (4 * rows)
 
 
-def tilted(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.ndarray:
+def tilt_weights(f: np.ndarray, target: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """[R] weights p, of sum 1, that bring means of f near to targets.
 
         min over p    KL(p || 1/R) + sum_j (sum_r p_r f_rj - target_j)^2 / (2 variance_j)

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "clipped values of a surrogate are said after its sums are bought",
         "client/from_file.py",
-        "    run.on_rows(rows.clipping)\n",
-        "",
+        "    run.on_rows(clipping)\n    rows, rows_sha256",
+        "    rows, rows_sha256",
         "test_clipping.py",
     ),
     Mutant(
