@@ -91,35 +91,38 @@ def test_enter_takes_every_proposal_and_leaves_a_draft(table, monkeypatch, capsy
     assert main(["schema", str(table), *ROLES, "--interactive", "--output", str(schema)]) == 0
     said = capsys.readouterr()
     assert "a draft; review it" in said.out
-    for words in ("'?' mean", "'diag_1': ", "8 whole numbers", "is ignored", "positive, of"):
+    for words in ("'?' mean", "'diag_1': ", "8 whole numbers: codes", "left out", "positive, of"):
         assert words in " ".join(said.err.split())
     written = json.loads(schema.read_text())
-    assert set(written["draft"]["to_complete"]) == {"description"}  # all else was answered
+    assert set(written["draft"]["to_review"]) > {"description", "columns.diag_1"}
     assert written["positive"] == ["<30", ">30"]
 
 
-def test_a_draft_leaves_open_what_it_has_no_reason_for(table, capsys):
-    """Label and groups: one by its name, the other open; --interactive proposes the same."""
-    assert main(["schema", str(table), "--missing", "?"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["label"], found["sensitive"], found["positive"]) == (None, "race", None)
-    asked = found["draft"]["to_complete"]
-    assert asked["sensitive"].startswith("is it 'race', as its name says?")
-    assert "Draft anew with --label; few values have race, age, " in asked["label"]
-    assert "missing_values" not in asked  # it was given
-    assert "examide" not in asked["label"]  # a constant
+def test_a_draft_needs_two_columns_or_a_person(table, capsys):
+    assert main(["schema", str(table), "--label", "readmitted"]) == 2
+    assert "--label and --sensitive: name two columns; or be asked" in capsys.readouterr().err
 
 
 def test_interactive_asks_for_the_label_until_one_is_named(table, monkeypatch, capsys):
     schema = table.with_name("schema.json")
-    answers(monkeypatch, "", "", "readmitted", *[""] * 60, "<30", "", "")
+    answers(monkeypatch, "", "", "readmitted", "race", *[""] * 60, "<30", "", "")
     assert main(["schema", str(table), "--interactive", "--output", str(schema)]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert said.count("Which column is the label, of encounter_id, ") == 3
-    assert "Which column holds the groups? (race)" in said
+    assert said.count("Which column is the sensitive attribute, the groups, of encounter_id, ") == 1
     assert said.count("'?' mean that a value is missing") == 1
     written = json.loads(schema.read_text())
     assert (written["label"], written["sensitive"]) == ("readmitted", "race")
+
+
+def test_blanks_around_a_mark_make_one_question(tmp_path, monkeypatch, capsys):
+    data, schema = tmp_path / "loans.csv", tmp_path / "schema.json"
+    marks = [" ?", "?", "n/a", " NA"] * 75
+    make_table(300).assign(home=marks).to_csv(data, index=False)
+    answers(monkeypatch, "y", "n", "n", *[""] * 60)
+    flags = ["--label", "paid", "--sensitive", "town", "--interactive", "--output", str(schema)]
+    assert main(["schema", str(data), *flags]) == 0
+    assert json.loads(schema.read_text())["missing_values"] == ["", "NA", "NaN", " ?", "?"]
 
 
 def test_answers_make_a_schema_that_client_accepts(tmp_path, monkeypatch, capsys):
@@ -141,7 +144,7 @@ def test_answers_make_a_schema_that_client_accepts(tmp_path, monkeypatch, capsys
         "c",  # town
         "",  # paid
         "numeric", "0 3",  # kind: not codes
-        "ignored",  # row
+        "ignore",  # row
         "maybe", "yes",
         "Loans; bounds are ours.",
         "y",
@@ -151,9 +154,9 @@ def test_answers_make_a_schema_that_client_accepts(tmp_path, monkeypatch, capsys
     assert "complete; give the same file" in said.out
     for words in (
         "'height': must be one of",
-        "must be above the first",
-        "such as 0 100",
-        "'maybe'",
+        "must be two numbers, the second above the first",
+        "row': left out, or numeric",
+        "maybe",
     ):
         assert words in said.err
     found = json.loads(schema.read_text())
@@ -199,14 +202,16 @@ def test_what_is_no_schema_stays_a_draft(tmp_path, monkeypatch, capsys):
     ("flags", "complaint"),
     [
         (["--interactive"], "--interactive: needs --output"),
-        (["--sensitive", "race", "--positive", "yes"], "positive yes: of which label? Give"),
         (["--interactive", "--output", "TABLE"], "is named twice"),
-        (["--interactive", "--output", "NEW"], "the answers end before the questions; nothing is"),
+        (["--interactive", "--output", "NEW"], "the answers end before the questions"),
         (
             [*ROLES[:3], "age", "--positive", "often"],
-            "positive 'often': 'readmitted' holds <30, >30",
+            "positive often: must be some, but not all, values of 'readmitted': <30, >30",
         ),
-        (["--label", "cost", "--sensitive", "race"], "label 'cost': holds"),
+        (
+            ["--label", "cost", "--sensitive", "race"],
+            "label 'cost': numbers; choose a column of 2 to 30",
+        ),
     ],
 )
 def test_schema_refuses(table, monkeypatch, capsys, flags, complaint):
@@ -240,10 +245,11 @@ def test_columns_without_a_question_may_be_treated_otherwise(tmp_path, monkeypat
     said = " ".join(capsys.readouterr().err.split())
     assert "'income': public bounds, or ignore (" in said
     assert (
-        "'home': boat, own, rent; further values that can occur, or ignore / grouped (none)" in said
+        "'home': boat, own, rent; further values that can occur, or grouped, or ignore (none)"
+        in said
     )
     found = json.loads(schema.read_text())
-    assert "ignore: label and groups are needed" in said
+    assert "'ignore': must be categories; write 'ignore;' for a value of that name" in said
     assert found["columns"]["town"]["categories"] == ["a", "b", "ignore"]
     assert found["ignored"] == ["income", "visits"]
     assert found["columns"]["home"] == {
@@ -264,7 +270,8 @@ def test_columns_without_a_question_may_be_treated_otherwise(tmp_path, monkeypat
 def test_no_draft_without_rows_or_header(table, capsys, text, complaint, interactive):
     table.write_text(text)
     output = table.with_name("schema.json")
-    argv = ["schema", str(table), "--output", str(output), *["--interactive"] * interactive]
+    how = ["--interactive"] if interactive else ["--label", "paid", "--sensitive", "sex"]
+    argv = ["schema", str(table), "--output", str(output), *how]
     assert main(argv) == 2
     said = capsys.readouterr()
     assert complaint in said.err

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from synthfair.cli import main
-from synthfair.data.column_draft import FREQUENT, MOST_CATEGORIES, MOST_CODES
 from synthfair.data.datasets import configs_folder
+from synthfair.data.draft import FREQUENT, MOST_CATEGORIES, MOST_CODES
 from synthfair.data.encode import encode
 from synthfair.data.schema import MOST, Categorical, Numeric, Schema, parse_schema, read_schema
 from synthfair.data.tables import read_table

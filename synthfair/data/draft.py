@@ -1,181 +1,124 @@
-"""A first draft of a schema, for a person to complete."""
+"""A first draft of a schema, for a person to review: what each column may be, and why."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from synthfair.data.column_draft import MOST_CATEGORIES, ColumnDraft, Role, draft_column
-from synthfair.data.schema import MISSING_VALUES, Value, blanks_hint, shown
+from synthfair.data.encode import as_numbers
+from synthfair.data.schema import LEAST_WIDTH, MISSING_VALUES, MOST_WIDTH, Value, blanks_hint, shown
 from synthfair.errors import InputError
 
-MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
-"""Texts, in small letters and without blanks around, that are taken for a missing value."""
-
-NAMES: dict[Role, str] = {
-    "label": "label|target|class|outcome|approved?|defaulted|y",
-    "sensitive": "sex|gender|race|ethnicity|religion|nationality|disability",
-}
-"""Words of a column's name that are a reason to propose it for a role."""
-
 WARNING = (
-    "DRAFT, made from a private table. A schema is published: what it says of the table, everybody"
-    " learns. Decide what 'to_complete' asks, with public knowledge: a codebook, a law, a scale."
-    " Check against it what 'read_off_private_rows' names: list what can occur, not what occurs."
-    " 'alternatives' are entries of 'columns' to take instead. Then delete this 'draft' block; no"
-    " client accepts the schema before."
+    "DRAFT: bounds and categories were read off a private table, and a schema is published. Go"
+    " through 'to_review' with a codebook, a law or a scale: list what can occur, not what occurs."
+    " Then delete this 'draft' block; no client accepts the schema before."
 )
 
-OF_RELEASES = ("s", "y")
-"""Columns of fair releases that no number may be named as."""
+MOST_CATEGORIES, FREQUENT = 30, 0.01
+"""Of a column with more distinct values only those of this share of the rows are listed."""
 
-_LINE = 100
-"""Characters of a line, beyond which an object is spread over several."""
+MOST_CODES = 10
+"""Whole numbers with no more distinct values than this are drafted as codes, not as quantities."""
+
+_MARKS = ("", "?", ".", "na", "n/a", "#n/a", "<na>", "nan", "null")
+"""Texts, in small letters and without blanks around, that are taken for a missing value."""
+
+_NAMED_AS_CODE = (
+    r"(?:^|[^A-Za-z])(?i:id|nr|nbr|no|key|code|uuid|guid|zip|zipcode|postcode|postal)$"
+    r"|(?:^|[^A-Za-z])(?i:id|uuid|guid)[^A-Za-z]|^id[A-Z]|[a-z](?:ID|Id)$"
+)
+_UNIT = r"\s?(?:[$€£%]|[A-Z]{3})?\s?"
+_LIKE_NUMBERS = {
+    r"\d{4}-\d\d-\d\d.*|\d\d?[./]\d\d?[./]\d{2,4}.*": "dates: make numbers of them in the file",
+    rf"\(?[-+]?{_UNIT}[-+]?\d+(?:[.,'\s]\d{{3}})*(?:[.,]\d+)?{_UNIT}\)?": "numbers that are not"
+    " plain: write 63606.07 for € 63.606,07 or (63 606,07), and 63.6 for 63.6 % in the file",
+}
+
+
+class ColumnDraft(NamedTuple):
+    """What a schema may say of one column.
+
+    Attributes:
+        entries: for the schema, by use: "numeric"; "categories", all listed; "grouped", frequent
+            ones and one for all others; "ignore", an empty entry.
+        use: that is proposed, a key of ``entries``.
+        why: what speaks for that use, and what a person must decide.
+    """
+
+    entries: dict[str, dict[str, Any]]
+    use: str
+    why: str
 
 
 @dataclass
 class Draft:
-    """A schema in the making; :func:`draft_table` makes it.
-
-    Attributes:
-        name: of the table.
-        label: a column; None: open.
-        sensitive: a column; None: open.
-        columns: by name.
-        missing_values: texts that stand for a missing value.
-        proposed: label and sensitive, where they were chosen by their names.
-        found_missing: missing values that were found in the rows, and nobody has confirmed.
-        positive: the label's value that is y = +1, or several; None: open.
-        description: for people; where the bounds come from.
-    """
+    """A schema in the making, with the attributes of one; ``positive`` is None while it is open."""
 
     name: str
-    label: str | None
-    sensitive: str | None
+    label: str
+    sensitive: str
     columns: dict[str, ColumnDraft]
-    missing_values: tuple[str, ...] = MISSING_VALUES
-    proposed: tuple[str, ...] = ()
-    found_missing: tuple[str, ...] = ()
+    missing_values: Sequence[str]
     positive: Value | tuple[Value, ...] | None = None
     description: str = ""
 
     @property
-    def ignored(self) -> list[str]:
-        """Columns that are not used."""
-        return [name for name, column in self.columns.items() if column.entry is None]
-
-    @property
-    def to_complete(self) -> dict[str, str]:
-        """What a person must decide, by the key of the schema that it is about."""
-        found = {}
-        if not self.description:
-            found["description"] = (
-                "say what the rows are, and where bounds and categories come from"
-            )
-        for role, column in (("label", self.label), ("sensitive", self.sensitive)):
-            if column is None:
-                which = shown(self.with_few_values)
-                found[role] = (
-                    f"which column is it? Draft anew with --{role}; few values have {which}"
-                )
-            elif column in self.proposed:
-                found[role] = (
-                    f"is it {column!r}, as its name says? If not, draft anew with --{role}"
-                )
-        if self.positive is None and self.label:
-            values = self.label_values
-            found["positive"] = f"which values of {self.label!r} are positive: {shown(values)}?"
-        if self.found_missing:
-            marks = ", ".join(map(repr, self.found_missing))
-            found["missing_values"] = f"means that a value is missing: {marks}?"
-        for name, column in self.columns.items():
-            taken = name in OF_RELEASES and column.use == "numeric"
-            notes = [column.question, "releases have a column of this name; rename it" * taken]
-            if any(notes):
-                where = "ignored" if column.entry is None else "columns"
-                found[f"{where}.{name}"] = "; ".join(filter(None, notes))
-        return found
-
-    @property
-    def read_off(self) -> dict[str, list[str]]:
-        """Keys whose values were read off the rows, by column."""
-        keys = ("lower", "upper", "categories", "missing")
-        entries = {name: column.entry for name, column in self.columns.items() if column.entry}
-        return {name: [key for key in keys if key in entry] for name, entry in entries.items()}
-
-    @property
-    def with_few_values(self) -> list[str]:
-        """The columns that may be label or sensitive attribute."""
-        return [name for name, column in self.columns.items() if "categories" in column.entries]
-
-    @property
     def label_values(self) -> list[Value]:
-        """The categories of the label; none where that is open."""
-        return (self.columns[self.label].entry or {})["categories"] if self.label else []
+        """The values of the label."""
+        return self.columns[self.label].entries["categories"]["categories"]
 
     def choose_positive(self, texts: Sequence[str]) -> None:
-        """Sets ``positive`` to the values that these texts name; numbers are named by value.
+        """Sets ``positive`` to the values of the label that these texts name.
 
         Raises:
             InputError: one is not a value of the label, or all values are named.
         """
-        if self.label is None:
-            raise InputError(f"positive {shown(texts)}: of which label? Give --label")
-        values = self.label_values
-        chosen = []
-        for text in texts:
-            matching = [value for value in values if _same(value, text)]
-            if not matching:
-                raise InputError(f"positive {text!r}: {self.label!r} holds {shown(values)}")
-            chosen += [value for value in matching if value not in chosen]
-        if len(chosen) == len(values) > 1:
-            raise InputError(f"positive {shown(chosen)}: these are all values of {self.label!r}")
+        values = {str(value): value for value in self.label_values}
+        if not set(texts) <= set(values) or len(set(texts)) == len(values) > 1:
+            some = f"must be some, but not all, values of {self.label!r}: {shown([*values])}"
+            raise InputError(f"positive {shown(texts)}: {some}")
+        chosen = [values[text] for text in dict.fromkeys(texts)]
         self.positive = chosen[0] if len(chosen) == 1 else tuple(chosen)
 
     def to_json(self, *, reviewed: bool = False) -> str:
-        """The schema; with a ``draft`` block of what is open, unless a person has reviewed it."""
-        notes: dict[str, Any] = {
-            "warning": WARNING,
-            "to_complete": self.to_complete,
-            "read_off_private_rows": self.read_off,
-            "alternatives": {
-                name: list(column.others.values())
-                for name, column in self.columns.items()
-                if column.question and column.others
-            },
+        """The schema, with a ``draft`` block of what to review unless a person has done it."""
+        to_review = {
+            "description": "say what the rows are, and where bounds and categories come from",
+            "positive": "which values of the label are y = +1?",
+            "missing_values": "does each of them mean that a value is missing?",
+            **{f"columns.{name}": column.why for name, column in self.columns.items()},
         }
-        document = {
-            "name": self.name,
-            "description": self.description,
-            "label": self.label,
-            "positive": self.positive,
-            "sensitive": self.sensitive,
-            "columns": {name: c.entry for name, c in self.columns.items() if c.entry},
-            "ignored": self.ignored,
-            "missing_values": self.missing_values,
+        entries = {name: column.entries[column.use] for name, column in self.columns.items()}
+        schema = vars(self) | {
+            "columns": {name: entry for name, entry in entries.items() if entry},
+            "ignored": [name for name, entry in entries.items() if not entry],
         }
-        return _laid_out(document if reviewed else {"draft": notes, **document}, depth=0) + "\n"
+        block = {} if reviewed else {"draft": {"warning": WARNING, "to_review": to_review}}
+        return _laid_out(block | schema) + "\n"
+
+
+def _laid_out(value: Any, begin: str = "\n") -> str:
+    """JSON in which each column takes a line, so that it is easily edited."""
+    if not isinstance(value, dict) or "kind" in value:
+        return json.dumps(value, ensure_ascii=False)
+    inside = begin + "  "
+    lines = (f"{inside}{_laid_out(key)}: {_laid_out(one, inside)}" for key, one in value.items())
+    return "{" + ",".join(lines) + begin + "}"
 
 
 def draft_table(
-    table: pd.DataFrame,
-    *,
-    name: str,
-    label: str | None = None,
-    sensitive: str | None = None,
-    positive: Sequence[str] = (),
-    missing_values: Sequence[str] | None = None,
-    confirmed: Sequence[str] = (),
+    table: pd.DataFrame, name: str, label: str, sensitive: str, *, missing: Sequence[str]
 ) -> Draft:
-    """A draft from the rows of a table: proposals, and what is open.
+    """A draft from the rows of a table: a proposal for each column, and why.
 
-    Of bounds and categories that the rows suggest, a draft says that they were read off the rows.
     Bounds are round numbers around the values. Columns that say nothing, or too much (constants,
     identifiers), are proposed to be ignored; whole numbers with few values to be codes; of texts
     with many values the frequent ones to be listed.
@@ -183,195 +126,174 @@ def draft_table(
     Args:
         table: text as :func:`read_raw_table` reads CSV files, or typed.
         name: of the table.
-        label: a column of it. If None, the only one of few values that is named as a label, such as
-            ``outcome``, is proposed; else it is left open.
-        sensitive: another one; the same, such as ``sex``.
-        positive: the label's values that are y = +1; open if there are none.
-        missing_values: texts that stand for a missing value; None: what :func:`find_missing` finds.
-        confirmed: those that a person has named; the others are to be confirmed.
+        label: a column of it.
+        sensitive: another one.
+        missing: texts that stand for a missing value.
 
     Raises:
-        InputError: the table has no rows, or no header; label or sensitive is not a column, or
-            both are the same, or has too many values; or positive is not a value of the label.
+        InputError: label or sensitive is not a column, has no value or too many, or both are one.
 
     Example:
         >>> import synthfair as sf
         >>> from synthfair.data.draft import draft_table
         >>> table, _ = sf.load_dataset("loanapp")
-        >>> draft = draft_table(table, name="loans", label="approve", sensitive="white")
-        >>> draft.columns["loanamt"].entry
+        >>> draft = draft_table(table, "loans", "approve", "white", missing=["", "NA"])
+        >>> draft.columns["loanamt"].entries["numeric"]
         {'kind': 'numeric', 'lower': 0, 'upper': 1000, 'out_of_range': 'clip'}
-        >>> draft.to_complete["positive"]
-        "which values of 'approve' are positive: 0, 1?"
     """
-    require_rows_and_header(table, source=name)
-    for role, column in (("label", label), ("sensitive", sensitive)):
-        if column is not None:
-            require_column(column, list(table.columns), what=f"{role} ")
-    if label is not None and label == sensitive:
+    if label == sensitive:
         raise InputError(f"sensitive {sensitive!r}: is the label; choose another column")
-    words = find_missing(table) if missing_values is None else tuple(missing_values)
-    found_missing = tuple(word for word in words if word not in (*MISSING_VALUES, *confirmed))
-    proposed = []
-    others = table.drop(columns=[role for role in (label, sensitive) if role is not None])
-    if label is None and (label := propose(others, "label", missing=words)):
-        proposed.append(label)
-        others = others.drop(columns=label)
-    if sensitive is None and (sensitive := propose(others, "sensitive", missing=words)):
-        proposed.append(sensitive)
-    roles: dict[str | None, Role] = {label: "label", sensitive: "sensitive"}
-    columns = {
-        column: draft_column(table[column], role=roles.get(column, "feature"), missing_values=words)
-        for column in table.columns
-    }
-    _draft_alike(columns, table, words)
-    draft = Draft(name, label, sensitive, columns, words, tuple(proposed), found_missing)
-    if positive:
-        draft.choose_positive(positive)
-    return draft
-
-
-def _draft_alike(
-    columns: dict[str, ColumnDraft], table: pd.DataFrame, missing_values: Sequence[str]
-) -> None:
-    """Drafts columns of one scale as their values together would be.
-
-    That are those whose names differ in digits alone, such as PAY_0 and PAY_5, and whose bounds are
-    alike: which single values one of them happens to hold is no difference.
-    """
-    stems: dict[str, list[list[str]]] = {}
-    for name, column in columns.items():
-        if column.role == "feature" and "numeric" in column.entries:
-            scales = stems.setdefault(re.sub(r"\d+", "0", name), [])
-            scale = next((one for one in scales if _alike(columns[one[0]], column)), [])
-            scale.append(name)
-            scales += [scale] * (len(scale) == 1)
-    for names in (scale for scales in stems.values() for scale in scales):
-        if len({columns[name].use for name in names}) > 1:
-            values = pd.concat([table[name] for name in names]).rename(names[0])
-            columns |= dict.fromkeys(names, draft_column(values, missing_values=missing_values))
-
-
-def _alike(*columns: ColumnDraft) -> bool:
-    """Whether bounds are equal, or those of whole numbers share a quarter of their range."""
-    ends = [(one.entries["numeric"]["lower"], one.entries["numeric"]["upper"]) for one in columns]
-    lower, upper = zip(*ends, strict=True)
-    # Identifiers, which are ignored, would not be unique together.
-    whole = all(len(one.entries) > 1 and one.use != "ignored" for one in columns)
-    overlap, width = min(upper) - max(lower), max(upper) - min(lower)
-    return ends[0] == ends[1] or (whole and 4 * overlap >= width)
+    columns = {column: draft_column(table[column], missing) for column in table.columns}
+    for role, column in (("label", label), ("sensitive", sensitive)):
+        require_column(column, table, what=f"{role} ")
+        entries, _, why = columns[column]
+        if not (entry := entries.get("categories")):
+            few = f"choose a column of 2 to {MOST_CATEGORIES} values, or add one to the file"
+            raise InputError(f"{role} {column!r}: {why}; {few}")
+        if len(entry["categories"]) > 1:
+            why = f"{len(entry['categories'])} values"
+        if entry.pop("missing", None):
+            why = "rows without a label are refused; leave them out of the file"
+            if role == "sensitive":
+                # As text, since a number and a word cannot be categories of one column.
+                groups = set(table[column].dropna().astype("string")).difference(missing)
+                entry = _listed(groups, "unknown") | {"missing": "unlisted"}
+                why = "rows without a group become the group 'unknown'"
+        columns[column] = ColumnDraft({"categories": entry}, "categories", why)
+    return Draft(name, label, sensitive, columns, missing)
 
 
 def require_rows_and_header(table: pd.DataFrame, *, source: str) -> None:
     """Refuses a table whose first row was taken for its header: a draft would publish that row.
 
-    Raises:
-        InputError: no rows; or at least half of the names are numbers, or are values of their own
-            column. Names that count up, such as 0, 1, 2 or years, are a header.
-
-    Example:
-        >>> import pandas as pd
-        >>> from synthfair.data.draft import require_rows_and_header
-        >>> rows = pd.DataFrame({"39": ["50", "38"], "Male": ["Female", "Male"]})
-        >>> require_rows_and_header(rows, source="people.csv")
-        Traceback (most recent call last):
-        synthfair.errors.InputError: people.csv: the first line looks like a row, not a header; ...
+    Raises InputError where there is no row; or where at least half of the names are numbers, or
+    values of their own column. Names that count up, such as 0, 1, 2 or years, are a header.
     """
     if len(table) == 0:
         raise InputError(f"{source}: the table has no rows")
-    if _count_up([*table.columns]):
+    names = [str(name) for name in table.columns]
+    if names[0].isdecimal() and names == [str(int(names[0]) + i) for i in range(len(names))]:
         return
-    like_values = sum(_is_like_a_value(name, table[name]) for name in table.columns)
-    if 2 * like_values >= len(table.columns):
+    like_values = np.isfinite(as_numbers(pd.Series(names, dtype="string")))
+    for i, name in enumerate(names):
+        values = table.iloc[:, i].astype("string").str.strip()
+        like_values[i] |= bool((values == name.strip()).any())
+    if 2 * (n := like_values.sum()) >= len(names):
         raise InputError(
-            f"{source}: the first line looks like a row, not a header; add a header"
-            f" ({like_values} of its {len(table.columns)} names are numbers, or values of their own"
-            " column)"
+            f"{source}: the first line looks like a row, not a header; add a header ({n} of its"
+            f" {len(names)} names are numbers, or values of their own column)"
         )
 
 
-def _count_up(names: Sequence[object]) -> bool:
-    """Whether they are whole numbers, each one more than the last."""
-    first = str(names[0])
-    return first.isdecimal() and [*map(str, names)] == [
-        str(int(first) + i) for i in range(len(names))
-    ]
-
-
-def _is_like_a_value(name: object, values: pd.Series) -> bool:
-    try:
-        return math.isfinite(float(str(name)))
-    except ValueError:
-        return bool((values.astype("string").str.strip() == str(name).strip()).any())
-
-
-def require_column(name: str, names: Sequence[str], *, what: str = "") -> None:
+def require_column(name: str, table: pd.DataFrame, *, what: str = "") -> None:
     """Refuses what is no column, and calls it ``what`` and its name. Raises InputError."""
-    if name not in names:
-        hint = blanks_hint(name, names)
-        raise InputError(f"{what}{name!r}: must be one of {shown(names, 100)}{hint}")
+    if name not in table.columns:
+        which = shown(list(table.columns), 100) + blanks_hint(name, table.columns)
+        raise InputError(f"{what}{name!r}: must be one of {which}")
 
 
-def propose(table: pd.DataFrame, role: Role, *, missing: Sequence[str] = ()) -> str | None:
-    """The only column of few values, missing ones aside, whose name says it has this role; or None.
-
-    Example:
-        >>> import pandas as pd
-        >>> from synthfair.data.draft import propose
-        >>> table = pd.DataFrame({"age": [17, 39, 41], "applicant_sex": ["m", "f", "m"]})
-        >>> propose(table, "sensitive"), propose(table, "label")
-        ('applicant_sex', None)
-    """
-    named = re.compile(rf"(?:^|[^a-z])(?:{NAMES[role]})(?:$|[^a-z])", re.IGNORECASE)
-    found = [
-        name
-        for name in table.columns
-        if named.search(name)
-        and 2 <= len(set(table[name].dropna().unique()).difference(missing)) <= MOST_CATEGORIES
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def find_missing(table: pd.DataFrame, given: Sequence[str] = ()) -> tuple[str, ...]:
-    """Texts that stand for a missing value: those of every schema, those given, those found.
-
-    Example:
-        >>> import pandas as pd
-        >>> from synthfair.data.draft import find_missing
-        >>> find_missing(pd.DataFrame({"age": ["17", " ?"], "home": ["n/a", "own"]}))
-        ('', 'NA', 'NaN', ' ?', 'n/a')
-    """
+def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
+    """Texts that stand for a missing value: those of every schema, those given, those found."""
     texts = set(given)
     for name in table.columns:
-        values = table[name]
-        if not pd.api.types.is_any_real_numeric_dtype(values):
-            found = values.dropna().astype("string").unique()
-            texts |= {text for text in found if len(text) < 10 and text.strip().lower() in MARKS}
-    return (*MISSING_VALUES, *sorted(texts - set(MISSING_VALUES)))
+        if not pd.api.types.is_any_real_numeric_dtype(values := table[name]):
+            held = values.dropna().astype("string").unique()
+            texts |= {text for text in held if len(text) < 10 and text.strip().lower() in _MARKS}
+    return [*MISSING_VALUES, *sorted(texts - set(MISSING_VALUES))]
 
 
-def _same(value: Value, text: str) -> bool:
-    """Whether a text names a value: numbers by value, so that 1 names 1.0."""
-    if isinstance(value, str):
-        return value == text
-    try:
-        return float(text) == value
-    except ValueError:
-        return False
+def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraft:
+    """A proposal for one feature: text as in a CSV file, or typed.
 
+    Example:
+        >>> import pandas as pd
+        >>> from synthfair.data.draft import draft_column
+        >>> draft_column(pd.Series(["17", "39", "?", "90"] * 20), ["?"])[1:]
+        ('categories', '3 whole numbers: codes, or a quantity?')
+    """
+    # Its distinct values, the missing ones aside, the most frequent first.
+    present = values[~(values.isna() | values.isin(list(missing)))]
+    rows, counts = len(present), present.astype("string").value_counts()
+    numbers = as_numbers(counts.index.to_series())
+    finite = rows > 0 and bool(np.isfinite(numbers).all())
+    whole = finite and bool(np.all((numbers % 1 == 0) & (np.abs(numbers) <= 2**53)))
+    if whole:  # 1 and 1.0 are one
+        counts = counts.groupby(numbers.astype(int)).sum().sort_values(ascending=False)
+    n, often = len(counts), counts.index[counts >= FREQUENT * len(values)][:MOST_CATEGORIES]
 
-def _laid_out(value: Any, depth: int) -> str:
-    """JSON in which an object that fits into a line is one, so that a column is easily edited."""
-    line = json.dumps(value, ensure_ascii=False)
-    if (
-        not isinstance(value, dict)
-        or (depth > 1 and "kind" in value)
-        or (depth and len(line) < _LINE - 2 * depth)
-    ):
-        return line
-    inside = "  " * (depth + 1)
-    items = [
-        f"{inside}{json.dumps(k, ensure_ascii=False)}: {_laid_out(v, depth + 1)}"
-        for k, v in value.items()
+    # What a schema can say of it, by use.
+    entries: dict[str, dict[str, Any]] = {}
+    if finite:
+        lower, upper = round_bounds(float(numbers.min()), float(numbers.max()))
+        entries["numeric"] = {"kind": "numeric", "lower": lower, "upper": upper}
+        entries["numeric"]["out_of_range"] = "clip"
+    if (whole or not finite) and 0 < n <= MOST_CATEGORIES:
+        entries["categories"] = _listed(counts.index)
+    if (whole or not finite) and 0 < len(often) < n:
+        entries["grouped"] = _listed(often, int(min(numbers.min(), 0)) - 1 if whole else "other")
+    if rows < len(values):
+        entries = {use: entry | {"missing": "category"} for use, entry in entries.items()}
+    entries["ignore"] = {}
+
+    # The first rule that holds says which of them is proposed.
+    held, only = f"{n} values in {rows} rows", f"only {counts.index[0]!r}" if n else "no value"
+    named = bool(re.search(_NAMED_AS_CODE, str(values.name)))
+    rules = [(n < 2, "ignore", f"holds {only}; list all that can occur")]
+    if finite:
+        unique = n >= 0.8 * rows and rows > MOST_CATEGORIES
+        # Of numbers that are spread evenly, some ten pairs of rows would have one in common.
+        different = unique and n == rows and np.ptp(numbers) < rows**2 / 20
+        identifier = different or (named and 2 * n > rows > MOST_CATEGORIES)
+        codes = n <= MOST_CODES or (named and n <= MOST_CATEGORIES)
+        rules += [
+            (bool((numbers % 1).any()), "numeric", "numbers"),
+            (not whole, "ignore", f"{held}, some above 2^53: an identifier?"),
+            (identifier, "ignore", f"{held}: an identifier?"),
+            (unique, "numeric", f"{held}: a quantity, or an identifier?"),
+            (n == 2, "categories", "2 whole numbers"),
+            (codes, "categories", f"{n} whole numbers: codes, or a quantity?"),
+            (not named, "numeric", f"{n} whole numbers"),
+        ]
+    elif n:
+        share = {one: counts[counts.index.str.fullmatch(one)].sum() / rows for one in _LIKE_NUMBERS}
+        words = counts[np.isnan(numbers)]
+        few = len(words) <= 5 and 2 * words.sum() <= rows
+        but_for = f"numbers, but for {shown([repr(word) for word in sorted(words.index)])}"
+        rules += [
+            (n <= MOST_CATEGORIES, "categories", f"{n} values"),
+            (few, "ignore", f"{but_for}: does that mean missing? Draft anew with --missing"),
+            *((share[one] >= 0.9, "ignore", f"{n} {what}") for one, what in _LIKE_NUMBERS.items()),
+        ]
+    often = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
+    rules += [
+        ("grouped" in entries and 2 * n <= rows, "grouped", often),
+        (True, "ignore", f"{held}: identifiers, or free text?"),
     ]
-    return "{\n" + ",\n".join(items) + "\n" + "  " * depth + "}"
+    return ColumnDraft(entries, *next((use, why) for holds, use, why in rules if holds))
+
+
+def _listed(values: Iterable[Value], rest: Value | None = None) -> dict[str, Any]:
+    """Values as categories, of which one stands for all that are not listed."""
+    entry: dict[str, Any] = {"kind": "categorical", "categories": sorted(values)}
+    if rest is None:
+        return entry
+    return entry | {"categories": [*sorted({*values} - {rest}), rest], "unlisted": rest}
+
+
+def round_bounds(low: float, high: float) -> tuple[float, float]:
+    """The ends of a range, rounded outwards to the power of ten below its width, or to 0 near it.
+
+    Example:
+        >>> from synthfair.data.draft import round_bounds
+        >>> round_bounds(17, 95), round_bounds(-0.3, 8.1), round_bounds(1987, 2021)
+        ((0, 100), (-1, 9), (1980, 2030))
+    """
+    if not LEAST_WIDTH <= high - low <= MOST_WIDTH / 10:  # no schema has such bounds
+        return low, high
+    digits = -math.floor(math.log10(high - low))
+    near = 0 <= low < high - low
+    lower = 0.0 if near else round(math.floor(low * 10.0**digits) / 10.0**digits, digits)
+    upper = round(math.ceil(high * 10.0**digits) / 10.0**digits, digits)
+    ends = min(lower, low), max(upper, high)
+    lower, upper = (int(end) if end.is_integer() and abs(end) < 2**53 else end for end in ends)
+    return lower, upper
