@@ -14,8 +14,8 @@ from test_trained import some_model
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.data import stream, tables
-from synthfair.data.stream import read_stream
+from synthfair.data import tables
+from synthfair.data.tables import read_stream
 
 TABLE = make_table(n=50).assign(note=['a "quoted"\nnote, of two lines'] * 25 + ["plain"] * 25)
 MODEL = some_model().model_copy(
@@ -85,7 +85,7 @@ def test_a_quote_that_is_never_closed_is_an_error_after_a_hundred_lines():
     arriving.pieces = [lines[0], broken, *lines[1:] * 100]
     with pytest.raises(sf.InputError, match="row that begins '1,20,\"own,a,yes' is longer than"):
         list(read_stream(arriving, MODEL.schema_))
-    assert len(arriving.pieces) == 100 * (len(lines) - 1) - stream.MOST_LINES
+    assert len(arriving.pieces) == 100 * (len(lines) - 1) - tables.MOST_LINES
 
 
 def test_rows_are_scored_as_soon_as_they_are_whole():
@@ -180,7 +180,7 @@ def test_rows_are_counted_over_parts(folder, monkeypatch, capsys):
     ],
 )  # fmt: skip
 def test_streams_that_are_refused(folder, monkeypatch, capsys, text, complaint):
-    monkeypatch.setattr(stream, "LONGEST_RECORD", 2000)
+    monkeypatch.setattr(tables, "LONGEST_RECORD", 2000)
     assert streamed(monkeypatch, text) == 2
     said = capsys.readouterr()
     assert complaint in said.err

@@ -101,8 +101,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _parts(args: argparse.Namespace, model: TrainedModel) -> Iterator[pd.DataFrame]:
-    from synthfair.data.stream import read_stream
-    from synthfair.data.tables import read_chunks
+    from synthfair.data.tables import read_chunks, read_stream
     from synthfair.errors import InputError
 
     ids = [args.id] if args.id else []

@@ -1,33 +1,43 @@
-"""Reads tables from CSV and Parquet files, and writes them."""
+"""Reads tables from CSV and Parquet files and from streams of CSV text, and writes them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from synthfair.data.header import find_separator, separator_of
-from synthfair.data.schema import MOST, repeated
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from synthfair.data.schema import MOST, Schema, repeated
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, whole_file
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    import pyarrow as pa
-    from pyarrow import csv
     from pyarrow.parquet import ParquetFile
-
-    from synthfair.data.schema import Schema
-
 
 CHUNK_ROWS = 2**13
 """Rows that are encoded together: few enough to be small compared to the table, and enough that
 encoding them costs little more than encoding all at once."""
+
+MOST_AT_ONCE, LONGEST_RECORD, LONGEST_HEADER = 2**20, 2**20, 2**20
+"""Bytes of a stream. The second bounds memory where a quote is never closed."""
+
+MOST_LINES = 100
+"""Of a row of a stream, in quotes. It bounds the wait where a quote is never closed."""
+
+_SEPARATORS = {b",": "comma", b";": "semicolon", b"\t": "tab", b"|": "vertical bar"}
+
+_QUOTED = re.compile(rb'(?:^|(?<=[\n,;\t|]))"[^"]*(?:""[^"]*)*(?:"|\Z)')
+"""A quoted field, which may hold separators and line ends. A quote opens a field only as its first
+character; elsewhere, as in 5" pipe, it is one."""
 
 _GZIP = b"\x1f\x8b"
 _NOT_CSV = {
@@ -41,9 +51,20 @@ _NOT_CSV = {
 _ENDINGS = (".csv", ".csv.gz", ".tsv", ".parquet")
 """Of the names of tables in a folder."""
 
+_Choice = Callable[[list[str]], list[str]]
+"""Picks some of a file's columns."""
+
 _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
 """In Arrow's errors, which count the header as row 1, and columns from 0. Everywhere here row 1 is
 the first after the header; a row may have several lines, and empty lines are none."""
+
+
+class Arriving(Protocol):
+    """What bytes are read from, such as ``sys.stdin.buffer``."""
+
+    def read1(self, size: int, /) -> bytes:
+        """At most ``size`` bytes, as soon as there are any; none at the end."""
+        ...
 
 
 def read_table(
@@ -51,9 +72,10 @@ def read_table(
 ) -> pd.DataFrame:
     """A table from a CSV or Parquet file, which are distinguished by their first bytes.
 
-    The columns of a CSV file are separated as :func:`find_separator` finds. Fields of the schema's
-    columns stay text, so that :func:`encode` checks each as it was written; texts in
-    ``schema.missing_values`` become missing, in Parquet files, too.
+    The columns of a CSV file are separated by whichever of comma, semicolon, tab and vertical bar
+    its header holds most often outside quotes. Fields of the schema's columns stay text, so that
+    :func:`encode` checks each as it was written; texts in ``schema.missing_values`` become missing,
+    in Parquet files, too.
 
     Args:
         path: of the file.
@@ -78,13 +100,74 @@ def read_table(
         >>> back["loanamt"].tolist()
         ['89', '128', '128']
     """
-    texts = [*schema.columns, *text]
-    return _read(Path(path), lambda _: _text(texts, schema.missing_values), schema)
+    return _read(Path(path), lambda _: [*schema.columns, *text], schema)
 
 
 def read_raw_table(path: str | PathLike[str]) -> pd.DataFrame:
     """The same without a schema: a CSV file is text, in which nothing is missing yet."""
-    return _read(Path(path), lambda names: _text(names, ()))
+    return _read(Path(path), lambda names: names)
+
+
+def _read(path: Path, text: _Choice, schema: Schema | None = None) -> pd.DataFrame:
+    with _understood(path), open_file(path) as file:
+        if _is_parquet(file):
+            table = _parquet(file, schema.ignored if schema else ()).read()
+            table = _without_words(table, schema) if schema else table
+        else:
+            table = csv.read_csv(path, **_csv_options(_begin(path), text, schema))
+        return table.to_pandas(ignore_metadata=True)
+
+
+def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
+    """The rows of a file, or of all files of a folder, some at a time: in constant memory.
+
+    Args:
+        path: of the file or folder.
+        schema: as of :func:`read_table`; the columns that it ignores are not read.
+        text: ignored columns that are nevertheless read, such as ids.
+
+    Raises:
+        InputError: as :func:`read_table` does, or a folder holds no table; when it gets there.
+    """
+    for name in files_of(path):
+        with _understood(name), open_file(name) as file:
+            if parquet := _is_parquet(file):
+                table = _parquet(file, schema.ignored)
+                columns = _used(schema, text)(table.schema_arrow.names)
+                batches = table.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
+            else:
+                options = _csv_options(_begin(name), _used(schema, text), schema, alone=True)
+                batches = csv.open_csv(name, **options)
+            for rows in _gathered(batches):
+                part = _without_words(rows, schema) if parquet else rows
+                yield part.to_pandas(ignore_metadata=True)
+            pa.default_memory_pool().release_unused()
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches together, until they have CHUNK_ROWS rows; the last may have fewer."""
+    some: list[pa.RecordBatch] = []
+    for batch in batches:
+        some.append(batch)
+        if sum(part.num_rows for part in some) >= CHUNK_ROWS:
+            yield pa.Table.from_batches(some)
+            some = []
+    if some:
+        yield pa.Table.from_batches(some)
+
+
+def count_rows(path: Path) -> int:
+    """Number of rows of a file or folder, found without holding them. Raises as read_chunks."""
+    total = 0
+    for name in files_of(path):
+        with _understood(name), open_file(name) as file:
+            if _is_parquet(file):
+                total += _parquet(file).metadata.num_rows
+            else:  # one column alone, whatever bytes it holds
+                options = _csv_options(_begin(name), lambda names: names[:1], alone=True)
+                options["convert_options"].check_utf8 = False
+                total += sum(batch.num_rows for batch in csv.open_csv(name, **options))
+    return total
 
 
 def files_of(path: Path) -> list[Path]:
@@ -95,100 +178,140 @@ def files_of(path: Path) -> list[Path]:
     """
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*") if file.name.endswith(_ENDINGS))
-    if not found:
+    files = sorted(file for file in path.rglob("*") if file.name.endswith(_ENDINGS))
+    if not files:
         raise InputError(f"{path}: a folder without a file named {' or '.join(_ENDINGS)}")
-    return found
+    return files
 
 
-def count_rows(path: Path) -> int:
-    """Number of rows of a file or folder, found without holding them. Raises as read_chunks."""
-    return sum(map(_count_rows, files_of(path)))
+def read_stream(
+    stream: Arriving, schema: Schema, *, text: Sequence[str] = (), source: str = "standard input"
+) -> Iterator[pd.DataFrame]:
+    """The rows of a CSV stream, as soon as they are whole: in constant memory, and never late.
 
-
-def _count_rows(path: Path) -> int:
-    with _understood(path), open_file(path) as file:
-        if _is_parquet(file):
-            return _parquet(file).metadata.num_rows
-        return sum(batch.num_rows for batch in _stream(path, lambda names: _bytes(names[0])))
-
-
-def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iterator[pd.DataFrame]:
-    """The rows of a file, or of all files of a folder, some at a time.
+    Arrow's own stream would hold each row back until the next has arrived.
 
     Args:
-        path: of the file or folder.
-        schema: as of :func:`read_table`; the columns that it ignores are not read.
-        text: ignored columns that are nevertheless read, such as ids.
+        stream: UTF-8 text; the first record is the header.
+        schema: as of :func:`read_chunks`.
+        text: as of :func:`read_chunks`.
+        source: what to call the stream in errors.
 
     Raises:
-        InputError: as :func:`read_table` does, and :func:`files_of`; when it gets there.
+        InputError: not CSV; when it gets there.
     """
-    for file in files_of(path):
-        yield from _read_chunks(file, schema, text)
+    header, options, rows = b"", {}, 0
+    for records in _whole_records(stream, source):
+        if not header and b"\0" in _header(records):
+            raise InputError(
+                f"{source}: is not text; only CSV in UTF-8 is streamed, other files are named"
+            )
+        with _understood(source, rows):
+            options = options or _csv_options(records, _used(schema, text), schema, alone=True)
+            part = csv.read_csv(BytesIO(header + records), **options).to_pandas(
+                ignore_metadata=True
+            )
+        header = header or _header(records) + b"\n"
+        rows += len(part)
+        if len(part):
+            yield part
 
 
-def parse_rows(
-    header: bytes,
-    records: bytes,
-    schema: Schema,
-    *,
-    text: Sequence[str] = (),
-    source: str,
-    rows_before: int = 0,
-) -> pd.DataFrame:
-    """Rows of CSV text with its header, which came after other rows.
+def _whole_records(stream: Arriving, source: str) -> Iterator[bytes]:
+    """Bytes that end where records end; the last gets a line end if it has none."""
+    held = b""
+    while arrived := stream.read1(MOST_AT_ONCE):
+        held += arrived
+        if end := _unquoted(held).rfind(b"\n") + 1:
+            yield held[:end]
+            held = held[end:]
+        if len(held) > LONGEST_RECORD or held.count(b"\n") > MOST_LINES:
+            begins = held[:60].decode(errors="replace").splitlines()[0]
+            raise InputError(
+                f"{source}: the row that begins {begins!r} is longer than {LONGEST_RECORD} bytes or"
+                f" {MOST_LINES} lines; is a quote not closed?"
+            )
+    if held:
+        yield held + b"\n"
+
+
+def _unquoted(text: bytes) -> bytes:
+    """CSV text with a mark in place of each byte of quoted fields."""
+    return _QUOTED.sub(lambda field: b"x" * len(field[0]), text) if b'"' in text else text
+
+
+def _begin(path: Path) -> bytes:
+    """What a file begins with; unpacked where its name ends as that of a compressed one."""
+    with pa.input_stream(str(path)) as file:
+        return file.read(LONGEST_HEADER)
+
+
+def _header(begin: bytes) -> bytes:
+    """The first record of CSV text, without its end."""
+    text = begin.removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    return text[: len(re.split(rb"[\r\n]", _unquoted(text), maxsplit=1)[0])]
+
+
+def _csv_options(
+    begin: bytes, columns: _Choice, schema: Schema | None = None, *, alone: bool = False
+) -> dict[str, Any]:
+    """How Arrow reads CSV text: its own guesses at types may fail after the first block.
+
+    Args:
+        begin: of the text, up to LONGEST_HEADER bytes.
+        columns: those that are read as text, of all.
+        schema: says which texts are missing.
+        alone: whether no other columns are read.
 
     Raises:
-        InputError: not CSV, or a column name is repeated.
+        ValueError: the header is none; the message says what it holds.
     """
-    from pyarrow import csv
+    header = _header(begin)
+    if not header:
+        raise ValueError("it is empty")
+    if len(header) >= LONGEST_HEADER:
+        raise ValueError(f"its first line is longer than {LONGEST_HEADER} bytes, as no header is")
 
-    with _understood(source, rows_before):
-        parsing = csv.ParseOptions(delimiter=separator_of(header), newlines_in_values=True)
-        names = csv.read_csv(BytesIO(header), parse_options=parsing).column_names
-        _check_names(names)
-        options = _text(_used(names, schema, text), schema.missing_values, alone=True)
-        table = csv.read_csv(
-            BytesIO(header + records),
-            read_options=csv.ReadOptions(use_threads=False),  # errors then name the row
-            parse_options=parsing,
-            convert_options=options,
+    # What stands most often in the header, outside quotes, separates the columns.
+    counts = {separator: _unquoted(header).count(separator) for separator in _SEPARATORS}
+    most = max(counts.values())
+    often = [separator for separator, count in counts.items() if count == most]
+    if most == 0:
+        start = header.decode(errors="replace")
+        blanks = ", not blanks; save the table with one of them" if " " in start.strip() else ""
+        raise ValueError(
+            f"its header {start if len(start) <= 60 else start[:57] + '...'!r} holds no"
+            f" {', '.join(_SEPARATORS.values())}; one of them must separate the columns{blanks}"
         )
-        return table.to_pandas(ignore_metadata=True)
+    if most >= MOST:
+        raise ValueError(f"it has {most + 1} columns; at most {MOST} are allowed")
+    if len(often) > 1:
+        named = " and ".join(f"a {_SEPARATORS[separator]}" for separator in often)
+        raise ValueError(
+            f"its header holds {named} {most} times each, and only one of them can separate the"
+            " columns; quote the names that hold one"
+        )
+
+    parsing = csv.ParseOptions(delimiter=often[0].decode(), newlines_in_values=True)
+    names = csv.read_csv(BytesIO(header + b"\n"), parse_options=parsing).column_names
+    _check_names(names)
+    texts = columns(names)
+    return {
+        "read_options": csv.ReadOptions(use_threads=False),  # errors then name the row
+        "parse_options": parsing,
+        "convert_options": csv.ConvertOptions(
+            column_types=dict.fromkeys(texts, pa.string()),
+            include_columns=texts if alone else None,
+            null_values=schema.missing_values if schema else (),
+            strings_can_be_null=True,
+        ),
+    }
 
 
-def _read_chunks(path: Path, schema: Schema, text: Sequence[str]) -> Iterator[pd.DataFrame]:
-    import pyarrow as pa
-
-    with _understood(path), open_file(path) as file:
-        if _is_parquet(file):
-            table = _parquet(file, schema.ignored)
-            names = _used(table.schema_arrow.names, schema, text)
-            batches = (
-                _without(batch, schema)
-                for batch in table.iter_batches(batch_size=CHUNK_ROWS, columns=names)
-            )
-        else:
-            batches = _stream(
-                path,
-                lambda names: _text(_used(names, schema, text), schema.missing_values, alone=True),
-            )
-        for some in _gathered(batches):
-            yield pa.Table.from_batches(some).to_pandas(ignore_metadata=True)
-        pa.default_memory_pool().release_unused()
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Lists of batches of at least CHUNK_ROWS rows each, but for the last."""
-    some: list[pa.RecordBatch] = []
-    for batch in batches:
-        some.append(batch)
-        if sum(part.num_rows for part in some) >= CHUNK_ROWS:
-            yield some
-            some = []
-    if some:
-        yield some
+def _used(schema: Schema, text: Sequence[str]) -> _Choice:
+    """The columns that the schema does not ignore; encoding refuses those it does not know."""
+    ignored = set(schema.ignored) - set(text)
+    return lambda names: [name for name in names if name not in ignored]
 
 
 def _is_parquet(file: IO[bytes]) -> bool:
@@ -205,9 +328,8 @@ def _is_parquet(file: IO[bytes]) -> bool:
     return begins == b"PAR1"
 
 
-def _parquet(file: IO[bytes], ignored: Collection[str] | None = None) -> ParquetFile:
+def _parquet(file: IO[bytes], ignored: Sequence[str] | None = None) -> ParquetFile:
     """A Parquet file; nested columns are refused unless ignored, or unless nothing is read."""
-    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
     found = ParquetFile(file)
@@ -221,120 +343,19 @@ def _parquet(file: IO[bytes], ignored: Collection[str] | None = None) -> Parquet
     return found
 
 
-def _used(names: Sequence[str], schema: Schema, text: Sequence[str]) -> list[str]:
-    """The columns that the schema does not ignore; encoding refuses those it does not know."""
-    ignored = set(schema.ignored) - set(text)
-    return [name for name in names if name not in ignored]
-
-
-def _stream(
-    path: Path, options: Callable[[list[str]], csv.ConvertOptions]
-) -> Iterator[pa.RecordBatch]:
-    """Batches of a CSV file, converted as ``options`` says of its columns' names.
-
-    Types are never guessed: a guess from the first block may fail in a later one.
-    """
-    from pyarrow import csv
-
-    how = _parsing(path, options)
-    with _numbered_rows(path, how), csv.open_csv(path, **how) as reader:
-        yield from reader
-
-
-def _parsing(path: Path, options: Callable[[list[str]], csv.ConvertOptions]) -> dict[str, Any]:
-    """How a CSV file is parsed and converted; it is not left to Arrow to guess."""
-    from pyarrow import csv
-
-    how = {
-        "parse_options": csv.ParseOptions(delimiter=find_separator(path), newlines_in_values=True)
-    }
-    with _numbered_rows(path, how), csv.open_csv(path, **how) as file:
-        names = file.schema.names
-    _check_names(names)
-    return how | {"convert_options": options(names)}
-
-
-@contextmanager
-def _numbered_rows(path: Path, how: dict[str, Any]) -> Iterator[None]:
-    """Where Arrow fails, it reads the file again in one thread: then its error numbers the row."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    try:
-        yield
-    except pa.ArrowInvalid:
-        one_thread = csv.ReadOptions(use_threads=False)
-        with csv.open_csv(path, read_options=one_thread, **how) as rows:
-            for _ in rows:
-                pass
-        raise
-
-
-def _bytes(name: str) -> csv.ConvertOptions:
-    """Reads one column alone, whatever it holds."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    return csv.ConvertOptions(column_types={name: pa.binary()}, include_columns=[name])
-
-
-def _text(
-    names: Sequence[str], missing_values: Sequence[str], *, alone: bool = False
-) -> csv.ConvertOptions:
-    """Reads these columns as text, alone or with all others, whose types are guessed."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    return csv.ConvertOptions(
-        column_types={name: pa.string() for name in names},
-        include_columns=list(names) if alone else None,
-        null_values=list(missing_values),
-        strings_can_be_null=True,
-    )
-
-
-def _read(
-    path: Path, options: Callable[[list[str]], csv.ConvertOptions], schema: Schema | None = None
-) -> pd.DataFrame:
-    from pyarrow import csv
-
-    with _understood(path), open_file(path) as file:
-        if _is_parquet(file):
-            table = _parquet(file, schema.ignored if schema else ()).read()
-            table = _without(table, schema) if schema else table
-        else:
-            how = _parsing(path, options)
-            with _numbered_rows(path, how):
-                table = csv.read_csv(path, **how)
-        return table.to_pandas(ignore_metadata=True)
-
-
-_Rows = TypeVar("_Rows", "pa.Table", "pa.RecordBatch")
-
-
-def _without(rows: _Rows, schema: Schema) -> _Rows:
+def _without_words(rows: pa.Table, schema: Schema) -> pa.Table:
     """Parquet's rows in which the texts that stand for a missing value are missing."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     words = pc.SetLookupOptions(pa.array(schema.missing_values, pa.large_string()))
     none = pa.scalar(None, pa.large_string())
-    for i, name in enumerate(rows.schema.names):
-        if name in schema.columns and _holds_text(rows.schema.types[i]):
+    for i, column in enumerate(rows.schema):
+        # However texts are stored: as strings, as bytes, or in the dictionaries of categories.
+        if column.name in schema.columns and re.search("string|binary", str(column.type)):
             texts = rows.column(i).cast(pa.large_string())
-            found = pc.call_function("is_in", [texts], words)
-            rows = rows.set_column(i, name, pc.call_function("if_else", [found, none, texts]))
+            missing = pc.call_function("is_in", [texts], words)
+            rows = rows.set_column(
+                i, column.name, pc.call_function("if_else", [missing, none, texts])
+            )
     return rows
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    """Whether a column is of text, however it is stored; pandas' categories are dictionaries."""
-    from pyarrow import types
-
-    kind = kind.value_type if types.is_dictionary(kind) else kind
-    of_text = types.is_string, types.is_large_string, types.is_string_view
-    of_bytes = types.is_binary, types.is_large_binary, types.is_binary_view
-    return any(is_of(kind) for is_of in of_text + of_bytes)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -350,10 +371,8 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 @contextmanager
-def _understood(path: Path | str, rows_before: int = 0) -> Iterator[None]:
-    """Turns errors of the libraries into one that names the file."""
-    import pyarrow as pa
-
+def _understood(source: Path | str, rows_before: int = 0) -> Iterator[None]:
+    """Turns errors of the libraries into one that names the file, and counts rows as we do."""
     try:
         yield
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
@@ -361,7 +380,7 @@ def _understood(path: Path | str, rows_before: int = 0) -> Iterator[None]:
         said = _COLUMN.sub(lambda column: f"column {int(column[1]) + 1}", said)
         if "utf-8" in said.lower().replace("utf8", "utf-8") and said not in _NOT_CSV.values():
             said += "; save the table as UTF-8"
-        raise InputError(f"{path}: cannot read as CSV or Parquet: {said}") from error
+        raise InputError(f"{source}: cannot read as CSV or Parquet: {said}") from error
 
 
 def take_users(table: pd.DataFrame, column: str) -> tuple[np.ndarray, pd.DataFrame]:
