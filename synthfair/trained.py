@@ -280,7 +280,7 @@ def _require(package: str, what: str, extra: str) -> None:
 
 
 def input_names(schema: Schema, *, intercept: bool, group_input: bool = True) -> tuple[str, ...]:
-    """Names of the model inputs, in the order of :func:`synthfair.data.real_rows.gather`."""
+    """Names of the model inputs, in the order of :func:`synthfair.data.batches.gather`."""
     groups = [f"{schema.sensitive}={value}" for value in schema.groups[1:]] if group_input else []
     return (*schema.encoded_names, *groups, *([INTERCEPT] if intercept else []))
 

@@ -14,7 +14,7 @@ from conftest import make_schema, make_table
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.client import Options, distill_file
-from synthfair.data.encode import Clipping, encode, encode_chunks
+from synthfair.data.encode import Clipping, encode
 from synthfair.release.reading import read_release
 from synthfair.report import clipping_table, plain_text, real_rows_warnings
 
@@ -25,9 +25,8 @@ SURROGATE = sf.SurrogateConfig(k_min=5)
 
 def counted(table, parts=1):
     seen = Clipping()
-    chunks = [table.iloc[rows] for rows in np.array_split(np.arange(len(table)), parts)]
-    for _ in encode_chunks(chunks, SCHEMA, source="table", clipping=seen):
-        pass
+    for rows in np.array_split(np.arange(len(table)), parts):
+        encode(table.iloc[rows], SCHEMA, clipping=seen)
     return seen
 
 

@@ -8,7 +8,8 @@ from conftest import make_schema, make_table
 from pyarrow import csv
 
 from synthfair.data import tables
-from synthfair.data.encode import Encoded, encode, encode_chunks
+from synthfair.data.batches import from_files
+from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Categorical
 from synthfair.data.tables import count_rows, read_chunks, read_raw_table, read_table, write_csv
 from synthfair.errors import InputError
@@ -127,7 +128,7 @@ def test_row_1_is_the_first_after_the_header(  # noqa: PLR0917
     with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
         encode(read_table(path, schema), schema, source="t.csv")
     with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
-        list(encode_chunks(read_chunks(path, schema), schema, source="t.csv"))
+        list(from_files(path, schema).read())
 
 
 def test_blanks_in_a_header_are_named(tmp_path, schema):
@@ -159,7 +160,7 @@ def test_broken_metadata_is_refused(tmp_path, schema):
 
 
 def in_parts(path, schema):
-    parts = list(encode_chunks(read_chunks(path, schema), schema, source=str(path)))
+    parts = list(from_files(path, schema).read())
     return len(parts), Encoded(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 

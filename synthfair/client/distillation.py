@@ -14,9 +14,8 @@ from synthfair.checkpoint import CheckpointFile, Saved
 from synthfair.client.baseline import Baseline
 from synthfair.client.prepare import Prepared, prepare
 from synthfair.config import DistillConfig, SurrogateConfig
-from synthfair.data.batches import Batches, in_memory
+from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own
-from synthfair.data.real_rows import RealRows
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search, optimize
 from synthfair.distill.gap_search import Search

@@ -25,11 +25,10 @@ from synthfair.client.prepare import (
 from synthfair.client.previews import of_both, preview_fair
 from synthfair.client.private import guaranteed, measure, measured_settings
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
-from synthfair.data.batches import from_files
-from synthfair.data.encode import Clipping, Encoded, content_sums, encode_chunks
-from synthfair.data.real_rows import RealRows, gather
+from synthfair.data.batches import RealRows, from_files, gather
+from synthfair.data.encode import Clipping, Encoded, content_sums
 from synthfair.data.schema import Schema, read_schema
-from synthfair.data.tables import count_rows, read_chunks
+from synthfair.data.tables import count_rows
 from synthfair.errors import InputError, refusal
 from synthfair.files import claimed, require_distinct
 from synthfair.model import LinearModel
@@ -383,7 +382,7 @@ def read_rows(
     if n_rows == 0:
         raise InputError(f"{path}: has no rows")
     real = gather(
-        encode_chunks(read_chunks(path, schema), schema, source=str(path), clipping=clipping),
+        from_files(path, schema, clipping=clipping).read(),
         n_rows,
         n_groups=len(schema.groups),
         intercept=config.intercept,

@@ -14,8 +14,8 @@ import numpy as np
 
 from synthfair.client.private import guaranteed, measure, require_known
 from synthfair.config import DistillConfig
+from synthfair.data.batches import RealRows, gather
 from synthfair.data.encode import Encoded
-from synthfair.data.real_rows import RealRows, gather
 from synthfair.data.schema import Schema
 from synthfair.distill.problem import Problem, make_private_problem, make_problem
 from synthfair.distill.start import choose_private_start

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from synthfair.client.distillation import Distillation
+from synthfair.data.batches import RealRows, other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.data.real_rows import RealRows, other_inputs
 from synthfair.data.schema import Schema
 
 if TYPE_CHECKING:

@@ -8,19 +8,25 @@ from functools import reduce
 from operator import add
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-from synthfair.data.encode import Clipping, Encoded, encode, encode_chunks
+import numpy as np
+
+from synthfair.data.encode import Clipping, Encoded, content_order, encode
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_chunks
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     import dask.dataframe
+    import jax
     import pandas as pd
 
 ROWS = 2**16
 """Of a batch of rows in memory."""
+
+ALIGNMENT = 64
+"""Bytes; jax.device_put uses an array of NumPy's in place where it begins at a multiple of this."""
 
 
 class Adds(Protocol):
@@ -83,12 +89,12 @@ def from_files(
     """
 
     def read() -> Iterator[Encoded]:
-        empty = True
-        chunks = read_chunks(Path(path), schema)
-        for part in encode_chunks(chunks, schema, source=str(path), clipping=clipping):
-            empty = False
-            yield part
-        if empty:
+        source, rows = str(path), 0
+        for part in read_chunks(Path(path), schema):
+            if len(part):
+                yield encode(part, schema, source=source, rows_before=rows, clipping=clipping)
+                rows += len(part)
+        if rows == 0:
             raise InputError(f"{path}: has no rows")
 
     return BatchesInOrder(read)
@@ -128,25 +134,132 @@ class DaskBatches:
         from dask.base import compute
         from dask.delayed import delayed
 
-        of_part, both = delayed(_terms_of_part), delayed(_both)
-        sums = [of_part(part, self._schema, terms, i) for i, part in enumerate(self._parts)]
+        def of_part(part: pd.DataFrame, number: int) -> Sum | None:
+            """None for a partition without rows, as filters leave some."""
+            if len(part) == 0:
+                return None
+            return terms(encode(part, schema, source=f"partition {number}"))
+
+        def both(first: Sum | None, second: Sum | None) -> Sum | None:
+            if first is None or second is None:
+                return second if first is None else first
+            return first + second
+
+        schema, one, two = self._schema, delayed(of_part), delayed(both)
+        sums = [one(part, i) for i, part in enumerate(self._parts)]
         while len(sums) > 1:
-            pairs = [both(*sums[i : i + 2]) for i in range(0, len(sums) - 1, 2)]
+            pairs = [two(*sums[i : i + 2]) for i in range(0, len(sums) - 1, 2)]
             sums = pairs + sums[2 * len(pairs) :]
-        (found,) = compute(*sums)
-        if found is None:
+        (total,) = compute(*sums)
+        if total is None:
             raise InputError("the Dask table has no rows")
-        return found
+        return total
 
 
-def _terms_of_part(
-    part: pd.DataFrame, schema: Schema, terms: Callable[[Encoded], Sum], number: int
-) -> Sum | None:
-    """None for a partition without rows, as filters leave some."""
-    return terms(encode(part, schema, source=f"partition {number}")) if len(part) else None
+class RealRows(NamedTuple):
+    """All rows in one array that JAX uses in place: a million of them must not lie there twice.
+
+    They have the model inputs that are no features, too, and lie column by column, an input a line:
+    on a CPU, products with long lines are faster. They are not to be written to.
+
+    Attributes:
+        columns: [n, N] of model inputs: features, then those of :func:`other_inputs`.
+        s: [N] groups.
+        y: [N] labels, -1 or +1.
+        n_features: d.
+    """
+
+    columns: np.ndarray
+    s: np.ndarray
+    y: np.ndarray
+    n_features: int
+
+    @property
+    def encoded(self) -> Encoded:
+        """The rows without the columns added; x is a view."""
+        return Encoded(self.columns[: self.n_features].T, self.s, self.y)
+
+    def on_device(self) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Columns, groups and labels as JAX has them."""
+        import jax
+
+        return tuple(map(jax.device_put, (self.columns, self.s, self.y)))  # type: ignore[return-value]
 
 
-def _both(first: Sum | None, second: Sum | None) -> Sum | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return first + second
+def gather(
+    parts: Iterable[Encoded],
+    n_rows: int,
+    *,
+    n_groups: int,
+    intercept: bool,
+    source: str = "table",
+    leave_out: Callable[[Encoded], np.ndarray] | None = None,
+) -> RealRows:
+    """Puts parts of a table together; each may be deleted before the next is made.
+
+    The rows are in their :func:`content_order`, whatever order they come in.
+
+    Args:
+        parts: at least one, of n_rows rows in all.
+        n_rows: at least 1.
+        n_groups: number of groups.
+        intercept: whether the model has one.
+        source: what to call the table in errors.
+        leave_out: says of each row [N] of a part whether it is to be left out.
+
+    Raises:
+        InputError: there are more or fewer rows, or they do not fit into memory.
+    """
+    columns, s, y, end, read = np.empty((0, 0)), np.empty(0, int), np.empty(0), 0, 0
+    for part in parts:
+        d = part.x.shape[1]
+        if read == 0:
+            n = d + n_groups - 1 + int(intercept)
+            try:
+                columns = _aligned(n_rows * n, np.dtype(float)).reshape(n, n_rows)
+                s, y = _aligned(n_rows, np.dtype(int)), _aligned(n_rows, np.dtype(float))
+            except MemoryError as error:
+                size = f"{n_rows * (n + 2) * 8 / 1e9:.1f}"
+                raise InputError(f"{source}: {n_rows} rows need {size} GB of memory") from error
+        read += len(part.y)
+        if read > n_rows:
+            break
+        if leave_out:
+            keep = ~leave_out(part)
+            part = Encoded(*(field[keep] for field in part))  # noqa: PLW2901
+        begin, end = end, end + len(part.y)
+        columns[:d, begin:end] = part.x.T
+        columns[d:, begin:end] = other_inputs(part.s, n_groups=n_groups, intercept=intercept)
+        s[begin:end], y[begin:end] = part.s, part.y
+    if read != n_rows:
+        how_many = read if read < n_rows else "more"
+        raise InputError(f"{source}: {n_rows} rows counted, {how_many} read: did the file change?")
+
+    # A column at a time, since the rows may fill half of the memory; and next to each other where
+    # rows were left out, since JAX would copy gaps.
+    n_features, s, y = len(columns) - n_groups + 1 - int(intercept), s[:end], y[:end]
+    order = content_order([*columns[:n_features, :end], s, y])
+    memory = columns.reshape(-1)
+    for i, column in enumerate(columns):
+        memory[i * end : (i + 1) * end] = column[:end][order]
+    s[:], y[:] = s[order], y[order]
+    columns = memory[: len(columns) * end].reshape(len(columns), end)
+    for array in (columns, s, y):
+        array.flags.writeable = False  # JAX computes with this very memory
+    return RealRows(columns, s, y, n_features)
+
+
+def other_inputs(s: np.ndarray, *, n_groups: int, intercept: bool) -> np.ndarray:
+    """The model inputs [n - d, N] that are no features, of rows in groups s [N].
+
+    Indicators of the groups 1 to n_groups - 1, which in the binary case are the column s of Wu et
+    al. (2024), and ones where the model has an intercept.
+    """
+    groups = s == np.arange(1, n_groups)[:, None]
+    return np.concatenate([groups, np.ones((int(intercept), len(s)))])
+
+
+def _aligned(size: int, dtype: np.dtype) -> np.ndarray:
+    memory = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first : first + size * dtype.itemsize].view(dtype)

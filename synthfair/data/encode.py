@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -120,17 +121,6 @@ class Clipping:
             warnings.warn(f"{source}: {sentence}", UserWarning, stacklevel=3)
 
 
-class _Source(NamedTuple):
-    """What to call a table in errors, and, of a part of one, how many of its rows came before."""
-
-    name: str
-    rows_before: int | None = None
-    clipping: Clipping | None = None
-
-    def __str__(self) -> str:
-        return self.name
-
-
 def encode(
     table: pd.DataFrame,
     schema: Schema,
@@ -167,10 +157,9 @@ def encode(
         >>> float(encoded.x.min()), float(encoded.x.max())
         (0.0, 1.0)
     """
-    _check_columns(table, schema, source=source, need_label=True)
-    where = _Source(source, rows_before, clipping)
-    x, s = _inputs(table, schema, where)
-    position = _positions(table[schema.label], schema.categorical(schema.label), where)
+    x, s = _inputs(table, schema, source, rows_before, clipping)
+    refuse = partial(_refuse, source, rows_before)
+    position = _positions(table[schema.label], schema.categorical(schema.label), refuse)
     y = np.where(np.isin(schema.label_values, schema.positives)[position], 1.0, -1.0)
     if clipping is not None:
         clipping.rows += len(table)
@@ -237,27 +226,11 @@ def content_sha256(parts: Iterable[Encoded]) -> str:
     return f"{total % 2**256:064x}"
 
 
-def encode_chunks(
-    tables: Iterable[pd.DataFrame],
-    schema: Schema,
-    *,
-    source: str,
-    clipping: Clipping | None = None,
-) -> Iterator[Encoded]:
-    """Encodes the parts of a table one after the other. Raises as :func:`encode`."""
-    rows_before = 0
-    for table in tables:
-        if len(table):
-            yield encode(table, schema, source=source, rows_before=rows_before, clipping=clipping)
-            rows_before += len(table)
-
-
 def encode_inputs(
     table: pd.DataFrame, schema: Schema, *, source: str = "table", rows_before: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """X [N, d] and s [N] of a table whose labels may be unknown. Raises as :func:`encode`."""
-    _check_columns(table, schema, source=source, need_label=False)
-    return _inputs(table, schema, _Source(source, rows_before))
+    return _inputs(table, schema, source, rows_before, need_label=False)
 
 
 def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:
@@ -333,17 +306,28 @@ def _decode_feature(block: np.ndarray, column: Numeric | Categorical) -> np.ndar
     return choices[np.argmax(block, axis=1)]
 
 
-def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_label: bool) -> None:
-    needed = set(schema.columns) - (set() if need_label else {schema.label})
-    missing = [name for name in schema.columns if name in needed and name not in table.columns]
-    if missing:
-        raise InputError(
-            f"{source}: column {missing[0]!r} is missing; schema {schema.name!r} needs it"
-            f"{blanks_hint(missing[0], table.columns)}"
-        )
-    known = set(schema.columns) | set(schema.ignored)
-    extra = [name for name in table.columns if name not in known]
-    if extra:
+_Refuse = Callable[[pd.Series, np.ndarray, str], None]
+"""Refuses the first of a column's values that are wrong, and says what is allowed."""
+
+
+def _inputs(
+    table: pd.DataFrame,
+    schema: Schema,
+    source: str,
+    rows_before: int | None,
+    clipping: Clipping | None = None,
+    *,
+    need_label: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Features and groups of a table that has the schema's columns, and no others."""
+    for name in schema.columns:
+        if name not in table.columns and (need_label or name != schema.label):
+            raise InputError(
+                f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
+                f"{blanks_hint(name, table.columns)}"
+            )
+    known = {*schema.columns, *schema.ignored}
+    if extra := [name for name in table.columns if name not in known]:
         raise InputError(
             f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
             " drop it, or list it under 'ignored'"
@@ -351,55 +335,40 @@ def _check_columns(table: pd.DataFrame, schema: Schema, *, source: str, need_lab
     if len(table) == 0:
         raise InputError(f"{source}: has no rows")
 
-
-def _inputs(table: pd.DataFrame, schema: Schema, source: _Source) -> tuple[np.ndarray, np.ndarray]:
-    x = np.zeros((len(table), len(schema.encoded_names)))
-    start = 0
+    refuse = partial(_refuse, source, rows_before)
+    x, start = np.zeros((len(table), len(schema.encoded_names))), 0
     for name, column in schema.features.items():
-        block = x[:, start : start + len(encoded_as(name, column))]
+        block, values = x[:, start : start + len(encoded_as(name, column))], table[name]
         if isinstance(column, Numeric):
-            _fill_numeric(block, table[name], column, source)
+            missing, numbers = _missing(values, column, refuse), as_numbers(values)
+            refuse(values, ~missing & ~np.isfinite(numbers), "a finite number")
+            if column.out_of_range == "refuse":
+                outside = (numbers < column.lower) | (numbers > column.upper)
+                refuse(values, outside, f"from {column.lower:g} to {column.upper:g}")
+            elif clipping is not None:
+                clipping.add(name, column, numbers)
+            scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / (
+                column.upper - column.lower
+            )
+            block[:, 0] = np.where(missing, 0.0, scaled)
+            if column.missing == "category":
+                block[:, 1] = missing
         else:
-            _fill_categorical(block, table[name], column, source)
+            _fill_one_hot(block, _positions(values, column, refuse), column)
         start += block.shape[1]
-    return x, _positions(table[schema.sensitive], schema.categorical(schema.sensitive), source)
-
-
-def _fill_numeric(block: np.ndarray, values: pd.Series, column: Numeric, source: _Source) -> None:
-    """Writes the encoded column, and whether it is missing, into a block of zeros."""
-    missing = _missing(values, column.missing, source)
-    numbers = as_numbers(values)
-    _refuse(values, ~missing & ~np.isfinite(numbers), "a finite number", source)
-    outside = (numbers < column.lower) | (numbers > column.upper)
-    if column.out_of_range == "refuse":
-        _refuse(values, outside, f"from {column.lower:g} to {column.upper:g}", source)
-    elif source.clipping is not None:
-        source.clipping.add(str(values.name), column, numbers)
-    scaled = (np.clip(numbers, column.lower, column.upper) - column.lower) / (
-        column.upper - column.lower
-    )
-    block[:, 0] = np.where(missing, 0.0, scaled)
-    if column.missing == "category":
-        block[:, 1] = missing
-
-
-def _fill_categorical(
-    block: np.ndarray, values: pd.Series, column: Categorical, source: _Source
-) -> None:
-    """Writes the one-hot columns into a block of zeros; the last is for missing values."""
-    _fill_one_hot(block, _positions(values, column, source), column)
+    return x, _positions(table[schema.sensitive], schema.categorical(schema.sensitive), refuse)
 
 
 def _fill_one_hot(block: np.ndarray, position: np.ndarray, column: Categorical) -> None:
+    """Writes the one-hot columns into a block of zeros; the last is for missing values."""
     at = position - (1 if len(column.categories) == 2 else 0)
     rows = np.flatnonzero(at >= 0)
     block[rows, at[rows]] = 1.0
 
 
-def _positions(values: pd.Series, column: Categorical, source: _Source) -> np.ndarray:
+def _positions(values: pd.Series, column: Categorical, refuse: _Refuse) -> np.ndarray:
     """[N] index of each value among the categories; missing is one more, where it has a column."""
-    categories = column.categories
-    missing = _missing(values, column.missing, source)
+    categories, missing = column.categories, _missing(values, column, refuse)
     if isinstance(categories[0], str):
         plain = values.astype("string").astype(object)
     else:
@@ -407,7 +376,7 @@ def _positions(values: pd.Series, column: Categorical, source: _Source) -> np.nd
     position = pd.Index(categories).get_indexer(pd.Index(plain))
     if column.unlisted is not None:
         position = np.where(position < 0, categories.index(column.unlisted), position)
-    _refuse(values, (position < 0) & ~missing, f"one of {shown(categories)}", source)
+    refuse(values, (position < 0) & ~missing, f"one of {shown(categories)}")
     if column.missing == "category":
         position = np.where(missing, len(categories), position)
     return position
@@ -430,23 +399,24 @@ def as_numbers(values: pd.Series) -> np.ndarray:
     return numbers.to_numpy(float, na_value=np.nan)
 
 
-def _missing(values: pd.Series, policy: str, source: _Source) -> np.ndarray:
+def _missing(values: pd.Series, column: Numeric | Categorical, refuse: _Refuse) -> np.ndarray:
     missing = values.isna().to_numpy()
-    if policy == "refuse":
-        _refuse(values, missing, "present (the schema forbids missing values here)", source)
+    if column.missing == "refuse":
+        refuse(values, missing, "present (the schema forbids missing values here)")
     return missing
 
 
-def _refuse(values: pd.Series, wrong: np.ndarray, allowed: str, source: _Source) -> None:
+def _refuse(
+    source: str, rows_before: int | None, values: pd.Series, wrong: np.ndarray, allowed: str
+) -> None:
     if not wrong.any():
         return
     row = int(np.argmax(wrong))
     value = values.iloc[row]
-    found = "a missing value" if pd.isna(value) else repr(value)
-    number = (source.rows_before or 0) + row + 1
-    at_least = "" if source.rows_before is None else "at least "
+    what = "a missing value" if pd.isna(value) else repr(value)
+    at_least = "" if rows_before is None else "at least "
     more = f" (and {at_least}{wrong.sum() - 1} more rows)" if wrong.sum() > 1 else ""
     raise InputError(
-        f"{source}: column {values.name!r}, row {number}: {found} is not"
+        f"{source}: column {values.name!r}, row {(rows_before or 0) + row + 1}: {what} is not"
         f" allowed{more}; it must be {allowed}"
     )

@@ -11,8 +11,8 @@ import synthfair
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.config.loading import RELEASES
 from synthfair.config.rules import STRICT
-from synthfair.data.encode import Clipping, content_sha256, encode_chunks
-from synthfair.data.tables import read_chunks
+from synthfair.data.batches import from_files
+from synthfair.data.encode import Clipping, content_sha256
 from synthfair.deploy.federation import Federation
 from synthfair.deploy.messages import sha256
 from synthfair.deploy.site import Asked, Made, RefusedError
@@ -126,7 +126,7 @@ def _fingerprint(asked: Asked, config: DistillConfig | SurrogateConfig) -> str:
     key = read_signing_key(asked.settings.key).public_key().public_bytes_raw()
     known = type(config).__name__, config.model_dump_json(), asked.schema.hash, key.hex()
     path, schema = asked.settings.data, asked.schema
-    rows = content_sha256(encode_chunks(read_chunks(path, schema), schema, source=str(path)))
+    rows = content_sha256(from_files(path, schema).read())
     return sha256(repr((synthfair.__version__, *known, rows)).encode())
 
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import DistillConfig
+from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.data.real_rows import RealRows, gather, other_inputs
 from synthfair.distill.objective import Objective, PenalizedLoss
 from synthfair.distill.start import Start, choose_private_start, choose_start
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty

@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import TrainConfig
+from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import partition
-from synthfair.data.real_rows import other_inputs
 from synthfair.data.schema import Schema
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError

@@ -6,8 +6,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
 
+from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.data.real_rows import other_inputs
 
 MOST_ROWS = 1500
 """Records that a random problem is solved on."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.data.real_rows import other_inputs
+from synthfair.data.batches import other_inputs
 from synthfair.model import Rows
 
 

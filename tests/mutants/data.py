@@ -264,9 +264,9 @@ MUTANTS = [
     ),
     Mutant(
         "rows are gathered in the order of the table",
-        "data/real_rows.py",
-        "array[:] = array[order]",
-        "array[:] = array",
-        "test_real_rows.py",
+        "data/batches.py",
+        "column[:end][order]",
+        "column[:end].copy()",
+        "test_batches.py",
     ),
 ]

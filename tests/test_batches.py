@@ -6,8 +6,8 @@ import pytest
 from conftest import make_schema, make_table
 
 from synthfair.config import DistillConfig
+from synthfair.data.batches import gather, other_inputs
 from synthfair.data.encode import Encoded, encode, in_content_order
-from synthfair.data.real_rows import gather, other_inputs
 from synthfair.distill.problem import make_problem
 from synthfair.errors import InputError
 
