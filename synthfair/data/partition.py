@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from synthfair.files import require_free, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_Name = TypeVar("_Name", int, str)
 
 MAX_SKEW = 1e6
 """The largest parameter of the Dirichlet distribution: clients are alike long before."""
@@ -90,19 +88,26 @@ def partition(
         [(1215, 304), (376, 94)]
     """
     rng = _generator(seed)
+    if not 1 <= clients <= len(table):
+        rows = f"the number of rows, {len(table)}"
+        raise InputError(f"clients = {clients}: must be at least 1, and at most {rows}")
     if skew is None:
-        n_train = _equal_n_train(len(table), clients, test_fraction)
-        parts = dict(enumerate(np.array_split(rng.permutation(len(table)), clients)))
-        return [_cut(table.iloc[rows], n_train) for rows in _large(parts, min_rows).values()]
-    if schema is None:
+        parts = np.array_split(rng.permutation(len(table)), clients)
+    elif schema is None:
         raise InputError(f"skew = {skew}: needs the schema, which says groups and labels")
-    encoded = encode(table, schema)
-    parts = _dirichlet(2 * encoded.s + (encoded.y > 0), clients, skew, rng)
-    parts = {i: rng.permutation(rows) for i, rows in parts.items()}
-    large = _large(parts, min_rows)
-    remedy = "take another seed, fewer clients or a larger skew"
-    n_train = _n_train(large, test_fraction, kind="client ", remedy=remedy)
-    return [_cut(table.iloc[rows], n_train[i]) for i, rows in large.items()]
+    elif not 0 < skew <= MAX_SKEW:
+        raise InputError(f"skew = {skew}: must be above 0 and at most {MAX_SKEW:g}")
+    else:
+        # The order of the draws is part of the result: a cell's rows, then its shares, cell by
+        # cell, a cell being a group and label; and then each client's rows.
+        encoded, cut = encode(table, schema), []
+        for rows in _rows_by(2 * encoded.s + (encoded.y > 0)).values():
+            mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
+            cut.append(np.split(mixed, (np.cumsum(shares) * len(rows)).astype(int)[:-1]))
+        parts = [rng.permutation(np.concatenate(some)) for some in zip(*cut, strict=True)]
+    remedy = "take fewer clients, or another seed or a larger skew where they are unlike"
+    wanted = test_fraction, min_rows, "client ", remedy
+    return [*_clients(table, dict(enumerate(parts)), *wanted, alike=skew is None).values()]
 
 
 def partition_by(
@@ -144,9 +149,7 @@ def partition_by(
         )
     names = table[column].astype("string").fillna(NO_VALUE).to_numpy(object)
     parts = {name: rng.permutation(rows) for name, rows in _rows_by(names).items()}
-    large = _large(parts, min_rows)
-    n_train = _n_train(large, test_fraction, kind=f"{column} = ", remedy="merge values")
-    return {name: _cut(table.iloc[rows], n_train[name]) for name, rows in large.items()}
+    return _clients(table, parts, test_fraction, min_rows, f"{column} = ", "merge values")
 
 
 @dataclass(frozen=True)
@@ -186,9 +189,8 @@ class Split:
     @property
     def given(self) -> dict[str, int | float | str]:
         """What differs from the defaults, and the number of clients where no column says it."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        found = {k: v for k, v in found.items() if v != asdict(_PLAIN)[k]}
-        return found if self.by is not None else {"clients": 2} | found
+        other = {f.name: v for f in fields(self) if (v := getattr(self, f.name)) != f.default}
+        return other if self.by is not None else {"clients": 2} | other
 
     def apply(self, table: pd.DataFrame, schema: Schema, *, seed: int) -> dict[str, ClientTable]:
         """The rows of each client by its name. Raises as the functions named above."""
@@ -212,58 +214,44 @@ class Split:
         )
 
 
-_PLAIN = Split()
-
-
 def _generator(seed: int) -> np.random.Generator:
     if seed < 0:
         raise InputError(f"seed = {seed}: must be at least 0")
     return np.random.default_rng(seed)
 
 
-def _cut(part: pd.DataFrame, n_train: int) -> ClientTable:
-    return ClientTable(part.iloc[:n_train], part.iloc[n_train:])
-
-
-def _large(parts: dict[_Name, np.ndarray], min_rows: int) -> dict[_Name, np.ndarray]:
-    """The clients that have at least so many rows."""
-    large = {name: rows for name, rows in parts.items() if len(rows) >= min_rows}
-    if not large:
-        most = max(map(len, parts.values()), default=0)
-        raise InputError(f"min_rows = {min_rows}: no client has as many; the largest has {most}")
-    return large
-
-
-def _equal_n_train(n_rows: int, clients: int, test_fraction: float) -> int:
-    """Number of training rows of each of some alike clients."""
-    possible = clients >= 1 and 0 < test_fraction < 1
-    per_client = n_rows // clients if possible else 0
-    n_train = int(per_client * (1 - test_fraction)) if possible else 0
-    if n_train < 1 or n_train == per_client:
-        raise InputError(
-            f"clients = {clients}, test fraction = {test_fraction}: {n_rows} rows cannot be"
-            " split so that each client has training and test rows"
-        )
-    return n_train
-
-
-def _n_train(
-    parts: dict[_Name, np.ndarray], test_fraction: float, *, kind: str, remedy: str
-) -> dict[_Name, int]:
-    """Number of training rows of each of some unlike clients."""
+def _clients(  # noqa: PLR0917 - the last two are for errors
+    table: pd.DataFrame,
+    parts: Mapping[Any, np.ndarray],
+    test_fraction: float,
+    min_rows: int,
+    kind: str,
+    remedy: str,
+    *,
+    alike: bool = False,
+) -> dict[Any, ClientTable]:
+    """The first rows of each part for training, the others for tests; of all alike as many."""
     if not 0 < test_fraction < 1:
         raise InputError(f"test fraction = {test_fraction}: must be above 0 and below 1")
-    n_train = {name: int(len(rows) * (1 - test_fraction)) for name, rows in parts.items()}
-    small = [name for name, n in n_train.items() if not 0 < n < len(parts[name])]
+    sizes = {name: len(rows) for name, rows in parts.items() if len(rows) >= min_rows}
+    if not sizes:
+        most = max(map(len, parts.values()), default=0)
+        raise InputError(f"min_rows = {min_rows}: no client has as many; the largest has {most}")
+    least = min(map(len, parts.values()))
+    n_train = {
+        n: int((least if alike else size) * (1 - test_fraction)) for n, size in sizes.items()
+    }
+    small = [name for name, n in n_train.items() if not 0 < n < sizes[name]]
     if small:
-        n_rows = len(parts[small[0]])
+        n_rows = sizes[small[0]]
         raise InputError(
             f"{kind}{small[0]!r}: {n_rows} {'row' if n_rows == 1 else 'rows'} cannot be split into"
             f" training and test rows at test fraction = {test_fraction}"
             f"{f' (nor those of {len(small) - 1} more)' if small[1:] else ''}; {remedy}, or leave"
             " small clients out with min_rows (--min-rows)"
         )
-    return n_train
+    rows = {name: table.iloc[parts[name]] for name in sizes}
+    return {n: ClientTable(rows[n].iloc[:k], rows[n].iloc[k:]) for n, k in n_train.items()}
 
 
 def _rows_by(values: np.ndarray) -> dict[Any, np.ndarray]:
@@ -271,25 +259,6 @@ def _rows_by(values: np.ndarray) -> dict[Any, np.ndarray]:
     found, position, counts = np.unique(values, return_inverse=True, return_counts=True)
     rows = np.split(np.argsort(position, kind="stable"), np.cumsum(counts))[:-1]
     return dict(zip(found.tolist(), rows, strict=True))
-
-
-def _dirichlet(
-    cell: np.ndarray, clients: int, skew: float, rng: np.random.Generator
-) -> dict[int, np.ndarray]:
-    """Each client's rows, where the rows of each cell, a group and label, have shares of their own.
-
-    The order of the draws is part of the result: a cell's rows, then its shares, cell by cell.
-    """
-    if clients < 1:
-        raise InputError(f"clients = {clients}: must be at least 1")
-    if not 0 < skew <= MAX_SKEW:
-        raise InputError(f"skew = {skew}: must be above 0 and at most {MAX_SKEW:g}")
-    cut = []
-    for rows in _rows_by(cell).values():
-        mixed, shares = rng.permutation(rows), rng.dirichlet(np.full(clients, skew))
-        ends = (np.cumsum(shares) * len(rows)).astype(int)
-        cut.append(np.split(mixed, ends[:-1]))
-    return {i: np.concatenate(parts) for i, parts in enumerate(zip(*cut, strict=True))}
 
 
 def write_clients(
@@ -324,8 +293,10 @@ def write_clients(
     }
     schema_path = folder / "schema.json"
     require_free(*tables, schema_path, force=force)
+    words = schema.missing_values
     for path, table in tables.items():
-        write_csv(_with_words(table, schema), path)
+        known = "" in words or not words  # else an empty field would be a value
+        write_csv(table if known else table.astype(object).where(table.notna(), words[0]), path)
     write_text(schema_path, schema.to_json())
     return [*tables, schema_path]
 
@@ -341,11 +312,3 @@ def file_stems(names: Collection[int | str]) -> list[str]:
                 f"clients {other!r} and {name!r} would have the same files; rename one"
             )
     return stems
-
-
-def _with_words(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Missing values as the schema's first word for them, where an empty field is none."""
-    words = schema.missing_values
-    if "" in words or not words:
-        return table
-    return table.astype(object).where(table.notna(), words[0])

@@ -48,8 +48,8 @@ MUTANTS = [
     Mutant(
         "a row is both a training and a test row",
         "data/partition.py",
-        "part.iloc[n_train:])",
-        "part.iloc[n_train - 1 :])",
+        "rows[n].iloc[k:])",
+        "rows[n].iloc[k - 1 :])",
         "test_partition.py",
     ),
     Mutant(
