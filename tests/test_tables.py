@@ -62,8 +62,11 @@ def test_spreadsheets_write_marks_and_newlines(tmp_path, schema):
 def test_unreadable_tables(tmp_path, schema, content, complaint):
     path = tmp_path / "t.csv"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
-        read_table(path, schema)
+    readers = [read_raw_table, count_rows] if b"\xff\xfe\n" not in content else []
+    readers += [lambda path: read_table(path, schema), lambda path: [*read_chunks(path, schema)]]
+    for read in readers:
+        with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
+            read(path)
 
 
 def test_compressed_csv_of_that_name_is_read(tmp_path, schema):
@@ -219,24 +222,6 @@ def test_newlines_inside_quotes_do_not_end_a_row(tmp_path, schema):
     np.testing.assert_array_equal(
         in_parts(tmp_path / "t.csv", schema)[1].y, encode(table, schema).y
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        (b"", "cannot read as CSV"),
-        (b"income,age\n1,2,3\n", "Expected 2 columns, got 3"),
-        (b"income,income\n1,2\n", "'income' appears more than once"),
-        (b"PAR1 nonsense", "cannot read as CSV or Parquet"),
-    ],
-)
-def test_unreadable_tables_in_parts(tmp_path, schema, content, complaint):
-    path = tmp_path / "t.csv"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
-        count_rows(path)
-    with pytest.raises(InputError, match=f"t.csv: .*{complaint}"):
-        list(read_chunks(path, schema))
 
 
 @pytest.mark.parametrize("text", [" 12", "12 ", "+12", "1.2e1", "12.", "012"])

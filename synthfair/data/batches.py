@@ -29,15 +29,8 @@ ALIGNMENT = 64
 """Bytes; jax.device_put uses an array of NumPy's in place where it begins at a multiple of this."""
 
 
-class Adds(Protocol):
-    """What can be added up: a number, an array, or an object with ``+``."""
-
-    def __add__(self, other: Any, /) -> Any:
-        """The sum."""
-        ...
-
-
-Sum = TypeVar("Sum", bound=Adds)
+Sum = TypeVar("Sum", bound=Any)
+"""What can be added up: a number, an array, or an object with ``+``."""
 
 
 class Batches(Protocol):

@@ -233,28 +233,6 @@ def encode_inputs(
     return _inputs(table, schema, source, rows_before, need_label=False)
 
 
-def decode(encoded: Encoded, schema: Schema) -> pd.DataFrame:
-    """The table that encodes to ``encoded``, up to rounding; for synthetic rows, the nearest one.
-
-    A number is scaled back and may lie outside its bounds; a category is the one with the largest
-    entry; missing where the entry for missing is above one half, or the largest. Of a label with
-    several positive or several negative values, the first.
-    """
-    out: dict[str, object] = {}
-    start = 0
-    for name, column in schema.columns.items():
-        if name == schema.label:
-            values = np.where(encoded.y > 0, schema.positives[0], schema.negatives[0])
-        elif name == schema.sensitive:
-            values = np.asarray(schema.groups)[encoded.s]
-        else:
-            width = len(encoded_as(name, column))
-            values = _decode_feature(encoded.x[:, start : start + width], column)
-            start += width
-        out[name] = values
-    return pd.DataFrame(out)
-
-
 def encode_records(records: np.ndarray, schema: Schema) -> np.ndarray:
     """X [N, d] of records [N, p], as a surrogate holds them: one column for each feature.
 
@@ -294,16 +272,6 @@ def records_table(
             missing = [None] if column.missing == "category" else []
             out[name] = pd.array([*column.categories, *missing])[features[name].astype(int)]
     return pd.DataFrame(out)
-
-
-def _decode_feature(block: np.ndarray, column: Numeric | Categorical) -> np.ndarray:
-    if isinstance(column, Numeric):
-        values = column.lower + block[:, 0] * (column.upper - column.lower)
-        return np.where(block[:, 1] > 0.5, np.nan, values) if block.shape[1] > 1 else values
-    if len(column.categories) == 2:
-        block = np.hstack([1 - block.sum(axis=1, keepdims=True), block])
-    choices = np.asarray([*column.categories, None], dtype=object)
-    return choices[np.argmax(block, axis=1)]
 
 
 _Refuse = Callable[[pd.Series, np.ndarray, str], None]

@@ -319,9 +319,8 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
             f"{source}: still marked a draft; review it as its 'draft' block says, then delete that"
             " block"
         )
-    roles = ("label", "positive", "sensitive")
-    if isinstance(found, dict) and (left := [r for r in roles if r in found and found[r] is None]):
-        raise InputError(f"{source}: {', '.join(left)}: null, as a draft leaves it; must be given")
+    if isinstance(found, dict) and "positive" in found and found["positive"] is None:
+        raise InputError(f"{source}: positive: null, as a draft leaves it; must be given")
     try:
         return validated(Schema, found)
     except ValidationError as error:

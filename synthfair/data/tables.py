@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from io import BytesIO
+from io import BufferedReader, BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -57,14 +57,6 @@ _Choice = Callable[[list[str]], list[str]]
 _ROW, _COLUMN = re.compile(r"Row #(\d+)"), re.compile(r"In CSV column #(\d+)")
 """In Arrow's errors, which count the header as row 1, and columns from 0. Everywhere here row 1 is
 the first after the header; a row may have several lines, and empty lines are none."""
-
-
-class Arriving(Protocol):
-    """What bytes are read from, such as ``sys.stdin.buffer``."""
-
-    def read1(self, size: int, /) -> bytes:
-        """At most ``size`` bytes, as soon as there are any; none at the end."""
-        ...
 
 
 def read_table(
@@ -185,14 +177,18 @@ def files_of(path: Path) -> list[Path]:
 
 
 def read_stream(
-    stream: Arriving, schema: Schema, *, text: Sequence[str] = (), source: str = "standard input"
+    stream: BufferedReader,
+    schema: Schema,
+    *,
+    text: Sequence[str] = (),
+    source: str = "standard input",
 ) -> Iterator[pd.DataFrame]:
     """The rows of a CSV stream, as soon as they are whole: in constant memory, and never late.
 
     Arrow's own stream would hold each row back until the next has arrived.
 
     Args:
-        stream: UTF-8 text; the first record is the header.
+        stream: UTF-8 text, such as ``sys.stdin.buffer``; the first record is the header.
         schema: as of :func:`read_chunks`.
         text: as of :func:`read_chunks`.
         source: what to call the stream in errors.
@@ -217,7 +213,7 @@ def read_stream(
             yield part
 
 
-def _whole_records(stream: Arriving, source: str) -> Iterator[bytes]:
+def _whole_records(stream: BufferedReader, source: str) -> Iterator[bytes]:
     """Bytes that end where records end; the last gets a line end if it has none."""
     held = b""
     while arrived := stream.read1(MOST_AT_ONCE):
