@@ -104,8 +104,8 @@ MUTANTS = [
     Mutant(
         "a comparison of another file goes on with the results of this one",
         "compare/grid.py",
-        'return found if self.sha256 is None else found | {"sha256": self.sha256}',
-        "return found",
+        'return says if self.sha256 is None else says | {"sha256": self.sha256}',
+        "return says",
         "test_compare_own_table.py",
     ),
     Mutant(
