@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from synthfair.fairness.metrics import Scored, group_rates, metrics
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.postprocess.score_counts import ScoreCounts, group_score_counts, label_counts
 from synthfair.report.answer import COMPARED
 from synthfair.report.scores import at_thresholds, calibration, has_scores

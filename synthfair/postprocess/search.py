@@ -13,52 +13,17 @@ LEAST_WEIGHT = 1e-9
 """Of a threshold in a mixture; what is below is rounding of the linear programme."""
 
 
-class _Windows:
-    """Windows [low, low + alpha] of a rate [G, T], low being each of its W values in turn.
-
-    One threshold of each group is chosen: their rates differ by at most alpha if and only if some
-    window holds them all.
-    """
-
-    def __init__(self, rate: np.ndarray, alpha: float) -> None:
-        self.rate, self.low = rate, np.unique(rate)
-        self.high = self.low + alpha + ROUNDING
-        self.order = np.argsort(rate, axis=1)
-        ordered = np.take_along_axis(rate, self.order, axis=1)
-        self.start = np.stack([np.searchsorted(own, self.low) for own in ordered])
-        self.stop = np.stack([np.searchsorted(own, self.high, side="right") for own in ordered])
-
-    def inside(self, window: int) -> np.ndarray:
-        """[G, T] whether each threshold's rate lies in a window."""
-        return (self.rate >= self.low[window]) & (self.rate <= self.high[window])
-
-    def best(self, value: np.ndarray) -> np.ndarray:
-        """[W] sum over groups of the largest value [G, T] in a window; -inf where a group has none.
-
-        Two stretches of 2^k thresholds, in the order of their rates, cover a window of up to
-        2^(k + 1); the largest value of every stretch of each length is computed once.
-        """
-        length = self.stop - self.start
-        largest = np.full(length.shape, -np.inf)
-        stretches = np.take_along_axis(value, self.order, axis=1)
-        for width in (2**k for k in range(value.shape[1].bit_length())):
-            if half := width // 2:
-                stretches = np.maximum(stretches[:, :-half], stretches[:, half:])
-            g, w = np.nonzero((length >= width) & (length < 2 * width))
-            first, last = self.start[g, w], self.stop[g, w] - width
-            largest[g, w] = np.maximum(stretches[g, first], stretches[g, last])
-        return largest.sum(axis=0)
-
-
 def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float) -> np.ndarray:
     """[G] a threshold for each group, with the largest sum of values under the constraints.
 
-    Exact, for any number of groups: every window of the first rate is tried with every window of
-    the last, the most promising first, until no other can be better. Two rates of G groups and T
-    thresholds take at most G T passes over G T numbers.
+    Rates differ by at most alpha between groups if and only if a window [low, low + alpha] holds
+    them all, and low may be the smallest of them. As rates fall with the threshold, those of a
+    group in a window are a stretch of thresholds. Exact, for any number of groups: every window of
+    the first rate is tried with every window of the last, the most promising first, until no other
+    can be better. Two rates of G groups and T thresholds take at most G T passes over G T numbers.
 
     Args:
-        rates: one or two, each [G, T].
+        rates: one or two, each [G, T], which never rise with the threshold.
         value: [G, T] of each threshold.
         alpha: most by which a rate may differ between two groups; at least 0. Some choice must be
             possible.
@@ -66,22 +31,53 @@ def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float
     Example:
         >>> import numpy as np
         >>> from synthfair.postprocess.search import best_thresholds
-        >>> rate = np.array([[0.0, 0.5, 1.0], [0.0, 0.4, 1.0]])
-        >>> value = np.array([[1.0, 2.0, 4.0], [1.0, 3.0, 0.0]])
+        >>> rate = np.array([[1.0, 0.5, 0.0], [1.0, 0.4, 0.0]])
+        >>> value = np.array([[4.0, 2.0, 1.0], [0.0, 3.0, 1.0]])
         >>> [best_thresholds([rate], value, alpha).tolist() for alpha in (0.0, 0.1, 0.6)]
-        [[2, 2], [1, 1], [2, 1]]
+        [[0, 0], [1, 1], [0, 1]]
     """
-    first, last = _Windows(rates[0], alpha), _Windows(rates[-1], alpha)
-    bounds = first.best(value)
-    best, chosen = -np.inf, np.zeros(len(value), int)
+    n_groups, n_thresholds = value.shape
+    each = np.arange(n_groups)[:, None]
+
+    # maxima[k][g, t] is the largest of the 2^k values from t on.
+    levels = n_thresholds.bit_length()
+    maxima = np.full((levels, n_groups, n_thresholds + 1), -np.inf)
+    maxima[0, :, :-1] = value
+    for k in range(1, levels):
+        half = 2 ** (k - 1)
+        maxima[k, :, :-half] = np.maximum(maxima[k - 1, :, :-half], maxima[k - 1, :, half:])
+
+    def stretches(rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[G, W] first threshold in each window, and the first behind it."""
+        low = np.unique(rate)
+        high = low + alpha + ROUNDING
+        start = np.stack([np.searchsorted(-own, -high) for own in rate])
+        stop = np.stack([np.searchsorted(-own, -low, side="right") for own in rate])
+        return start, stop
+
+    def largest_sums(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """[W] sum over groups of the largest value of a stretch; -inf where one is empty.
+
+        Two stretches of 2^k thresholds cover one of up to 2^(k + 1).
+        """
+        length = stop - start
+        k = np.log2(np.maximum(length, 1)).astype(int)
+        both = np.maximum(maxima[k, each, start], maxima[k, each, stop - 2**k])
+        return np.where(length > 0, both, -np.inf).sum(axis=0)
+
+    first, last = stretches(rates[0]), stretches(rates[-1])
+    bounds = largest_sums(*first)
+    best, chosen = -np.inf, np.zeros(n_groups, int)
     for window in np.argsort(-bounds, kind="stable"):
         if bounds[window] <= best:
             break
-        allowed = np.where(first.inside(window), value, -np.inf)
-        totals = last.best(allowed)
-        if totals.max() > best:
-            best, inside = totals.max(), last.inside(int(totals.argmax()))
-            chosen = np.where(inside, allowed, -np.inf).argmax(axis=1)
+        start = np.maximum(first[0][:, [window]], last[0])
+        stop = np.minimum(first[1][:, [window]], last[1])
+        sums = largest_sums(start, stop)
+        if sums.max() > best:
+            best, other = sums.max(), sums.argmax()
+            ends = zip(value, start[:, other], stop[:, other], strict=True)
+            chosen = np.array([a + own[a:b].argmax() for own, a, b in ends])
     return chosen
 
 
@@ -140,7 +136,7 @@ def best_mixture(
             for rate, low in zip(rates, np.eye(n_rates), strict=True)
         ]
     )
-    found = linprog(
+    solution = linprog(
         np.append(-value[place] / np.abs(value).max(), np.zeros(n_rates)),
         A_ub=np.vstack([above, -above]),
         b_ub=np.repeat([alpha, 0.0], len(above)),
@@ -148,8 +144,8 @@ def best_mixture(
         b_eq=np.ones(n_groups),
         bounds=[(0, 1)] * (len(group) + n_rates),
     )
-    if not found.success:
-        raise ArithmeticError(f"linear programme: {found.message}")
-    weights, solved = np.zeros(value.shape), found.x[: len(group)]
+    if not solution.success:
+        raise ArithmeticError(f"linear programme: {solution.message}")
+    weights, solved = np.zeros(value.shape), solution.x[: len(group)]
     weights[place] = np.where(solved < LEAST_WEIGHT, 0.0, solved)
     return weights / weights.sum(axis=1, keepdims=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -107,62 +106,55 @@ def choose_decision(
         raise InputError(f"alpha = {alpha}: must be from 0 to below 1")
     if not 2 <= n_bins <= MOST_BINS:
         raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MOST_BINS}")
-    require_rows(histogram, (*_COMPARED[notion], BOTH))
-    negative, positive = _at_least(np.maximum(histogram.array(), 0)).swapaxes(0, 1)
-    rates = [_rate((negative, positive), labels) for labels in _COMPARED[notion]]
+    compared = _COMPARED[notion]
+    require_rows(histogram, (*compared, BOTH))
+
+    # selected [G, 2, B + 1]: rows in bin t or above, by label; none for t = B.
+    counts = np.maximum(histogram.array(), 0)
+    above = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
+    selected = np.concatenate([above, np.zeros((*above.shape[:-1], 1))], axis=-1)
+    rows = [selected[:, list(labels)].sum(axis=1) for labels in compared]
+    rates = [some / some[:, :1] for some in rows]
+    negative, positive = selected.swapaxes(0, 1)
     right = positive + negative[:, :1] - negative
+
+    # The best threshold of each group, or weights of some.
     if randomized:
         hulls = [upper_hull(f, t) for f, t in zip(negative, positive, strict=True)]
         weights = best_mixture(rates, right, alpha, hulls)
     else:
         weights = np.eye(n_bins + 1)[best_thresholds(rates, right, alpha)]
-    decision = _decision(histogram, notion, alpha, weights)
-    return ChosenDecision(decision, *_estimates(histogram, notion, weights))
 
-
-def _at_least(counts: np.ndarray) -> np.ndarray:
-    """[..., B + 1] of counts [..., B]: rows in bin t or above; none for t = B."""
-    rows = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
-    return np.concatenate([rows, np.zeros((*rows.shape[:-1], 1))], axis=-1)
-
-
-def _rate(selected: Sequence[np.ndarray], labels: Sequence[int]) -> np.ndarray:
-    """[G, B + 1] share of the rows of these labels that each threshold selects."""
-    rows = np.sum([selected[label] for label in labels], axis=0)
-    return rows / rows[:, :1]
-
-
-def _decision(
-    histogram: ScoreHistogram, notion: Notion, alpha: float, weights: np.ndarray
-) -> GroupDecision:
-    """Of weights of thresholds [G, B + 1]: a row in bin b is selected by those up to b.
-
-    The key follows from the model, the schema and the counts alone. Who chooses the settings cannot
-    look among them for a key whose coins fall well; who can alter counts can.
-    """
+    # A row in bin b is selected by the thresholds up to b.
     chance = np.minimum(np.cumsum(weights, axis=1).round(12), 1.0)
     steps = tuple(
         tuple((int(t), float(own[t])) for t in np.flatnonzero(weight[:-1]))
         for own, weight in zip(chance, weights, strict=True)
     )
+
+    # The key of the coins follows from the model, the schema and the counts alone. Who chooses the
+    # settings cannot look among them for a key whose coins fall well; who can alter counts can.
     text = json.dumps([histogram.schema_hash, histogram.model, histogram.counts])
     certain = all(probability == 1 for own in steps for _, probability in own)
-    return GroupDecision(
+    decision = GroupDecision(
         notion=notion,
         alpha=alpha,
-        n_bins=weights.shape[1] - 1,
+        n_bins=n_bins,
         steps=steps,
         key=None if certain else hashlib.sha256(text.encode()).hexdigest(),
         statement=histogram.statement,
     )
+    return ChosenDecision(decision, *_estimates(histogram, notion, weights))
 
 
 def _estimates(
     histogram: ScoreHistogram, notion: Notion, weights: np.ndarray
 ) -> tuple[NoisyShare, NoisyShare, NoisyShare]:
-    """Accuracy, gap, and accuracy of the constant classifier."""
+    """Accuracy, gap, and accuracy of the constant classifier, of weights of thresholds."""
     counts = histogram.array()
-    chance = np.cumsum(weights, axis=1)[:, :-1]
+    chance = np.cumsum(weights, axis=1)[:, None, :-1]
+    everyone = np.ones(counts.shape)
+    positive = everyone * np.array([0, 1])[:, None]
 
     def share(hits: np.ndarray, among: np.ndarray) -> NoisyShare:
         """Sum of hits over sum of among, arrays of counts' shape that multiply them."""
@@ -171,17 +163,15 @@ def _estimates(
         spread = ((hits - value * among) ** 2).sum()
         return NoisyShare(value, math.sqrt(histogram.variance * spread) / rows)
 
-    def gap(labels: Sequence[int]) -> NoisyShare:
+    gaps = []
+    for labels in _COMPARED[notion]:
         rates = []
-        for group, own in enumerate(chance):
+        for group in range(len(counts)):
             among = np.zeros(counts.shape)
             among[group, list(labels)] = 1
-            rates.append(share(among * own, among))
+            rates.append(share(among * chance, among))
         high, low = max(rates), min(rates)
-        return NoisyShare(high.value - low.value, math.hypot(high.error, low.error))
-
-    everyone = np.ones(counts.shape)
-    label = np.array([0, 1])[:, None]
-    accuracy = share(np.where(label, chance[:, None], 1 - chance[:, None]), everyone)
-    constant = max(share(everyone * (label == value), everyone) for value in BOTH)
-    return accuracy, max(map(gap, _COMPARED[notion])), constant
+        gaps.append(NoisyShare(high.value - low.value, math.hypot(high.error, low.error)))
+    accuracy = share(np.where(positive, chance, 1 - chance), everyone)
+    constant = max(share(label, everyone) for label in (1 - positive, positive))
+    return accuracy, max(gaps), constant

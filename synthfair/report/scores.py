@@ -70,7 +70,7 @@ def _at(k: int, counts: np.ndarray, groups: Sequence[str], gap: str, least: int)
         k / BINS,
         rate_interval(right.sum(), rows.sum()),
         gap_interval(*(part.of_at_least(least) for part in compared)),
-        dict(zip(groups, selected.limits().metrics(), strict=True)),
+        dict(zip(groups, map(rate_interval, *selected), strict=True)),
     )
 
 

@@ -75,6 +75,6 @@ def seed_of(random_state: Any) -> int:
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns of the line of the user: the first that is not of this package."""
     level = 1
-    while str(sys._getframe(level).f_globals.get("__name__")).startswith("synthfair."):  # noqa: SLF001
+    while str(sys._getframe(level).f_globals.get("__name__")).startswith("synthfair."):
         level += 1
     warnings.warn(message, category, stacklevel=level + 1)

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "the ends of an interval are swapped",
         "fairness/intervals.py",
-        "return type(first)(found, found - below, found + above)",
-        "return type(first)(found, found + above, found - below)",
+        "return Metric(change, change - below, change + above)",
+        "return Metric(change, change + above, change - below)",
         "test_intervals.py",
     ),
     Mutant(
@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         "the largest difference is never nearly none",
         "fairness/intervals.py",
-        "least = [np.maximum(part.low, -part.high).max() for part in far]",
-        "least = [np.minimum(np.abs(part.low), np.abs(part.high)).max() for part in far]",
+        "least = np.maximum(low, -high).max()",
+        "least = np.minimum(np.abs(low), np.abs(high)).max()",
         "test_intervals.py",
     ),
     Mutant(

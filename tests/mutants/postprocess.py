@@ -20,15 +20,15 @@ MUTANTS = [
     Mutant(
         "the gap may be twice alpha",
         "postprocess/search.py",
-        "self.high = self.low + alpha + ROUNDING",
-        "self.high = self.low + 2 * alpha + ROUNDING",
+        "high = low + alpha + ROUNDING",
+        "high = low + 2 * alpha + ROUNDING",
         "test_thresholds.py",
     ),
     Mutant(
         "equalized odds compares one rate alone",
         "postprocess/search.py",
-        "first, last = _Windows(rates[0], alpha), _Windows(rates[-1], alpha)",
-        "first, last = _Windows(rates[0], alpha), _Windows(rates[0], alpha)",
+        "first, last = stretches(rates[0]), stretches(rates[-1])",
+        "first, last = stretches(rates[0]), stretches(rates[0])",
         "test_thresholds.py",
     ),
     Mutant(
@@ -41,8 +41,8 @@ MUTANTS = [
     Mutant(
         "a window's last stretch begins one late",
         "postprocess/search.py",
-        "first, last = self.start[g, w], self.stop[g, w] - width",
-        "first, last = self.start[g, w], self.start[g, w]",
+        "maxima[k, each, stop - 2**k]",
+        "maxima[k, each, start]",
         "test_thresholds.py",
     ),
     Mutant(
@@ -145,9 +145,9 @@ MUTANTS = [
     ),
     Mutant(
         "metrics round a probability to a decision",
-        "fairness/metrics.py",
-        "y_pred = 2 * rows.selected - 1",
-        "y_pred = np.sign(2 * rows.selected - 1)",
+        "fairness/intervals.py",
+        "weights=rows.selected[among]",
+        "weights=rows.selected[among].round()",
         "test_decision.py",
     ),
     Mutant(
