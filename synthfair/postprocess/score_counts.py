@@ -57,10 +57,3 @@ class LabelCounts(NamedTuple):
 
     negative: int
     positive: int
-
-
-def label_counts(rows: Scored) -> list[LabelCounts]:
-    """The counts of each group, 0 to n_groups - 1."""
-    none = np.zeros(len(rows.y), np.int64)
-    counts = count_scores(none, rows.s, rows.y, rows.n_groups, 1)
-    return [LabelCounts(*found) for found in counts[:, :, 0].tolist()]
