@@ -25,7 +25,7 @@ from synthfair.fairness.intervals import (
     metrics_with_intervals,
 )
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
-from synthfair.postprocess.score_counts import LabelCounts, ScoreCounts, group_score_counts
+from synthfair.postprocess.histogram import LabelCounts, ScoreCounts, group_score_counts
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:

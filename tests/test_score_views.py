@@ -7,7 +7,7 @@ from synthfair.config import ServerConfig
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.postprocess.score_counts import ScoreCounts, group_score_counts
+from synthfair.postprocess.histogram import ScoreCounts, group_score_counts
 from synthfair.report.answer import COMPARED
 from synthfair.report.scores import at_thresholds, calibration, has_scores
 

@@ -18,7 +18,7 @@ from synthfair.errors import InputError
 from synthfair.fairness.intervals import metrics
 from synthfair.fairness.metrics import Scored
 from synthfair.postprocess import ScoreHistogram, choose_decision, score_bins
-from synthfair.postprocess.search import best_mixture, best_thresholds, upper_hull
+from synthfair.postprocess.thresholds import best_mixture, best_thresholds, upper_hull
 
 NOTIONS = ["statistical_parity", "equal_opportunity", "equalized_odds"]
 

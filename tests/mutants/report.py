@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     Mutant(
         "labels swapped in the counts of scores",
-        "postprocess/score_counts.py",
+        "postprocess/histogram.py",
         "ScoreCounts(tuple(negative.tolist()), tuple(positive.tolist())",
         "ScoreCounts(tuple(positive.tolist()), tuple(negative.tolist())",
         "test_score_views.py",
