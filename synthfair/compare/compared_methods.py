@@ -128,12 +128,12 @@ DEFAULT_ROUNDS = RoundOptions()
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
     named = dict(zip(federation.names, federation.train, strict=True))
-    done = tuple(distill_clients(named, federation.schema, config))
-    releases = {name: each.release for name, each in zip(named, done, strict=True)}
+    clients = tuple(distill_clients(named, federation.schema, config))
+    releases = {name: client.release for name, client in zip(named, clients, strict=True)}
     model = pool_and_train(releases, federation.schema)
-    converged = model.converged and all(each.converged for each in done)
+    converged = model.converged and all(client.converged for client in clients)
     fitted = _uploaded(model, releases, federation, config.asked)
-    return fitted._replace(converged=converged, distillations=done)
+    return fitted._replace(converged=converged, distillations=clients)
 
 
 def surrogate(
@@ -312,11 +312,11 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     )
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
     everyone = Cohorts.everyone(len(clients))
-    done = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * FEDAVG_ROUNDS
-    cost = Communication(len(clients), FEDAVG_ROUNDS, sent)
-    params = [done.state.params] * len(federation.test)
-    return _linear(params, done.history.settled, cost, federation, config)
+    run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
+    upload = engine.report_bytes(algorithm, run.state, clients)
+    cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
+    params = [run.state.params] * len(federation.test)
+    return _linear(params, run.history.settled, cost, federation, config)
 
 
 def in_rounds(

@@ -40,7 +40,7 @@ SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""
 
 
-class _Sent(NamedTuple):
+class _Upload(NamedTuple):
     """One release of each lender: files, whether all problems were solved, and the time of all."""
 
     paths: list[Path]
@@ -104,11 +104,11 @@ def demonstrate(
 
     def begin(stage: str) -> Progress:
         """Shows the next stage, and gives what shows the steps within it."""
-        done = next(stages)
-        show(done, N_STAGES, stage)
-        return lambda _, step, steps: show(done, N_STAGES, f"{stage}, step {step} of {steps}")
+        before = next(stages)
+        show(before, N_STAGES, stage)
+        return lambda _, step, steps: show(before, N_STAGES, f"{stage}, step {step} of {steps}")
 
-    def send(name: str, config: DistillConfig | SurrogateConfig) -> _Sent:
+    def send(name: str, config: DistillConfig | SurrogateConfig) -> _Upload:
         """Each lender's release, in the folder of this name."""
         start, paths, converged = time.perf_counter(), [], True
         for lender in LENDERS:
@@ -122,7 +122,7 @@ def demonstrate(
                 progress=begin(f"{name} release, {lender}"),
             )
             converged &= not isinstance(release, Distillation) or release.converged
-        return _Sent(paths, converged, time.perf_counter() - start)
+        return _Upload(paths, converged, time.perf_counter() - start)
 
     # Every method, without the penalty and with it; surrogates serve both.
     outcomes: list[Outcome] = []
@@ -133,24 +133,24 @@ def demonstrate(
             begin(f"{title}, rho = {config.rho_o:g}")
             outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
         asked = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
-        for title, sent, output, server in (
+        for title, upload, output, server in (
             ("fair releases", send(name, config), f"{name}/server", ServerConfig()),
             ("surrogates", surrogates, f"surrogate/{name}", ServerConfig(**asked)),
         ):
             begin(f"server, {output}")
             served = serve(
-                sent.paths,
+                upload.paths,
                 folder / "schema.json",
                 [folder / f"client_{lender}_test.csv" for lender in LENDERS],
                 folder / output,
                 server,
-                frontier=sent is surrogates and config is fair,
+                frontier=upload is surrogates and config is fair,
                 force=force,
             )
             evaluation, frontier = cast(Evaluation, served.evaluation), served.frontier
-            converged = sent.converged and served.model.converged is not False
+            converged = upload.converged and served.model.converged is not False
             outcomes.append(
-                Outcome(title, config.rho_o, config.seed, evaluation, converged, sent.seconds)
+                Outcome(title, config.rho_o, config.seed, evaluation, converged, upload.seconds)
             )
     show(N_STAGES, N_STAGES, "done")
     return Demonstration(outcomes, frontier)

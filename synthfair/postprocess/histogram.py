@@ -78,11 +78,11 @@ class ScoreHistogram(BaseModel):
 
     Example:
         >>> from synthfair.postprocess.histogram import ScoreHistogram
-        >>> found = ScoreHistogram(
+        >>> histogram = ScoreHistogram(
         ...     schema_hash="0" * 64, model=None, groups=("f", "m"),
         ...     counts=(((5,), (3,)), ((2,), (7,))),
         ... )
-        >>> found.array().shape
+        >>> histogram.array().shape
         (2, 2, 1)
     """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -30,7 +30,7 @@ from synthfair.model import LinearModel, Rows
 from synthfair.release.format import Release, name_of
 from synthfair.server.parts import check_pool
 from synthfair.server.pooling import Pool, make_pool, train_pool
-from synthfair.sklearn.codebook import Fitted, one_each, read_arrays, read_table
+from synthfair.sklearn.codebook import TrainingRows, one_each, read_arrays, read_table
 from synthfair.sklearn.settings import NOT_CONVERGED, FairEstimator, seed_of, warn
 from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel
@@ -71,7 +71,11 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
         return tags
 
     def _train(
-        self, pool: Pool, fitted: Fitted, fairness: ServerConfig, fair: Collection[Release] = ()
+        self,
+        pool: Pool,
+        fitted: TrainingRows,
+        fairness: ServerConfig,
+        fair: Mapping[str, Release] | None = None,
     ) -> Self:
         """Trains on a pool, maybe of ``fair`` releases; the indicators of groups count as 0."""
         codebook, real = fitted.codebook, fitted.rows
@@ -94,7 +98,7 @@ class _LinearClassifier(ClassifierMixin, FairEstimator):
             gaps = decision_gaps(scored.score, rows, notion=fairness.notion, n_groups=n_groups)  # type: ignore[arg-type]
             messages: list[str] = []
             if fair:
-                check = check_pool(fair, trained, self.schema_, score, evaluation)
+                check = check_pool(fair.values(), trained, self.schema_, score, evaluation)
                 messages += check._replace(remedy=UNLIKE, rows=ROWS).warnings
         coefficients = self.model_.coefficients
         self.coef_ = np.array([[coefficients[name] for name in self.encoded_names_]])
@@ -326,16 +330,15 @@ class SingleShotClassifier(_LinearClassifier):
         # A release of each, and the pool.
         with jax.enable_x64(True):
             if isinstance(config, SurrogateConfig):
-                sent = [
+                answers = [
                     distill_table(in_memory(part), schema, config, source=name)
                     for name, part in parts.items()
                 ]
             else:
-                sent = distill_clients(parts, schema, config, model=codebook.model)
-                if not all(each.converged for each in sent):
+                answers = distill_clients(parts, schema, config, model=codebook.model)
+                if not all(answer.converged for answer in answers):
                     warn(NOT_CONVERGED, ConvergenceWarning)
-            releases = dict(zip(parts, [each.release for each in sent], strict=True))
+            releases = dict(zip(parts, [answer.release for answer in answers], strict=True))
             pool = make_pool(releases, schema, fairness if self.release == "surrogate" else None)
         self.releases_: dict[Any, Release] = dict(zip(values, releases.values(), strict=True))
-        fair = releases.values() if self.release == "fair" else ()
-        return self._train(pool, fitted, fairness, fair)
+        return self._train(pool, fitted, fairness, releases if self.release == "fair" else None)

@@ -138,7 +138,7 @@ def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
     return np.array(codebook.schema.encoded_names, dtype=object)
 
 
-class Fitted(NamedTuple):
+class TrainingRows(NamedTuple):
     """What fit reads from its arguments.
 
     Attributes:
@@ -158,7 +158,7 @@ class Fitted(NamedTuple):
 
 def read_arrays(
     estimator: FairEstimator, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
-) -> Fitted:
+) -> TrainingRows:
     """Checks what fit is given, makes the codebook, and encodes the rows.
 
     Without sensitive features, all rows are of one group; without weights, all count alike. There
@@ -214,7 +214,7 @@ def read_arrays(
             f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
             " bounds= right?"
         )
-    return Fitted(codebook, rows, weight[counted], classes, groups)
+    return TrainingRows(codebook, rows, weight[counted], classes, groups)
 
 
 def one_each(values: Any, name: str, x: Any) -> np.ndarray:
