@@ -145,9 +145,10 @@ MUTANTS = [
     ),
     Mutant(
         "metrics round a probability to a decision",
-        "fairness/intervals.py",
-        "weights=rows.selected[among]",
-        "weights=rows.selected[among].round()",
+        "fairness/metrics.py",
+        "return (self.score > 0).astype(float) if self.probability is None else self.probability",
+        "return (self.score > 0).astype(float) if self.probability is None"
+        " else self.probability.round()",
         "test_decision.py",
     ),
     Mutant(
