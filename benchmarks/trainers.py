@@ -25,7 +25,8 @@ from benchmarks.unlike.training import LAMBDA_THETA
 from synthfair.compare.federation import pooled
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import SOURCES
-from synthfair.fairness.metrics import Scored, metrics
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored
 from synthfair.surrogate import FairTable, WeightedTable, make_fair_table, train_fair
 
 ROWS = ("fair table", "fair releases", "real rows")

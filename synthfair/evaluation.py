@@ -25,12 +25,7 @@ from synthfair.fairness.intervals import (
     metrics_with_intervals,
 )
 from synthfair.fairness.metrics import Metric, Rates, Scored, group_rates
-from synthfair.postprocess.score_counts import (
-    LabelCounts,
-    ScoreCounts,
-    group_score_counts,
-    label_counts,
-)
+from synthfair.postprocess.histogram import LabelCounts, ScoreCounts, group_score_counts
 from synthfair.trained import TrainedModel
 
 if TYPE_CHECKING:
@@ -134,8 +129,8 @@ def evaluate(
         ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
         ...     theta=(0.0,) * 38 + (1.0,), gradient_norm=None, converged=None,
         ... )
-        >>> found = sf.evaluate(model, {"all": table}, sf.ServerConfig(resamples=10))
-        >>> round(found.overall["accuracy"].value, 3), found.overall["spd"].value
+        >>> overall = sf.evaluate(model, {"all": table}, sf.ServerConfig(resamples=10)).overall
+        >>> round(overall["accuracy"].value, 3), overall["spd"].value
         (0.877, 0.0)
     """
     label = model.schema_.label
@@ -156,10 +151,7 @@ def pooled_scores(
     sources: Sequence[Path] | None = None,
 ) -> Scored:
     """The rows of all tables together, scored; arguments and errors as of :func:`evaluate`."""
-    scored = _scores(model, tables, sources)
-    if not scored:
-        raise InputError("no test tables")
-    return _pooled(scored)
+    return _pooled(_scores(model, tables, sources))
 
 
 def _scores(
@@ -182,6 +174,8 @@ def _scores(
 
 
 def _pooled(scored: Mapping[str, Scored]) -> Scored:
+    if not scored:
+        raise InputError("no test tables")
     parts = list(scored.values())
     together = zip(*((rows.y, rows.score, rows.s, rows.selected) for rows in parts), strict=True)
     y, score, s, selected = map(np.concatenate, together)
@@ -194,10 +188,7 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
     Raises:
         InputError: no rows.
     """
-    if not scored:
-        raise InputError("no test tables")
-    config = config or ServerConfig()
-    everything = _pooled(scored)
+    everything, config = _pooled(scored), config or ServerConfig()
     positive = float(np.mean((1 + everything.y) / 2))  # of labels that are not known, not-a-number
     labelled = not np.isnan(positive)
 
@@ -209,6 +200,9 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
             min_group_rows=config.min_group_rows,
         )
 
+    def labels(rows: Scored) -> list[LabelCounts]:
+        return [LabelCounts(size.negative, size.positive) for size in group_sizes(rows)]
+
     return Evaluation(
         overall=measured(everything),
         per_client={name: measured(rows) for name, rows in scored.items()},
@@ -216,7 +210,7 @@ def evaluate_scores(scored: Mapping[str, Scored], config: ServerConfig | None = 
         group_sizes=group_sizes(everything),
         n_test=len(everything.y),
         constant_accuracy=max(positive, 1 - positive),
-        rows={name: label_counts(rows) for name, rows in scored.items()} if labelled else {},
+        rows={name: labels(rows) for name, rows in scored.items()} if labelled else {},
         scores=group_score_counts(everything) if labelled else [],
     )
 
@@ -233,6 +227,7 @@ def evaluation_document(
     def of_groups(parts: Sequence[Any]) -> dict[str, Any]:
         return as_numbers(dict(zip(groups, parts, strict=True)))
 
+    small = small_groups(evaluation, schema, config.min_group_rows)
     by_label: dict[str, Any] = {}
     if evaluation.labelled:
         by_label = {
@@ -244,10 +239,7 @@ def evaluation_document(
         **as_numbers(evaluation.overall),
         "per_client": {name: as_numbers(part) for name, part in evaluation.per_client.items()},
         "by_group": of_groups(evaluation.by_group),
-        "small_groups": {
-            name: size._asdict()
-            for name, size in small_groups(evaluation, schema, config.min_group_rows).items()
-        },
+        "small_groups": {name: size._asdict() for name, size in small.items()},
         **by_label,
         "n_test": evaluation.n_test,
         "schema_hash": schema.hash,

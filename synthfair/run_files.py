@@ -32,7 +32,7 @@ from synthfair.config.notions import Notion
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, read_numbers
-from synthfair.postprocess.score_counts import BINS, LabelCounts, ScoreCounts
+from synthfair.postprocess.histogram import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
 from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
 from synthfair.privacy.statement import PrivacyStatement

@@ -54,10 +54,10 @@ def predict(
         ...     schema=schema, version="0", loss="logistic", intercept=True, inputs=inputs,
         ...     theta=(1.0,) + (0.0,) * 37 + (-0.5,), gradient_norm=None, converged=None,
         ... )
-        >>> found = sf.predict(model, table, reference=model.middle)
-        >>> found.columns[:4].tolist()
+        >>> scored = sf.predict(model, table, reference=model.middle)
+        >>> scored.columns[:4].tolist()
         ['score', 'decision', 'reference', 'contribution of occ']
-        >>> bool(abs(found.iloc[:, 2:].sum(axis=1) - found["score"]).max() < 1e-12)
+        >>> bool(abs(scored.iloc[:, 2:].sum(axis=1) - scored["score"]).max() < 1e-12)
         True
     """
     import pandas as pd
@@ -69,12 +69,12 @@ def predict(
     score = model.scores(x, s)
     selected = model.decide(score, s, ids)
     negative, positive = schema.decisions
-    found = {"score": score, "decision": np.where(selected, positive, negative)}
+    columns = {"score": score, "decision": np.where(selected, positive, negative)}
     if reference is not None:
         start, parts = model.contributions(x, s, reference)
-        found["reference"] = np.full(len(score), start)
-        found |= {f"contribution of {name}": part for name, part in parts.items()}
-    return pd.DataFrame(found)
+        columns["reference"] = np.full(len(score), start)
+        columns |= {f"contribution of {name}": part for name, part in parts.items()}
+    return pd.DataFrame(columns)
 
 
 def predict_parts(
@@ -90,20 +90,15 @@ def predict_parts(
     Raises:
         InputError: also where there are no rows.
     """
-    rows = 0
-    for part in parts:
-        if len(part):
-            yield predict(
-                model,
-                part,
-                source=source,
-                rows_before=rows,
-                id_column=id_column,
-                reference=reference,
-            )
-            rows += len(part)
-    if rows == 0:
-        raise InputError(f"{source}: has no rows")
+    for rows_before, part in _numbered(parts, source):
+        yield predict(
+            model,
+            part,
+            source=source,
+            rows_before=rows_before,
+            id_column=id_column,
+            reference=reference,
+        )
 
 
 def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: str) -> np.ndarray:
@@ -113,15 +108,22 @@ def mean_inputs(model: TrainedModel, parts: Iterable[pd.DataFrame], *, source: s
         InputError: a part does not fit the model's schema, or there are no rows.
     """
     total, rows = np.zeros(len(model.theta)), 0
+    for rows_before, part in _numbered(parts, source):
+        encoded = encode_inputs(part, model.schema_, source=source, rows_before=rows_before)
+        total += model.rows(*encoded).sum(axis=0)
+        rows += len(part)
+    return total / rows
+
+
+def _numbered(parts: Iterable[pd.DataFrame], source: str) -> Iterator[tuple[int, pd.DataFrame]]:
+    """The parts that have rows, each with the number of rows before it; at least one."""
+    rows = 0
     for part in parts:
         if len(part):
-            total += model.rows(
-                *encode_inputs(part, model.schema_, source=source, rows_before=rows)
-            ).sum(axis=0)
+            yield rows, part
             rows += len(part)
     if rows == 0:
         raise InputError(f"{source}: has no rows")
-    return total / rows
 
 
 def take_ids(

@@ -172,18 +172,18 @@ class TrainedModel(BaseModel):
             InputError: there are hidden layers.
         """
         theta = iter(self._linear("coefficients"))
-        constant, found = 0.0, {}
+        constant, values = 0.0, {}
         for name, column in self.schema_.features.items():
             names = encoded_as(name, column)
-            mine = dict(zip(names, islice(theta, len(names)), strict=True))
+            own = dict(zip(names, islice(theta, len(names)), strict=True))
             if isinstance(column, Numeric):  # theta (value - lower) / (upper - lower)
-                mine[name] /= column.upper - column.lower
-                constant -= mine[name] * column.lower
+                own[name] /= column.upper - column.lower
+                constant -= own[name] * column.lower
                 if column.missing == "category":
-                    mine[names[1]] += mine[name] * column.lower
-            found |= mine
-        found |= dict(zip(self.inputs[len(found) :], theta, strict=True))
-        return found | {INTERCEPT: found.get(INTERCEPT, 0.0) + constant}
+                    own[names[1]] += own[name] * column.lower
+            values |= own
+        values |= dict(zip(self.inputs[len(values) :], theta, strict=True))
+        return values | {INTERCEPT: values.get(INTERCEPT, 0.0) + constant}
 
     @property
     def middle(self) -> np.ndarray:
@@ -230,8 +230,8 @@ class TrainedModel(BaseModel):
             widths[self.schema_.sensitive] = len(self.schema_.groups) - 1
         moved = (self.rows(x, s) - reference) * theta
         blocks = np.split(moved, np.cumsum(list(widths.values())), axis=1)  # and the intercept
-        found = {name: block.sum(axis=1) for name, block in zip(widths, blocks, strict=False)}
-        return float(reference @ theta), found
+        parts = {name: block.sum(axis=1) for name, block in zip(widths, blocks, strict=False)}
+        return float(reference @ theta), parts
 
     def _linear(self, what: str) -> np.ndarray:
         if self.hidden:
@@ -334,14 +334,8 @@ def parse_model(text: bytes | str, source: str) -> TrainedModel:
     except ValidationError as error:
         raise refusal(source, error) from error
     _check_shapes(model, source)
-    _require_finite_scores(model, source)
-    if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
-        raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
-    return model
 
-
-def _require_finite_scores(model: TrainedModel, source: str) -> None:
-    """Refuses parameters whose scores could be too large, as inputs lie in [0, 1]."""
+    # Scores must not become too large, for inputs in [0, 1].
     largest = np.ones(len(model.inputs))
     with np.errstate(over="ignore"):
         for layer in model.hidden:
@@ -353,16 +347,18 @@ def _require_finite_scores(model: TrainedModel, source: str) -> None:
             f"{source}: theta: scores could be as large as {score:.3g}; must be at most"
             f" {MOST_SCORE:g}, which no trained model needs"
         )
+    if shown is not None and (model.hidden or not _close(shown, model.coefficients)):
+        raise InputError(f"{source}: coefficients: are not those of theta; leave them out")
+    return model
 
 
 def _close(shown: object, coefficients: dict[str, float]) -> bool:
     """Whether a file shows these coefficients, up to rounding; in large units they are small."""
     if not isinstance(shown, dict) or shown.keys() != coefficients.keys():
         return False
-    if not all(isinstance(value, float) for value in shown.values()):
-        return False
     there, here = ([values[name] for name in coefficients] for values in (shown, coefficients))
-    return np.allclose(there, here, rtol=1e-9, atol=0.0)
+    numbers = all(isinstance(value, float) for value in there)
+    return numbers and np.allclose(there, here, rtol=1e-9, atol=0.0)
 
 
 def _check_shapes(model: TrainedModel, source: str) -> None:

@@ -12,7 +12,6 @@ from synthfair.compare import (
     METHODS,
     ComparedTable,
     RoundOptions,
-    SharedSurrogates,
     compared_methods,
     demonstrate,
     federate,
@@ -20,7 +19,6 @@ from synthfair.compare import (
     make_grid,
     run_method,
     run_point,
-    shared_surrogates,
 )
 from synthfair.config import TrainConfig
 from synthfair.data.datasets import configs_folder
@@ -50,7 +48,6 @@ def quick_surrogates(monkeypatch):
             for name, real in zip(federation.names, federation.train, strict=True)
         }
 
-    monkeypatch.setattr(shared_surrogates, "make_surrogates", make)
     monkeypatch.setattr(compared_methods, "make_surrogates", make)
     return made
 
@@ -229,7 +226,7 @@ class TestMethodsInRounds:
 
     def test_surrogates_are_made_once_a_seed(self, federation, quick_surrogates):
         """Two weights share them, with the same results; another seed has its own."""
-        shared = SharedSurrogates()
+        shared = {}
         for seed, rho_o in ((0, 0.0), (0, 10.0), (1, 10.0)):
             config = sf.DistillConfig(rho_o=rho_o, seed=seed)
             before = len(quick_surrogates)
@@ -243,7 +240,7 @@ class TestMethodsInRounds:
         self, tmp_path, quick_surrogates
     ):
         """Each point splits and encodes the table anew, and must still take those that are there."""
-        compared, shared = ComparedTable(make_table(600), make_schema(), "s"), SharedSurrogates()
+        compared, shared = ComparedTable(make_table(600), make_schema(), "s"), {}
         for point in make_grid(["surrogate"], [0.0, 10.0], 2, tmp_path):
             for penalty in ("covariance", "selection_rate"):
                 config = sf.DistillConfig(penalty=penalty)
@@ -253,9 +250,9 @@ class TestMethodsInRounds:
     def test_other_rows_have_surrogates_of_their_own(self, federation, quick_surrogates):
         x, s, y = federation.train[0]
         other = federation._replace(train=(Encoded(x, s, -y), *federation.train[1:]))
-        shared = SharedSurrogates()
+        shared = {}
         for clients in (federation, other, federation):
-            shared.take(clients, sf.DistillConfig())
+            compared_methods.surrogate(clients, sf.DistillConfig(), shared)
         assert quick_surrogates == [0, 0, 0]
 
     def test_single_shot_sends_its_files_once(self, federation, tmp_path):

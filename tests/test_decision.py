@@ -15,7 +15,8 @@ from test_trained import checksum, some_model
 import synthfair as sf
 from synthfair.errors import InputError
 from synthfair.evaluation import pooled_scores
-from synthfair.fairness.metrics import Scored, group_rates, metrics
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.reports import rate_of
 from synthfair.postprocess import GroupDecision, coins, score_bins
 from synthfair.scoring import predict

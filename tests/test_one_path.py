@@ -12,7 +12,7 @@ import synthfair as sf
 from synthfair.client import Options, RefusedReleaseError, distill_file
 from synthfair.client.held_out import HeldOut
 from synthfair.compare import federate, run_method
-from synthfair.compare.shared_surrogates import make_surrogates, surrogate_settings
+from synthfair.compare.compared_methods import make_surrogates, surrogate_settings
 from synthfair.config import changed_settings
 from synthfair.data.encode import encode, in_content_order
 from synthfair.data.partition import ClientTable

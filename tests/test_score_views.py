@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
-from synthfair.fairness.metrics import Scored, group_rates, metrics
-from synthfair.postprocess.score_counts import ScoreCounts, group_score_counts, label_counts
+from synthfair.config import ServerConfig
+from synthfair.evaluation import evaluate_scores
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored, group_rates
+from synthfair.postprocess.histogram import ScoreCounts, group_score_counts
 from synthfair.report.answer import COMPARED
 from synthfair.report.scores import at_thresholds, calibration, has_scores
 
@@ -57,7 +60,8 @@ def test_calibration_is_that_of_the_rows():
 
 def test_labels_are_counted_by_group():
     scored = rows(3)
-    for group, found in enumerate(label_counts(scored)):
+    counted = evaluate_scores({"all": scored}, ServerConfig(resamples=1)).rows["all"]
+    for group, found in enumerate(counted):
         mine = scored.y[scored.s == group]
         assert found == (np.sum(mine < 0), np.sum(mine > 0))
 

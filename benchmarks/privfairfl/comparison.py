@@ -25,7 +25,7 @@ from benchmarks.privfairfl.training import (
 )
 from synthfair.config.notions import WeightMethod
 from synthfair.data.datasets import SOURCES
-from synthfair.fairness.metrics import Scored, accuracy, group_rates
+from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.postprocess import choose_decision, make_weights
 
 EPSILONS = (0.1, 0.5, 1.0, 5.0, np.inf)
@@ -153,7 +153,7 @@ def measured(rows: SplitTable, chance: np.ndarray) -> FairValues:
     )
     eop, fpr, sp = (float(np.ptp(rate)) for rate in (true, false, selected))
     ratio = 1.0 if eop == 0 else float(true.max() / true.min()) if true.min() else np.inf
-    right = accuracy(y, 2 * chance - 1)
+    right = float(np.mean((1 + y * (2 * chance - 1)) / 2))
     return FairValues(right, ratio - 1, eop, (eop + fpr) / 2, sp, max(eop, fpr))
 
 

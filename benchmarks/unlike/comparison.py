@@ -12,7 +12,8 @@ from benchmarks.unlike.pages import show
 from benchmarks.unlike.training import LAMBDA_THETA, METHODS, Asked
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
-from synthfair.fairness.metrics import Scored, metrics
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored
 from synthfair.privacy.statement import GRID
 
 MAIN = Asked("covariance", 10.0)

@@ -17,7 +17,8 @@ from benchmarks.unlike.training import METHODS, Scores, trained
 from synthfair.compare.federation import pooled
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
-from synthfair.fairness.metrics import Scored, metrics
+from synthfair.fairness.intervals import metrics
+from synthfair.fairness.metrics import Scored
 from synthfair.surrogate import WeightedTable
 
 DRAWS = 2

@@ -13,7 +13,7 @@ from synthfair.errors import InputError
 from synthfair.files import open_file
 
 if TYPE_CHECKING:
-    from synthfair.compare import GridPoint, RoundOptions
+    from synthfair.compare import GridPoint, RoundOptions, SurrogateCache
     from synthfair.config import TrainConfig
 
 HELP = "compare several methods on one table, over seeds"
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> None:
     start_jax()
     from rich.progress import track
 
-    from synthfair.compare import ComparedTable, SharedSurrogates, is_done, make_grid, run_point
+    from synthfair.compare import ComparedTable, is_done, make_grid, run_point
     from synthfair.fairness.intervals import FEW_ROWS
     from synthfair.report import overview_tables, overviews, read_results, write_report
 
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> None:
     points = make_grid(args.methods, args.weights, args.seeds, args.output)
     todo = [point for point in points if not is_done(point, compared, config, rounds=rounds)]
     refused: dict[GridPoint, str] = {}
-    shared = SharedSurrogates()
+    shared: SurrogateCache = {}
     for point in track(todo, description="comparing", console=terminal()):
         try:
             run_point(point, compared, config, rounds=rounds, shared=shared)

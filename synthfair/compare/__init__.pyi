@@ -1,8 +1,14 @@
-from .compared_methods import ALL_METHODS, METHODS, Outcome, RoundOptions, run_method
+from .compared_methods import (
+    ALL_METHODS,
+    METHODS,
+    Outcome,
+    RoundOptions,
+    SurrogateCache,
+    run_method,
+)
 from .demonstration import Demonstration, demonstrate
 from .federation import Federation, Fitted, federate
 from .grid import ComparedTable, GridPoint, is_done, make_grid, run_point
-from .shared_surrogates import SharedSurrogates
 
 __all__ = [
     "ALL_METHODS",
@@ -14,7 +20,7 @@ __all__ = [
     "GridPoint",
     "Outcome",
     "RoundOptions",
-    "SharedSurrogates",
+    "SurrogateCache",
     "demonstrate",
     "federate",
     "is_done",

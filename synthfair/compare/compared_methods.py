@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.many_clients import distill_clients
+from synthfair.client.prepare import sha256_of
+from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.compare.shared_surrogates import (
-    SharedSurrogates,
-    make_surrogates,
-    surrogate_settings,
-    train_on_surrogates,
-)
-from synthfair.config import Asked, DistillConfig, ServerConfig, TrainConfig
+from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from synthfair.config.train import is_read
+from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
 from synthfair.errors import InputError, refusal
@@ -41,10 +38,11 @@ from synthfair.federated import (
     train_rounds,
 )
 from synthfair.federated.fedavg import safe_rate
-from synthfair.model import LinearModel, Params
-from synthfair.release.format import file_bytes
+from synthfair.model import LinearModel, Params, Rows
+from synthfair.release.format import Release, file_bytes
 from synthfair.server.pooling import pool_and_train
 from synthfair.surrogate.fair_training import train_fair
+from synthfair.trained import TrainedModel
 
 EQUILIBRIUM = 1e-3
 """Duality gap at which exponentiated gradient stops."""
@@ -55,6 +53,14 @@ MOMENTUM = 0.98
 """Of FedAvg's server: it settles then where a steep penalty makes its steps short, too."""
 
 _IN_STEPS = TrainConfig(rounds=1000, learning_rate=1.0)
+
+SurrogateCache = dict[tuple[Any, ...], tuple[dict[str, Release], float]]
+"""The surrogates that were made last, and the seconds that they took; begin with an empty one.
+
+They hold no weight of a penalty, and so serve all weights, with epsilon, too: a private release is
+sent once. They are found by their settings and the content of the clients' rows, as each point of a
+grid encodes them anew.
+"""
 
 
 class RoundOptions(NamedTuple):
@@ -112,92 +118,100 @@ def _tolerance(config: DistillConfig) -> Asked:
     return Asked(by="tolerance", amounts=amounts)
 
 
-def _weight(config: DistillConfig) -> Asked:
-    return Asked(by="weight", amounts=(config.rho_o,))
-
-
 DEFAULT_ROUNDS = RoundOptions()
 """Clients are the users, and nothing is clipped or noised."""
+
+
+# One upload
 
 
 def single_shot(federation: Federation, config: DistillConfig) -> Fitted:
     """Distil on each client, pool, train once: Wu et al. (2024)."""
     named = dict(zip(federation.names, federation.train, strict=True))
-    done = distill_clients(named, federation.schema, config)
-    releases = {
-        name: distillation.release
-        for name, distillation in zip(federation.names, done, strict=True)
-    }
+    clients = tuple(distill_clients(named, federation.schema, config))
+    releases = {name: client.release for name, client in zip(named, clients, strict=True)}
     model = pool_and_train(releases, federation.schema)
-    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
-    converged = model.converged and all(distillation.converged for distillation in done)
-    cost = Communication(len(done), 1, sum(file_bytes(release) for release in releases.values()))
-    return Fitted(scores, converged, cost, config.asked, tuple(done))
+    converged = model.converged and all(client.converged for client in clients)
+    fitted = _uploaded(model, releases, federation, config.asked)
+    return fitted._replace(converged=converged, distillations=clients)
 
 
-def surrogate(federation: Federation, config: DistillConfig) -> Fitted:
+def surrogate(
+    federation: Federation, config: DistillConfig, shared: SurrogateCache | None = None
+) -> Fitted:
     """Surrogate releases, and the penalty at the server over all of them."""
-    releases = make_surrogates(federation, surrogate_settings(config))
+    settings, shared = surrogate_settings(config), {} if shared is None else shared
+    clients = federation.schema.hash, federation.names, *map(sha256_of, federation.train)
+    key = settings.model_dump_json(), clients
+    if key in shared:
+        releases, seconds = shared[key]
+        return train_on_surrogates(releases, federation, config)._replace(seconds_before=seconds)
+    start = time.perf_counter()
+    releases = make_surrogates(federation, settings)
+    shared.clear()  # a grid goes through its seeds one after the other
+    shared[key] = releases, time.perf_counter() - start
     return train_on_surrogates(releases, federation, config)
 
 
-def constant(federation: Federation, config: DistillConfig) -> Fitted:
-    """The more frequent label for everybody: no gap, and what any other method must beat."""
-    del config
-    label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
-    scores = tuple(np.full(len(part.y), label) for part in federation.test)
-    cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
-    return Fitted(scores, None, cost, Asked(by="nothing"))
+def surrogate_settings(config: DistillConfig) -> SurrogateConfig:
+    """With the seed of a comparison, and its settings of privacy."""
+    return SurrogateConfig.model_validate(
+        config.model_dump(include={"epsilon", "delta", "relation", "seed"})
+    )
+
+
+def make_surrogates(federation: Federation, settings: SurrogateConfig) -> dict[str, Release]:
+    """One of each client."""
+    return {
+        name: surrogate_release(in_memory(real), federation.schema, settings, source=name).release
+        for name, real in zip(federation.names, federation.train, strict=True)
+    }
+
+
+def train_on_surrogates(
+    releases: Mapping[str, Release], federation: Federation, config: DistillConfig
+) -> Fitted:
+    """With the model and penalty of the settings."""
+    names = "penalty", "notion", "temperature", "lambda_theta", "intercept"
+    asked = ServerConfig(rho=config.rho_o, **{name: getattr(config, name) for name in names})
+    model = pool_and_train(releases, federation.schema, asked)
+    return _uploaded(model, releases, federation, asked.asked)
+
+
+def _uploaded(
+    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Asked
+) -> Fitted:
+    """A model of one release of each client."""
+    scores = tuple(model.scores(part.x, part.s) for part in federation.test)
+    cost = Communication(len(releases), 1, sum(map(file_bytes, releases.values())))
+    return Fitted(scores, model.converged, cost, asked)
+
+
+# The ceiling, and what must be beaten
 
 
 def central(federation: Federation, config: DistillConfig) -> Fitted:
     """The same model, loss and penalty on all clients' real rows in one place: the ceiling."""
-    params, converged = _trained(pooled(federation.train), config, n_groups=federation.n_groups)
-    scores = (_scores(part, params, config, federation.n_groups) for part in federation.test)
-    return Fitted(tuple(scores), converged, _all_rows(federation, config), _weight(config))
-
-
-def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
-    return Communication(len(federation.train), 1, _clients(federation, config).nbytes)
+    params, converged = _trained(pooled(federation.train), federation, config)
+    cost = _all_rows(federation, config)
+    return _linear([params] * len(federation.test), converged, cost, federation, config)
 
 
 def local(federation: Federation, config: DistillConfig) -> Fitted:
     """Each client alone: trained on its own rows, used on its own test rows."""
-    n_groups = federation.n_groups
-    fits = [_trained(part, config, n_groups=n_groups) for part in federation.train]
-    scores = (
-        _scores(part, params, config, n_groups)
-        for part, (params, _) in zip(federation.test, fits, strict=True)
+    params, converged = zip(
+        *(_trained(part, federation, config) for part in federation.train), strict=True
     )
-    converged = all(converged for _, converged in fits)
-    return Fitted(tuple(scores), converged, Communication(len(fits), 0, 0), _weight(config))
+    cost = Communication(len(params), 0, 0)
+    return _linear(params, all(converged), cost, federation, config)
 
 
-def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
-    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM)."""
-    n_groups = federation.n_groups
-    clients = _clients(federation, config)
-    algorithm = FedAvg(
-        LogisticRegression(clients.a.shape[1]),
-        penalty=make_penalty(config, n_groups=n_groups),
-        rho=config.rho_o,
-        lambda_theta=config.lambda_theta,
-        momentum=MOMENTUM,
-    )
-    algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
-    everyone = Cohorts.everyone(len(clients))
-    done = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    scores = (_scores(part, done.state.params, config, n_groups) for part in federation.test)
-    sent = engine.report_bytes(algorithm, done.state, clients) * len(clients) * FEDAVG_ROUNDS
-    cost = Communication(len(clients), FEDAVG_ROUNDS, sent)
-    return Fitted(tuple(scores), done.history.settled, cost, _weight(config))
-
-
-def _clients(federation: Federation, config: DistillConfig) -> Users:
-    rows = make_rows(
-        pooled(federation.train), n_groups=federation.n_groups, intercept=config.intercept
-    )
-    return make_users(np.asarray(rows.a), np.asarray(rows.s), np.asarray(rows.y), federation.user)
+def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: ARG001
+    """The more frequent label for everybody: no gap, and what any other method must beat."""
+    label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
+    scores = tuple(np.full(len(part.y), label) for part in federation.test)
+    cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
+    return Fitted(scores, None, cost, Asked(by="nothing"))
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
@@ -217,7 +231,8 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
         "equalized_odds": reductions.EqualizedOdds,
     }[config.notion]
     rows, eps = pooled(federation.train), 1.0 / max(config.rho_o, 1.0)
-    inputs = _columns(rows, federation.n_groups)
+    plain = config.model_copy(update={"intercept": False})  # scikit-learn adds its own
+    inputs = np.asarray(_rows(rows, federation, plain).a)
     # The ridge of synthfair.model.regularized_loss, in scikit-learn's units.
     c = inputs.shape[1] ** 2 / (config.lambda_theta * len(inputs))
     model = LogisticRegression(C=c, fit_intercept=config.intercept, max_iter=1000)
@@ -227,19 +242,81 @@ def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fit
     with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
         warnings.simplefilter("ignore", DeprecationWarning)
         mitigator.fit(inputs, (rows.y > 0).astype(int), sensitive_features=rows.s)
+    decisions = (
+        mitigator.predict(np.asarray(_rows(part, federation, plain).a), random_state=config.seed)
+        for part in federation.test
+    )
     return Fitted(
-        tuple(
-            _drawn(mitigator, part, federation.n_groups, config.seed) for part in federation.test
-        ),
+        tuple(np.asarray(decided) * 2.0 - 1.0 for decided in decisions),
         bool(mitigator.best_gap_ <= EQUILIBRIUM),
         _all_rows(federation, config),
         _tolerance(config),
     )
 
 
-def _drawn(mitigator, part: Encoded, n_groups: int, seed: int) -> np.ndarray:  # noqa: ANN001
-    decided = mitigator.predict(_columns(part, n_groups), random_state=seed)
-    return np.asarray(decided) * 2.0 - 1.0
+def _trained(real: Encoded, federation: Federation, config: DistillConfig) -> tuple[Params, bool]:
+    """The linear model with the penalty, and whether its training converged."""
+    solution = train_fair(
+        _rows(real, federation, config),
+        config.lambda_theta,
+        config.rho_o,
+        model=LinearModel(),
+        penalty=make_penalty(config, n_groups=federation.n_groups),
+    )
+    return solution.params, bool(solution.converged)
+
+
+def _linear(
+    params: Sequence[Params],
+    converged: bool,
+    cost: Communication,
+    federation: Federation,
+    config: DistillConfig,
+) -> Fitted:
+    """Linear models, one for the test rows of each client."""
+    scores = (
+        np.asarray(LinearModel().scores(own, _rows(part, federation, config).a))
+        for own, part in zip(params, federation.test, strict=True)
+    )
+    asked = Asked(by="weight", amounts=(config.rho_o,))
+    return Fitted(tuple(scores), converged, cost, asked)
+
+
+def _rows(part: Encoded, federation: Federation, config: DistillConfig) -> Rows:
+    return make_rows(part, n_groups=federation.n_groups, intercept=config.intercept)
+
+
+def _users(federation: Federation, config: DistillConfig) -> Users:
+    """The clients with their training rows."""
+    rows = _rows(pooled(federation.train), federation, config)
+    a, s, y = map(np.asarray, rows[:3])
+    return make_users(a, s, y, federation.user)
+
+
+def _all_rows(federation: Federation, config: DistillConfig) -> Communication:
+    return Communication(len(federation.train), 1, _users(federation, config).nbytes)
+
+
+# Rounds
+
+
+def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted:
+    """FedAvg with the same model, loss and penalty, and momentum on the server (FedAvgM)."""
+    clients = _users(federation, config)
+    algorithm = FedAvg(
+        LogisticRegression(clients.a.shape[1]),
+        penalty=make_penalty(config, n_groups=federation.n_groups),
+        rho=config.rho_o,
+        lambda_theta=config.lambda_theta,
+        momentum=MOMENTUM,
+    )
+    algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
+    everyone = Cohorts.everyone(len(clients))
+    run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
+    upload = engine.report_bytes(algorithm, run.state, clients)
+    cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
+    params = [run.state.params] * len(federation.test)
+    return _linear(params, run.history.settled, cost, federation, config)
 
 
 def in_rounds(
@@ -336,7 +413,7 @@ def run_method(
     report: ServerConfig | None = None,
     *,
     rounds: RoundOptions = DEFAULT_ROUNDS,
-    shared: SharedSurrogates | None = None,
+    shared: SurrogateCache | None = None,
 ) -> tuple[Outcome, Fitted]:
     """Runs one method and evaluates it.
 
@@ -352,15 +429,14 @@ def run_method(
         InputError: no such method, or it cannot train on these rows.
     """
     require_method(method)
-    start, spent = time.perf_counter(), 0.0
-    if method == "surrogate" and shared is not None:
-        releases, spent = shared.take(federation, config)
-        fitted = train_on_surrogates(releases, federation, config)
+    start = time.perf_counter()
+    if method == "surrogate":
+        fitted = surrogate(federation, config, shared)
     elif method in METHODS:
         fitted = METHODS[method](federation, config)
     else:
         fitted = in_rounds(method, federation, config, rounds)
-    seconds = time.perf_counter() - start + spent
+    seconds = time.perf_counter() - start + fitted.seconds_before
     evaluation = evaluate_fitted(fitted, federation, report)
     outcome = Outcome(
         method, config.rho_o, config.seed, evaluation, fitted.converged, seconds, fitted.cost
@@ -373,29 +449,9 @@ def evaluate_fitted(
 ) -> Evaluation:
     """On the clients' test rows."""
     chances = fitted.probabilities or (None,) * len(fitted.scores)
+    clients = zip(federation.names, federation.test, fitted.scores, chances, strict=True)
     scored = {
         name: Scored(part.y, scores, part.s, federation.n_groups, chance)
-        for name, part, scores, chance in zip(
-            federation.names, federation.test, fitted.scores, chances, strict=True
-        )
+        for name, part, scores, chance in clients
     }
     return evaluate_scores(scored, report)
-
-
-def _trained(real: Encoded, config: DistillConfig, *, n_groups: int) -> tuple[Params, bool]:
-    rows = make_rows(real, n_groups=n_groups, intercept=config.intercept)
-    penalty = make_penalty(config, n_groups=n_groups)
-    solution = train_fair(
-        rows, config.lambda_theta, config.rho_o, model=LinearModel(), penalty=penalty
-    )
-    return solution.params, bool(solution.converged)
-
-
-def _scores(part: Encoded, params: Params, config: DistillConfig, n_groups: int) -> np.ndarray:
-    rows = make_rows(part, n_groups=n_groups, intercept=config.intercept)
-    return np.asarray(LinearModel().scores(params, rows.a))
-
-
-def _columns(rows: Encoded, n_groups: int) -> np.ndarray:
-    """The model inputs without the intercept, which scikit-learn adds itself."""
-    return np.asarray(make_rows(rows, n_groups=n_groups, intercept=False).a)

@@ -18,7 +18,7 @@ from synthfair.data.partition import partition_by, write_clients
 from synthfair.errors import InputError
 from synthfair.evaluation import Evaluation
 from synthfair.server.frontier_files import FrontierLine
-from synthfair.server.routine import Served, serve
+from synthfair.server.routine import serve
 
 COLUMN = "suffolk"
 """The column that says whose an application is."""
@@ -38,6 +38,15 @@ out its refused applicants."""
 
 SHARED = ("penalty", "notion", "temperature", "lambda_theta", "intercept")
 """Settings of fairness that clients choose for fair releases, and the server for surrogates."""
+
+
+class _Upload(NamedTuple):
+    """One release of each lender: files, whether all problems were solved, and the time of all."""
+
+    paths: list[Path]
+    converged: bool
+    seconds: float
+
 
 ShowStage = Callable[[int, int, str], None]
 """Called before each stage with the number of stages done, the number of all, and what comes."""
@@ -81,99 +90,67 @@ def demonstrate(
     Raises:
         InputError: the folder is not empty and force is false, or it cannot be written to.
     """
-    _require_empty(folder, force=force)
-    table, schema = load_dataset("loanapp")
-    cut = partition_by(table, COLUMN, seed=fair.seed, test_fraction=TEST_FRACTION)
-    lenders = {name: cut[value] for name, value in LENDERS.items()}
-    write_clients(lenders, schema, folder, force=force)
-    federation = federate(list(lenders.values()), schema)
-    run = _Run(folder, show, force=force)
-    surrogates, outcomes, frontier = run.send("surrogate", surrogate), [], ()
-    for name, config in {"plain": fair.model_copy(update={"rho_o": 0.0}), "fair": fair}.items():
-        for method, title in {"central": "central", "local": "each lender alone"}.items():
-            run.show_next(f"{title}, rho = {config.rho_o:g}")
-            outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
-        releases = run.send(name, config)
-        served = run.serve(releases, f"{name}/server", ServerConfig())
-        outcomes.append(_outcome("fair releases", config, releases, served))
-        chosen = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
-        asked = ServerConfig(**chosen)
-        served = run.serve(surrogates, f"surrogate/{name}", asked, frontier=config is fair)
-        outcomes.append(_outcome("surrogates", config, surrogates, served))
-        frontier = served.frontier
-    show(N_STAGES, N_STAGES, "done")
-    return Demonstration(outcomes, frontier)
-
-
-def _require_empty(folder: Path, *, force: bool) -> None:
     if not force and folder.is_dir() and any(folder.iterdir()):
         raise InputError(
             f"{folder}: exists and is not empty; name another, or --force to go on in it"
         )
 
+    # The lenders and their tables.
+    table, schema = load_dataset("loanapp")
+    parts = partition_by(table, COLUMN, seed=fair.seed, test_fraction=TEST_FRACTION)
+    lenders = {name: parts[value] for name, value in LENDERS.items()}
+    write_clients(lenders, schema, folder, force=force)
+    federation, stages = federate(list(lenders.values()), schema), count()
 
-class _Sent(NamedTuple):
-    """One release of each lender.
-
-    Attributes:
-        paths: of the files.
-        converged: whether all problems solved on the way met their tolerance.
-        seconds: for all of them.
-    """
-
-    paths: list[Path]
-    converged: bool
-    seconds: float
-
-
-class _Run:
-    """Lenders and servers that work from files to files in one folder, stage by stage."""
-
-    def __init__(self, folder: Path, show: ShowStage, *, force: bool) -> None:
-        self.folder, self.force = folder, force
-        self._show, self._done = show, count()
-
-    def show_next(self, what: str) -> Progress:
+    def begin(stage: str) -> Progress:
         """Shows the next stage, and gives what shows the steps within it."""
-        done = next(self._done)
-        self._show(done, N_STAGES, what)
-        return lambda _, step, steps: self._show(done, N_STAGES, f"{what}, step {step} of {steps}")
+        before = next(stages)
+        show(before, N_STAGES, stage)
+        return lambda _, step, steps: show(before, N_STAGES, f"{stage}, step {step} of {steps}")
 
-    def send(self, name: str, config: DistillConfig | SurrogateConfig) -> _Sent:
+    def send(name: str, config: DistillConfig | SurrogateConfig) -> _Upload:
         """Each lender's release, in the folder of this name."""
         start, paths, converged = time.perf_counter(), [], True
         for lender in LENDERS:
-            progress = self.show_next(f"{name} release, {lender}")
-            path = self.folder / name / f"{lender}.parquet"
-            made, _ = distill_file(
-                self.folder / f"client_{lender}_train.csv",
-                self.folder / "schema.json",
-                path,
+            paths.append(folder / name / f"{lender}.parquet")
+            release, _ = distill_file(
+                folder / f"client_{lender}_train.csv",
+                folder / "schema.json",
+                paths[-1],
                 config,
-                Options(force=self.force),
-                progress=progress,
+                Options(force=force),
+                progress=begin(f"{name} release, {lender}"),
             )
-            paths.append(path)
-            converged = converged and (not isinstance(made, Distillation) or made.converged)
-        return _Sent(paths, converged, time.perf_counter() - start)
+            converged &= not isinstance(release, Distillation) or release.converged
+        return _Upload(paths, converged, time.perf_counter() - start)
 
-    def serve(
-        self, sent: _Sent, name: str, config: ServerConfig, *, frontier: bool = False
-    ) -> Served:
-        """The model of some releases, measured on the test rows of all lenders."""
-        self.show_next(f"server, {name}")
-        return serve(
-            sent.paths,
-            self.folder / "schema.json",
-            [self.folder / f"client_{lender}_test.csv" for lender in LENDERS],
-            self.folder / name,
-            config,
-            frontier=frontier,
-            force=self.force,
-        )
-
-
-def _outcome(method: str, config: DistillConfig, sent: _Sent, served: Served) -> Outcome:
-    evaluation = cast(Evaluation, served.evaluation)
-    converged = sent.converged and served.model.converged is not False
-    return Outcome(method, config.rho_o, config.seed, evaluation, converged, sent.seconds)
+    # Every method, without the penalty and with it; surrogates serve both.
+    outcomes: list[Outcome] = []
+    frontier: tuple[FrontierLine, ...] = ()
+    surrogates = send("surrogate", surrogate)
+    for name, config in {"plain": fair.model_copy(update={"rho_o": 0.0}), "fair": fair}.items():
+        for method, title in {"central": "central", "local": "each lender alone"}.items():
+            begin(f"{title}, rho = {config.rho_o:g}")
+            outcomes.append(run_method(method, federation, config)[0]._replace(method=title))
+        asked = {"rho": config.rho_o, **{key: getattr(config, key) for key in SHARED}}
+        for title, upload, output, server in (
+            ("fair releases", send(name, config), f"{name}/server", ServerConfig()),
+            ("surrogates", surrogates, f"surrogate/{name}", ServerConfig(**asked)),
+        ):
+            begin(f"server, {output}")
+            served = serve(
+                upload.paths,
+                folder / "schema.json",
+                [folder / f"client_{lender}_test.csv" for lender in LENDERS],
+                folder / output,
+                server,
+                frontier=upload is surrogates and config is fair,
+                force=force,
+            )
+            evaluation, frontier = cast(Evaluation, served.evaluation), served.frontier
+            converged = upload.converged and served.model.converged is not False
+            outcomes.append(
+                Outcome(title, config.rho_o, config.seed, evaluation, converged, upload.seconds)
+            )
+    show(N_STAGES, N_STAGES, "done")
+    return Demonstration(outcomes, frontier)

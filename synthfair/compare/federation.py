@@ -80,6 +80,7 @@ class Fitted(NamedTuple):
         distillations: one a client, of methods that distil.
         guarantee: of privacy, of methods in rounds; releases have statements of their own.
         probabilities: [N_test] of the decision +1, where it does not follow from the score's sign.
+        seconds_before: that another weight spent on what both share.
     """
 
     scores: tuple[np.ndarray, ...]
@@ -89,3 +90,4 @@ class Fitted(NamedTuple):
     distillations: tuple[Distillation, ...] = ()
     guarantee: TrainingGuarantee | None = None
     probabilities: tuple[np.ndarray, ...] | None = None
+    seconds_before: float = 0.0

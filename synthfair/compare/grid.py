@@ -12,11 +12,11 @@ from synthfair.compare.compared_methods import (
     METHODS,
     UNWEIGHTED,
     RoundOptions,
+    SurrogateCache,
     require_method,
     run_method,
 )
 from synthfair.compare.federation import federate
-from synthfair.compare.shared_surrogates import SharedSurrogates
 from synthfair.config import DistillConfig, ServerConfig
 from synthfair.data.partition import Split
 from synthfair.data.schema import Schema
@@ -54,8 +54,8 @@ class ComparedTable(NamedTuple):
     @property
     def document(self) -> dict[str, Any]:
         """What metrics.json says of it."""
-        found = {"name": self.name, "sensitive": self.schema.sensitive, **self.split.given}
-        return found if self.sha256 is None else found | {"sha256": self.sha256}
+        says = {"name": self.name, "sensitive": self.schema.sensitive, **self.split.given}
+        return says if self.sha256 is None else says | {"sha256": self.sha256}
 
 
 class GridPoint(NamedTuple):
@@ -101,19 +101,16 @@ def make_grid(
         raise InputError(f"seeds = {seeds}: must be 1 to {MOST_SEEDS}")
     if any(not 0 <= weight < float("inf") for weight in weights):
         raise InputError(f"weights {list(weights)}: each must be at least 0 and finite")
-    named = {f"-rho_{_shortest(weight)}": weight for weight in weights}
+    named = {}
+    for weight in weights:
+        short = f"{weight:g}"  # if it is read as this very number
+        named[f"-rho_{short if float(short) == weight else repr(weight)}"] = weight
     return [
         GridPoint(method, rho_o, seed, output / f"{method}{name}-seed_{seed}")
         for seed in range(seeds)
         for method in dict.fromkeys(methods)
         for name, rho_o in ({"": 0.0} if method in UNWEIGHTED else named).items()
     ]
-
-
-def _shortest(weight: float) -> str:
-    """Text that is read as this very number."""
-    short = f"{weight:g}"
-    return short if float(short) == weight else repr(weight)
 
 
 def is_done(
@@ -130,14 +127,12 @@ def is_done(
     """
     if not point.results.exists():
         return False
-    wanted = _identity(point, compared, config, rounds)
+    wanted = {"train": None, **_identity(point, compared, config, rounds)}
+    own = point.settings(config).model_dump(mode="json")
     try:
-        found: dict[str, Any] = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
-        same = {name: found.get(name) for name in wanted} == wanted and (
-            "train" in wanted or found.get("train") is None
-        )
-        own = point.settings(config).model_dump(mode="json")
-        same = same and all(settings == own for settings in found["config"].values())
+        document: dict[str, Any] = {"min_group_rows": 0} | read_document(point.results, MAX_BYTES)
+        same = {name: document.get(name) for name in wanted} == wanted
+        same = same and all(settings == own for settings in document["config"].values())
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise InputError(f"{point.results}: not a result: {reason(error)}") from error
     if not same:
@@ -152,7 +147,7 @@ def _identity(
     point: GridPoint, compared: ComparedTable, config: DistillConfig, rounds: RoundOptions
 ) -> dict[str, Any]:
     """What metrics.json says of table and rounds, by which a run is known again."""
-    found: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "table": compared.document,
         "schema_hash": compared.schema.hash,
         "min_group_rows": compared.min_group_rows,
@@ -160,8 +155,8 @@ def _identity(
     if point.method not in METHODS:
         assigned = rounds.assignment.given if rounds.assignment else {}
         settings = rounds.settings(point.method, point.settings(config))
-        found["train"] = settings.model_dump(mode="json") | assigned
-    return found
+        identity["train"] = settings.model_dump(mode="json") | assigned
+    return identity
 
 
 def run_point(
@@ -170,7 +165,7 @@ def run_point(
     config: DistillConfig,
     *,
     rounds: RoundOptions = DEFAULT_ROUNDS,
-    shared: SharedSurrogates | None = None,
+    shared: SurrogateCache | None = None,
 ) -> None:
     """Splits, runs, evaluates, and writes metrics.json and, where it distils, the histories.
 
@@ -181,22 +176,17 @@ def run_point(
         rounds: how methods in rounds train.
         shared: surrogates of the same table, split and privacy, which other weights have made.
     """
-    schema = compared.schema
-    clients = compared.split.apply(compared.table, schema, seed=point.seed)
-    federation = federate(clients, schema)
-    settings = point.settings(config)
+    schema, settings = compared.schema, point.settings(config)
+    federation = federate(compared.split.apply(compared.table, schema, seed=point.seed), schema)
     report = ServerConfig(seed=point.seed, min_group_rows=compared.min_group_rows)
     outcome, fitted = run_method(
         point.method, federation, settings, report, rounds=rounds, shared=shared
     )
     point.folder.mkdir(parents=True, exist_ok=True)
-    distilled = dict(zip(federation.names, fitted.distillations, strict=False))  # or there are none
-    for name, distillation in distilled.items():
+    statements = {}
+    for name, distillation in zip(federation.names, fitted.distillations, strict=False):  # or none
         write_history(distillation.history, point.folder / f"{name}.history.csv")
-    statements = {
-        name: distillation.release.header.privacy.model_dump(mode="json")
-        for name, distillation in distilled.items()
-    }
+        statements[name] = distillation.release.header.privacy.model_dump(mode="json")
     document = {
         **evaluation_document(outcome.evaluation, schema, report),
         "method": point.method,

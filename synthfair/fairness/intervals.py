@@ -40,8 +40,7 @@ of this module.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def group_sizes(rows: Scored) -> list[GroupSize]:
     """Of each group, 0 to n_groups - 1."""
     among = np.full(len(rows.y), True), rows.y > 0, rows.y < 0
     sizes = [np.bincount(rows.s[part], minlength=rows.n_groups).tolist() for part in among]
-    return [GroupSize(*found) for found in zip(*sizes, strict=True)]
+    return [GroupSize(*numbers) for numbers in zip(*sizes, strict=True)]
 
 
 class Shares(NamedTuple):
@@ -99,8 +98,8 @@ class Shares(NamedTuple):
         counts = self.size >= n
         return Shares(self.hits[counts], self.size[counts])
 
-    def limits(self, tail: float = TAIL) -> Estimates:
-        """[G] rates, with limits of Clopper and Pearson (1934), each missed at most so often.
+    def limits(self, tail: float = TAIL) -> np.ndarray:
+        """[3, G] rates, and limits of Clopper and Pearson (1934), each missed at most so often.
 
         Probabilities vary less than 0 and 1 with the same mean: their limits are wider than need
         be. Without rows all is not-a-number.
@@ -111,29 +110,13 @@ class Shares(NamedTuple):
         with np.errstate(invalid="ignore"):
             low = np.where(hits > 0, betaincinv(hits, misses + 1, tail), 0.0)
             high = np.where(misses > 0, betaincinv(hits + 1, misses, 1 - tail), 1.0)
-        return Estimates(self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate))
+        return np.array([self.rate, np.minimum(low, self.rate), np.maximum(high, self.rate)])
 
-    def differences(self, tail: float = TAIL) -> Estimates:
-        """Of all pairs of groups a < b, rate of b minus rate of a, with limits of this tail."""
+    def differences(self, tail: float = TAIL) -> np.ndarray:
+        """[3, K] of all pairs of groups a < b, rate of b minus rate of a, and its limits."""
         a, b = np.triu_indices(len(self.size), 1)
         rates = self.limits(tail)
-        return difference(rates.take(b), rates.take(a))
-
-
-class Estimates(NamedTuple):
-    """Some values with limits, [K] each."""
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-
-    def take(self, index: np.ndarray) -> Estimates:
-        """Those at these positions."""
-        return Estimates(*(part[index] for part in self))
-
-    def metrics(self) -> list[Metric]:
-        """Each by itself."""
-        return [Metric(*map(float, parts)) for parts in zip(*self, strict=True)]
+        return np.array(difference(rates[:, b], rates[:, a]))
 
 
 def rate_interval(hits: float, size: float) -> Metric:
@@ -150,7 +133,8 @@ def rate_interval(hits: float, size: float) -> Metric:
         >>> [round(number, 3) for number in rate_interval(0, 20)]
         [0.0, 0.0, 0.168]
     """
-    return Shares(np.array([float(hits)]), np.array([size])).limits().metrics()[0]
+    limits = Shares(np.array([float(hits)]), np.array([size])).limits()
+    return Metric(*limits[:, 0].tolist())
 
 
 NEAR = 0.05
@@ -219,29 +203,25 @@ def missed_gap(gap: Metric, wanted: float | None, rows: str = "test rows") -> st
     return f"the gap on the {rows} is {value:.3f}{bounds}, and {asked}"
 
 
-@overload
-def difference(first: Metric, second: Metric) -> Metric: ...
-@overload
-def difference(first: Estimates, second: Estimates) -> Estimates: ...
-def difference(first: Any, second: Any) -> Metric | Estimates:
+def difference(first: Metric | np.ndarray, second: Metric | np.ndarray) -> Metric:
     """``first - second`` of values with limits of the same tail, after Zou and Donner (2008).
 
-    It holds for independent estimates; of two models on the same test rows, which tend to err
-    together, the limits are too far apart rather than too near.
+    Either may be an array [3, ...], too. It holds for independent estimates; of two models on the
+    same test rows, which tend to err together, the limits are too far apart rather than too near.
 
     Example:
         56 of 70 against 48 of 80, as in Newcombe (1998), who takes other limits of the rates:
 
         >>> from synthfair.fairness.intervals import difference, rate_interval
-        >>> found = difference(rate_interval(56, 70), rate_interval(48, 80))
-        >>> [round(float(number), 3) for number in found]
+        >>> gain = difference(rate_interval(56, 70), rate_interval(48, 80))
+        >>> [round(number, 3) for number in gain]
         [0.2, 0.044, 0.344]
     """
     (value, low, high), (other, other_low, other_high) = first, second
-    found = value - other
+    change = value - other
     below = ((value - low) ** 2 + (other_high - other) ** 2) ** 0.5
     above = ((high - value) ** 2 + (other - other_low) ** 2) ** 0.5
-    return type(first)(found, found - below, found + above)
+    return Metric(change, change - below, change + above)
 
 
 def metrics_with_intervals(
@@ -264,8 +244,7 @@ def metrics_with_intervals(
         >>> from synthfair.fairness.intervals import metrics_with_intervals
         >>> from synthfair.fairness.metrics import Scored
         >>> y, s = np.tile([1.0, -1.0], 10), np.repeat([0, 1], 10)
-        >>> found = metrics_with_intervals(Scored(y, y, s), resamples=10, seed=0)
-        >>> spd = found["spd"]
+        >>> spd = metrics_with_intervals(Scored(y, y, s), resamples=10, seed=0)["spd"]
         >>> print(f"{spd.value:.2f} [{spd.low:.2f}, {spd.high:.2f}]")
         0.00 [-0.44, 0.44]
     """
@@ -274,8 +253,8 @@ def metrics_with_intervals(
         shares = [_shares(rows, part, min_group_rows) for part in among]
         if rows.n_groups > 2 or len(shares) > 1:
             return gap_interval(*shares)
-        pairs = shares[0].differences().metrics()
-        return pairs[0] if pairs else UNDEFINED
+        signed = shares[0].differences()
+        return Metric(*signed[:, 0].tolist()) if signed.size else UNDEFINED
 
     right = (1 + rows.y * (2 * rows.selected - 1)) / 2
     return {
@@ -285,6 +264,12 @@ def metrics_with_intervals(
         "equalized_odds_difference": gap(rows.y > 0, rows.y < 0),
         "covariance": _covariance(rows, resamples, seed, min_group_rows),
     }
+
+
+def metrics(rows: Scored) -> dict[str, float]:
+    """The values of :func:`metrics_with_intervals` alone."""
+    measured = metrics_with_intervals(rows, resamples=1, seed=0)
+    return {name: metric.value for name, metric in measured.items()}
 
 
 def gap_interval(*shares: Shares) -> Metric:
@@ -301,29 +286,30 @@ def gap_interval(*shares: Shares) -> Metric:
 
         >>> import numpy as np
         >>> from synthfair.fairness.intervals import Shares, gap_interval
-        >>> found = gap_interval(Shares(np.array([20, 8, 27]), np.array([40, 40, 30])))
-        >>> [round(number, 2) for number in found]
+        >>> gap = gap_interval(Shares(np.array([20, 8, 27]), np.array([40, 40, 30])))
+        >>> [round(number, 2) for number in gap]
         [0.7, 0.39, 0.83]
     """
     if any(len(part.size) < 2 or not part.size.all() for part in shares):
         return UNDEFINED
-    near = [part.differences() for part in shares]
-    pairs = sum(len(part.value) for part in near)
+    near = np.hstack([part.differences() for part in shares])
+    pairs = near.shape[1]
     tail = TAIL / (2 * pairs) if pairs > 1 else TAIL  # one difference cannot be missed twice
-    return largest(near, [part.differences(tail) for part in shares])
+    return largest(near, np.hstack([part.differences(tail) for part in shares]))
 
 
-def largest(near: Sequence[Estimates], far: Sequence[Estimates]) -> Metric:
+def largest(near: np.ndarray, far: np.ndarray) -> Metric:
     """The largest size of some differences.
 
     Args:
-        near: with limits of the tail that ``high`` may miss.
-        far: the same differences with limits that all hold at once.
+        near: [3, K] them, with limits of the tail that ``high`` may miss.
+        far: [3, K] the same differences with limits that all hold at once.
     """
-    sizes = [np.abs(part.value).max() for part in near]
-    least = [np.maximum(part.low, -part.high).max() for part in far]
-    most = [np.maximum(np.abs(part.low), np.abs(part.high)).max() for part in near]
-    return Metric(float(max(sizes)), float(max(0.0, *least)), float(max(most)))
+    _, low, high = far
+    least = np.maximum(low, -high).max()
+    return Metric(
+        float(np.abs(near[0]).max()), max(0.0, float(least)), float(np.abs(near[1:]).max())
+    )
 
 
 def size(signed: Metric) -> Metric:
@@ -362,15 +348,15 @@ def _covariance(rows: Scored, resamples: int, seed: int, least: int) -> Metric:
         drawn = [_covariances(rows.take(rng.integers(n, size=n)))[of] for _ in range(resamples)]
         spread = np.std(drawn, axis=0, ddof=1)
 
-    def limits(tail: float) -> Estimates:
+    def limits(tail: float) -> np.ndarray:
         from scipy.special import stdtrit  # SciPy takes a while
 
         half = -stdtrit(resamples - 1, tail) * spread
-        return Estimates(value, value - half, value + half)
+        return np.array([value, value - half, value + half])
 
     if rows.n_groups == 2:
-        return limits(TAIL).metrics()[0]
-    return largest([limits(TAIL)], [limits(TAIL / (2 * len(of)))])
+        return Metric(*limits(TAIL)[:, 0].tolist())
+    return largest(limits(TAIL), limits(TAIL / (2 * len(of))))
 
 
 def _covariances(rows: Scored) -> np.ndarray:

@@ -5,8 +5,7 @@ reports of two groups, 0 and 1, is signed: that of group 1 minus that of group 0
 (2024) eq. (4); with more groups it is the largest minus the smallest value over groups. Where a
 group has no row that counts, a metric is not-a-number.
 
-A decision that is drawn enters by its mean, 2 P(+1) - 1: what is reported is then the mean over all
-draws.
+A decision that is drawn enters by its mean: what is reported is then the mean over all draws.
 """
 
 from __future__ import annotations
@@ -67,16 +66,6 @@ class Scored(NamedTuple):
         return Scored(self.y[index], self.score[index], self.s[index], self.n_groups, chance)
 
 
-def accuracy(y_true: np.ndarray, y_pred: np.ndarray) -> float:
-    """Share of rows whose decision equals the label.
-
-    Args:
-        y_true: [N] label, -1 or +1.
-        y_pred: [N] decision, -1 or +1, or its mean.
-    """
-    return float(np.mean((1 + y_true * y_pred) / 2)) if len(y_true) else np.nan
-
-
 def statistical_parity_difference(
     y_pred: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
 ) -> float:
@@ -97,7 +86,8 @@ def statistical_parity_difference(
         >>> statistical_parity_difference(np.array([1, 1, 1, -1]), sensitive_features=s)
         0.5
     """
-    return _difference(y_pred, sensitive_features, n_groups)
+    s, counts = sensitive_features, np.ones(len(sensitive_features))
+    return float(difference_of_rates(_rates((1 + y_pred) / 2, s, n_groups, counts)))
 
 
 def demographic_parity_difference(
@@ -168,14 +158,14 @@ def equalized_odds_difference(
 
 def _positive(labels: ArrayLike, name: str) -> np.ndarray:
     """[N] which labels are 1."""
-    found = np.asarray(labels)
-    values = set(found.ravel().tolist())
+    array = np.asarray(labels)
+    values = set(array.ravel().tolist())
     if not (values <= {0, 1} or values <= {-1, 1}):
         raise InputError(
             f"{name}: holds {sorted(values, key=str)[:3]}; must be 0 and 1, -1 and +1, or booleans,"
             " as of y == positive"
         )
-    return found == 1
+    return array == 1
 
 
 def _gap(
@@ -190,26 +180,6 @@ def _gap(
     return float(np.max([np.ptp(_rates(selected, s, len(groups), weight * a)) for a in among]))
 
 
-def boundary_covariance(
-    score: np.ndarray, *, sensitive_features: np.ndarray, n_groups: int = 2
-) -> float:
-    """Covariance of group and score, (1/N) sum (s - mean s) z, Wu et al. (2024) eq. (2), (3).
-
-    With more than two groups, the largest absolute covariance of membership in one of them.
-    """
-    s = sensitive_features
-    groups = [1] if n_groups == 2 else range(n_groups)
-    covariances = [float(np.mean(((s == g) - np.mean(s == g)) * score)) for g in groups]
-    return covariances[0] if n_groups == 2 else max(map(abs, covariances))
-
-
-def _difference(
-    y_pred: np.ndarray, s: np.ndarray, n_groups: int, among: np.ndarray | None = None
-) -> float:
-    counts = np.ones(len(s)) if among is None else among.astype(float)
-    return float(difference_of_rates(_rates((1 + y_pred) / 2, s, n_groups, counts)))
-
-
 def _rates(selected: np.ndarray, s: np.ndarray, n_groups: int, counts: np.ndarray) -> np.ndarray:
     """[n_groups] share of what counts that is selected; not-a-number where nothing counts."""
     size = np.bincount(s, weights=counts, minlength=n_groups)
@@ -222,20 +192,6 @@ def difference_of_rates(rates: np.ndarray) -> np.ndarray:
     if len(rates) == 2:
         return rates[1] - rates[0]
     return rates.max(axis=0) - rates.min(axis=0)
-
-
-def metrics(rows: Scored) -> dict[str, float]:
-    """All that is reported of a model on some rows, by the names of metrics.json."""
-    y_pred = 2 * rows.selected - 1
-    groups = {"sensitive_features": rows.s, "n_groups": rows.n_groups}
-    of_label = [_difference(y_pred, rows.s, rows.n_groups, among=rows.y == y) for y in (1, -1)]
-    return {
-        "accuracy": accuracy(rows.y, y_pred),
-        "spd": statistical_parity_difference(y_pred, **groups),
-        "equal_opportunity_difference": of_label[0],
-        "equalized_odds_difference": float(np.max(np.abs(of_label))),
-        "covariance": boundary_covariance(rows.score, **groups),
-    }
 
 
 class Rates(NamedTuple):
@@ -258,10 +214,9 @@ class Rates(NamedTuple):
 
 def group_rates(rows: Scored) -> list[Rates]:
     """The rates of each group, 0 to n_groups - 1."""
-    selected = rows.selected
-    found = []
+    selected, rates = rows.selected, []
     for group in range(rows.n_groups):
         mine, y = selected[rows.s == group], rows.y[rows.s == group]
         parts = (mine, mine[y > 0], mine[y < 0], np.abs(mine - (1 + y) / 2))
-        found.append(Rates(len(y), *(float(p.mean()) if len(p) else np.nan for p in parts)))
-    return found
+        rates.append(Rates(len(y), *(float(p.mean()) if len(p) else np.nan for p in parts)))
+    return rates

@@ -29,24 +29,23 @@ class Penalty(Protocol):
         ...
 
 
-def strata(notion: Notion, rows: Rows) -> jax.Array:
-    """[K, N] weights, each line summing to 1: the rows among which groups are compared."""
+def group_weights(rows: Rows, dtype: jnp.dtype, *, notion: Notion, n_groups: int) -> jax.Array:
+    """[K, G, N] weights of rows in each stratum, the rows among which groups are compared.
+
+    Those of a stratum sum to 1 over its rows; for each group they are 0 where a row is another's.
+    """
     y = rows.y
-    masks = {
+    strata = {
         "statistical_parity": [jnp.ones_like(y)],
         "equal_opportunity": [y > 0],
         "equalized_odds": [y > 0, y < 0],
     }[notion]
-    weights = jnp.stack(masks).astype(y.dtype)
+    weights = jnp.stack(strata).astype(y.dtype)
     if rows.weight is not None:
         weights = weights * rows.weight
-    return weights / jnp.sum(weights, axis=1, keepdims=True)
-
-
-def group_weights(rows: Rows, dtype: jnp.dtype, *, notion: Notion, n_groups: int) -> jax.Array:
-    """[K, G, N] the weights of each stratum, where a row is of the group, else 0."""
+    weights = weights / jnp.sum(weights, axis=1, keepdims=True)
     members = (rows.s == jnp.arange(n_groups)[:, None]).astype(dtype)
-    return strata(notion, rows).astype(dtype)[:, None] * members
+    return weights.astype(dtype)[:, None] * members
 
 
 def _compared(by_group: jax.Array) -> jax.Array:
@@ -55,10 +54,6 @@ def _compared(by_group: jax.Array) -> jax.Array:
     With two groups the two comparisons differ in sign alone, so only group 1 is kept.
     """
     return by_group[:, 1:] if by_group.shape[1] == 2 else by_group
-
-
-def _of_the_rest(by_group: jax.Array) -> jax.Array:
-    return jnp.sum(by_group, axis=1, keepdims=True) - by_group
 
 
 def group_covariances(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:
@@ -87,7 +82,8 @@ def selection_rate_gaps(
     selected = jax.nn.sigmoid(temperature * scores)
     weights = group_weights(rows, selected.dtype, notion=notion, n_groups=n_groups)
     sums, shares = weights @ selected, jnp.sum(weights, axis=-1)
-    return _compared(sums / shares - _of_the_rest(sums) / _of_the_rest(shares))
+    other_sums, other_shares = (jnp.sum(x, axis=1, keepdims=True) - x for x in (sums, shares))
+    return _compared(sums / shares - other_sums / other_shares)
 
 
 def decision_gaps(scores: jax.Array, rows: Rows, *, notion: Notion, n_groups: int) -> jax.Array:

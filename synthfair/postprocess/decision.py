@@ -130,9 +130,9 @@ def coins(key: str, ids: Iterable[str]) -> np.ndarray:
         [0.62, 0.51, 0.62]
     """
     begin = hashlib.sha256(bytes.fromhex(key))
-    found = []
+    numbers = []
     for name in ids:
         digest = begin.copy()
         digest.update(name.encode())
-        found.append(int.from_bytes(digest.digest()[:8], "big") >> 11)
-    return np.array(found, float) / 2**53
+        numbers.append(int.from_bytes(digest.digest()[:8], "big") >> 11)
+    return np.array(numbers, float) / 2**53

@@ -18,7 +18,6 @@ from synthfair.config.notions import Notion
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS, GroupDecision
 from synthfair.postprocess.histogram import BOTH, ScoreHistogram, require_rows
-from synthfair.postprocess.search import best_mixture, best_thresholds, upper_hull
 
 _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
     "statistical_parity": (BOTH,),
@@ -26,6 +25,12 @@ _COMPARED: dict[Notion, tuple[tuple[int, ...], ...]] = {
     "equalized_odds": ((1,), (0,)),
 }
 """Labels, 0 for -1 and 1 for +1, of the rows of which each rate is the selected share."""
+
+ROUNDING = 1e-12
+"""By which rates may differ that are equal but for rounding."""
+
+LEAST_WEIGHT = 1e-9
+"""Of a threshold in a mixture; what is below is rounding of the linear programme."""
 
 
 class NoisyShare(NamedTuple):
@@ -107,62 +112,55 @@ def choose_decision(
         raise InputError(f"alpha = {alpha}: must be from 0 to below 1")
     if not 2 <= n_bins <= MOST_BINS:
         raise InputError(f"histogram: bins: {n_bins}; thresholds need 2 to {MOST_BINS}")
-    require_rows(histogram, (*_COMPARED[notion], BOTH))
-    negative, positive = _at_least(np.maximum(histogram.array(), 0)).swapaxes(0, 1)
-    rates = [_rate((negative, positive), labels) for labels in _COMPARED[notion]]
+    compared = _COMPARED[notion]
+    require_rows(histogram, (*compared, BOTH))
+
+    # selected [G, 2, B + 1]: rows in bin t or above, by label; none for t = B.
+    counts = np.maximum(histogram.array(), 0)
+    above = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
+    selected = np.concatenate([above, np.zeros((*above.shape[:-1], 1))], axis=-1)
+    rows = [selected[:, list(labels)].sum(axis=1) for labels in compared]
+    rates = [some / some[:, :1] for some in rows]
+    negative, positive = selected.swapaxes(0, 1)
     right = positive + negative[:, :1] - negative
+
+    # The best threshold of each group, or weights of some.
     if randomized:
         hulls = [upper_hull(f, t) for f, t in zip(negative, positive, strict=True)]
         weights = best_mixture(rates, right, alpha, hulls)
     else:
         weights = np.eye(n_bins + 1)[best_thresholds(rates, right, alpha)]
-    decision = _decision(histogram, notion, alpha, weights)
-    return ChosenDecision(decision, *_estimates(histogram, notion, weights))
 
-
-def _at_least(counts: np.ndarray) -> np.ndarray:
-    """[..., B + 1] of counts [..., B]: rows in bin t or above; none for t = B."""
-    rows = np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1].astype(float)
-    return np.concatenate([rows, np.zeros((*rows.shape[:-1], 1))], axis=-1)
-
-
-def _rate(selected: Sequence[np.ndarray], labels: Sequence[int]) -> np.ndarray:
-    """[G, B + 1] share of the rows of these labels that each threshold selects."""
-    rows = np.sum([selected[label] for label in labels], axis=0)
-    return rows / rows[:, :1]
-
-
-def _decision(
-    histogram: ScoreHistogram, notion: Notion, alpha: float, weights: np.ndarray
-) -> GroupDecision:
-    """Of weights of thresholds [G, B + 1]: a row in bin b is selected by those up to b.
-
-    The key follows from the model, the schema and the counts alone. Who chooses the settings cannot
-    look among them for a key whose coins fall well; who can alter counts can.
-    """
+    # A row in bin b is selected by the thresholds up to b.
     chance = np.minimum(np.cumsum(weights, axis=1).round(12), 1.0)
     steps = tuple(
         tuple((int(t), float(own[t])) for t in np.flatnonzero(weight[:-1]))
         for own, weight in zip(chance, weights, strict=True)
     )
+
+    # The key of the coins follows from the model, the schema and the counts alone. Who chooses the
+    # settings cannot look among them for a key whose coins fall well; who can alter counts can.
     text = json.dumps([histogram.schema_hash, histogram.model, histogram.counts])
     certain = all(probability == 1 for own in steps for _, probability in own)
-    return GroupDecision(
+    decision = GroupDecision(
         notion=notion,
         alpha=alpha,
-        n_bins=weights.shape[1] - 1,
+        n_bins=n_bins,
         steps=steps,
         key=None if certain else hashlib.sha256(text.encode()).hexdigest(),
         statement=histogram.statement,
     )
+    return ChosenDecision(decision, *_estimates(histogram, notion, weights))
 
 
 def _estimates(
     histogram: ScoreHistogram, notion: Notion, weights: np.ndarray
 ) -> tuple[NoisyShare, NoisyShare, NoisyShare]:
-    """Accuracy, gap, and accuracy of the constant classifier."""
+    """Accuracy, gap, and accuracy of the constant classifier, of weights of thresholds."""
     counts = histogram.array()
-    chance = np.cumsum(weights, axis=1)[:, :-1]
+    chance = np.cumsum(weights, axis=1)[:, None, :-1]
+    everyone = np.ones(counts.shape)
+    positive = everyone * np.array([0, 1])[:, None]
 
     def share(hits: np.ndarray, among: np.ndarray) -> NoisyShare:
         """Sum of hits over sum of among, arrays of counts' shape that multiply them."""
@@ -171,17 +169,153 @@ def _estimates(
         spread = ((hits - value * among) ** 2).sum()
         return NoisyShare(value, math.sqrt(histogram.variance * spread) / rows)
 
-    def gap(labels: Sequence[int]) -> NoisyShare:
+    gaps = []
+    for labels in _COMPARED[notion]:
         rates = []
-        for group, own in enumerate(chance):
+        for group in range(len(counts)):
             among = np.zeros(counts.shape)
             among[group, list(labels)] = 1
-            rates.append(share(among * own, among))
+            rates.append(share(among * chance, among))
         high, low = max(rates), min(rates)
-        return NoisyShare(high.value - low.value, math.hypot(high.error, low.error))
+        gaps.append(NoisyShare(high.value - low.value, math.hypot(high.error, low.error)))
+    accuracy = share(np.where(positive, chance, 1 - chance), everyone)
+    constant = max(share(label, everyone) for label in (1 - positive, positive))
+    return accuracy, max(gaps), constant
 
-    everyone = np.ones(counts.shape)
-    label = np.array([0, 1])[:, None]
-    accuracy = share(np.where(label, chance[:, None], 1 - chance[:, None]), everyone)
-    constant = max(share(everyone * (label == value), everyone) for value in BOTH)
-    return accuracy, max(map(gap, _COMPARED[notion])), constant
+
+def best_thresholds(rates: Sequence[np.ndarray], value: np.ndarray, alpha: float) -> np.ndarray:
+    """[G] a threshold for each group, with the largest sum of values under the constraints.
+
+    Rates differ by at most alpha between groups if and only if a window [low, low + alpha] holds
+    them all, and low may be the smallest of them. As rates fall with the threshold, those of a
+    group in a window are a stretch of thresholds. Exact, for any number of groups: every window of
+    the first rate is tried with every window of the last, the most promising first, until no other
+    can be better. Two rates of G groups and T thresholds take at most G T passes over G T numbers.
+
+    Args:
+        rates: one or two, each [G, T], which never rise with the threshold.
+        value: [G, T] of each threshold.
+        alpha: most by which a rate may differ between two groups; at least 0. Some choice must be
+            possible.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.postprocess.thresholds import best_thresholds
+        >>> rate = np.array([[1.0, 0.5, 0.0], [1.0, 0.4, 0.0]])
+        >>> value = np.array([[4.0, 2.0, 1.0], [0.0, 3.0, 1.0]])
+        >>> [best_thresholds([rate], value, alpha).tolist() for alpha in (0.0, 0.1, 0.6)]
+        [[0, 0], [1, 1], [0, 1]]
+    """
+    n_groups, n_thresholds = value.shape
+    each = np.arange(n_groups)[:, None]
+
+    # maxima[k][g, t] is the largest of the 2^k values from t on.
+    levels = n_thresholds.bit_length()
+    maxima = np.full((levels, n_groups, n_thresholds + 1), -np.inf)
+    maxima[0, :, :-1] = value
+    for k in range(1, levels):
+        half = 2 ** (k - 1)
+        maxima[k, :, :-half] = np.maximum(maxima[k - 1, :, :-half], maxima[k - 1, :, half:])
+
+    def stretches(rate: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """[G, W] first threshold in each window, and the first behind it."""
+        low = np.unique(rate)
+        high = low + alpha + ROUNDING
+        start = np.stack([np.searchsorted(-own, -high) for own in rate])
+        stop = np.stack([np.searchsorted(-own, -low, side="right") for own in rate])
+        return start, stop
+
+    def largest_sums(start: np.ndarray, stop: np.ndarray) -> np.ndarray:
+        """[W] sum over groups of the largest value of a stretch; -inf where one is empty.
+
+        Two stretches of 2^k thresholds cover one of up to 2^(k + 1).
+        """
+        length = stop - start
+        k = np.log2(np.maximum(length, 1)).astype(int)
+        both = np.maximum(maxima[k, each, start], maxima[k, each, stop - 2**k])
+        return np.where(length > 0, both, -np.inf).sum(axis=0)
+
+    first, last = stretches(rates[0]), stretches(rates[-1])
+    bounds = largest_sums(*first)
+    best, chosen = -np.inf, np.zeros(n_groups, int)
+    for window in np.argsort(-bounds, kind="stable"):
+        if bounds[window] <= best:
+            break
+        start = np.maximum(first[0][:, [window]], last[0])
+        stop = np.minimum(first[1][:, [window]], last[1])
+        sums = largest_sums(start, stop)
+        if sums.max() > best:
+            best, other = sums.max(), sums.argmax()
+            ends = zip(value, start[:, other], stop[:, other], strict=True)
+            chosen = np.array([a + own[a:b].argmax() for own, a, b in ends])
+    return chosen
+
+
+def upper_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Indices of the vertices of the upper convex hull of points [T], from left to right.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair.postprocess.thresholds import upper_hull
+        >>> upper_hull(np.array([0.0, 0.3, 0.6, 1.0]), np.array([0.0, 0.8, 0.7, 1.0])).tolist()
+        [0, 1, 3]
+    """
+    hull: list[int] = []
+    for i in np.lexsort((y, x)):
+        while len(hull) > 1:
+            a, b = hull[-2:]
+            if (x[b] - x[a]) * (y[i] - y[a]) < (y[b] - y[a]) * (x[i] - x[a]):
+                break  # a right turn at b
+            hull.pop()
+        hull.append(int(i))
+    return np.array(hull)
+
+
+def best_mixture(
+    rates: Sequence[np.ndarray],
+    value: np.ndarray,
+    alpha: float,
+    vertices: Sequence[np.ndarray],
+) -> np.ndarray:
+    """[G, T] weights of each group's thresholds, of sum 1, with the largest weighted sum of values.
+
+        maximise  sum_gt w_gt value_gt   such that   low_r <= sum_t w_gt rate_rgt <= low_r + alpha
+
+    for every group g and rate r, low_r being free: a linear programme. With alpha = 0 it is that
+    of Hardt, Price and Srebro (2016), section 3.2, whose points are the same for all groups.
+
+    Args:
+        rates: each [G, T].
+        value: [G, T] of each threshold.
+        alpha: most by which a rate may differ between two groups; at least 0. Some choice must be
+            possible.
+        vertices: the thresholds of each group that may have a weight.
+
+    Raises:
+        ArithmeticError: the programme is not solved, which a possible choice rules out.
+    """
+    from scipy.optimize import linprog
+
+    n_groups, n_rates = len(value), len(rates)
+    group = np.repeat(np.arange(n_groups), [len(own) for own in vertices])
+    place = group, np.concatenate(vertices)
+    member = (group == np.arange(n_groups)[:, None]).astype(float)
+    above = np.vstack(
+        [
+            np.hstack([member * rate[place], np.tile(-low, (n_groups, 1))])
+            for rate, low in zip(rates, np.eye(n_rates), strict=True)
+        ]
+    )
+    solution = linprog(
+        np.append(-value[place] / np.abs(value).max(), np.zeros(n_rates)),
+        A_ub=np.vstack([above, -above]),
+        b_ub=np.repeat([alpha, 0.0], len(above)),
+        A_eq=np.hstack([member, np.zeros((n_groups, n_rates))]),
+        b_eq=np.ones(n_groups),
+        bounds=[(0, 1)] * (len(group) + n_rates),
+    )
+    if not solution.success:
+        raise ArithmeticError(f"linear programme: {solution.message}")
+    weights, solved = np.zeros(value.shape), solution.x[: len(group)]
+    weights[place] = np.where(solved < LEAST_WEIGHT, 0.0, solved)
+    return weights / weights.sum(axis=1, keepdims=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from synthfair.fairness.intervals import UNDEFINED, Shares, gap_interval, rate_interval
 from synthfair.fairness.metrics import Metric
-from synthfair.postprocess.score_counts import BINS, ScoreCounts
+from synthfair.postprocess.histogram import BINS, ScoreCounts
 from synthfair.report.answer import COMPARED
 
 CALIBRATION_BINS = 10
@@ -70,7 +70,7 @@ def _at(k: int, counts: np.ndarray, groups: Sequence[str], gap: str, least: int)
         k / BINS,
         rate_interval(right.sum(), rows.sum()),
         gap_interval(*(part.of_at_least(least) for part in compared)),
-        dict(zip(groups, selected.limits().metrics(), strict=True)),
+        dict(zip(groups, map(rate_interval, *selected), strict=True)),
     )
 
 
@@ -109,7 +109,7 @@ def calibration(found: ScoreCounts) -> Calibration:
     """Predicted probabilities against what came true.
 
     Example:
-        >>> from synthfair.postprocess.score_counts import ScoreCounts
+        >>> from synthfair.postprocess.histogram import ScoreCounts
         >>> from synthfair.report.scores import calibration
         >>> nan, none = float("nan"), (0,) * 18
         >>> rows = ScoreCounts((6, *none, 2), (4, *none, 8), (0.04, *(nan,) * 18, 0.96))

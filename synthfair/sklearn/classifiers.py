@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Collection
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import jax
 import numpy as np
-from pydantic import ValidationError
 from scipy.special import expit
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from synthfair.client.distillation import distill_table
 from synthfair.client.many_clients import distill_clients
 from synthfair.client.prepare import check_rows
-from synthfair.config import DistillConfig, Notion, ServerConfig, SurrogateConfig
+from synthfair.config import ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import INTERCEPT
 from synthfair.distill.problem import make_penalty
-from synthfair.errors import InputError, refusal
+from synthfair.errors import InputError
 from synthfair.evaluation import evaluate_scores
 from synthfair.fairness.intervals import missed_gap
 from synthfair.fairness.metrics import METRIC_OF, Metric, Scored
@@ -31,22 +30,8 @@ from synthfair.model import LinearModel, Rows
 from synthfair.release.format import Release, name_of
 from synthfair.server.parts import check_pool
 from synthfair.server.pooling import Pool, make_pool, train_pool
-from synthfair.sklearn.codebook import (
-    Bounds,
-    Categories,
-    Codebook,
-    Fitted,
-    one_each,
-    read_arrays,
-    read_table,
-    warn_of_learned,
-)
-from synthfair.sklearn.distiller import (
-    NOT_CONVERGED,
-    distill_settings,
-    fairness_settings,
-    seed_of,
-)
+from synthfair.sklearn.codebook import TrainingRows, one_each, read_arrays, read_table
+from synthfair.sklearn.settings import NOT_CONVERGED, FairEstimator, seed_of, warn
 from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel
 
@@ -57,7 +42,7 @@ UNLIKE = 'The clients may be unlike: take release="surrogate", which is fair ove
 """What to do where a pool of fair releases is not as it should be."""
 
 
-class _LinearClassifier(ClassifierMixin, BaseEstimator):
+class _LinearClassifier(ClassifierMixin, FairEstimator):
     """A linear model in the user's units, which reads no group."""
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -86,52 +71,58 @@ class _LinearClassifier(ClassifierMixin, BaseEstimator):
         return tags
 
     def _train(
-        self, pool: Pool, fitted: Fitted, fairness: ServerConfig, fair: Collection[Release] = ()
+        self,
+        pool: Pool,
+        fitted: TrainingRows,
+        fairness: ServerConfig,
+        fair: Mapping[str, Release] | None = None,
     ) -> Self:
         """Trains on a pool, maybe of ``fair`` releases; the indicators of groups count as 0."""
-        self._codebook: Codebook = fitted.codebook
-        self.schema_, self.classes_ = self._codebook.schema, fitted.classes
-        self.groups_ = fitted.groups
+        codebook, real = fitted.codebook, fitted.rows
+        self._codebook, self.schema_ = codebook, codebook.schema
+        self.classes_, self.groups_ = fitted.classes, fitted.groups
         self.encoded_names_ = np.array(self.schema_.encoded_names, dtype=object)
+        n_groups = len(self.schema_.groups)
+
+        def score(model: TrainedModel) -> Scored:
+            return Scored(real.y, np.asarray(model.scores(real.x, real.s)), real.s, n_groups)
+
         with jax.enable_x64(True):
-            blind = pool.rows._replace(a=self._codebook.model.blind(pool.rows.a))
+            # The model, and its gaps on the rows of fit.
+            blind = pool.rows._replace(a=codebook.model.blind(pool.rows.a))
             trained = pool._replace(rows=blind, model=name_of(LinearModel()))
             self.model_, point = train_pool(trained, self.schema_)
-            real, n_groups = fitted.rows, len(self.schema_.groups)
+            scored = score(self.model_)
+            evaluation = evaluate_scores({"X": scored}, ServerConfig(resamples=1))
             rows = Rows(real.x, real.s, real.y, fitted.weight)  # type: ignore[arg-type]
-
-            def score(model: TrainedModel) -> Scored:
-                scores = np.asarray(model.scores(real.x, real.s))
-                return Scored(np.asarray(real.y), scores, real.s, n_groups)
-
-            scored, said = score(self.model_), list[str]()
-            found = evaluate_scores({"X": scored}, ServerConfig(resamples=1))
             gaps = decision_gaps(scored.score, rows, notion=fairness.notion, n_groups=n_groups)  # type: ignore[arg-type]
+            messages: list[str] = []
             if fair:
-                check = check_pool(fair, trained, self.schema_, score, found)
-                said += check._replace(remedy=UNLIKE, rows=ROWS).warnings
+                check = check_pool(fair.values(), trained, self.schema_, score, evaluation)
+                messages += check._replace(remedy=UNLIKE, rows=ROWS).warnings
         coefficients = self.model_.coefficients
         self.coef_ = np.array([[coefficients[name] for name in self.encoded_names_]])
         self.intercept_ = np.array([coefficients[INTERCEPT]])
         self.gap_ = float(np.nanmax(gaps))
         self.rho_ = point.rho if point else None if fairness.max_gap else fairness.rho
+
+        # What to say of it.
         if not self.model_.converged:
-            warnings.warn(
+            warn(
                 "training has not met its tolerance: lower rho, or raise lambda_theta",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         if not fair and fairness.max_gap is not None and self.gap_ > fairness.max_gap:
             gap = Metric(self.gap_, np.nan, np.nan)
             if np.ptp(fitted.weight) == 0:  # intervals are of rows that count alike
-                gap = found.overall[METRIC_OF[fairness.notion]]
+                gap = evaluation.overall[METRIC_OF[fairness.notion]]
             missed = point is not None and point.gap > fairness.max_gap
-            said.append(
+            messages.append(
                 f"max_gap: {missed_gap(gap, fairness.max_gap, ROWS)}"
                 + "; no weight of the penalty that was tried reaches it" * missed
             )
-        for each in said:
-            warnings.warn(each, UserWarning, stacklevel=3)
+        for message in messages:
+            warn(message)
         return self
 
 
@@ -190,28 +181,6 @@ class FairLogisticRegression(_LinearClassifier):
         ((1, 2), True)
     """
 
-    def __init__(
-        self,
-        *,
-        rho: float = 10.0,
-        max_gap: float | None = None,
-        notion: Notion = "statistical_parity",
-        penalty: Literal["covariance", "selection_rate"] | None = None,
-        temperature: float = 4.0,
-        lambda_theta: float = 1e-3,
-        bounds: Bounds | None = None,
-        categories: Categories | None = None,
-    ) -> None:
-        """See the class."""
-        self.rho = rho
-        self.max_gap = max_gap
-        self.notion = notion
-        self.penalty = penalty
-        self.temperature = temperature
-        self.lambda_theta = lambda_theta
-        self.bounds = bounds
-        self.categories = categories
-
     def fit(
         self,
         X: Any,
@@ -232,7 +201,7 @@ class FairLogisticRegression(_LinearClassifier):
         Raises:
             ValueError: arrays that do not fit, or settings that are not allowed.
         """
-        fairness = fairness_settings(self)
+        fairness = self._fairness()
         free = fairness.rho == 0 and fairness.max_gap is None
         if sensitive_features is None and not free:
             raise InputError(
@@ -240,7 +209,7 @@ class FairLogisticRegression(_LinearClassifier):
             )
         fitted = read_arrays(self, X, y, sensitive_features, sample_weight)
         schema, rows = fitted.codebook.schema, fitted.rows
-        config, n_groups = distill_settings(self, fairness), len(schema.groups)
+        config, n_groups = self._distillation(fairness), len(schema.groups)
         if not free:
             check_rows(rows, schema, config, source="X")
         pool = Pool(
@@ -258,6 +227,7 @@ class FairLogisticRegression(_LinearClassifier):
         return self._train(pool, fitted, fairness)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SingleShotClassifier(_LinearClassifier):
     """Clients each make one release, a server pools them and trains: a simulation in one process.
 
@@ -307,37 +277,11 @@ class SingleShotClassifier(_LinearClassifier):
         ([0, 1], (1, 2), ['not', 'paid'])
     """
 
-    def __init__(
-        self,
-        *,
-        release: Literal["surrogate", "fair"] = "surrogate",
-        rho: float = 10.0,
-        max_gap: float | None = None,
-        notion: Notion = "statistical_parity",
-        penalty: Literal["covariance", "selection_rate"] | None = None,
-        temperature: float = 4.0,
-        lambda_theta: float = 1e-3,
-        n_synthetic: int | None = None,
-        steps: int = 1000,
-        k_min: int = 50,
-        bounds: Bounds | None = None,
-        categories: Categories | None = None,
-        random_state: Any = None,
-    ) -> None:
-        """See the class."""
-        self.release = release
-        self.rho = rho
-        self.max_gap = max_gap
-        self.notion = notion
-        self.penalty = penalty
-        self.temperature = temperature
-        self.lambda_theta = lambda_theta
-        self.n_synthetic = n_synthetic
-        self.steps = steps
-        self.k_min = k_min
-        self.bounds = bounds
-        self.categories = categories
-        self.random_state = random_state
+    release: Literal["surrogate", "fair"] = "surrogate"
+    n_synthetic: int | None = None
+    steps: int = 1000
+    k_min: int = 50
+    random_state: Any = None
 
     def fit(
         self,
@@ -363,46 +307,38 @@ class SingleShotClassifier(_LinearClassifier):
             raise InputError(f"release = {self.release!r}: must be fair or surrogate")
         if sensitive_features is None:
             raise InputError("sensitive_features: None; give the group of each row")
-        fairness = fairness_settings(self)
-        config = self._settings(fairness)
+        fairness, seed = self._fairness(), seed_of(self.random_state)
+        if self.release == "fair":
+            config = self._distillation(
+                fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
+            )
+        else:
+            config = self._checked(SurrogateConfig, {"k_min": self.k_min, "seed": seed})
+
+        # The rows of each client.
         fitted = read_arrays(self, X, y, sensitive_features)
-        warn_of_learned(fitted.codebook)
-        n_rows, schema = len(fitted.rows.y), fitted.codebook.schema
+        codebook, schema = fitted.codebook, fitted.codebook.schema
+        codebook.warn_of_learned()
+        n_rows = len(fitted.rows.y)
         owner = np.zeros(n_rows, int) if clients is None else one_each(clients, "clients", X)
         values = np.unique(owner).tolist()
         parts = {
             f"client {value!r}": Encoded(*(part[owner == value] for part in fitted.rows))
             for value in values
         }
+
+        # A release of each, and the pool.
         with jax.enable_x64(True):
-            releases = _make_releases(parts, fitted.codebook, config)
+            if isinstance(config, SurrogateConfig):
+                answers = [
+                    distill_table(in_memory(part), schema, config, source=name)
+                    for name, part in parts.items()
+                ]
+            else:
+                answers = distill_clients(parts, schema, config, model=codebook.model)
+                if not all(answer.converged for answer in answers):
+                    warn(NOT_CONVERGED, ConvergenceWarning)
+            releases = dict(zip(parts, [answer.release for answer in answers], strict=True))
             pool = make_pool(releases, schema, fairness if self.release == "surrogate" else None)
         self.releases_: dict[Any, Release] = dict(zip(values, releases.values(), strict=True))
-        fair = releases.values() if self.release == "fair" else ()
-        return self._train(pool, fitted, fairness, fair)
-
-    def _settings(self, fairness: ServerConfig) -> SurrogateConfig | DistillConfig:
-        seed = seed_of(self.random_state)
-        if self.release == "fair":
-            return distill_settings(
-                self, fairness, n_synthetic=self.n_synthetic, steps=self.steps, seed=seed
-            )
-        try:
-            return SurrogateConfig(k_min=self.k_min, seed=seed)
-        except ValidationError as error:
-            raise refusal("SingleShotClassifier", error) from error
-
-
-def _make_releases(
-    parts: dict[str, Encoded], codebook: Codebook, config: SurrogateConfig | DistillConfig
-) -> dict[str, Release]:
-    """Of each client; warns where a distillation has not converged."""
-    if isinstance(config, SurrogateConfig):
-        return {
-            name: distill_table(in_memory(part), codebook.schema, config, source=name).release
-            for name, part in parts.items()
-        }
-    made = distill_clients(parts, codebook.schema, config, model=codebook.model)
-    if not all(each.converged for each in made):
-        warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=3)
-    return {name: each.release for name, each in zip(parts, made, strict=True)}
+        return self._train(pool, fitted, fairness, releases if self.release == "fair" else None)

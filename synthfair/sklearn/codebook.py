@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +16,10 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, _num_samples, validate_data
 
 from synthfair.data.encode import MUCH, Clipping, Encoded, as_numbers, encode, encode_inputs
-from synthfair.data.schema import MOST, Categorical, Numeric, Schema, encoded_as, repeated
+from synthfair.data.schema import MOST, Categorical, Numeric, Schema, repeated
 from synthfair.errors import InputError, refusal
 from synthfair.model import LinearModel, Rows
+from synthfair.sklearn.settings import Bounds, Categories, FairEstimator, warn
 
 LABEL, GROUP = "y", "sensitive_features"
 """Columns of y and of the sensitive features in the schema."""
@@ -29,12 +29,6 @@ MOST_GROUPS = 100
 
 NO_GROUPS = np.array(["all", "none"])
 """Where there are no sensitive features: all rows are of the first."""
-
-Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
-"""A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""
-
-Categories = Mapping[Any, Any]
-"""A list of values by column, for columns that are categories."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +76,11 @@ class Codebook(NamedTuple):
         return GroupBlind(n_features=len(schema.encoded_names), n_groups=len(schema.groups))
 
     @property
-    def units(self) -> tuple[np.ndarray, np.ndarray]:
-        """Offset [d] and width [d]: an encoded x is offset + width x in the user's units."""
-        pairs = [
-            (column.lower, column.upper - column.lower)
-            if isinstance(column, Numeric) and i == 0
-            else (0.0, 1.0)
-            for name, column in self.schema.features.items()
-            for i in range(len(encoded_as(name, column)))
-        ]
-        offset, width = np.array(pairs).T
-        return offset, width
+    def numbers(self) -> dict[int, tuple[str, Numeric]]:
+        """The columns that are numbers, by their position among the encoded ones."""
+        features, names = self.schema.features, self.schema.encoded_names
+        columns = ((i, name, features.get(name)) for i, name in enumerate(names))
+        return {i: (name, column) for i, name, column in columns if isinstance(column, Numeric)}
 
     def in_units(self, table: pd.DataFrame) -> np.ndarray:
         """[N, d] numbers as they are, unclipped, and an indicator of each category.
@@ -103,25 +91,36 @@ class Codebook(NamedTuple):
         features = self.schema.features
         if other := set(features) ^ set(table.columns):
             raise InputError(f"X: columns {sorted(other)}: must be those of fit, {list(features)}")
-        numbers = all(isinstance(column, Numeric) for column in features.values())
-        if numbers and all(map(_is_number, table.dtypes)):
+        if len(self.numbers) == len(features) and all(map(_is_number, table.dtypes)):
             return table[list(features)].to_numpy(float)
-        encoded, _ = encode_inputs(
-            table.assign(**{GROUP: self.schema.groups[0]}), self.schema, source="X"
-        )
-        place = {name: i for i, name in enumerate(self.schema.encoded_names)}
-        for name, column in features.items():
-            if isinstance(column, Numeric):
-                encoded[:, place[name]] = as_numbers(table[name])
-        return encoded
+        any_group = table.assign(**{GROUP: self.schema.groups[0]})
+        values, _ = encode_inputs(any_group, self.schema, source="X")
+        for i, (name, _) in self.numbers.items():
+            values[:, i] = as_numbers(table[name])
+        return values
+
+    def to_units(self, x: np.ndarray) -> np.ndarray:
+        """[N, d] encoded rows, scaled back to the units of X."""
+        values = np.array(x)
+        for i, (_, column) in self.numbers.items():
+            values[:, i] = column.lower + x[:, i] * (column.upper - column.lower)
+        return values
 
     def encoder(self, x: Any) -> FunctionTransformer:
         """A transformer of rows like X to their columns in the units of X; pandas where X is."""
-        made = FunctionTransformer(
+        encoder = FunctionTransformer(
             _encoded, kw_args={"codebook": self}, feature_names_out=_encoded_names
         )
-        made.fit(x)
-        return made.set_output(transform="pandas") if isinstance(x, pd.DataFrame) else made
+        encoder.fit(x)
+        return encoder.set_output(transform="pandas") if isinstance(x, pd.DataFrame) else encoder
+
+    def warn_of_learned(self) -> None:
+        """Says which parts of the schema are no public knowledge."""
+        if self.learned:
+            warn(
+                f"{', '.join(self.learned)}: learned from the rows, and so not public: what is made"
+                " of the rows discloses them; give bounds= and categories= from a codebook"
+            )
 
 
 def _encoded(x: Any, codebook: Codebook) -> np.ndarray:
@@ -139,7 +138,7 @@ def _encoded_names(encoder: FunctionTransformer, _names: object) -> np.ndarray:
     return np.array(codebook.schema.encoded_names, dtype=object)
 
 
-class Fitted(NamedTuple):
+class TrainingRows(NamedTuple):
     """What fit reads from its arguments.
 
     Attributes:
@@ -157,16 +156,9 @@ class Fitted(NamedTuple):
     groups: np.ndarray
 
 
-class HasCodebook(Protocol):
-    """An estimator's settings of how columns are read."""
-
-    bounds: Bounds | None
-    categories: Categories | None
-
-
 def read_arrays(
-    estimator: HasCodebook, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
-) -> Fitted:
+    estimator: FairEstimator, x: Any, y: Any, sensitive_features: Any, sample_weight: Any = None
+) -> TrainingRows:
     """Checks what fit is given, makes the codebook, and encodes the rows.
 
     Without sensitive features, all rows are of one group; without weights, all count alike. There
@@ -176,8 +168,9 @@ def read_arrays(
         ValueError: as scikit-learn's checks do.
         InputError: a column, value, bound or category does not fit, or there are too many groups.
     """
+    # One label and one weight for each row of X; rows without weight are as if not there.
     table, y = read_table(estimator, x, y, reset=True)
-    y = one_each(y, "y", x, stacklevel=5)
+    y = one_each(y, "y", x)
     check_classification_targets(y)
     _warn_of_index(sample_weight, "sample_weight", x)
     weight = _check_sample_weight(sample_weight, table, dtype=np.float64)
@@ -190,10 +183,11 @@ def read_arrays(
         raise ValueError(
             f"Only binary classification is supported. The type of the target is {kind}."
         )
-    if sensitive_features is None:
-        groups, s = NO_GROUPS, np.zeros(len(labels), int)
-    else:
-        values = one_each(sensitive_features, "sensitive_features", x, stacklevel=5)
+
+    # One group for each row, and few enough that they can be compared.
+    groups, s = NO_GROUPS, np.zeros(len(labels), int)
+    if sensitive_features is not None:
+        values = one_each(sensitive_features, "sensitive_features", x)
         groups, s = np.unique(values[counted], return_inverse=True)
     if len(groups) > min(MOST_GROUPS, max(2, len(s) / 2)):
         name = getattr(sensitive_features, "name", None)
@@ -202,9 +196,11 @@ def read_arrays(
             f" {len(s)} rows; at most {MOST_GROUPS} groups are compared, of two rows or more on"
             " average: bin numbers, such as by pandas.cut, or merge values"
         )
-    for name, found, what in (("y", classes, "class"), ("sensitive_features", groups, "group")):
-        if len(found) < 2:
-            raise InputError(f"{name}: holds one {what}, {found.tolist()[0]!r}; two are needed")
+    for name, values, what in (("y", classes, "class"), ("sensitive_features", groups, "group")):
+        if len(values) < 2:
+            raise InputError(f"{name}: holds one {what}, {values.tolist()[0]!r}; two are needed")
+
+    # The schema of these columns, and the rows by it.
     table = table[counted]
     codebook = make_codebook(
         table, classes, groups, bounds=estimator.bounds, categories=estimator.categories
@@ -213,56 +209,50 @@ def read_arrays(
     clipping = Clipping()
     rows = encode(table.assign(**roles), codebook.schema, source="X", clipping=clipping)
     for name, column in clipping.clipped(above=MUCH):
-        warnings.warn(
+        warn(
             f"X: column {name!r}: {column.share:.1%} of the values lie outside its bounds,"
             f" {column.lower:g} to {column.upper:g}, and were clipped to them: are its unit and"
-            " bounds= right?",
-            UserWarning,
-            stacklevel=3,
+            " bounds= right?"
         )
-    return Fitted(codebook, rows, weight[counted], classes, groups)
+    return TrainingRows(codebook, rows, weight[counted], classes, groups)
 
 
-def one_each(values: Any, name: str, x: Any, stacklevel: int = 4) -> np.ndarray:
+def one_each(values: Any, name: str, x: Any) -> np.ndarray:
     """[N] values, one for each row of X, by position; warns where indexes say otherwise.
-
-    The warning names the line of the user where fit calls it, with 5 where fit's callee does.
 
     Raises:
         InputError: more or fewer of them, one that is missing, or kinds that have no order.
     """
-    _warn_of_index(values, name, x, stacklevel)
-    found, n_rows = np.asarray(values), _num_samples(x)
-    if found.dtype == object and found.ndim == 1:
-        found = pd.Series(found).infer_objects().to_numpy()  # such as of nullable integers
-    if found.shape == (n_rows, 1):
-        found = found[:, 0]
-    if found.shape != (n_rows,):
+    _warn_of_index(values, name, x)
+    array, n_rows = np.asarray(values), _num_samples(x)
+    if array.dtype == object and array.ndim == 1:
+        array = pd.Series(array).infer_objects().to_numpy()  # such as of nullable integers
+    if array.shape == (n_rows, 1):
+        array = array[:, 0]
+    if array.shape != (n_rows,):
         raise InputError(
-            f"{name}: of shape {found.shape}; must be one value for each of the {n_rows} rows of X"
+            f"{name}: of shape {array.shape}; must be one value for each of the {n_rows} rows of X"
         )
-    if (missing := pd.isna(found)).any():
+    if (missing := pd.isna(array)).any():
         raise InputError(f"{name}, row {np.argmax(missing) + 1}: missing; each row needs a value")
     try:
-        np.unique(found)
+        np.unique(array)
     except TypeError as error:
         raise InputError(f"{name}: must be all numbers or all text: {error}") from error
-    return found
+    return array
 
 
-def _warn_of_index(values: Any, name: str, x: Any, stacklevel: int = 4) -> None:
+def _warn_of_index(values: Any, name: str, x: Any) -> None:
     index = getattr(values, "index", None)
     if isinstance(x, pd.DataFrame) and isinstance(index, pd.Index) and not index.equals(x.index):
-        warnings.warn(
+        warn(
             f"{name}: its index is not that of X; values are taken by position, the first for the"
-            f" first row of X. If they belong together by index, give {name}.loc[X.index]",
-            UserWarning,
-            stacklevel=stacklevel,
+            f" first row of X. If they belong together by index, give {name}.loc[X.index]"
         )
 
 
 def read_table(
-    estimator: Any, x: Any, y: Any = "no_validation", *, reset: bool
+    estimator: FairEstimator, x: Any, y: Any = "no_validation", *, reset: bool
 ) -> tuple[pd.DataFrame, Any]:
     """X as a table whose columns have names, without missing values, and y [N].
 
@@ -304,7 +294,7 @@ def _of_frame(x: pd.DataFrame) -> pd.DataFrame:
         missing = values.isna().to_numpy()
         if missing.any():
             raise InputError(
-                f"X: column {name!r}, row {np.argmax(missing) + 1}: a missing value"
+                f"X: column {name!r}, row {int(np.argmax(missing)) + 1}: a missing value"
                 f" ({missing.sum()} in all); impute missing values, or drop the rows"
             )
         if _is_number(values.dtype) and not (finite := np.isfinite(as_numbers(values))).all():
@@ -354,13 +344,14 @@ def make_codebook(
     for argument, named in (("bounds", given), ("categories", listed)):
         if unknown := set(named) - set(table.columns):
             raise InputError(f"{argument}: X has no column {min(unknown)!r}")
+
     columns: dict[str, Numeric | Categorical] = {}
     learned = []
     for name in table.columns:
         try:
             if name in listed or not _is_number(table[name].dtype):
-                found = listed[name] if name in listed else _values(table[name])
-                columns[name] = Categorical(categories=_categories(name, found))
+                values = listed[name] if name in listed else _values(table[name])
+                columns[name] = Categorical(categories=_categories(name, values))
             else:
                 low, high = _pair(name, given[name]) if name in given else _range(table[name])
                 columns[name] = Numeric(lower=low, upper=high, out_of_range="clip")
@@ -369,18 +360,17 @@ def make_codebook(
         if name not in listed and name not in given:
             kind = "bounds" if isinstance(columns[name], Numeric) else "categories"
             learned.append(f"{kind} of {name!r}")
-    names = [str(each) for each in classes]
+
+    labels = tuple(map(str, classes))
+    columns[GROUP] = Categorical(categories=tuple(map(str, groups)))
+    columns[LABEL] = Categorical(categories=labels)
     try:
         schema = Schema(
             name="arrays",
             label=LABEL,
-            positive=names[1],
+            positive=labels[1],
             sensitive=GROUP,
-            columns={
-                **columns,
-                GROUP: Categorical(categories=tuple(map(str, groups))),
-                LABEL: Categorical(categories=tuple(names)),
-            },
+            columns=columns,
             ignored=(),
             missing_values=(),
         )
@@ -402,14 +392,8 @@ def _by_column(table: pd.DataFrame, bounds: Bounds | None) -> dict[Any, tuple[fl
     return dict(zip(table.columns, zip(low, high, strict=True), strict=True))
 
 
-def _range(values: pd.Series) -> tuple[float, float]:
-    """Of the rows; of a constant column, one that has a width."""
-    low, high = float(values.min()), float(values.max())
-    return low, high if high > low else low + max(1.0, abs(low))
-
-
 def _pair(name: str, pair: Any) -> tuple[float, float]:
-    """Bounds as given."""
+    """The bounds that are given for a column."""
     try:
         low, high = map(float, pair)
     except (TypeError, ValueError):
@@ -417,6 +401,12 @@ def _pair(name: str, pair: Any) -> tuple[float, float]:
     if not np.isfinite([low, high]).all():
         raise InputError(f"bounds: column {name!r}: {pair!r}; must be a pair of finite numbers")
     return low, high
+
+
+def _range(values: pd.Series) -> tuple[float, float]:
+    """The range of the rows; for a constant column, one that has a width."""
+    low, high = float(values.min()), float(values.max())
+    return low, high if high > low else low + max(1.0, abs(low))
 
 
 def _values(values: pd.Series) -> list[Any]:
@@ -431,24 +421,13 @@ def _values(values: pd.Series) -> list[Any]:
 
 def _categories(name: str, values: Any) -> tuple[Any, ...]:
     """The categories of a column: of booleans 0 and 1; of numbers with text, all as text."""
-    found = np.asarray(values)
-    listed = np.atleast_1d(found.astype(int) if found.dtype == bool else found).tolist()
+    array = np.asarray(values)
+    listed = np.atleast_1d(array.astype(int) if array.dtype == bool else array).tolist()
     allowed = all(isinstance(each, str | int | float) and not pd.isna(each) for each in listed)
-    if not (found.ndim == 1 and allowed and 2 <= len(listed) <= MOST):
+    if not (array.ndim == 1 and allowed and 2 <= len(listed) <= MOST):
         raise InputError(
             f"X: column {name!r}: must hold numbers, or from 2 to {MOST} categories that are"
             f" numbers or text; holds {len(listed)}, such as {listed[0] if listed else None!r}:"
             " drop the column, make its values text, merge them, or give categories="
         )
     return tuple(listed)
-
-
-def warn_of_learned(codebook: Codebook) -> None:
-    """Says which parts of the schema are no public knowledge."""
-    if codebook.learned:
-        warnings.warn(
-            f"{', '.join(codebook.learned)}: learned from the rows, and so not public: what is"
-            " made of the rows discloses them; give bounds= and categories= from a codebook",
-            UserWarning,
-            stacklevel=3,
-        )

@@ -2,67 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 
 from synthfair.client.many_clients import distill_clients
-from synthfair.config import DistillConfig, Notion, ServerConfig
-from synthfair.errors import InputError, refusal
-from synthfair.sklearn.codebook import (
-    Bounds,
-    Categories,
-    read_arrays,
-    warn_of_learned,
-)
-
-NOT_CONVERGED = "distillation has not converged: raise steps"
+from synthfair.errors import InputError
+from synthfair.sklearn.codebook import read_arrays
+from synthfair.sklearn.settings import NOT_CONVERGED, FairEstimator, seed_of, warn
 
 
-def fairness_settings(estimator: Any) -> ServerConfig:
-    """The validated settings of fairness of an estimator. Raises InputError: one is not allowed."""
-    names = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
-    given = {name: getattr(estimator, name) for name in names}
-    if given["max_gap"] is None:
-        given["rho"] = estimator.rho
-    if given["penalty"] is None:
-        del given["penalty"]
-    try:
-        return ServerConfig(**given)
-    except ValidationError as error:
-        raise refusal(type(estimator).__name__, error) from error
-
-
-FEWEST = 5
-"""Rows that are distilled, at least; the least that ``n_min`` may be."""
-
-
-def distill_settings(estimator: Any, fairness: ServerConfig, **given: Any) -> DistillConfig:
-    """Those of a client's distillation, with its own. Raises InputError: one is not allowed.
-
-    Of few rows, too: these rows are made where they are used, and not sent as a file is.
-    """
-    names = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
-    shared = {name: getattr(fairness, name) for name in names}
-    try:
-        return DistillConfig(**shared, rho_o=fairness.rho, n_min=FEWEST, **given)
-    except ValidationError as error:
-        raise refusal(type(estimator).__name__, error) from error
-
-
-def seed_of(random_state: Any) -> int:
-    """A seed of ours from scikit-learn's ``random_state``."""
-    return int(check_random_state(random_state).randint(2**31))
-
-
-class Distiller(BaseEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Distiller(FairEstimator):
     """Distils rows, Wu et al. (2024) algorithm 1, in the idiom of imbalanced-learn.
 
     Logistic regression on the synthetic rows gives a model that is accurate and fair on the real
@@ -79,12 +34,10 @@ class Distiller(BaseEstimator):
         rho: weight of the fairness penalty, at least 0; not used with ``max_gap``.
         max_gap: largest difference between the groups' decision rates that is wanted on the real
             rows, between 0 and 1; a small rho that reaches it is searched for.
-        notion: rows in which groups are compared: ``statistical_parity``, all;
-            ``equal_opportunity``, those of the positive class; ``equalized_odds``, those of each.
-        penalty: ``covariance`` of group and score, or the smooth ``selection_rate`` gap; if None,
-            the covariance, and with ``max_gap`` the selection rate.
-        temperature: steepness of the smooth selection rate, positive.
-        lambda_theta: regularisation, positive.
+        notion: as of :class:`FairLogisticRegression`.
+        penalty: as there.
+        temperature: as there.
+        lambda_theta: as there.
         n_synthetic: number M of rows; if None, 200 for each pair of group and class.
         steps: of the optimiser, at most.
         bounds: public (lower, upper) of the numbers, by column name or index; or one pair for all;
@@ -117,33 +70,9 @@ class Distiller(BaseEstimator):
         ((40, 2), [0, 1])
     """
 
-    def __init__(
-        self,
-        *,
-        rho: float = 10.0,
-        max_gap: float | None = None,
-        notion: Notion = "statistical_parity",
-        penalty: Literal["covariance", "selection_rate"] | None = None,
-        temperature: float = 4.0,
-        lambda_theta: float = 1e-3,
-        n_synthetic: int | None = None,
-        steps: int = 1000,
-        bounds: Bounds | None = None,
-        categories: Categories | None = None,
-        random_state: Any = None,
-    ) -> None:
-        """See the class."""
-        self.rho = rho
-        self.max_gap = max_gap
-        self.notion = notion
-        self.penalty = penalty
-        self.temperature = temperature
-        self.lambda_theta = lambda_theta
-        self.n_synthetic = n_synthetic
-        self.steps = steps
-        self.bounds = bounds
-        self.categories = categories
-        self.random_state = random_state
+    n_synthetic: int | None = None
+    steps: int = 1000
+    random_state: Any = None
 
     def fit_resample(
         self,
@@ -172,26 +101,25 @@ class Distiller(BaseEstimator):
             raise InputError(
                 "sensitive_features: None; rows are made fair between groups: give them"
             )
-        config = distill_settings(
-            self,
-            fairness_settings(self),
+        config = self._distillation(
+            self._fairness(),
             n_synthetic=self.n_synthetic,
             steps=self.steps,
             seed=seed_of(self.random_state),
         )
         codebook, rows, _, self.classes_, self.groups_ = read_arrays(self, X, y, sensitive_features)
-        warn_of_learned(codebook)
+        codebook.warn_of_learned()
         with jax.enable_x64(True):
-            (found,) = distill_clients({"X": rows}, codebook.schema, config, model=codebook.model)
-        self.release_, self.converged_ = found.release, found.converged
+            (client,) = distill_clients({"X": rows}, codebook.schema, config, model=codebook.model)
+        release = self.release_ = client.release
+        self.converged_ = client.converged
         if not self.converged_:
-            warnings.warn(NOT_CONVERGED, ConvergenceWarning, stacklevel=2)
+            warn(NOT_CONVERGED, ConvergenceWarning)
         self.schema_, self.encoder_ = codebook.schema, codebook.encoder(X)
-        made, (offset, width) = self.release_, codebook.units
-        self.sensitive_features_ = self.groups_[made.s]
-        n = len(offset) + len(self.groups_)  # d features, G - 1 indicators and the intercept
-        w = np.full(len(made.y), n**2 / (config.lambda_theta * len(made.y)))
-        x = offset + made.x * width
+        self.sensitive_features_ = self.groups_[release.s]
+        x = codebook.to_units(release.x)
+        n = x.shape[1] + len(self.groups_)  # d features, G - 1 indicators and the intercept
+        w = np.full(len(x), n**2 / (config.lambda_theta * len(x)))
         if isinstance(X, pd.DataFrame):
             x = pd.DataFrame(x, columns=list(self.schema_.encoded_names))
-        return x, self.classes_[(made.y > 0).astype(int)], w
+        return x, self.classes_[(release.y > 0).astype(int)], w

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "the coefficient of a missing number forgets the lower bound",
         "trained.py",
-        "mine[names[1]] += mine[name] * column.lower",
-        "mine[names[1]] += 0.0",
+        "own[names[1]] += own[name] * column.lower",
+        "own[names[1]] += 0.0",
         "test_export.py",
     ),
     Mutant(
@@ -83,8 +83,8 @@ MUTANTS = [
     Mutant(
         "ONNX scores an unknown category",
         "export/onnx_graph.py",
-        'return self.add("Where", known, self.add("Gather", found, columns, axis=1), np.nan)',
-        'return self.add("Gather", found, columns, axis=1)',
+        'return self.add("Where", known, self.add("Gather", hot, places, axis=1), np.nan)',
+        'return self.add("Gather", hot, places, axis=1)',
         "test_export.py",
     ),
     Mutant(
@@ -118,8 +118,8 @@ MUTANTS = [
     Mutant(
         "rows are counted anew in each part",
         "scoring.py",
-        "                rows_before=rows,",
-        "                rows_before=0,",
+        "            rows_before=rows_before,",
+        "            rows_before=0,",
         "test_predict.py",
     ),
     Mutant(

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "the ends of an interval are swapped",
         "fairness/intervals.py",
-        "return type(first)(found, found - below, found + above)",
-        "return type(first)(found, found + above, found - below)",
+        "return Metric(change, change - below, change + above)",
+        "return Metric(change, change + above, change - below)",
         "test_intervals.py",
     ),
     Mutant(
@@ -27,8 +27,8 @@ MUTANTS = [
     Mutant(
         "the largest difference is never nearly none",
         "fairness/intervals.py",
-        "least = [np.maximum(part.low, -part.high).max() for part in far]",
-        "least = [np.minimum(np.abs(part.low), np.abs(part.high)).max() for part in far]",
+        "least = np.maximum(low, -high).max()",
+        "least = np.minimum(np.abs(low), np.abs(high)).max()",
         "test_intervals.py",
     ),
     Mutant(
@@ -104,8 +104,8 @@ MUTANTS = [
     Mutant(
         "a comparison of another file goes on with the results of this one",
         "compare/grid.py",
-        'return found if self.sha256 is None else found | {"sha256": self.sha256}',
-        "return found",
+        'return says if self.sha256 is None else says | {"sha256": self.sha256}',
+        "return says",
         "test_compare_own_table.py",
     ),
     Mutant(

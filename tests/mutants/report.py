@@ -98,7 +98,7 @@ MUTANTS = [
         "the constant classifier has a penalty",
         "compare/compared_methods.py",
         'return Fitted(scores, None, cost, Asked(by="nothing"))',
-        "return Fitted(scores, None, cost, _weight(config))",
+        'return Fitted(scores, None, cost, Asked(by="weight", amounts=(config.rho_o,)))',
         "test_compare.py",
     ),
     Mutant(
@@ -166,7 +166,7 @@ MUTANTS = [
     ),
     Mutant(
         "labels swapped in the counts of scores",
-        "postprocess/score_counts.py",
+        "postprocess/histogram.py",
         "ScoreCounts(tuple(negative.tolist()), tuple(positive.tolist())",
         "ScoreCounts(tuple(positive.tolist()), tuple(negative.tolist())",
         "test_score_views.py",
@@ -208,9 +208,9 @@ MUTANTS = [
     ),
     Mutant(
         "surrogates of one seed serve the next",
-        "compare/shared_surrogates.py",
-        "if self._made_of == (settings, rows):",
-        "if self._made_of and self._made_of[1] == rows:",
+        "compare/compared_methods.py",
+        "key = settings.model_dump_json(), clients",
+        "key = clients",
         "test_compare.py",
     ),
     Mutant(

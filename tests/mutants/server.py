@@ -75,9 +75,9 @@ MUTANTS = [
     ),
     Mutant(
         "equalized odds is the smaller difference",
-        "fairness/metrics.py",
-        "np.max(np.abs(of_label))",
-        "np.min(np.abs(of_label))",
+        "fairness/intervals.py",
+        "float(np.abs(near[0]).max())",
+        "float(np.abs(near[0]).min())",
         "test_metrics.py",
     ),
     Mutant(

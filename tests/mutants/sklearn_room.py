@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "the pool is trained with the group as an input",
         "sklearn/classifiers.py",
-        "pool.rows._replace(a=self._codebook.model.blind(pool.rows.a))",
+        "pool.rows._replace(a=codebook.model.blind(pool.rows.a))",
         "pool.rows",
         "test_sklearn.py",
     ),
@@ -40,10 +40,9 @@ MUTANTS = [
     ),
     Mutant(
         "the notion that is asked for is not used",
-        "sklearn/distiller.py",
-        "    given = {name: getattr(estimator, name) for name in names}",
-        "    given = {name: getattr(estimator, name) for name in names}"
-        " | {'notion': 'statistical_parity'}",
+        "sklearn/settings.py",
+        "given = {name: getattr(self, name) for name in _SHARED}",
+        "given = {name: getattr(self, name) for name in _SHARED} | {'notion': 'statistical_parity'}",
         "test_sklearn.py",
     ),
     Mutant(
@@ -56,22 +55,22 @@ MUTANTS = [
     Mutant(
         "learned bounds pass for public",
         "sklearn/codebook.py",
-        "if codebook.learned:",
-        "if not codebook.learned:",
+        "if self.learned:",
+        "if not self.learned:",
         "test_sklearn.py",
     ),
     Mutant(
         "synthetic rows stay scaled",
         "sklearn/distiller.py",
-        "x = offset + made.x * width",
-        "x = made.x",
+        "x = codebook.to_units(release.x)",
+        "x = release.x",
         "test_sklearn.py",
     ),
     Mutant(
         "weights are of the features alone",
         "sklearn/distiller.py",
-        "n = len(offset) + len(self.groups_)",
-        "n = len(offset)",
+        "n = x.shape[1] + len(self.groups_)",
+        "n = x.shape[1]",
         "test_sklearn.py",
     ),
     Mutant(
@@ -91,8 +90,8 @@ MUTANTS = [
     Mutant(
         "clients without a name are dropped",
         "sklearn/codebook.py",
-        "if (missing := pd.isna(found)).any():",
-        "if (missing := pd.isna(found)).all():",
+        "if (missing := pd.isna(array)).any():",
+        "if (missing := pd.isna(array)).all():",
         "test_sklearn.py",
     ),
     Mutant(
@@ -105,8 +104,8 @@ MUTANTS = [
     Mutant(
         "clients are called by their number",
         "sklearn/classifiers.py",
-        "distill_clients(parts, codebook.schema",
-        "distill_clients([*parts.values()], codebook.schema",
+        "distill_clients(parts, schema",
+        "distill_clients([*parts.values()], schema",
         "test_sklearn.py",
     ),
     Mutant(
@@ -119,7 +118,7 @@ MUTANTS = [
     Mutant(
         "fair releases that pool badly are silent",
         "sklearn/classifiers.py",
-        "said += check._replace(remedy=UNLIKE, rows=ROWS).warnings",
+        "messages += check._replace(remedy=UNLIKE, rows=ROWS).warnings",
         "check.warnings",
         "test_sklearn.py",
     ),

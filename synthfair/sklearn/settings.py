@@ -1,0 +1,80 @@
+"""The settings that all estimators share, and the configurations that they stand for."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+
+from synthfair.config import DistillConfig, Notion, ServerConfig
+from synthfair.errors import refusal
+
+Bounds = Mapping[Any, tuple[float, float]] | tuple[Any, Any]
+"""A pair (lower, upper) by column; or one for all, of numbers or of arrays [n_features]."""
+
+Categories = Mapping[Any, Any]
+"""A list of values by column, for columns that are categories."""
+
+FEWEST = 5
+"""Rows that are distilled, at least: these rows are used where they are made, and not sent."""
+
+NOT_CONVERGED = "distillation has not converged: raise steps"
+
+_SHARED = "max_gap", "penalty", "notion", "temperature", "lambda_theta"
+
+_Config = TypeVar("_Config", bound=BaseModel)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FairEstimator(BaseEstimator):
+    """Settings of fairness, and of how columns are read: FairLogisticRegression explains them."""
+
+    rho: float = 10.0
+    max_gap: float | None = None
+    notion: Notion = "statistical_parity"
+    penalty: Literal["covariance", "selection_rate"] | None = None
+    temperature: float = 4.0
+    lambda_theta: float = 1e-3
+    bounds: Bounds | None = None
+    categories: Categories | None = None
+
+    def _fairness(self) -> ServerConfig:
+        """What is asked of a model. Raises InputError: a setting is not allowed."""
+        given = {name: getattr(self, name) for name in _SHARED}
+        if self.max_gap is None:
+            given["rho"] = self.rho
+        if self.penalty is None:
+            del given["penalty"]
+        return self._checked(ServerConfig, given)
+
+    def _distillation(self, fairness: ServerConfig, **own: Any) -> DistillConfig:
+        """A client's distillation under it. Raises InputError: a setting is not allowed."""
+        shared = {name: getattr(fairness, name) for name in _SHARED}
+        return self._checked(
+            DistillConfig, {**shared, "rho_o": fairness.rho, "n_min": FEWEST, **own}
+        )
+
+    def _checked(self, kind: type[_Config], settings: dict[str, Any]) -> _Config:
+        try:
+            return kind(**settings)
+        except ValidationError as error:
+            raise refusal(type(self).__name__, error) from error
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed of ours from scikit-learn's ``random_state``."""
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warns of the line of the user: the first that is not of this package."""
+    level = 1
+    while str(sys._getframe(level).f_globals.get("__name__")).startswith("synthfair."):
+        level += 1
+    warnings.warn(message, category, stacklevel=level + 1)
