@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.measure.aggregate import SeenIds, aggregate_reports
     from synthfair.measure.collection import read_collection
     from synthfair.measure.diagnostics import diagnose_reports
-    from synthfair.measure.estimate import estimate_gaps, require_confidence
-    from synthfair.measure.tally import require_shares
+    from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in args.reports]

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import say
     from synthfair.files import require_free
-    from synthfair.measure.collection import compared_groups, make_collection, write_collection
+    from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
     from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
     from synthfair.report.gaps import plan_table
 
@@ -65,10 +65,8 @@ def run(args: argparse.Namespace) -> None:
     shares = args.shares or [1 / len(args.groups)] * len(args.groups)
     if len(shares) != len(args.groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(args.groups)} groups")
-    design = Design(
-        tuple(shares), compared=compared_groups(args.groups), confidence=args.confidence,
-        kind=args.mechanism, unit=(high - low) / 2,
-    )  # fmt: skip
+    compared = tuple(i for i, name in enumerate(args.groups) if name != NO_VALUE)
+    design = Design(tuple(shares), compared, args.confidence, args.mechanism, unit=(high - low) / 2)
     if args.precision is None:
         found = plan_precision(design, clients=args.clients, epsilon=args.epsilon)
     elif args.epsilon is None:
