@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from synthfair.measure.collection import Collection
-from synthfair.measure.estimate import estimate_means, limits_of_means, require_shares
+from synthfair.measure.estimate import estimate_means, limits_of_means
 from synthfair.measure.tally import Tally
 
 DEVIATIONS = 4.0
@@ -44,15 +44,15 @@ def diagnose_reports(
         'f: the reports imply a mean of 1.9800, outside the range 0 to 1'
     """
     names, mechanism = collection.groups, collection.make_mechanism()
-    known = None if shares is None else require_shares(shares, len(names))
+    means = estimate_means(tally, mechanism, shares)
 
     # Shares that differ from the given ones, or that no group can have.
     implied = mechanism.shares(tally.counts / tally.clients)
-    expected = implied.clip(0.0, 1.0) if known is None else known
+    expected = implied.clip(0.0, 1.0) if shares is None else means.shares
     error = np.sqrt(mechanism.share_variance(expected, tally.clients))
     # The second term of Bernstein's inequality, for few reports.
     small = DEVIATIONS**2 / 3 / (tally.clients * (mechanism.keep - mechanism.change))
-    why = "impossible" if known is None else "not the given one"
+    why = "impossible" if shares is None else "not the given one"
     lines = [
         f"{names[i]}: the reports imply a share of {implied[i]:.4f} ± {error[i]:.4f},"
         f" which is {why}"
@@ -60,8 +60,7 @@ def diagnose_reports(
     ]
 
     # Means outside the range of the value, by more than chance explains.
-    means = estimate_means(tally, mechanism, known)
-    low, high = limits_of_means(tally, mechanism, means, DEVIATIONS, known=known is not None)
+    low, high = limits_of_means(tally, mechanism, means, DEVIATIONS)
     place = collection.lower + (1 + means.values) * collection.unit
     lines += [
         f"{names[i]}: the reports imply a mean of {place[i]:.4f}, outside the range"

@@ -114,12 +114,13 @@ class Estimate(NamedTuple):
 
 
 class Means(NamedTuple):
-    """Shares [d] with their standard errors, and means [d] with their covariance [d, d]."""
+    """Shares [d] with standard errors, means [d] with covariance [d, d], and beta of the module."""
 
     shares: np.ndarray
     share_errors: np.ndarray
     values: np.ndarray
     covariance: np.ndarray
+    beta: float
 
     def gap_variance(self, i: int, j: int) -> float:
         """Of the difference of two means."""
@@ -164,10 +165,8 @@ def estimate_gaps(
     require_confidence(confidence)
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
-    known = None if shares is None else require_shares(shares, mechanism.groups)
-    means = estimate_means(tally, mechanism, known)
-    z = _NORMAL.inv_cdf((1 + confidence) / 2)
-    limits = limits_of_means(tally, mechanism, means, z, known=known is not None)
+    means = estimate_means(tally, mechanism, shares)
+    limits = limits_of_means(tally, mechanism, means, _NORMAL.inv_cdf((1 + confidence) / 2))
 
     # Squared half-widths of the means by theorem 5.4: the largest variance over 1 - confidence.
     sizes = np.where(means.shares > 0, means.shares, np.nan) * tally.clients
@@ -208,8 +207,10 @@ def require_shares(shares: Sequence[float], groups: int) -> np.ndarray:
     return values
 
 
-def estimate_means(tally: Tally, mechanism: LocalMechanism, shares: np.ndarray | None) -> Means:
-    """Shares, estimated unless they are known, and means, with errors to first order."""
+def estimate_means(
+    tally: Tally, mechanism: LocalMechanism, shares: Sequence[float] | None = None
+) -> Means:
+    """Shares, estimated unless they are given, and means, with errors to first order."""
     clients, scale = tally.clients, mechanism.keep * mechanism.gain
     pi, t, u = tally.counts / clients, tally.totals / clients, tally.squares / clients
 
@@ -218,22 +219,24 @@ def estimate_means(tally: Tally, mechanism: LocalMechanism, shares: np.ndarray |
     cov_pm = (np.diag(u) - np.outer(t, t)) / clients / scale**2
     if shares is None:
         slope = mechanism.keep - mechanism.change
-        shares = mechanism.shares(pi)
+        p, beta = mechanism.shares(pi), 1 / slope
         cov_p = (np.diag(pi) - np.outer(pi, pi)) / clients / slope**2
         cov_both = (np.diag(t) - np.outer(t, pi)) / clients / (scale * slope)
     else:
+        p, beta = require_shares(shares, mechanism.groups), 0.0
         cov_p = cov_both = np.zeros_like(cov_pm)
 
     # The mean is pm / p, and changes by (d pm - m d p) / p.
-    p = np.where(shares > 0, shares, np.nan)
-    means = pm / p
+    positive = np.where(p > 0, p, np.nan)
+    means = pm / positive
     crossed = cov_both * means  # column j times m_j
     spread = cov_pm - crossed - crossed.T + cov_p * np.outer(means, means)
-    return Means(shares, np.sqrt(np.diag(cov_p)), means, spread / np.outer(p, p))
+    covariance = spread / np.outer(positive, positive)
+    return Means(p, np.sqrt(np.diag(cov_p)), means, covariance, beta)
 
 
 def limits_of_means(
-    tally: Tally, mechanism: LocalMechanism, means: Means, deviations: float, *, known: bool
+    tally: Tally, mechanism: LocalMechanism, means: Means, deviations: float
 ) -> np.ndarray:
     """[2, d] smallest and largest means that the score test does not reject; see the module.
 
@@ -242,7 +245,6 @@ def limits_of_means(
         mechanism: that made them.
         means: of :func:`estimate_means`.
         deviations: z, the quantile of the normal distribution.
-        known: whether shares are known.
 
     Returns:
         Limits, also outside [-1, 1]; infinite where a share may be 0.
@@ -250,8 +252,7 @@ def limits_of_means(
     sized = means.shares > deviations * means.share_errors
     p = means.shares[sized]
     reported, total, square = (part[sized] / tally.clients for part in tally[1:])
-    alpha = 1 / (mechanism.keep * mechanism.gain)
-    beta = 0.0 if known else 1 / (mechanism.keep - mechanism.change)
+    alpha, beta = 1 / (mechanism.keep * mechanism.gain), means.beta
 
     def square_of(values: np.ndarray) -> np.ndarray:
         """Expected sum of v'^2 over K, for mean squares of v."""

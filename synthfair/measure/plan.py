@@ -70,7 +70,7 @@ def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray)
     Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
     """
     expected = expected_tally(mechanism, clients, *groups)
-    return estimate_means(expected, mechanism, None).gap_variance(0, 1)
+    return estimate_means(expected, mechanism).gap_variance(0, 1)
 
 
 def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndarray]:
@@ -155,8 +155,8 @@ def best_split(
     grid, step = np.linspace(0.04, 1.0, 25, retstep=True)
     best = float(min(grid, key=error))
     near = max(best - step, grid[0]), min(best + step, 1.0)
-    found = minimize_scalar(error, bounds=near, method="bounded", options={"xatol": 1e-6})
-    return mechanism_at(kind, groups, lower, min(best, float(found.x), key=error))
+    lowest = minimize_scalar(error, bounds=near, method="bounded", options={"xatol": 1e-6})
+    return mechanism_at(kind, groups, lower, min(best, float(lowest.x), key=error))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke, require_records
+from synthfair.secure.aggregator_keys import AggregatorSecret, is_signed, require_records
 from synthfair.secure.summands import MAX_LENGTH, Hex32
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
@@ -174,19 +174,6 @@ def answer(
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
     if not created:
         raise _spent(record)
-    partial = _noised(task, secret, received, source)
-    try:
-        _complete(record, partial.model_dump_json().encode())
-    except OSError as error:
-        raise InputError(
-            f"{records}: cannot write: {reason(error)}; the task is spent without an answer"
-        ) from error
-    return partial
-
-
-def _noised(
-    task: Task, secret: AggregatorSecret, received: Received, source: RandomBytes
-) -> PartialSum:
     total = received.total + task.what.noise(source).astype(np.uint64)
     unsigned = PartialSum(
         task=task.id.hex(),
@@ -197,7 +184,14 @@ def _noised(
         signature="0" * 128,
     )
     signature = secret.signing_key.sign(unsigned.signed()).hex()
-    return unsigned.model_copy(update={"signature": signature})
+    partial = unsigned.model_copy(update={"signature": signature})
+    try:
+        _complete(record, partial.model_dump_json().encode())
+    except OSError as error:
+        raise InputError(
+            f"{records}: cannot write: {reason(error)}; the task is spent without an answer"
+        ) from error
+    return partial
 
 
 def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
@@ -276,10 +270,6 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
     Raises:
         InputError: so it is, or its length or role is none of the task's.
     """
-    require_hpke("a secure sum")
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     if partial.task != task.id.hex():
         raise InputError(f"{source}: of another task, {partial.task}; must be of {task.id.hex()}")
     if len(partial.total) != task.what.length or partial.role >= len(task.aggregators):
@@ -287,12 +277,6 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
             f"{source}: {len(partial.total)} entries of aggregator {partial.role}; must be"
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
-    key = bytes.fromhex(task.aggregators[partial.role].signature)
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(
-            bytes.fromhex(partial.signature), partial.signed()
-        )
-    except (InvalidSignature, ValueError) as error:
-        raise InputError(
-            f"{source}: altered, or not signed by aggregator {partial.role}"
-        ) from error
+    key, signature = task.aggregators[partial.role].signature, partial.signature
+    if not is_signed(partial.signed(), bytes.fromhex(signature), bytes.fromhex(key)):
+        raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")

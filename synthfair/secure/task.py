@@ -87,8 +87,8 @@ class Task(BaseModel):
     def statement(self) -> dict[str, Any]:
         """What is guaranteed of the total, before it is known how many clients are in it."""
         least, most, number = self.least_clients, len(self.clients), len(self.aggregators)
-        found = privacy_statement(self.what, aggregators=number, clients=least)
-        return found | {"clients": f"{least} to {most}"}
+        statement = privacy_statement(self.what, aggregators=number, clients=least)
+        return statement | {"clients": f"{least} to {most}"}
 
     @property
     def sharing(self) -> Sharing:

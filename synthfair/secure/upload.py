@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
+from synthfair.secure.aggregator_keys import AggregatorSecret, is_signed, require_hpke
 from synthfair.secure.task import Task
 
 if TYPE_CHECKING:
@@ -104,10 +104,6 @@ def verify_upload(
         InputError: another length; of another task or for another aggregator; of an unknown client;
             or altered, or not signed by that client.
     """
-    require_hpke("a secure sum")
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     size = upload_bytes(task)
     if len(content) != size or not content.startswith(FORMAT):
         raise InputError(
@@ -124,14 +120,10 @@ def verify_upload(
         raise InputError(f"{source}: for aggregator {addressed}; this is aggregator {role}")
     if client not in task.known:
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
-    try:
-        Ed25519PublicKey.from_public_bytes(client).verify(
-            content[-_SIGNATURE_BYTES:], content[:-_SIGNATURE_BYTES]
-        )
-    except (InvalidSignature, ValueError) as error:
+    if not is_signed(content[:-_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:], client):
         raise InputError(
             f"{source}: altered, or not signed by the client {client.hex()} that it names"
-        ) from error
+        )
     return client, nonce
 
 

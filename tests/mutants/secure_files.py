@@ -20,7 +20,7 @@ MUTANTS = [
     Mutant(
         "one aggregator plans as two",
         "cli/secure/plan.py",
-        "        if keys in found:\n",
+        "        if (first := aggregators.index(keys)) < i:\n",
         "        if False:\n",
         "test_secure_command.py",
     ),

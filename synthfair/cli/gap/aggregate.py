@@ -73,13 +73,13 @@ def run(args: argparse.Namespace) -> None:
     for line in rejected_warnings(collected, collection):
         warn(line)
     mechanism = collection.make_mechanism()
-    found = estimate_gaps(
+    estimate = estimate_gaps(
         collected.tally, mechanism, confidence=args.confidence, shares=args.shares
     )
     contradictions = diagnose_reports(collected.tally, collection, args.shares)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
     if args.output:
-        document = estimate_document(found, collected, collection)
+        document = estimate_document(estimate, collected, collection)
         write_json(args.output, document | {"warnings": contradictions})
-    say(estimate_tables(found, collected, collection))
+    say(estimate_tables(estimate, collected, collection))

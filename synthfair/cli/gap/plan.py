@@ -68,12 +68,12 @@ def run(args: argparse.Namespace) -> None:
     compared = tuple(i for i, name in enumerate(args.groups) if name != NO_VALUE)
     design = Design(tuple(shares), compared, args.confidence, args.mechanism, unit=(high - low) / 2)
     if args.precision is None:
-        found = plan_precision(design, clients=args.clients, epsilon=args.epsilon)
+        plan = plan_precision(design, clients=args.clients, epsilon=args.epsilon)
     elif args.epsilon is None:
-        found = plan_epsilon(design, clients=args.clients, precision=args.precision)
+        plan = plan_epsilon(design, clients=args.clients, precision=args.precision)
     else:
-        found = plan_clients(design, epsilon=args.epsilon, precision=args.precision)
-    collection = make_collection(tuple(args.groups), found.mechanism, lower=low, upper=high)
+        plan = plan_clients(design, epsilon=args.epsilon, precision=args.precision)
+    collection = make_collection(tuple(args.groups), plan.mechanism, lower=low, upper=high)
     if args.output:
         write_collection(collection, args.output)
-    say(plan_table(found, collection))
+    say(plan_table(plan, collection))

@@ -75,11 +75,11 @@ def _of_a_population(args: argparse.Namespace) -> None:
         raise InputError(f"flags: means: {args.means}: each must be from {allowed}")
     means = np.zeros(len(collection.groups))
     means[list(collection.compared)] = collection.scaled(np.array(args.means))
-    found = simulate_gaps(
+    gaps = simulate_gaps(
         collection.make_mechanism(), shares, means.tolist(),
         clients=args.clients, repeats=args.repeats, seed=args.seed, confidence=args.confidence,
     )  # fmt: skip
-    say(simulation_table(found, collection, args.confidence))
+    say(simulation_table(gaps, collection, args.confidence))
 
 
 def _of_a_model(args: argparse.Namespace) -> None:
@@ -96,12 +96,12 @@ def _of_a_model(args: argparse.Namespace) -> None:
         require_free(args.output, force=args.force)
     model = read_model(args.model)
     rows = pooled_scores(model, read_tests(args.data, model.schema_), sources=args.data)
-    found = measure_model(
+    gaps = measure_model(
         rows, tuple(map(str, model.schema_.groups)), devices=args.devices, epsilon=args.epsilon,
         seed=args.seed, source=seeded(args.seed), confidence=args.confidence,
     )  # fmt: skip
-    if found.few:
-        warn(few_warning(found.few, of="devices that have a rate"))
+    if gaps.few:
+        warn(few_warning(gaps.few, of="devices that have a rate"))
     if args.output:
-        write_json(args.output, gaps_document(found, seed=args.seed))
-    say(model_table(found))
+        write_json(args.output, gaps_document(gaps, seed=args.seed))
+    say(model_table(gaps))
