@@ -20,7 +20,7 @@ from synthfair.evaluation import pooled_scores, read_tests
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.measure.collection import NO_VALUE, make_collection, read_collection
 from synthfair.measure.mechanisms import RandomizedValue
-from synthfair.measure.reports import perturb_rates, perturb_records
+from synthfair.measure.reports import RATES, perturb_rates, perturb_records, rate_of
 from synthfair.measure.simulate import assign_to_devices, measure_model
 from synthfair.privacy.noise import seeded
 from synthfair.report.gaps import gaps_document
@@ -40,22 +40,18 @@ def scored(n=40_000, seed=0):
 def test_devices_hold_every_row_once_and_one_group_each():
     rows = scored(3000)
     everyone = Scored(np.ones(3000), np.where(np.arange(3000) % 7, 1.0, -1.0), rows.s)
-    assigned = assign_to_devices(everyone, 700, seed=1)
-    assert abs(len(assigned.group) - 700) <= 1
-    assert not np.isnan(assigned.rates["true_positive_rate"]).any()
-    assert np.isnan(assigned.rates["false_positive_rate"]).all()
+    group, device = assign_to_devices(everyone, 700, seed=1)
+    assert abs(len(group) - 700) <= 1
+    assert not np.isnan(rate_of("true_positive_rate", everyone, device, len(group))).any()
+    assert np.isnan(rate_of("false_positive_rate", everyone, device, len(group))).all()
 
 
 def test_one_device_a_group_has_the_groups_own_rates():
     rows = scored(2000)
-    assigned = assign_to_devices(rows, 2, seed=0)
-    for group, rates in enumerate(group_rates(rows)):
-        assert assigned.rates["true_positive_rate"][group] == pytest.approx(
-            rates.true_positive_rate
-        )
-        assert assigned.rates["false_positive_rate"][group] == pytest.approx(
-            rates.false_positive_rate
-        )
+    _, device = assign_to_devices(rows, 2, seed=0)
+    for name in RATES:
+        rates = [getattr(group, name) for group in group_rates(rows)]
+        assert rate_of(name, rows, device, 2) == pytest.approx(rates)
 
 
 def test_measured_gaps_hold_the_true_ones():

@@ -9,7 +9,6 @@ from synthfair.cli import main
 from synthfair.measure.collection import make_collection, read_collection
 from synthfair.measure.diagnostics import diagnose_reports
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.plan import GroupMoments
 from synthfair.measure.simulate import draw_clients
 from synthfair.measure.tally import collect, tally
 from synthfair.privacy.noise import seeded
@@ -19,8 +18,8 @@ KINDS = pytest.mark.parametrize("kind", [RandomizedValue, LaplaceValue])
 
 
 def clients_of(shares=SHARES, means=MEANS, clients=20_000, seed=0):
-    groups = GroupMoments(np.array(shares), np.array(means), np.ones(2))
-    return draw_clients(groups, clients, np.random.default_rng([seed, 1]))
+    rng = np.random.default_rng([seed, 1])
+    return draw_clients(np.array(shares), np.array(means), clients, rng)
 
 
 def reports_of(mechanism, *, seed=0, **clients):

@@ -14,12 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from synthfair.errors import InputError
-from synthfair.measure.aggregate import NUMBER, SeenIds, aggregate_reports
+from synthfair.measure.aggregate import BLOCK, LONGEST, NUMBER, SeenIds, aggregate_reports
 from synthfair.measure.collection import make_collection
 from synthfair.measure.estimate import estimate_gaps
 from synthfair.measure.mechanisms import LaplaceValue, RandomizedValue
-from synthfair.measure.report_files import BLOCK, LONGEST
-from synthfair.measure.reports import perturb_record, perturb_records
+from synthfair.measure.reports import perturb_records
 from synthfair.measure.tally import tally
 from synthfair.privacy.noise import seeded
 
@@ -138,9 +137,11 @@ def test_blocks_without_any_text_spoil_their_own_rows():
     assert rejected(found) == {"wrong number of columns": 2 * BLOCK // 1000}
 
 
-@pytest.mark.parametrize("length", [LONGEST + 9, 3 * BLOCK])
-def test_a_line_without_end_spoils_one_row(length):
-    found = read(row(0, "f,1"), "," * length, row(1, "f,1"))
+@pytest.mark.parametrize(
+    "line", ["," * (LONGEST + 9), "," * 3 * BLOCK, row(2, "f,1.") + "0" * 3 * BLOCK]
+)
+def test_a_line_without_end_spoils_one_row(line):
+    found = read(row(0, "f,1"), line, row(1, "f,1"))
     assert found.tally.reports == 2
     assert rejected(found) == {"wrong number of columns": 1}
 
@@ -254,6 +255,12 @@ def test_broken_files_end_in_an_input_error_or_nothing(tmp_path, content):
         assert found.tally.reports == 0
 
 
+def test_parquet_is_not_read_from_a_stream(tmp_path):
+    made(3).to_parquet(tmp_path / "r.parquet")
+    with (tmp_path / "r.parquet").open("rb") as file, pytest.raises(InputError, match="standard"):
+        total(file)
+
+
 @settings(max_examples=25)
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=12), max_size=8))
 def test_no_text_breaks_the_reading_or_becomes_a_report(cells):
@@ -305,10 +312,10 @@ class TestPerturb:
     )
     def test_a_record_outside_the_public_file_is_refused(self, group, value, said):
         with pytest.raises(InputError, match=said):
-            perturb_record(COLLECTION, group, value)
+            perturb_records(COLLECTION, [group], [value])
 
     def test_ids_are_new_each_time_and_reports_are_accepted(self):
-        reports = [perturb_record(COLLECTION, "f", 0.3) for _ in range(50)]
+        reports = [perturb_records(COLLECTION, ["f"], [0.3])[0] for _ in range(50)]
         assert len({report.report for report in reports}) == 50
         found = read(*(f"{r.report},{r.collection},{r.group},{r.value!r}" for r in reports))
         assert found.tally.reports == 50

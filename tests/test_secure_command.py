@@ -12,7 +12,7 @@ import synthfair as sf
 from synthfair.cli import main
 from synthfair.postprocess.histogram import read_histogram
 from synthfair.privacy.ledger import Ledger
-from synthfair.secure.in_memory import SIMULATED
+from synthfair.secure.opening import SIMULATED
 from synthfair.trained import input_names
 
 EPSILON = 2.0

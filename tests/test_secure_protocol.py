@@ -316,7 +316,7 @@ class TestAnsweredOnce:
         for task in (group.task, again):
             group._replace(task=task).answers(tmp_path, [ONE] * 2)
 
-    @pytest.mark.parametrize("moment", ["_noised", "_complete", "_published"])
+    @pytest.mark.parametrize("moment", ["noise", "answer", "published"])
     def test_kill_9_between_noise_and_answer(self, tmp_path, group, moment):
         """A real process, killed as it draws noise, writes its record, or has written it."""
         write_task(group.task, tmp_path / "task.json")
@@ -333,14 +333,16 @@ task, secret = read_task(folder / "task.json"), read_aggregator_secret(folder / 
 received = aggregator.receive(task, secret, sorted(folder.glob("*.to_0")))
 def die(*_):
     os.kill(os.getpid(), signal.SIGKILL)
-if {moment!r} != "_published":
-    setattr(aggregator, {moment!r}, die)
+if {moment!r} == "noise":
+    type(task.what).noise = die
+elif {moment!r} == "answer":
+    aggregator._complete = die
 aggregator.answer(task, secret, received, pathlib.Path({str(records)!r}))
 die()
 """
         done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True)
         assert done.returncode == -signal.SIGKILL, done.stderr
-        said = "holds the answer" if moment == "_published" else "begun and not finished"
+        said = "holds the answer" if moment == "published" else "begun and not finished"
         received = receive(group.task, group.secrets[0], sorted(tmp_path.glob("*.to_0")))
         with pytest.raises(InputError, match=said):
             answer(group.task, group.secrets[0], received, records)

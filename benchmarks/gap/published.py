@@ -19,6 +19,8 @@ from synthfair.privacy.noise import RandomBytes, uniform
 class PublishedLaplace(LaplaceValue):
     """M_L with any k. Guarantee: none; no epsilon is finite."""
 
+    k: float = 2.0
+
     def __post_init__(self) -> None:
         """Refuses nothing."""
 

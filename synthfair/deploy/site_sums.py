@@ -14,9 +14,9 @@ from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.release.keys import read_keys, read_signing_key
 from synthfair.secure.aggregator import (
-    add_shares,
     answer,
     read_partial_sum,
+    receive,
     record_of,
     verify_partial_sum,
 )
@@ -144,7 +144,7 @@ def answer_add(asked: Asked[AggregatorSettings]) -> Made:
     size = upload_bytes(task)
     uploads = [asked.carried[at : at + size] for at in range(0, len(asked.carried), size)]
     try:
-        received = add_shares(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
+        received = receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
     except InputError as error:
         raise RefusedError("uploads") from error
     partial = answer(task, secret, received, settings.records)

@@ -19,7 +19,7 @@ from synthfair.errors import refusal
 from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.rounds import SumOfShares
-from synthfair.secure.in_memory import noisy_sum
+from synthfair.secure.opening import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
 

@@ -4,7 +4,7 @@ from .diagnostics import diagnose_reports
 from .estimate import Estimate, Gap, estimate_gaps
 from .mechanisms import LaplaceValue, LocalMechanism, RandomizedValue
 from .plan import Design, GapPlan, best_split, plan_clients, plan_epsilon, plan_precision
-from .reports import Report, perturb_rates, perturb_record, perturb_records
+from .reports import Report, perturb_rates, perturb_records
 from .simulate import ModelGaps, SimulatedGap, measure_model, simulate_gaps
 from .tally import Tally, collect
 
@@ -31,7 +31,6 @@ __all__ = [
     "make_collection",
     "measure_model",
     "perturb_rates",
-    "perturb_record",
     "perturb_records",
     "plan_clients",
     "plan_epsilon",

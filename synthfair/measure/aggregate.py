@@ -1,24 +1,51 @@
-"""Reports of any number of devices, checked and added up in constant memory."""
+"""Files of reports of any number of devices, read, checked and added up in constant memory.
+
+CSV is read in blocks that end at line ends, and each line is split by itself, without quoting, so
+that no line can affect the lines after it.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow.parquet import ParquetFile
 
-from synthfair.errors import InputError
+from synthfair.errors import InputError, reason
 from synthfair.measure.collection import Collection
-from synthfair.measure.report_files import Batch, read_batches
 from synthfair.measure.reports import COLUMNS, ID_BYTES
 from synthfair.measure.tally import Tally, empty_tally, tally
 from synthfair.privacy.noise import RandomBytes, system_entropy
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+call = compute.call_function
+
+BLOCK = 2**20
+"""Bytes of CSV that are parsed at a time."""
+
+LONGEST = 2**16
+"""Bytes of a line of CSV that goes beyond its block; a longer one is not a report."""
+
+BATCH_ROWS = 2**16
+"""Of Parquet that are read at a time."""
+
+QUOTED = re.compile(r'(^|,)"([^",\n]*)"(?=[,\n]|$)', re.MULTILINE)
+"""A cell in quotation marks, as some programs write all texts."""
+
+NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
+"""What is read as a number; Python would also accept 1_0 and the digits of other scripts."""
+
+IS_ID = f"^[0-9a-f]{{{2 * ID_BYTES}}}$"
+"""An id, in a text of one line."""
 
 REASONS = (
     "wrong number of columns",
@@ -30,19 +57,6 @@ REASONS = (
     "repeated report",
 )
 """Why a report may be rejected."""
-
-NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
-"""What is read as a number; Python would also accept 1_0 and the digits of other scripts."""
-
-HASHES, WORD = 4, 64
-"""Bits that an id sets, and bits of a word."""
-
-PARTS = 8
-"""Of 32 bits each, in the text of an id."""
-
-SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**36
-DEFAULT_BYTES = 2**27
-"""Loses 6 in 100,000 ids at the end of 10^7, and one in 50 at the end of 10^8."""
 
 
 @dataclass
@@ -61,10 +75,23 @@ class Collected:
     examples: dict[str, str] = field(default_factory=dict)
     ids: SeenIds | None = None
 
-    def reject(self, why: str, count: int, example: str) -> None:
-        """Adds to the count of a reason, and stores its first example."""
-        self.rejected[why] += count
-        self.examples.setdefault(why, example)
+
+class Batch(NamedTuple):
+    """Consecutive lines of one file.
+
+    Attributes:
+        name: of the file.
+        first: number of the first line in the file; 1 is the first below any header.
+        columns: [N] cells by name, null where there is nothing; texts, but values may be numbers.
+        size: [N] number of cells of each line; 0 where it is blank.
+        width: number of cells that a line must have.
+    """
+
+    name: str
+    first: int
+    columns: dict[str, pa.Array]
+    size: np.ndarray
+    width: int
 
 
 def aggregate_reports(
@@ -72,9 +99,10 @@ def aggregate_reports(
 ) -> Collected:
     r"""Reads reports in batches and adds them up; memory does not grow with their number.
 
-    Files are CSV or Parquet, recognised by their first bytes; a stream is CSV. Reports that are
-    malformed, repeated or of another collection are rejected and counted. Blank lines of CSV are
-    ignored.
+    Files are CSV or Parquet, recognised by their first bytes; a stream is CSV. CSV without a header
+    has the columns of a report, in their order. A pipe is read until whoever writes to it closes
+    it, and waited for until somebody does. Reports that are malformed, repeated or of another
+    collection are rejected and counted. Blank lines of CSV are ignored.
 
     Args:
         paths: files, or open streams of bytes.
@@ -95,60 +123,60 @@ def aggregate_reports(
         >>> found.tally.reports, found.rejected["unknown group"]
         (1, 1)
     """
-    found = Collected(empty_tally(len(collection.groups)), ids=ids)
-    wanted = COLUMNS if ids else COLUMNS[1:]
+    collected = Collected(empty_tally(len(collection.groups)), ids=ids)
     for path in paths:
-        for batch in read_batches(path, wanted):
-            _add(found, batch, collection)
-    return found
+        for batch in _read(path, COLUMNS if ids else COLUMNS[1:]):
+            _add(collected, batch, collection)
+    return collected
 
 
-def _add(found: Collected, batch: Batch, collection: Collection) -> None:
+def _add(collected: Collected, batch: Batch, collection: Collection) -> None:
     """Checks the reports of a batch, and adds those that pass."""
-    for place, problem in batch.broken.items():
-        where = f"{batch.name}: row {batch.first + place}"
-        found.reject("wrong number of columns", 1, f"{where}: {problem}")
-    check = _Check(found, batch)
+    columns, passed = batch.columns, batch.size > 0
+
+    def reject(why: str, wrong: np.ndarray, column: str, allowed: str) -> None:
+        """Rejects rows that had passed and are wrong [N]; describes the first of them."""
+        wrong = passed & wrong
+        if not wrong.any():
+            return
+        first = int(np.argmax(wrong))
+        if column:
+            allowed = f"column {column!r}: {_shown(columns[column][first])}; {allowed}"
+        else:
+            allowed = f"{batch.size[first]} columns where {batch.width} are expected"
+        collected.rejected[why] += int(wrong.sum())
+        collected.examples.setdefault(why, f"{batch.name}: row {batch.first + first}: {allowed}")
+        passed[wrong] = False
+
+    reject("wrong number of columns", batch.size != batch.width, "", "")
+    for name, cells in columns.items():
+        missing = cells.is_null().to_numpy(zero_copy_only=False)
+        reject("missing", missing, name, "every column must have a value")
+
     mark, mechanism = collection.fingerprint, collection.make_mechanism()
-    own = _indices(batch.rows.column("collection"), (mark,)) == 0
-    check.require(own, "another collection", "collection", f"must be {mark}, of the public file")
-    group = _indices(batch.rows.column("group"), collection.groups)
+    other = _indices(columns["collection"], (mark,)) < 0
+    reject("another collection", other, "collection", f"must be {mark}, of the public file")
+    group = _indices(columns["group"], collection.groups)
     names = ", ".join(collection.groups)[:80]
-    check.require(group >= 0, "unknown group", "group", f"must be one of {names}")
-    value, limit = _numbers(batch.rows.column("value")), mechanism.limit
-    randomized = collection.mechanism == "randomized"
-    allowed = "-1 or 1" if randomized else f"a number from {-limit:g} to {limit:g}"
-    check.require(mechanism.possible(value), "value not possible", "value", f"must be {allowed}")
-    if found.ids is not None:
-        ids, is_id = _ids(batch.rows.column("report"))
-        digits = f"must be {2 * ID_BYTES} of the digits 0-9 and a-f"
-        check.require(is_id, "not a report id", "report", digits)
-        new = np.zeros(len(ids), bool)
-        new[check.passed] = found.ids.add_new(ids[check.passed])
-        check.require(new, "repeated report", "report", "each report counts once")
-    passed = check.passed
-    found.tally = found.tally.plus(tally(group[passed], value[passed], len(collection.groups)))
+    reject("unknown group", group < 0, "group", f"must be one of {names}")
+    value, limit = _numbers(columns["value"]), mechanism.limit
+    numbers = (
+        "-1 or 1" if mechanism.kind == "randomized" else f"a number from {-limit:g} to {limit:g}"
+    )
+    reject("value not possible", ~mechanism.possible(value), "value", f"must be {numbers}")
 
-
-class _Check:
-    """Which rows of a batch have passed all checks so far; the others are counted in ``found``."""
-
-    def __init__(self, found: Collected, batch: Batch) -> None:
-        self._found, self._batch = found, batch
-        self.passed = ~batch.blank
-        for name, column in zip(batch.rows.schema.names, batch.rows.columns, strict=True):
-            valid = column.is_valid().to_numpy(zero_copy_only=False)
-            self.require(valid, "missing", name, "every column must have a value")
-
-    def require(self, valid: np.ndarray, why: str, column: str, allowed: str) -> None:
-        """Rejects the rows that had passed and are not valid [N]; describes the first of them."""
-        wrong = self.passed & ~valid
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            shown = _shown(self._batch.rows.column(column)[first])
-            where = f"{self._batch.name}: row {self._batch.number(first)}: column {column!r}"
-            self._found.reject(why, int(wrong.sum()), f"{where}: {shown}; {allowed}")
-            self.passed &= valid
+    if collected.ids is not None:
+        length = 2 * ID_BYTES
+        is_id = _matches(columns["report"], IS_ID).fill_null(False).to_numpy(zero_copy_only=False)
+        digits = f"must be {length} of the digits 0-9 and a-f"
+        reject("not a report id", ~is_id, "report", digits)
+        texts = columns["report"].filter(pa.array(passed)).cast(pa.binary()).cast(pa.binary(length))
+        ids = np.frombuffer(texts.buffers()[1], np.uint8)[: length * len(texts)]
+        repeated = np.zeros(len(passed), bool)
+        repeated[passed] = ~collected.ids.add_new(ids.reshape(-1, length))
+        reject("repeated report", repeated, "report", "each report counts once")
+    accepted = tally(group[passed], value[passed], len(collection.groups))
+    collected.tally = collected.tally.plus(accepted)
 
 
 def _shown(cell: pa.Scalar) -> str:
@@ -161,44 +189,134 @@ def _shown(cell: pa.Scalar) -> str:
 
 def _indices(column: pa.Array, names: tuple[str, ...]) -> np.ndarray:
     """Positions of texts among the names; -1 for any other text."""
-    import pyarrow as pa
-    from pyarrow import compute
-
-    places = compute.call_function(
-        "index_in", [column], compute.SetLookupOptions(pa.array(names, pa.string()))
-    )
+    options = compute.SetLookupOptions(pa.array(names, pa.string()))
+    places = call("index_in", [column], options)
     return places.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _numbers(column: pa.Array) -> np.ndarray:
     """The cells as floats; not-a-number for a text that is no number."""
-    import pyarrow as pa
-    from pyarrow import compute
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        column = call("if_else", [_matches(column, NUMBER), column, pa.scalar(None, column.type)])
+    return column.cast(pa.float64()).fill_null(math.nan).to_numpy(zero_copy_only=False)
 
+
+def _matches(column: pa.Array, pattern: str) -> pa.Array:
+    return call("match_substring_regex", [column], compute.MatchSubstringOptions(pattern))
+
+
+def _read(path: Path | IO[bytes], wanted: Sequence[str]) -> Iterator[Batch]:
+    """The wanted columns of a file, CSV or Parquet by its first bytes, or of a stream of CSV.
+
+    Raises:
+        InputError: it cannot be read, or lacks a column.
+    """
+    is_file = isinstance(path, Path)
+    name = str(path) if is_file else "standard input"
+    if is_file and (path.is_char_device() or path.is_block_device()):  # some never end
+        raise InputError(f"{path}: cannot read: it must be a file or a pipe, not a device")
     try:
-        found = column.cast(pa.float64())
-    except pa.ArrowInvalid:  # a text is no number
-        options = compute.MatchSubstringOptions(NUMBER)
-        number = compute.call_function("match_substring_regex", [column], options)
-        none = pa.scalar(None, column.type)
-        found = compute.call_function("if_else", [number, column, none]).cast(pa.float64())
-    return found.fill_null(math.nan).to_numpy(zero_copy_only=False)
+        with path.open("rb") if is_file else nullcontext(path) as file:
+            # A pipe cannot seek, but peek.
+            start = file.peek(4) if is_file and isinstance(file, io.BufferedReader) else b""
+            read = _from_parquet if start.startswith(b"PAR1") else _from_csv
+            yield from read(file, name, wanted)
+    except InputError:
+        raise
+    except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
+        raise InputError(f"{name}: cannot read as CSV or Parquet: {reason(error)}") from error
 
 
-def _ids(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Texts [N, 32] as bytes, and which of them [N] are report ids."""
-    import pyarrow as pa
-    from pyarrow import compute
+def _from_parquet(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Batch]:
+    # The defaults would hold the whole file, or a whole row group, in memory.
+    reader = ParquetFile(file, pre_buffer=False, buffer_size=BLOCK)
+    _require(wanted, reader.schema_arrow.names, name)
+    kind = reader.schema_arrow.field("value").type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not (text or pa.types.is_floating(kind) or pa.types.is_integer(kind)):
+        raise InputError(f"{name}: column 'value': is {kind}; must be numbers or text")
+    first = 1
+    for rows in reader.iter_batches(batch_size=BATCH_ROWS, columns=list(wanted)):
+        # Writers may store texts as large strings, dictionaries or numbers.
+        columns = {
+            key: rows.column(key) if key == "value" else rows.column(key).cast(pa.string())
+            for key in wanted
+        }
+        yield Batch(name, first, columns, np.full(rows.num_rows, len(wanted)), len(wanted))
+        first += rows.num_rows
 
-    digits = 2 * ID_BYTES
-    length = compute.call_function("binary_length", [column])
-    long = compute.call_function("equal", [length, digits]).fill_null(False)
-    blank = pa.scalar("x" * digits, column.type)
-    whole = compute.call_function("if_else", [long, column, blank])
-    fixed = whole.cast(pa.binary()).cast(pa.binary(digits))
-    text = np.frombuffer(fixed.buffers()[1], np.uint8)[: digits * len(fixed)].reshape(-1, digits)
-    wrong = (text - np.uint8(ord("0")) > 9) & (text - np.uint8(ord("a")) > 5)  # below wraps around
-    return text, (wrong.view(np.uint64) == 0).all(axis=1)
+
+def _from_csv(file: IO[bytes], name: str, wanted: Sequence[str]) -> Iterator[Batch]:
+    head = file.readline(LONGEST)
+    try:
+        names = next(csv.reader([head.decode("utf-8-sig", errors="replace")]), [])
+    except csv.Error as error:
+        raise InputError(
+            f"{name}: does not begin with a line of CSV; lines must end in a line feed, and"
+            " compressed files, or Parquet from standard input, cannot be read"
+        ) from error
+    if len(names) == len(COLUMNS) and re.fullmatch(IS_ID, names[0]):  # a report, and no header
+        names = list(COLUMNS)
+    else:
+        head = b""
+    _require(wanted, names, name)
+
+    first, width, nothing = 1, len(names), pa.scalar(None, pa.string())
+    for block in _blocks(file, head):
+        # Lines of text, without other line ends, quotation marks and bytes that are no text.
+        text = block.decode(errors="replace").removesuffix("\n")
+        if "\r" in text:
+            text = re.sub("\r\n?", "\n", text).removesuffix("\n")
+        if '"' in text:
+            text = QUOTED.sub(r"\1\2", text)
+        lines = pa.array(text.split("\n"), pa.string())
+        cells = call("split_pattern", [lines], compute.SplitPatternOptions(","))
+        size = call("list_value_length", [cells])
+        # A line of another number of cells is rejected later; here it has empty ones.
+        empty = pa.scalar([""] * width, cells.type)
+        cells = call("if_else", [call("equal", [size, width]), cells, empty]).flatten()
+        columns = {}
+        for key in wanted:
+            column = cells.take(pa.array(np.arange(names.index(key), len(cells), width)))
+            columns[key] = call("if_else", [call("equal", [column, ""]), nothing, column])
+        size = call("if_else", [call("equal", [lines, ""]), 0, size]).to_numpy()
+        yield Batch(name, first, columns, size, width)
+        first += len(lines)
+
+
+def _blocks(file: IO[bytes], head: bytes) -> Iterator[bytes]:
+    """The head and the rest of a file in whole lines; a line that is too long is replaced."""
+    while block := head + file.read(BLOCK) + file.readline(LONGEST):
+        head = b""
+        if not block.endswith(b"\n") and (more := file.readline(LONGEST)):
+            while more and not more.endswith(b"\n"):
+                more = file.readline(LONGEST)
+            # Has one column, and so is rejected.
+            block = block[: block.rfind(b"\n") + 1] + b"a line that is too long\n"
+        yield block
+
+
+def _require(wanted: Sequence[str], names: Sequence[str], source: str) -> None:
+    for key in wanted:
+        if key not in names:
+            shown = ", ".join(names)[:200] or "nothing"
+            raise InputError(
+                f"{source}: column {key!r}: missing; a file of reports begins with the line"
+                f" {','.join(COLUMNS)}; found {shown}"
+            )
+        if list(names).count(key) > 1:
+            raise InputError(f"{source}: column {key!r}: appears more than once")
+
+
+HASHES, WORD = 4, 64
+"""Bits that an id sets, and bits of a word."""
+
+PARTS = 8
+"""Of 32 bits each, in the text of an id."""
+
+SMALLEST_BYTES, LARGEST_BYTES = 2**10, 2**36
+DEFAULT_BYTES = 2**27
+"""Loses 6 in 100,000 ids at the end of 10^7, and one in 50 at the end of 10^8."""
 
 
 class SeenIds:
@@ -240,13 +358,27 @@ class SeenIds:
         """Adds ids [N, 32] of bytes; returns which of them [N] are new."""
         from pandas import Index
 
-        hashes = self._hashed(ids)
-        place, bits = self._places(hashes)
-        found = (self._words[place] & bits) != bits
-        found &= ~Index(hashes).duplicated()
-        np.bitwise_or.at(self._words, place[found], bits[found])
-        self.accepted += int(found.sum())
-        return found
+        # [N] hashes of 64 bits, each half (k_0 + sum of k_i times part i) mod 2^64 >> 32, which is
+        # strongly universal (Dietzfelbinger 1996): two ids chosen without knowledge of the keys
+        # have the same half with probability 2^-32.
+        parts = np.ascontiguousarray(ids).view(np.uint32).T.astype(np.uint64)
+        upper, lower = (
+            keys[0] + sum(key * part for key, part in zip(keys[1:], parts, strict=True))
+            for keys in self._keys
+        )
+        hashes = upper >> np.uint64(32) << np.uint64(32) | lower >> np.uint64(32)
+
+        # Upper bits of a hash choose a word, the lower ones four bits in it.
+        bits = np.zeros(len(hashes), np.uint64)
+        for shift in range(0, 6 * HASHES, 6):
+            bits |= np.uint64(1) << (hashes >> np.uint64(shift) & np.uint64(WORD - 1))
+        place = hashes >> np.uint64(6 * HASHES) & np.uint64(len(self._words) - 1)
+
+        new = (self._words[place] & bits) != bits
+        new &= ~Index(hashes).duplicated()
+        np.bitwise_or.at(self._words, place[new], bits[new])
+        self.accepted += int(new.sum())
+        return new
 
     def lost_share(self) -> float:
         """Probability that the next new id would be taken for a repeated one.
@@ -259,23 +391,3 @@ class SeenIds:
             chance = math.exp(n * math.log(load) - load - math.lgamma(n + 1)) if load else 0.0
             lost += chance * (1 - (1 - 1 / WORD) ** (HASHES * n)) ** HASHES
         return lost
-
-    def _hashed(self, ids: np.ndarray) -> np.ndarray:
-        """[N] hashes of 64 bits, each half (k_0 + sum of k_i times part i) mod 2^64 >> 32.
-
-        It is strongly universal (Dietzfelbinger 1996): two ids chosen without knowledge of the keys
-        have the same half with probability 2^-32.
-        """
-        parts = np.ascontiguousarray(ids).view(np.uint32).T.astype(np.uint64)
-        first, second = (
-            keys[0] + sum(key * part for key, part in zip(keys[1:], parts, strict=True))
-            for keys in self._keys
-        )
-        return first >> np.uint64(32) << np.uint64(32) | second >> np.uint64(32)
-
-    def _places(self, hashes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Words [N], chosen by the hashes' upper bits, and bits [N] in them, by the lower ones."""
-        bits = np.zeros(len(hashes), np.uint64)
-        for shift in range(0, 6 * HASHES, 6):
-            bits |= np.uint64(1) << (hashes >> np.uint64(shift) & np.uint64(WORD - 1))
-        return hashes >> np.uint64(6 * HASHES) & np.uint64(len(self._words) - 1), bits

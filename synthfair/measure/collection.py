@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -38,12 +37,12 @@ MOST_EPSILON = 30.0
 numbers are drawn, so that the guarantee would not hold."""
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable() or text != text.strip() or set(text) & {",", '"'}:
+def _printable(name: str) -> str:
+    if not name.isprintable() or name != name.strip() or set(name) & {",", '"'}:
         raise ValueError(
             "must be printable, on one line, without spaces around it, commas or quotation marks"
         )
-    return text
+    return name
 
 
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
@@ -107,8 +106,8 @@ class Collection(BaseModel):
 
     @property
     def compared(self) -> tuple[int, ...]:
-        """Indices of the groups that have a value."""
-        return compared_groups(self.groups)
+        """Indices of the groups that have a value: those other than :data:`NO_VALUE`."""
+        return tuple(i for i, name in enumerate(self.groups) if name != NO_VALUE)
 
     @property
     def unit(self) -> float:
@@ -119,11 +118,6 @@ class Collection(BaseModel):
         """Values [N] from [lower, upper] as v in [-1, 1]."""
         # Clipped, as epsilon does not hold for a v that rounding moves outside.
         return np.clip((values - self.lower) / self.unit - 1.0, -1.0, 1.0)
-
-
-def compared_groups(names: Sequence[str]) -> tuple[int, ...]:
-    """Indices of the groups other than :data:`NO_VALUE`."""
-    return tuple(i for i, name in enumerate(names) if name != NO_VALUE)
 
 
 def make_collection(

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from synthfair.measure.collection import Collection
-from synthfair.measure.intervals import limits_of_means
-from synthfair.measure.mechanisms import LocalMechanism
-from synthfair.measure.tally import Tally, estimate_moments, means_of, require_shares
+from synthfair.measure.estimate import estimate_means, limits_of_means
+from synthfair.measure.tally import Tally
 
 DEVIATIONS = 4.0
 """Standard errors that chance does not explain: one false alarm in 16,000 for each group."""
@@ -44,55 +43,41 @@ def diagnose_reports(
         >>> sf.measure.diagnose_reports(sf.measure.Tally(10_000, size, size, size), public)[0]
         'f: the reports imply a mean of 1.9800, outside the range 0 to 1'
     """
-    known = None if shares is None else require_shares(shares, len(collection.groups))
-    return [
-        *_shares(tally, collection, known),
-        *_means(tally, collection, known),
-        *_squares(tally, collection.make_mechanism()),
-    ]
+    names, mechanism = collection.groups, collection.make_mechanism()
+    means = estimate_means(tally, mechanism, shares)
 
-
-def _shares(tally: Tally, collection: Collection, known: np.ndarray | None) -> list[str]:
-    """Shares that differ from the given ones, or that no group can have."""
-    mechanism, clients = collection.make_mechanism(), tally.clients
-    found = mechanism.shares(tally.counts / clients)
-    expected = found.clip(0.0, 1.0) if known is None else known
-    error = np.sqrt(mechanism.share_variance(expected, clients))
+    # Shares that differ from the given ones, or that no group can have.
+    implied = mechanism.shares(tally.counts / tally.clients)
+    expected = implied.clip(0.0, 1.0) if shares is None else means.shares
+    error = np.sqrt(mechanism.share_variance(expected, tally.clients))
     # The second term of Bernstein's inequality, for few reports.
-    small = DEVIATIONS**2 / 3 / (clients * (mechanism.keep - mechanism.change))
-    why = "impossible" if known is None else "not the given one"
-    return [
-        f"{collection.groups[i]}: the reports imply a share of {found[i]:.4f} ± {error[i]:.4f},"
+    small = DEVIATIONS**2 / 3 / (tally.clients * (mechanism.keep - mechanism.change))
+    why = "impossible" if shares is None else "not the given one"
+    lines = [
+        f"{names[i]}: the reports imply a share of {implied[i]:.4f} ± {error[i]:.4f},"
         f" which is {why}"
-        for i in np.flatnonzero(np.abs(found - expected) > DEVIATIONS * error + small)
+        for i in np.flatnonzero(np.abs(implied - expected) > DEVIATIONS * error + small)
     ]
 
-
-def _means(tally: Tally, collection: Collection, known: np.ndarray | None) -> list[str]:
-    """Means outside the range of the value, by more than chance explains."""
-    mechanism = collection.make_mechanism()
-    moments = estimate_moments(tally, mechanism, known)
-    means, _ = means_of(moments)
-    low, high = limits_of_means(tally, mechanism, moments, DEVIATIONS, known=known is not None)
-    place = collection.lower + (1 + means) * collection.unit
-    return [
-        f"{collection.groups[i]}: the reports imply a mean of {place[i]:.4f}, outside the range"
+    # Means outside the range of the value, by more than chance explains.
+    low, high = limits_of_means(tally, mechanism, means, DEVIATIONS)
+    place = collection.lower + (1 + means.values) * collection.unit
+    lines += [
+        f"{names[i]}: the reports imply a mean of {place[i]:.4f}, outside the range"
         f" {collection.lower:g} to {collection.upper:g}"
         for i in collection.compared
         if low[i] > 1 or high[i] < -1
     ]
 
-
-def _squares(tally: Tally, mechanism: LocalMechanism) -> list[str]:
-    """A mean square of v' that the mechanism's noise does not have; for M_R it is always 1."""
-    found = float(tally.squares.sum()) / tally.clients
-    low = mechanism.changed_square
-    high = low + mechanism.keep * float(mechanism.noisy_square(np.ones(())) - low)
-    # Twice the deviations, as squares of Laplace noise have a long upper tail.
+    # A mean square of v' that the mechanism's noise does not have; for M_R it is always 1. Twice
+    # the deviations, as squares of Laplace noise have a long upper tail.
+    square = float(tally.squares.sum()) / tally.clients
+    least = mechanism.changed_square
+    most = least + mechanism.keep * float(mechanism.noisy_square(np.ones(())) - least)
     far = 2 * DEVIATIONS * math.sqrt(mechanism.square_variance / tally.clients)
-    if low - far <= found <= high + far:
-        return []
-    return [
-        f"values: the reports have a mean square of {found:.4g} in units of v, but the noise of the"
-        f" mechanism gives {low:.4g} to {high:.4g}"
-    ]
+    if not least - far <= square <= most + far:
+        lines.append(
+            f"values: the reports have a mean square of {square:.4g} in units of v, but the noise"
+            f" of the mechanism gives {least:.4g} to {most:.4g}"
+        )
+    return lines

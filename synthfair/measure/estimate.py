@@ -1,13 +1,37 @@
-"""Means of the groups and gaps between them, with intervals, from a tally of reports.
+"""Shares and means of the groups, and gaps between them, with intervals, from a tally of reports.
+
+With pi_j = count_j / K and t_j = total_j / K for K reports, a group's share and mean are
+
+    p_j = (pi_j - q) / (a - q),        m_j = t_j / (a gain p_j),
+
+where m_j is the estimator of Juarez and Korolova (2022), definition 5.1, with the estimated size of
+the group in place of the known one. (pi, t) is a mean over K independent reports, so the reports
+give its covariance; that of (p, m) follows to first order (delta method).
 
 If the size of a small group is estimated badly, its estimated mean is far from normal. Its interval
-is therefore that of a score test (:mod:`synthfair.measure.intervals`), and the interval of a gap
-combines those of its two means (Zou and Donner 2008). If the sizes are certain and the means are
-away from the ends of their range, both are the usual normal intervals. All take sums of reports to
-be nearly normal, which needs about 100 reports of each group.
+therefore holds the means that a score test does not reject. For a mean m to test, let
+W = alpha v' - beta m for a report that names the group and W = 0 for others, with
+alpha = 1 / (a gain) and beta = 1 / (a - q), or 0 if shares are known. Then
 
-The intervals are for the population of which the clients are a random sample. For the gap between
-the clients themselves they are wider than necessary.
+    alpha t_j - m p_j  =  p_j (m_j - m),    with the estimates m_j and p_j,
+
+is the mean of W over all reports, up to a constant, and has mean 0 if m is the true mean, whatever
+the true share is (Fieller 1954). Its variance is computed for the tested m instead of the estimate
+(score test, Wilson 1927). This matters at the ends of the range: if nearly all values are 1, there
+may be no report with a minus sign, and the variance of the reports is then far too small.
+
+Few reports with the other sign have a skewed (Poisson) distribution. Each limit is therefore moved
+outwards by the skewness term of Cornish and Fisher (1938), (z^2 - 1) / 6 times the third moment
+over the variance. It is needed: in simulations with 2,000 to 200,000 clients and epsilon from 1 to
+16, 99 % intervals without it missed the mean of a group in up to 9 % of the measurements (a mean of
+1, epsilon = 10), and the gap in up to 2 %. With it they missed both in 1.2 % at most, which is 1 %
+within chance, and intervals of gaps were 1 % wider on average and 12 % at most.
+
+The interval of a gap combines those of its two means (Zou and Donner 2008). If the sizes are
+certain and the means away from the ends of their range, all are the usual normal intervals. They
+take sums of reports to be nearly normal, which needs about 100 reports of each group, and are for
+the population of which the clients are a random sample: for the gap between the clients themselves
+they are wider than necessary.
 """
 
 from __future__ import annotations
@@ -21,9 +45,8 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.intervals import limits_of_means
 from synthfair.measure.mechanisms import LocalMechanism
-from synthfair.measure.tally import Tally, estimate_moments, means_of, require_shares
+from synthfair.measure.tally import Tally
 
 FEW = 100
 """With fewer reports of a group, their sum may be far from normal."""
@@ -61,14 +84,11 @@ class Gap(NamedTuple):
 
     def in_units_of(self, unit: float) -> Gap:
         """The same gap where a difference of 1 in v is ``unit``."""
-        return Gap(
-            self.groups,
-            self.value * unit,
-            self.error * unit,
-            Interval(self.interval.low * unit, self.interval.high * unit),
-            self.magnitude * unit,
-            self.chebyshev * unit,
+        interval = Interval(self.interval.low * unit, self.interval.high * unit)
+        value, error, magnitude, chebyshev = (
+            unit * part for part in (self.value, self.error, self.magnitude, self.chebyshev)
         )
+        return Gap(self.groups, value, error, interval, magnitude, chebyshev)
 
 
 class Estimate(NamedTuple):
@@ -93,6 +113,21 @@ class Estimate(NamedTuple):
     confidence: float
 
 
+class Means(NamedTuple):
+    """Shares [d] with standard errors, means [d] with covariance [d, d], and beta of the module."""
+
+    shares: np.ndarray
+    share_errors: np.ndarray
+    values: np.ndarray
+    covariance: np.ndarray
+    beta: float
+
+    def gap_variance(self, i: int, j: int) -> float:
+        """Of the difference of two means."""
+        covariance = self.covariance
+        return float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
+
+
 def estimate_gaps(
     tally: Tally,
     mechanism: LocalMechanism,
@@ -100,7 +135,7 @@ def estimate_gaps(
     confidence: float = 0.95,
     shares: Sequence[float] | None = None,
 ) -> Estimate:
-    """Means of the groups, and the gap of every two; equations in :mod:`synthfair.measure.tally`.
+    """Means of the groups, and the gap of every two.
 
     Args:
         tally: of at least two reports of all d groups.
@@ -130,24 +165,28 @@ def estimate_gaps(
     require_confidence(confidence)
     if tally.reports < 2:
         raise InputError(f"reports: {tally.reports} were accepted; at least 2 are needed")
-    known = None if shares is None else require_shares(shares, mechanism.groups)
-    moments = estimate_moments(tally, mechanism, known)
-    values, covariance = means_of(moments)
-    z = _NORMAL.inv_cdf((1 + confidence) / 2)
-    limits = limits_of_means(tally, mechanism, moments, z, known=known is not None)
-    chebyshev = _chebyshev(mechanism, moments.p, tally.clients, confidence)
+    means = estimate_means(tally, mechanism, shares)
+    limits = limits_of_means(tally, mechanism, means, _NORMAL.inv_cdf((1 + confidence) / 2))
+
+    # Squared half-widths of the means by theorem 5.4: the largest variance over 1 - confidence.
+    sizes = np.where(means.shares > 0, means.shares, np.nan) * tally.clients
+    bounds = largest_mean_variance(mechanism, sizes, tally.clients) / (1 - confidence)
+    bounds = np.where(means.shares > 0, bounds, np.inf)
+
+    gaps = []
+    for i, j in itertools.combinations(range(len(means.values)), 2):
+        value, variance = float(means.values[j] - means.values[i]), means.gap_variance(i, j)
+        error = math.inf if math.isnan(variance) else math.sqrt(max(variance, 0.0))
+        interval = _gap_interval(i, j, means, limits)
+        magnitude = debiased_magnitude(value, error)
+        gaps.append(
+            Gap((i, j), value, error, interval, magnitude, math.sqrt(bounds[i] + bounds[j]))
+        )
+    intervals = tuple(Interval(*ends) for ends in limits.T.clip(-1.0, 1.0).tolist())
     return Estimate(
-        tally.reports,
-        moments.p,
-        np.sqrt(np.diag(moments.cov_p)),
-        values,
-        tuple(Interval(*ends) for ends in limits.T.clip(-1.0, 1.0).tolist()),
-        tuple(
-            _gap(pair, values, covariance, limits, chebyshev)
-            for pair in itertools.combinations(range(len(values)), 2)
-        ),
+        tally.reports, means.shares, means.share_errors, means.values, intervals, tuple(gaps),
         confidence,
-    )
+    )  # fmt: skip
 
 
 def require_confidence(confidence: float) -> None:
@@ -156,39 +195,128 @@ def require_confidence(confidence: float) -> None:
         raise InputError(f"confidence = {confidence:g}: must be above 0 and below 1")
 
 
-def _gap(
-    pair: tuple[int, int],
-    means: np.ndarray,
-    covariance: np.ndarray,
-    limits: np.ndarray,
-    chebyshev: np.ndarray,
-) -> Gap:
-    """The gap of two groups; with limits [2, d] and squared Chebyshev bounds [d] of the means."""
-    i, j = pair
-    value = float(means[j] - means[i])
-    variance = float(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
-    error = math.inf if math.isnan(variance) else math.sqrt(max(variance, 0.0))
-    scale = math.sqrt(max(float(covariance[i, i] * covariance[j, j]), 0.0))
-    correlation = float(covariance[i, j]) / scale if scale > 0 else 0.0
-    ends = (float(means[i]), *limits[:, i].tolist()), (float(means[j]), *limits[:, j].tolist())
-    interval = _combined(*ends, correlation)
-    bound = math.sqrt(chebyshev[i] + chebyshev[j])
-    return Gap(pair, value, error, interval, debiased_magnitude(value, error), bound)
+def require_shares(shares: Sequence[float], groups: int) -> np.ndarray:
+    """Shares of clients as an array.
+
+    Raises:
+        InputError: not one for each group, one that is not positive, or a sum other than 1.
+    """
+    values = np.asarray(shares, float)
+    if values.shape != (groups,) or not (values > 0).all() or abs(values.sum() - 1) > 1e-6:
+        raise InputError(f"shares = {list(shares)}: must be {groups} positive numbers of sum 1")
+    return values
 
 
-def _combined(first: tuple[float, ...], second: tuple[float, ...], correlation: float) -> Interval:
-    """Interval of the difference of two means, each (value, low, high), within [-2, 2].
+def estimate_means(
+    tally: Tally, mechanism: LocalMechanism, shares: Sequence[float] | None = None
+) -> Means:
+    """Shares, estimated unless they are given, and means, with errors to first order."""
+    clients, scale = tally.clients, mechanism.keep * mechanism.gain
+    pi, t, u = tally.counts / clients, tally.totals / clients, tally.squares / clients
+
+    # Unbiased estimates of p_j m_j and p_j, which are linear in the tally, and their covariances.
+    pm = t / scale
+    cov_pm = (np.diag(u) - np.outer(t, t)) / clients / scale**2
+    if shares is None:
+        slope = mechanism.keep - mechanism.change
+        p, beta = mechanism.shares(pi), 1 / slope
+        cov_p = (np.diag(pi) - np.outer(pi, pi)) / clients / slope**2
+        cov_both = (np.diag(t) - np.outer(t, pi)) / clients / (scale * slope)
+    else:
+        p, beta = require_shares(shares, mechanism.groups), 0.0
+        cov_p = cov_both = np.zeros_like(cov_pm)
+
+    # The mean is pm / p, and changes by (d pm - m d p) / p.
+    positive = np.where(p > 0, p, np.nan)
+    means = pm / positive
+    crossed = cov_both * means  # column j times m_j
+    spread = cov_pm - crossed - crossed.T + cov_p * np.outer(means, means)
+    covariance = spread / np.outer(positive, positive)
+    return Means(p, np.sqrt(np.diag(cov_p)), means, covariance, beta)
+
+
+def limits_of_means(
+    tally: Tally, mechanism: LocalMechanism, means: Means, deviations: float
+) -> np.ndarray:
+    """[2, d] smallest and largest means that the score test does not reject; see the module.
+
+    Args:
+        tally: of the reports.
+        mechanism: that made them.
+        means: of :func:`estimate_means`.
+        deviations: z, the quantile of the normal distribution.
+
+    Returns:
+        Limits, also outside [-1, 1]; infinite where a share may be 0.
+    """
+    sized = means.shares > deviations * means.share_errors
+    p = means.shares[sized]
+    reported, total, square = (part[sized] / tally.clients for part in tally[1:])
+    alpha, beta = 1 / (mechanism.keep * mechanism.gain), means.beta
+
+    def square_of(values: np.ndarray) -> np.ndarray:
+        """Expected sum of v'^2 over K, for mean squares of v."""
+        kept = mechanism.keep * p * mechanism.noisy_square(values)
+        return kept + mechanism.change * (1 - p) * mechanism.changed_square
+
+    # The variance of W is constant + slope m^2 for a mean m. There are two bounds, of which the
+    # larger counts: with the mean square of the reports, and with the smallest one possible with
+    # mean m, where every value is m. For M_R they are equal.
+    at_zero, at_one = square_of(np.zeros_like(p)), square_of(np.ones_like(p))
+    constant = alpha**2 * np.array([square, at_zero])
+    slope = beta**2 * reported - 2 * beta * p - (p - beta * reported) ** 2
+    slope = slope + alpha**2 * np.array([np.zeros_like(p), at_one - at_zero])
+
+    # Limits solve (alpha t - m p)^2 = z^2 (constant + slope m^2) / K. Outside [-1, 1], where no
+    # mean can be, the variance is taken to be that at the nearer end.
+    z2 = deviations**2 / tally.clients
+    mean = alpha * total / p
+    side = np.array([-1.0, 1.0])[:, None, None]  # [side, bound of the variance, group]
+    a, b, c = p**2 - z2 * slope, mean * p**2, (mean * p) ** 2 - z2 * constant
+    root = np.sqrt(np.maximum(b**2 - a * c, 0.0))
+    outside = mean + side * np.sqrt(z2 * np.maximum(constant + slope, 0.0)) / p
+    limit = np.where(np.abs(outside) >= 1, outside, (b + side * root) / a)
+
+    # Third moments of W at the limits, where the values are all m, or all -1 and 1, whichever has
+    # the longer tail inwards. An upper limit is missed when the reports are low by chance, so its
+    # long tail is the lower one. A short tail is left alone: it ends where no report has the other
+    # sign.
+    end = limit.clip(-1.0, 1.0)
+    first, shift, tail = p * end, beta * end, np.zeros_like(end)
+    for values in (end**2, np.ones_like(end)):
+        second = alpha**2 * square_of(values)
+        cube = alpha**3 * mechanism.keep * p * mechanism.noisy_cube(end, values)
+        w1 = first - shift * reported
+        w2 = second - 2 * shift * first + shift**2 * reported
+        w3 = cube - 3 * shift * second + 3 * shift**2 * first - shift**3 * reported
+        tail = np.maximum(tail, -side * (w3 - 3 * w1 * w2 + 2 * w1**3))
+    variance = constant + slope * end**2
+    skewness = np.divide(tail, variance, out=np.zeros_like(tail), where=variance > 0)
+    limit += side * max(z2 - 1 / tally.clients, 0.0) / 6 * skewness / p
+
+    limits = np.tile([[-np.inf], [np.inf]], len(sized))
+    limits[:, sized] = limit[0].min(axis=0), limit[1].max(axis=0)
+    return limits
+
+
+def _gap_interval(i: int, j: int, means: Means, limits: np.ndarray) -> Interval:
+    """Interval of the difference of two means with limits [2, d], within [-2, 2].
 
     Zou and Donner (2008), equation (11): as the normal interval of a difference, with the distances
     from the estimates to their limits in place of z times the standard errors.
     """
-    if not all(map(math.isfinite, (*first, *second))):
+    (x, x_low, x_high), (y, y_low, y_high) = (
+        (float(means.values[k]), *limits[:, k].tolist()) for k in (i, j)
+    )
+    if not all(map(math.isfinite, (x, x_low, x_high, y, y_low, y_high))):
         return Interval(-2.0, 2.0)
+    covariance = means.covariance
+    scale = math.sqrt(max(float(covariance[i, i] * covariance[j, j]), 0.0))
+    correlation = float(covariance[i, j]) / scale if scale > 0 else 0.0
 
     def distance(x: float, y: float) -> float:
         return math.sqrt(max(x**2 + y**2 - 2 * correlation * x * y, 0.0))
 
-    (x, x_low, x_high), (y, y_low, y_high) = first, second
     low = y - x - distance(y - y_low, x_high - x)
     high = y - x + distance(y_high - y, x - x_low)
     return Interval(min(max(low, -2.0), 2.0), min(max(high, -2.0), 2.0))
@@ -218,15 +346,6 @@ def largest_mean_variance(
     return np.maximum(*(mean_variance(mechanism, size, clients, square) for square in ends))
 
 
-def _chebyshev(
-    mechanism: LocalMechanism, shares: np.ndarray, clients: float, confidence: float
-) -> np.ndarray:
-    """[d] squared half-widths, the largest variance over 1 - confidence; theorem 5.4."""
-    sizes = np.where(shares > 0, shares, np.nan) * clients
-    worst = largest_mean_variance(mechanism, sizes, clients) / (1 - confidence)
-    return np.where(shares > 0, worst, np.inf)
-
-
 def debiased_magnitude(value: float, error: float) -> float:
     """An estimate of the absolute gap |theta| from a noisy signed estimate of theta.
 
@@ -253,12 +372,9 @@ def debiased_magnitude(value: float, error: float) -> float:
     if abs(value) >= 9 * error:  # beyond, the mean of |value| is theta to the last digit
         return abs(value)
     wanted = theta = abs(value) / error
-    if wanted <= _folded_mean(0.0):
+    if wanted <= 2 * _NORMAL.pdf(0.0):
         return 0.0
     for _ in range(12):  # Newton's method from above the root of a convex function
-        theta -= (_folded_mean(theta) - wanted) / (2 * _NORMAL.cdf(theta) - 1)
+        slope = 2 * _NORMAL.cdf(theta) - 1
+        theta -= (theta * slope + 2 * _NORMAL.pdf(theta) - wanted) / slope
     return theta * error
-
-
-def _folded_mean(theta: float) -> float:
-    return theta * (2 * _NORMAL.cdf(theta) - 1) + 2 * _NORMAL.pdf(theta)

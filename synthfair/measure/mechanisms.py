@@ -40,11 +40,8 @@ Kind = Literal["randomized", "laplace"]
 
 
 @dataclass(frozen=True)
-class LocalMechanism(ABC):
-    """The group by generalised randomised response (GRR), then a noisy value.
-
-    Guarantee: ``epsilon``-local differential privacy, exact. Unit: one client's report. Relation:
-    local, any two pairs of group and value. The epsilons of several reports of a client add up.
+class RandomizedGroup(ABC):
+    """The group by generalised randomised response (GRR), which both mechanisms have in common.
 
     The noisy group alone is epsilon1-locally private. Kairouz, Bonawitz and Ramage (2016); Juarez
     and Korolova (2022), definition 2.2, with d the number of groups. Probabilities are exact up to
@@ -101,33 +98,9 @@ class LocalMechanism(ABC):
         reported = self.change + slope * shares
         return reported * (1 - reported) / (clients * slope**2)
 
-    @property
-    @abstractmethod
-    def epsilon(self) -> float:
-        """Exact epsilon of the guarantee."""
-
-    @property
-    @abstractmethod
-    def gain(self) -> float:
-        """E[v' | v] / v if the group was kept."""
-
-    @property
-    @abstractmethod
-    def square_variance(self) -> float:
-        """Largest variance of v'^2, whatever the clients' values."""
-
-    @property
-    @abstractmethod
-    def limit(self) -> float:
-        """Largest |v'|."""
-
     @abstractmethod
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
         """E[v'^2] if the group was kept, for means of v^2."""
-
-    @abstractmethod
-    def noisy_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:
-        """E[v'^3] if the group was kept, for means of v where every v has the same v^2."""
 
     @property
     def changed_square(self) -> float:
@@ -135,12 +108,8 @@ class LocalMechanism(ABC):
         return float(self.noisy_square(np.zeros(())))
 
     @abstractmethod
-    def possible(self, values: np.ndarray) -> np.ndarray:
-        """Whether each of the values [N] is an output of the mechanism."""
-
-    @abstractmethod
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """Noisy values [N], of mean ``gain`` times the values [N]."""
+        """Noisy values [N] of the values [N]."""
 
     def perturb(
         self, group: np.ndarray, value: np.ndarray, source: RandomBytes
@@ -151,14 +120,24 @@ class LocalMechanism(ABC):
 
 
 @dataclass(frozen=True)
-class RandomizedValue(LocalMechanism):
+class RandomizedValue(RandomizedGroup):
     """M_R: the group by GRR, then one bit of the value by randomised response.
 
         P(v' = 1) = (1 + (2 b - 1) v) / 2,  P(v' = -1) = 1 - P(v' = 1),
         b = e^epsilon2 / (1 + e^epsilon2),
 
-    with v = 0 if the group changed. Juarez and Korolova (2022), algorithm 1. Guarantee, unit,
-    relation and arguments: see :class:`LocalMechanism`.
+    with v = 0 if the group changed. Juarez and Korolova (2022), algorithm 1.
+
+    Guarantee: ``epsilon``-local differential privacy, exact. Unit: one client's report. Relation:
+    local, any two pairs of group and value. The epsilons of several reports of a client add up.
+
+    Attributes:
+        groups: d, at least 2.
+        epsilon1: budget of the group, above 0.
+        epsilon2: budget of the value, above 0.
+        gain: E[v' | v] / v if the group was kept.
+        limit: largest |v'|.
+        square_variance: largest variance of v'^2, whatever the clients' values.
 
     Raises:
         InputError: a parameter is out of range.
@@ -171,21 +150,13 @@ class RandomizedValue(LocalMechanism):
     """
 
     kind: ClassVar[Kind] = "randomized"
+    limit: ClassVar[float] = 1.0
+    square_variance: ClassVar[float] = 0.0
 
     @property
     def gain(self) -> float:
         """2 b - 1."""
         return math.tanh(self.epsilon2 / 2)
-
-    @property
-    def square_variance(self) -> float:
-        """0, as v'^2 is always 1."""
-        return 0.0
-
-    @property
-    def limit(self) -> float:
-        """1."""
-        return 1.0
 
     @property
     def epsilon(self) -> float:
@@ -202,32 +173,33 @@ class RandomizedValue(LocalMechanism):
         return max(kept_high, changed) - min(kept_low, changed)
 
     def noisy_square(self, square: np.ndarray) -> np.ndarray:
-        """1, whatever the value."""
+        """1, whatever the means of v^2."""
         return np.ones_like(square)
 
     def noisy_cube(self, mean: np.ndarray, square: np.ndarray) -> np.ndarray:  # noqa: ARG002
-        """E[v'], as v'^3 = v'."""
+        """E[v'^3] if the group was kept and every v has the same v^2: here E[v']."""
         return self.gain * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
-        """-1 and 1."""
+        """Whether values [N] are outputs: -1 or 1."""
         return np.abs(values) == 1.0
 
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
-        """Values [N], each -1 or 1."""
+        """Values [N], each -1 or 1, of mean ``gain`` times those given."""
         bit = 2.0 * uniform(len(value), source) <= 1.0 + self.gain * value
         return np.where(bit, 1.0, -1.0)
 
 
 @dataclass(frozen=True)
-class LaplaceValue(LocalMechanism):
+class LaplaceValue(RandomizedGroup):
     """M_L: the group by GRR, then v' = v + Lap(2 / epsilon2), with v = 0 if the group changed.
 
-    Juarez and Korolova (2022), section 4, where the noise of a changed group is Lap(k / epsilon2).
-    Only k = 2 is accepted: with two different scales no epsilon is finite. Guarantee, unit,
-    relation and the other arguments: see :class:`LocalMechanism`.
+    Guarantee, unit, relation and attributes: as of :class:`RandomizedValue`, with an epsilon2 of at
+    least 2^-29. Juarez and Korolova (2022), section 4, where the noise of a changed group is
+    Lap(k / epsilon2). Here k is 2: with two noises of different scale the ratio of their tails is
+    unbounded, and no epsilon is finite.
 
-    Departure from the paper: values and noise are whole multiples of a public step 1/m,
+    Another departure from the paper: values and noise are whole multiples of a public step 1/m,
 
         v' = (R(m v) + L) / m,    m = floor(epsilon2 2^29),
 
@@ -236,11 +208,8 @@ class LaplaceValue(LocalMechanism):
     floating-point noise (Mironov 2012) to find. The moments below are those of real numbers: both
     roundings change them by less than 2^-50 of the noise.
 
-    Attributes:
-        k: 2.
-
     Raises:
-        InputError: a parameter is out of range, epsilon2 is below 2^-29, or k is not 2.
+        InputError: a parameter is out of range.
 
     Example:
         >>> import synthfair as sf
@@ -248,17 +217,12 @@ class LaplaceValue(LocalMechanism):
         1.5
     """
 
-    k: float = 2.0
     kind: ClassVar[Kind] = "laplace"
+    gain: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
-        """Raises InputError for a parameter out of range, or a k without finite epsilon."""
+        """Raises InputError for a parameter out of range."""
         super().__post_init__()
-        if self.k != 2:
-            raise InputError(
-                f"k = {self.k:g}: must be 2: with any other k no finite epsilon holds, because the"
-                " two noises have tails of different scale, whose ratio is unbounded"
-            )
         if self.steps < 1:
             raise InputError(f"epsilon2 = {self.epsilon2:g}: must be at least 2^-29")
 
@@ -266,11 +230,6 @@ class LaplaceValue(LocalMechanism):
     def steps(self) -> int:
         """m, the steps of the grid from 0 to 1."""
         return math.floor(self.epsilon2 * (LAPLACE_STEPS / 2))
-
-    @property
-    def gain(self) -> float:
-        """1."""
-        return 1.0
 
     @property
     def scale(self) -> float:
@@ -306,7 +265,7 @@ class LaplaceValue(LocalMechanism):
         return mean * square + 6 * self.scale**2 * mean
 
     def possible(self, values: np.ndarray) -> np.ndarray:
-        """Numbers within the limit; not only multiples of the step, as they may be rounded."""
+        """Whether values [N] are within the limit; a file may have rounded what was on the grid."""
         return np.abs(values) <= self.limit
 
     def add_noise(self, value: np.ndarray, source: RandomBytes) -> np.ndarray:
@@ -318,6 +277,9 @@ class LaplaceValue(LocalMechanism):
         noise = discrete_laplace(Fraction(LAPLACE_STEPS), len(value), source)
         return (rounded + noise.clip(-largest, largest)) / m
 
+
+LocalMechanism = RandomizedValue | LaplaceValue
+"""Either mechanism."""
 
 MECHANISMS: dict[Kind, type[LocalMechanism]] = {
     "randomized": RandomizedValue,

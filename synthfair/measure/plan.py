@@ -14,7 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, require_confidence
+from synthfair.measure.estimate import (
+    estimate_gaps,
+    estimate_means,
+    largest_mean_variance,
+    require_confidence,
+    require_shares,
+)
 from synthfair.measure.mechanisms import (
     LARGEST_EPSILON,
     Kind,
@@ -22,7 +28,7 @@ from synthfair.measure.mechanisms import (
     LocalMechanism,
     RandomizedValue,
 )
-from synthfair.measure.tally import Tally, estimate_moments, means_of, require_shares
+from synthfair.measure.tally import Tally
 
 SMALLEST_EPSILON = 1e-3
 MOST_CLIENTS = 10**15
@@ -34,79 +40,67 @@ for values that are known to lie near the middle of their range; and, from about
 the gap between the clients themselves instead of that of a population.
 """
 
-Loss = Callable[[LocalMechanism], float]
-"""An error of the estimated gap, to be minimised."""
 
-_GOLDEN = (math.sqrt(5) - 1) / 2
+def expected_tally(
+    mechanism: LocalMechanism,
+    clients: float,
+    shares: np.ndarray,
+    means: np.ndarray,
+    squares: np.ndarray | float = 1.0,
+) -> Tally:
+    """The mean of the tally of so many clients' reports.
 
-
-class GroupMoments(NamedTuple):
-    """Some or all groups of clients.
-
-    Attributes:
-        shares: [d] of the clients, positive.
-        means: [d] of v in each group.
+    Args:
+        mechanism: of all clients.
+        clients: K, in all groups.
+        shares: [d] of some or all groups.
+        means: [d] of v in each of them.
         squares: [d] means of v^2, from means^2 to 1.
     """
-
-    shares: np.ndarray
-    means: np.ndarray
-    squares: np.ndarray
-
-
-def expected_tally(mechanism: LocalMechanism, clients: float, groups: GroupMoments) -> Tally:
-    """The mean of the tally of so many clients' reports."""
     a, q = mechanism.keep, mechanism.change
-    shares, means, squares = groups
-    kept = mechanism.noisy_square(squares)
-    return Tally(
-        clients,
-        clients * (q + (a - q) * shares),
-        clients * a * mechanism.gain * shares * means,
-        clients * (a * shares * kept + q * (1 - shares) * mechanism.changed_square),
-    )
+    kept = a * shares * mechanism.noisy_square(np.broadcast_to(squares, shares.shape))
+    changed = q * (1 - shares) * mechanism.changed_square
+    totals = clients * a * mechanism.gain * shares * means
+    return Tally(clients, clients * (q + (a - q) * shares), totals, clients * (kept + changed))
 
 
-def gap_variance(mechanism: LocalMechanism, clients: float, pair: GroupMoments) -> float:
-    """Variance of the estimated gap of two groups to first order, with K clients in all groups.
+def gap_variance(mechanism: LocalMechanism, clients: float, *groups: np.ndarray) -> float:
+    """Variance of the estimated gap of two groups to first order.
 
-    Clients are drawn at random, and sizes are estimated.
+    Clients are drawn at random, and sizes are estimated. Arguments: see :func:`expected_tally`.
     """
-    moments = estimate_moments(expected_tally(mechanism, clients, pair), mechanism, None)
-    _, covariance = means_of(moments)
-    return float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    expected = expected_tally(mechanism, clients, *groups)
+    return estimate_means(expected, mechanism).gap_variance(0, 1)
 
 
-def hardest_values(mechanism: LocalMechanism, shares: np.ndarray) -> list[GroupMoments]:
-    """Candidates among which the variance of two groups' gap is largest over all values.
+def hardest_means(mechanism: LocalMechanism, shares: np.ndarray) -> list[np.ndarray]:
+    """Candidates [2] among which the variance of two groups' gap is largest over all values.
 
     It grows with the mean squares, so values are -1 or 1. It is quadratic in the two means, so it
     is largest where both are 0, both are at an end of the range, or one is at an end and the other
     at the vertex of a parabola. Changing both signs changes nothing.
     """
 
-    def groups(*means: float) -> GroupMoments:
-        return GroupMoments(shares, np.array(means), np.ones(2))
+    def vertex(place: int) -> np.ndarray:
+        """Means with that one at its vertex in [-1, 1], or at 0 if the parabola is convex."""
+        means = np.ones(2)
 
-    def variance(*means: float) -> float:
-        return gap_variance(mechanism, 1.0, groups(*means))
+        def variance(mean: float) -> float:
+            means[place] = mean
+            return gap_variance(mechanism, 1.0, shares, means)
 
-    second = _vertex(lambda mean: variance(1.0, mean))
-    first = _vertex(lambda mean: variance(mean, 1.0))
-    return [groups(0, 0), groups(1, 1), groups(1, -1), groups(1, second), groups(first, 1)]
+        low, middle, high = map(variance, (-1.0, 0.0, 1.0))
+        bend = low + high - 2 * middle
+        means[place] = min(max((low - high) / (2 * bend), -1.0), 1.0) if bend < 0 else 0.0
+        return means
 
-
-def _vertex(parabola: Callable[[float], float]) -> float:
-    """Where in [-1, 1] a concave parabola is largest; 0 for a convex one."""
-    low, middle, high = (parabola(x) for x in (-1.0, 0.0, 1.0))
-    bend = low + high - 2 * middle
-    return min(max((low - high) / (2 * bend), -1.0), 1.0) if bend < 0 else 0.0
+    return [np.zeros(2), np.ones(2), np.array([1.0, -1.0]), vertex(1), vertex(0)]
 
 
 def largest_variance(mechanism: LocalMechanism, shares: np.ndarray, clients: float) -> float:
     """Variance of the gap of two groups with shares [2], the largest over all values of clients."""
-    values = hardest_values(mechanism, shares)
-    return max(gap_variance(mechanism, clients, groups) for groups in values)
+    values = hardest_means(mechanism, shares)
+    return max(gap_variance(mechanism, clients, shares, means) for means in values)
 
 
 def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalMechanism:
@@ -122,7 +116,12 @@ def mechanism_at(kind: Kind, groups: int, epsilon: float, part: float) -> LocalM
     return RandomizedValue(groups, epsilon - log_2b, epsilon2)
 
 
-def best_split(kind: Kind, groups: int, epsilon: float, loss: Loss | None = None) -> LocalMechanism:
+def best_split(
+    kind: Kind,
+    groups: int,
+    epsilon: float,
+    loss: Callable[[LocalMechanism], float] | None = None,
+) -> LocalMechanism:
     """The mechanism with the smallest error whose exact epsilon is at most the given one.
 
     Args:
@@ -141,27 +140,23 @@ def best_split(kind: Kind, groups: int, epsilon: float, loss: Loss | None = None
         >>> round(mechanism.epsilon1, 2), round(mechanism.epsilon2, 2), round(mechanism.epsilon, 6)
         (0.62, 1.0, 1.0)
     """
+    from scipy.optimize import minimize_scalar
+
     if not 0 < epsilon <= LARGEST_EPSILON:
         raise InputError(f"epsilon = {epsilon:g}: must be above 0, and at most {LARGEST_EPSILON:g}")
     lower = (1 - 1e-12) * epsilon  # rounding must not raise the exact epsilon above it
     equal = np.full(2, 1 / groups)
-    error = loss or (lambda mechanism: largest_variance(mechanism, equal, 1.0))
-    part = _minimum(lambda part: error(mechanism_at(kind, groups, lower, part)))
-    return mechanism_at(kind, groups, lower, part)
 
+    def error(part: float) -> float:
+        mechanism = mechanism_at(kind, groups, lower, float(part))
+        return loss(mechanism) if loss else largest_variance(mechanism, equal, 1.0)
 
-def _minimum(error: Callable[[float], float]) -> float:
-    """Where in (0, 1] the error is least: the best point of a grid, then golden section search."""
-    grid = np.linspace(0.04, 1.0, 25)
-    best = int(np.argmin([error(float(part)) for part in grid]))
-    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
-    for _ in range(20):
-        step = _GOLDEN * (high - low)
-        if error(high - step) <= error(low + step):
-            high = low + step
-        else:
-            low = high - step
-    return min((low, high, float(grid[best])), key=error)
+    # The best point of a grid, and the best one next to it, which may be no better: at 1, for one.
+    grid, step = np.linspace(0.04, 1.0, 25, retstep=True)
+    best = float(min(grid, key=error))
+    near = max(best - step, grid[0]), min(best + step, 1.0)
+    lowest = minimize_scalar(error, bounds=near, method="bounded", options={"xatol": 1e-6})
+    return mechanism_at(kind, groups, lower, min(best, float(lowest.x), key=error))
 
 
 @dataclass(frozen=True)
@@ -189,21 +184,21 @@ class Design:
         """Raises InputError for an attribute out of range."""
         require_confidence(self.confidence)
         require_shares(self.shares, len(self.shares))
-        every, pairs = set(range(len(self.shares))), self._pairs
-        if len(pairs) < 2 or len({*pairs} & every) < len(pairs):
+        pairs = self._places
+        if len(pairs) < 2 or len({*pairs} & {*range(len(self.shares))}) < len(pairs):
             raise InputError(
-                f"groups to compare = {list(pairs)}: must be at least 2 of the {len(every)}, each"
-                " once"
+                f"groups to compare = {list(pairs)}: must be at least 2 of the {len(self.shares)},"
+                " each once"
             )
 
     @property
-    def _pairs(self) -> tuple[int, ...]:
-        return tuple(range(len(self.shares))) if self.compared is None else tuple(self.compared)
+    def _places(self) -> tuple[int, ...]:
+        return tuple(range(len(self.shares)) if self.compared is None else self.compared)
 
     @property
     def hardest_pair(self) -> np.ndarray:
         """Shares [2] of the two smallest groups that are compared."""
-        return np.sort([self.shares[i] for i in self._pairs])[:2]
+        return np.sort([self.shares[i] for i in self._places])[:2]
 
     def mechanism(self, epsilon: float) -> LocalMechanism:
         """The best split of epsilon for the gap of the hardest pair."""
@@ -275,13 +270,13 @@ def plan_clients(design: Design, *, epsilon: float, precision: float) -> GapPlan
     _require_precision(design, precision)
     mechanism = design.mechanism(epsilon)
 
-    def enough(log_clients: float) -> bool:
-        return _half_width(design, mechanism, math.ceil(math.exp(log_clients))) <= precision
+    def plan(log_clients: float) -> GapPlan:
+        return _plan(design, mechanism, math.ceil(math.exp(log_clients)))
 
-    if not enough(math.log(MOST_CLIENTS)):
+    most = math.log(MOST_CLIENTS)
+    if plan(most).precision > precision:
         raise InputError(f"precision = {precision:g}: not reached with {MOST_CLIENTS} clients")
-    found = _smallest(enough, math.log(2), math.log(MOST_CLIENTS), 1e-6)
-    return _plan(design, mechanism, math.ceil(math.exp(found)))
+    return _smallest(plan, precision, math.log(2), most, 1e-6)
 
 
 def plan_epsilon(design: Design, *, clients: int, precision: float) -> GapPlan:
@@ -313,40 +308,10 @@ def plan_epsilon(design: Design, *, clients: int, precision: float) -> GapPlan:
             f" {without_privacy:.3g}. At least {fewest} clients are needed"
         )
 
-    def enough(log_epsilon: float) -> bool:
-        mechanism = design.mechanism(math.exp(log_epsilon))
-        return _half_width(design, mechanism, clients) <= precision
+    def plan(log_epsilon: float) -> GapPlan:
+        return _plan(design, design.mechanism(math.exp(log_epsilon)), clients)
 
-    low, high = math.log(SMALLEST_EPSILON), math.log(LARGEST_EPSILON)
-    epsilon = math.exp(_smallest(enough, low, high, 1e-3))
-    return _plan(design, design.mechanism(epsilon), clients)
-
-
-def _plan(design: Design, mechanism: LocalMechanism, clients: int) -> GapPlan:
-    square = largest_mean_variance(mechanism, design.hardest_pair * clients, clients).sum()
-    chebyshev = design.unit * math.sqrt(square / (1 - design.confidence))
-    half = _half_width(design, mechanism, clients)
-    return GapPlan(mechanism, clients, half, chebyshev, design.confidence)
-
-
-def _half_width(design: Design, mechanism: LocalMechanism, clients: int) -> float:
-    """Of the widest interval that expected reports give."""
-    widest = 0.0
-    for groups in hardest_values(mechanism, design.hardest_pair):
-        expected = expected_tally(mechanism, clients, groups)
-        (gap,) = estimate_gaps(expected, mechanism, confidence=design.confidence).gaps
-        widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
-    return design.unit * min(widest, 2.0)
-
-
-def _smallest(enough: Callable[[float], bool], low: float, high: float, width: float) -> float:
-    """The smallest number that is enough, by bisection; ``high`` is enough."""
-    if enough(low):
-        return low
-    while high - low > width:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return _smallest(plan, precision, math.log(SMALLEST_EPSILON), math.log(LARGEST_EPSILON), 1e-3)
 
 
 def _require_precision(design: Design, precision: float) -> None:
@@ -355,3 +320,27 @@ def _require_precision(design: Design, precision: float) -> None:
             f"precision = {precision:g}: must be above 0 and below the whole range,"
             f" {2 * design.unit:g}"
         )
+
+
+def _plan(design: Design, mechanism: LocalMechanism, clients: int) -> GapPlan:
+    pair, confidence = design.hardest_pair, design.confidence
+    widest = 0.0
+    for means in hardest_means(mechanism, pair):
+        expected = expected_tally(mechanism, clients, pair, means)
+        (gap,) = estimate_gaps(expected, mechanism, confidence=confidence).gaps
+        widest = max(widest, gap.interval.high - gap.value, gap.value - gap.interval.low)
+    square = largest_mean_variance(mechanism, pair * clients, clients).sum() / (1 - confidence)
+    precision, chebyshev = design.unit * min(widest, 2.0), design.unit * math.sqrt(square)
+    return GapPlan(mechanism, clients, precision, chebyshev, confidence)
+
+
+def _smallest(
+    plan: Callable[[float], GapPlan], precision: float, low: float, high: float, width: float
+) -> GapPlan:
+    """The plan of the smallest number from low to high that gives a precision; high gives it."""
+    if plan(low).precision <= precision:
+        return plan(low)
+    while high - low > width:
+        middle = (low + high) / 2
+        low, high = (low, middle) if plan(middle).precision <= precision else (middle, high)
+    return plan(high)

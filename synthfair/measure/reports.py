@@ -64,6 +64,14 @@ def perturb_records(
 
     Raises:
         InputError: a group or a value is not allowed. The message stays on the client's device.
+
+    Example:
+        >>> import synthfair as sf
+        >>> mechanism = sf.measure.RandomizedValue(2, 1.0, 1.0)
+        >>> public = sf.measure.make_collection(("female", "male"), mechanism)
+        >>> (report,) = sf.measure.perturb_records(public, ["female"], [0.93])
+        >>> report.group in public.groups, report.value in (-1.0, 1.0)
+        (True, True)
     """
     places = {name: i for i, name in enumerate(collection.groups)}
     for group, value in zip(groups, values, strict=True):
@@ -84,28 +92,11 @@ def perturb_records(
     ]
 
 
-def perturb_record(
-    collection: Collection, group: str, value: float, source: RandomBytes = system_entropy
-) -> Report:
-    """One client's noisy report. Guarantee, arguments and errors: see :func:`perturb_records`.
-
-    Example:
-        >>> import synthfair as sf
-        >>> mechanism = sf.measure.RandomizedValue(2, 1.0, 1.0)
-        >>> public = sf.measure.make_collection(("female", "male"), mechanism)
-        >>> report = sf.measure.perturb_record(public, "female", 0.93)
-        >>> report.group in public.groups, report.value in (-1.0, 1.0)
-        (True, True)
-    """
-    return perturb_records(collection, [group], [value], source)[0]
-
-
 def write_reports(reports: Sequence[Report], file: TextIO, *, header: bool) -> None:
     """Writes reports as lines of CSV, below the columns' names if asked."""
-    lines = csv.writer(file, lineterminator="\n")
-    if header:
-        lines.writerow(COLUMNS)
-    lines.writerows((*report[:3], repr(report.value)) for report in reports)
+    lines = [COLUMNS] if header else []
+    lines += [(*report[:3], repr(report.value)) for report in reports]
+    csv.writer(file, lineterminator="\n").writerows(lines)
 
 
 def require_rates(collection: Collection, groups: Sequence[str]) -> None:
@@ -191,9 +182,8 @@ def perturb_rates(
 def rate_of(name: str, rows: Scored, device: np.ndarray, devices: int) -> np.ndarray:
     """[K] share of the rows with the rate's label that the model selects, on each device [N].
 
-    Of decisions that are drawn, the mean share.
-
-    It is not-a-number for a device without such rows.
+    It is the mean share of decisions that are drawn, and not-a-number for a device without such
+    rows.
     """
     counts = (rows.y == RATES[name]).astype(float)
     size = np.bincount(device, weights=counts, minlength=devices)

@@ -11,11 +11,11 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.fairness.metrics import Scored
 from synthfair.measure.collection import NO_VALUE, Collection, make_collection
-from synthfair.measure.estimate import FEW, Gap, estimate_gaps
+from synthfair.measure.estimate import FEW, Gap, estimate_gaps, require_shares
 from synthfair.measure.mechanisms import Kind, LocalMechanism
-from synthfair.measure.plan import BEST, GroupMoments, best_split, gap_variance
+from synthfair.measure.plan import BEST, best_split, gap_variance
 from synthfair.measure.reports import NO_RATE, RATES, rate_of
-from synthfair.measure.tally import CHUNK, collect, empty_tally, require_shares
+from synthfair.measure.tally import CHUNK, collect, empty_tally
 from synthfair.privacy.noise import RandomBytes, seeded
 
 
@@ -87,62 +87,47 @@ def simulate_gaps(
         raise InputError(
             f"clients = {clients}, repeats = {repeats}, seed = {seed}: must be at least 2, 2 and 0"
         )
-    groups = GroupMoments(
-        require_shares(shares, len(shares)), np.asarray(means, float), np.ones(len(shares))
-    )
-    if groups.means.shape != groups.shares.shape or not (np.abs(groups.means) <= 1).all():
+    p, m = require_shares(shares, len(shares)), np.asarray(means, float)
+    if m.shape != p.shape or not (np.abs(m) <= 1).all():
         raise InputError(f"means = {list(means)}: must be {len(shares)}, each from -1 to 1")
     rng, source = np.random.default_rng([seed, 1]), seeded(seed)
-    found = []
+    measured: list[tuple[Gap, ...]] = []
     for _ in range(repeats):
         reports = empty_tally(mechanism.groups)
         for start in range(0, clients, CHUNK):  # memory does not grow with the clients
-            some = draw_clients(groups, min(CHUNK, clients - start), rng)
+            some = draw_clients(p, m, min(CHUNK, clients - start), rng)
             reports = reports.plus(collect(mechanism, *some, source))
-        found.append(estimate_gaps(reports, mechanism, confidence=confidence).gaps)
-    return [_summary(gaps, mechanism, groups, clients) for gaps in zip(*found, strict=True)]
+        measured.append(estimate_gaps(reports, mechanism, confidence=confidence).gaps)
+
+    summary = []
+    for gaps in zip(*measured, strict=True):
+        pair = list(gaps[0].groups)
+        true = float(m[pair[1]] - m[pair[0]])
+        values = np.array([gap.value for gap in gaps])
+        finite = values[np.isfinite(values)]
+        low, high = np.array([gap.interval for gap in gaps]).T
+        summary.append(
+            SimulatedGap(
+                gaps[0].groups,
+                true,
+                mean=_mean(finite),
+                deviation=float(finite.std(ddof=1)) if len(finite) > 1 else math.nan,
+                expected=math.sqrt(gap_variance(mechanism, clients, p[pair], m[pair])),
+                covered=_mean((low <= true) & (true <= high)),
+                open=_mean((low <= -2) & (high >= 2)),
+                width=_mean(high - low) / 2,
+            )
+        )
+    return summary
 
 
 def draw_clients(
-    groups: GroupMoments, clients: int, rng: np.random.Generator
+    shares: np.ndarray, means: np.ndarray, clients: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Groups [K] and values [K], -1 or 1, of clients drawn at random."""
-    group = np.searchsorted(np.cumsum(groups.shares)[:-1], rng.random(clients), side="right")
-    value = np.where(2 * rng.random(clients) < 1 + groups.means[group], 1.0, -1.0)
+    group = np.searchsorted(np.cumsum(shares)[:-1], rng.random(clients), side="right")
+    value = np.where(2 * rng.random(clients) < 1 + means[group], 1.0, -1.0)
     return group, value
-
-
-def _summary(
-    gaps: Sequence[Gap], mechanism: LocalMechanism, groups: GroupMoments, clients: int
-) -> SimulatedGap:
-    pair = gaps[0].groups
-    two = GroupMoments(*(part[list(pair)] for part in groups))
-    true = float(two.means[1] - two.means[0])
-    values = np.array([gap.value for gap in gaps])
-    finite = values[np.isfinite(values)]
-    low, high = np.array([gap.interval for gap in gaps]).T
-    return SimulatedGap(
-        pair,
-        true,
-        mean=float(finite.mean()) if len(finite) else math.nan,
-        deviation=float(finite.std(ddof=1)) if len(finite) > 1 else math.nan,
-        expected=math.sqrt(gap_variance(mechanism, clients, two)),
-        covered=float(np.mean((low <= true) & (true <= high))),
-        open=float(np.mean((low <= -2) & (high >= 2))),
-        width=float(np.mean(high - low)) / 2,
-    )
-
-
-class Devices(NamedTuple):
-    """Simulated devices, each with rows of one group.
-
-    Attributes:
-        group: [K] index of each device's group.
-        rates: by name, [K] rate on each device's rows; not-a-number if no row counts for it.
-    """
-
-    group: np.ndarray
-    rates: dict[str, np.ndarray]
 
 
 class RateGap(NamedTuple):
@@ -232,22 +217,45 @@ def measure_model(
         >>> [(gap.rate, gap.pooled) for gap in found.gaps]
         [('true_positive_rate', 0.0), ('false_positive_rate', 0.0)]
     """
-    assigned = assign_to_devices(rows, devices, seed=seed)
+    group, device = assign_to_devices(rows, devices, seed=seed)
+    no_value = len(groups)
     mechanism = best_split(kind, len(groups) + 1, epsilon / len(RATES))
     collection = make_collection((*groups, NO_VALUE), mechanism)
-    gaps = []
-    for name, rate in assigned.rates.items():
-        group = np.where(np.isnan(rate), len(groups), assigned.group)
-        value = collection.scaled(np.nan_to_num(rate, nan=NO_RATE))
-        reports = collect(mechanism, group, value, source)
-        found = estimate_gaps(reports, mechanism, confidence=confidence).gaps
-        compared = [gap for gap in found if len(groups) not in gap.groups]  # not "(no value)"
-        gaps += [_rate_gap(gap, name, assigned, rows, collection) for gap in compared]
-    return ModelGaps(collection, len(assigned.group), gaps, confidence, _few(assigned, groups))
+    gaps, few = [], set[str]()
+    for name, label in RATES.items():
+        # Each device reports the rate over its own rows.
+        rate = rate_of(name, rows, device, len(group))
+        has_rate = ~np.isnan(rate)
+        value = collection.scaled(np.where(has_rate, rate, NO_RATE))
+        reports = collect(mechanism, np.where(has_rate, group, no_value), value, source)
+        # What only a simulation knows: means of the rates over devices, and rates over all rows.
+        own = [has_rate & (group == i) for i in range(len(groups))]
+        true = [_mean(rate[one]) for one in own]
+        pooled = [
+            _mean(rows.selected[(rows.y == label) & (rows.s == i)]) for i in range(len(groups))
+        ]
+        few |= {groups[i] for i, one in enumerate(own) if one.sum() < FEW}
+        gaps += [
+            RateGap(
+                name,
+                (groups[i], groups[j]),
+                gap.in_units_of(collection.unit),
+                true[j] - true[i],
+                pooled[j] - pooled[i],
+            )
+            for gap in estimate_gaps(reports, mechanism, confidence=confidence).gaps
+            for i, j in (gap.groups,)
+            if no_value not in gap.groups
+        ]
+    in_order = tuple(name for name in groups if name in few)
+    return ModelGaps(collection, len(group), gaps, confidence, in_order)
 
 
-def assign_to_devices(rows: Scored, devices: int, *, seed: int) -> Devices:
+def assign_to_devices(rows: Scored, devices: int, *, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Assigns the rows of each group at random to its devices, in proportion to its rows.
+
+    Returns:
+        The group of each of the K devices, and the device of each of the N rows.
 
     Raises:
         InputError: a group without rows, or fewer rows than devices.
@@ -264,28 +272,7 @@ def assign_to_devices(rows: Scored, devices: int, *, seed: int) -> Devices:
     for group, (count, start) in enumerate(zip(wanted, starts, strict=True)):
         own = rng.permutation(np.flatnonzero(rows.s == group))
         device[own] = start + np.arange(len(own)) % count
-    rates = {name: rate_of(name, rows, device, wanted.sum()) for name in RATES}
-    return Devices(np.repeat(np.arange(rows.n_groups), wanted), rates)
-
-
-def _few(assigned: Devices, groups: tuple[str, ...]) -> tuple[str, ...]:
-    with_rate = [assigned.group[~np.isnan(rate)] for rate in assigned.rates.values()]
-    least = np.min([np.bincount(own, minlength=len(groups)) for own in with_rate], axis=0)
-    return tuple(name for name, count in zip(groups, least, strict=True) if count < FEW)
-
-
-def _rate_gap(
-    gap: Gap, name: str, assigned: Devices, rows: Scored, collection: Collection
-) -> RateGap:
-    means, pooled = [], []
-    for group in gap.groups:
-        own = assigned.rates[name][assigned.group == group]
-        means.append(_mean(own[~np.isnan(own)]))
-        pooled.append(_mean(rows.selected[(rows.y == RATES[name]) & (rows.s == group)]))
-    i, j = gap.groups
-    names = collection.groups[i], collection.groups[j]
-    measured = gap.in_units_of(collection.unit)
-    return RateGap(name, names, measured, means[1] - means[0], pooled[1] - pooled[0])
+    return np.repeat(np.arange(rows.n_groups), wanted), device
 
 
 def _mean(values: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from synthfair.fairness.intervals import FEW_ROWS, rate_interval
 from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
-from synthfair.postprocess.score_counts import ScoreCounts
+from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
 from synthfair.report.answer import Answer, answer, verdict
 from synthfair.report.commands import commands

@@ -57,7 +57,7 @@ def at_thresholds(
         }[gap]
         accuracies.append(rate_interval(right.sum(), rows.sum()))
         gaps.append(gap_interval(*(part.of_at_least(min_group_rows) for part in compared)))
-        for rates, rate in zip(selected.values(), both.limits().metrics(), strict=True):
+        for rates, rate in zip(selected.values(), map(rate_interval, *both), strict=True):
             rates.append(rate)
     return accuracies, gaps, selected
 

@@ -8,8 +8,7 @@ from .aggregator_keys import (
     read_aggregator_secret,
 )
 from .counting import count_table
-from .in_memory import noisy_sum
-from .opening import NoisyTotal, open_sums, score_histogram
+from .opening import NoisyTotal, noisy_sum, open_sums, score_histogram
 from .summands import ClippedVectors, GroupCounts, RowSums
 from .task import Task, make_task, privacy_statement, read_task, write_task
 from .upload import make_uploads, read_upload

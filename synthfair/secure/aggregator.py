@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -21,11 +21,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.secure.aggregator_keys import (
-    AggregatorSecret,
-    require_hpke,
-    require_records,
-)
+from synthfair.secure.aggregator_keys import AggregatorSecret, is_signed, require_records
 from synthfair.secure.summands import MAX_LENGTH, Hex32
 from synthfair.secure.task import Task
 from synthfair.secure.upload import read_upload, upload_bytes
@@ -35,7 +31,6 @@ DOMAIN, COMMITMENT = b"synthfair-partial-sum/1\0", b"synthfair-commitment/1\0"
 MOST_ENTRY, MOST_ELSE = 21, 1000
 """Bytes of an answer: of each entry, and of the rest of it."""
 
-_Place = TypeVar("_Place")
 _Entry = Annotated[int, Field(ge=0, lt=2**64)]
 
 
@@ -93,7 +88,9 @@ class PartialSum(BaseModel):
         return hashlib.sha256(COMMITMENT + self.signed() + signature).hexdigest()
 
 
-def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Received:
+def receive(
+    task: Task, secret: AggregatorSecret, uploads: Iterable[Path | tuple[str, bytes]]
+) -> Received:
     """Verifies uploads and adds their shares, one file in memory at a time.
 
     If any is refused, nothing is answered, and all such can be taken out at every aggregator.
@@ -102,43 +99,25 @@ def receive(task: Task, secret: AggregatorSecret, uploads: Iterable[Path]) -> Re
     Args:
         task: of the uploads.
         secret: of the aggregator.
-        uploads: files, in any order.
+        uploads: files, or pairs of a name for errors and what is uploaded; in any order.
 
     Raises:
-        InputError: as :func:`add_shares`.
+        InputError: uploads cannot be read or are refused, see :func:`read_upload`; come twice, or
+            are second ones of a client; the message has a line for each. Or there are fewer clients
+            than the task asks.
     """
-    return _added(task, secret, uploads, lambda path: (_name(path), _content(path, task)))
-
-
-def add_shares(
-    task: Task, secret: AggregatorSecret, uploads: Iterable[tuple[str, bytes]]
-) -> Received:
-    """The same of uploads in memory, each after a name of it for errors.
-
-    Raises:
-        InputError: uploads are refused, see :func:`~synthfair.secure.upload.read_upload`; come
-            twice, or are second ones of a client; the message has a line for each. Or there are
-            fewer clients than the task asks.
-    """
-    return _added(task, secret, uploads, lambda upload: upload)
-
-
-def _added(
-    task: Task,
-    secret: AggregatorSecret,
-    uploads: Iterable[_Place],
-    read: Callable[[_Place], tuple[str, bytes]],
-) -> Received:
-    total, nonces = np.zeros(task.what.length, np.uint64), dict[bytes, bytes]()
     task.role_of(secret.public)  # else each upload would be refused for it
-    refused: list[str] = []
-    for place in uploads:
+    total, nonces, refused = np.zeros(task.what.length, np.uint64), dict[bytes, bytes](), []
+    for upload in uploads:
         try:
-            source, content = read(place)
+            source, content = upload if isinstance(upload, tuple) else _content(upload, task)
             client, nonce, share = read_upload(content, task, secret, source=source)
-            _require_first(client, nonce, nonces, source)
         except InputError as error:
             refused.append(str(error))
+            continue
+        if client in nonces:
+            again = "repeats an upload" if nonces[client] == nonce else "a second upload"
+            refused.append(f"{source}: {again} of the client {client.hex()}; each sends one")
             continue
         nonces[client] = nonce
         total += share  # arrays of uint64 wrap around: mod 2^64
@@ -152,27 +131,15 @@ def _added(
     return Received(total, len(nonces), hashlib.sha256(DOMAIN + named).hexdigest())
 
 
-def _require_first(client: bytes, nonce: bytes, nonces: dict[bytes, bytes], source: str) -> None:
-    if client in nonces:
-        replayed = nonces[client] == nonce
-        raise InputError(
-            f"{source}: {'repeats an upload' if replayed else 'a second upload'} of the client"
-            f" {client.hex()}; each sends one"
-        )
-
-
-def _name(path: Path) -> str:
-    """For errors, one line: clients choose the names of their files."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))
-
-
-def _content(path: Path, task: Task) -> bytes:
-    """Of a file, and no more than one byte more than an upload has."""
+def _content(path: Path, task: Task) -> tuple[str, bytes]:
+    """The name of a file for errors, and no more than one byte more than an upload has."""
+    # In one line: clients choose the names of their files.
+    name = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(path))
     try:
         with open_file(path) as file:
-            return file.read(upload_bytes(task) + 1)
+            return name, file.read(upload_bytes(task) + 1)
     except OSError as error:
-        raise InputError(f"{_name(path)}: cannot read: {reason(error)}") from error
+        raise InputError(f"{name}: cannot read: {reason(error)}") from error
 
 
 def answer(
@@ -207,19 +174,6 @@ def answer(
         raise InputError(f"{records}: cannot write: {reason(error)}") from error
     if not created:
         raise _spent(record)
-    partial = _noised(task, secret, received, source)
-    try:
-        _complete(record, partial.model_dump_json().encode())
-    except OSError as error:
-        raise InputError(
-            f"{records}: cannot write: {reason(error)}; the task is spent without an answer"
-        ) from error
-    return partial
-
-
-def _noised(
-    task: Task, secret: AggregatorSecret, received: Received, source: RandomBytes
-) -> PartialSum:
     total = received.total + task.what.noise(source).astype(np.uint64)
     unsigned = PartialSum(
         task=task.id.hex(),
@@ -230,7 +184,14 @@ def _noised(
         signature="0" * 128,
     )
     signature = secret.signing_key.sign(unsigned.signed()).hex()
-    return unsigned.model_copy(update={"signature": signature})
+    partial = unsigned.model_copy(update={"signature": signature})
+    try:
+        _complete(record, partial.model_dump_json().encode())
+    except OSError as error:
+        raise InputError(
+            f"{records}: cannot write: {reason(error)}; the task is spent without an answer"
+        ) from error
+    return partial
 
 
 def record_of(task: Task, secret: AggregatorSecret, records: Path) -> Path:
@@ -309,10 +270,6 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
     Raises:
         InputError: so it is, or its length or role is none of the task's.
     """
-    require_hpke("a secure sum")
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     if partial.task != task.id.hex():
         raise InputError(f"{source}: of another task, {partial.task}; must be of {task.id.hex()}")
     if len(partial.total) != task.what.length or partial.role >= len(task.aggregators):
@@ -320,12 +277,6 @@ def verify_partial_sum(partial: PartialSum, task: Task, *, source: str = "sum") 
             f"{source}: {len(partial.total)} entries of aggregator {partial.role}; must be"
             f" {task.what.length}, of one of {len(task.aggregators)}"
         )
-    key = bytes.fromhex(task.aggregators[partial.role].signature)
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(
-            bytes.fromhex(partial.signature), partial.signed()
-        )
-    except (InvalidSignature, ValueError) as error:
-        raise InputError(
-            f"{source}: altered, or not signed by aggregator {partial.role}"
-        ) from error
+    key, signature = task.aggregators[partial.role].signature, partial.signature
+    if not is_signed(partial.signed(), bytes.fromhex(signature), bytes.fromhex(key)):
+        raise InputError(f"{source}: altered, or not signed by aggregator {partial.role}")

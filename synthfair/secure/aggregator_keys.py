@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
-RECORDS, OWNER = ".answers", "owner.id"
-"""Ending of an aggregator's folder of answers, and the file in it that says whose it is."""
+RECORDS, OWNER, ANSWERS = ".answers", "owner.id", "synthfair-answers/1"
+"""Ending of an aggregator's folder of answers; the file in it that says whose it is; its format."""
 
 
 class AggregatorKeys(BaseModel):
@@ -73,19 +73,9 @@ class AggregatorSecret(BaseModel):
     @model_validator(mode="after")
     def _belong_together(self) -> AggregatorSecret:
         require_hpke("an aggregator's key")
-        found = _public_of(self.decryption_key, self.signing_key)
-        if found != self.public:
+        if _public_of(self.decryption_key, self.signing_key) != self.public:
             raise ValueError("the public keys are not those of the private ones")
         return self
-
-
-class _Owner(BaseModel):
-    """Whose a folder of answers is: the ``records`` of its aggregator's secret."""
-
-    model_config = STRICT
-
-    format: Literal["synthfair-answers/1"] = "synthfair-answers/1"
-    records: Hex32
 
 
 def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, AggregatorKeys]:
@@ -119,7 +109,7 @@ def make_aggregator_keys(path: Path, *, force: bool = False) -> tuple[Path, Aggr
 def make_records(folder: Path, secret: AggregatorSecret) -> None:
     """Makes the folder of an aggregator's answers, with the id in it that its secret names."""
     folder.mkdir(parents=True, exist_ok=True)
-    owner = _Owner(records=secret.records).model_dump(mode="json")
+    owner = {"format": ANSWERS, "records": secret.records}
     write_json(folder / OWNER, owner, mode=OWNER_ONLY)
 
 
@@ -130,13 +120,15 @@ def require_records(folder: Path, secret: AggregatorSecret) -> None:
         InputError: it is missing, or another aggregator's.
     """
     try:
-        found = _Owner.model_validate(read_document(folder / OWNER, MAX_BYTES))
-    except (InputError, ValidationError) as error:
+        owner = read_document(folder / OWNER, MAX_BYTES)
+    except InputError:
+        owner = {}
+    if owner.get("format") != ANSWERS:
         raise InputError(
             f"{folder}: not a folder of answers, as secure key makes one with a key. If it is lost,"
             " nobody knows what this key has answered: make new keys"
-        ) from error
-    if found.records != secret.records:
+        )
+    if owner.get("records") != secret.records:
         raise InputError(f"{folder}: the folder of answers of another key")
 
 
@@ -204,10 +196,27 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     Raises:
         InputError: there are not two or three, or one is unreadable, or not such a file.
     """
-    found = {path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC}"))}
-    if len(found) not in (2, 3):
-        raise InputError(f"{folder}: has {len(found)} keys of aggregators; must have two or three")
-    return found
+    keys = {path.stem: read_aggregator_keys(path) for path in sorted(folder.glob(f"*{PUBLIC}"))}
+    if len(keys) not in (2, 3):
+        raise InputError(f"{folder}: has {len(keys)} keys of aggregators; must have two or three")
+    return keys
+
+
+def is_signed(content: bytes, signature: bytes, key: bytes) -> bool:
+    """Whether an Ed25519 signature is of the content and by that key, of 32 bytes.
+
+    Raises:
+        InputError: as :func:`require_hpke`.
+    """
+    require_hpke("a secure sum")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def require_hpke(purpose: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from synthfair.data.encode import Clipping, content_order, encode
 from synthfair.data.tables import take_users
@@ -13,8 +14,6 @@ from synthfair.postprocess.histogram import count_scores, score_bins
 from synthfair.privacy.ledger import Booking, PureGuarantee
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from synthfair.data.schema import Schema
     from synthfair.secure.summands import GroupCounts
     from synthfair.secure.task import Task
@@ -59,7 +58,21 @@ def count_table(
         >>> sf.secure.count_table(what, table, schema).tolist()  # groups, by label
         [90, 218, 154, 1527]
     """
-    _require_task(what, schema, model, source)
+    if schema.hash != what.schema_hash:
+        raise InputError(
+            f"{source}: its schema has the hash {schema.hash}; the task's is {what.schema_hash}"
+        )
+    if what.groups != schema_groups(schema):
+        raise InputError(
+            f"{source}: the task counts the groups {list(what.groups)}; the schema's are"
+            f" {list(schema_groups(schema))}"
+        )
+    scored_by = None if model is None else model.sha256
+    if scored_by != what.model:
+        raise InputError(
+            f"{source}: scored by the model {scored_by or '(none)'}; the task's is"
+            f" {what.model or '(none)'}"
+        )
     if (user_column is None) != (what.unit == "row"):
         needed = "needs a user column" if what.unit == "user" else "takes no user column"
         raise InputError(f"{source}: the task's unit is one {what.unit}, which {needed}")
@@ -67,17 +80,16 @@ def count_table(
     if user_column is not None:
         user, table = take_users(table, user_column)
     x, s, y = rows = encode(table, schema, source=source, clipping=clipping)
-    if user is not None:  # of each user the same rows, whatever their order in the table
+    if user is not None:
+        # Of each user the same rows count, whatever their order in the table.
         order = content_order([*x.T, s, y])
-        counted = order[first_rows(user[order], what.rows_per_user)]
-        x, s, y = (field[counted] for field in rows)
+        place = pd.Series(user[order]).groupby(user[order]).cumcount().to_numpy()
+        x, s, y = (field[order[place < what.rows_per_user]] for field in rows)
     if len(y) > what.rows_per_client:
         raise InputError(
             f"{source}: {len(y)} rows that count; the task allows {what.rows_per_client}"
         )
-    bins = (
-        np.zeros(len(s), np.int64) if model is None else score_bins(model.scores(x, s), what.bins)
-    )
+    bins = np.zeros(len(s), int) if model is None else score_bins(model.scores(x, s), what.bins)
     return count_scores(bins, s, y, len(what.groups), what.bins).ravel().astype(np.int64)
 
 
@@ -100,42 +112,6 @@ def counts_booking(what: GroupCounts, task: Task, *, client: str, output: str) -
     )
 
 
-def _require_task(
-    what: GroupCounts, schema: Schema, model: TrainedModel | None, source: str
-) -> None:
-    if schema.hash != what.schema_hash:
-        raise InputError(
-            f"{source}: its schema has the hash {schema.hash}; the task's is {what.schema_hash}"
-        )
-    if what.groups != schema_groups(schema):
-        raise InputError(
-            f"{source}: the task counts the groups {list(what.groups)}; the schema's are"
-            f" {list(schema_groups(schema))}"
-        )
-    found = None if model is None else model.sha256
-    if found != what.model:
-        raise InputError(
-            f"{source}: scored by the model {found or '(none)'}; the task's is"
-            f" {what.model or '(none)'}"
-        )
-
-
 def schema_groups(schema: Schema) -> tuple[str, ...]:
     """Names of a schema's groups as tasks have them, in its order."""
     return tuple(map(str, schema.groups))
-
-
-def first_rows(user: np.ndarray, most: int) -> np.ndarray:
-    """Positions of the first so many rows of each user, in the order given.
-
-    Example:
-        >>> import numpy as np
-        >>> from synthfair.secure.counting import first_rows
-        >>> first_rows(np.array(["a", "b", "a", "a"]), 2).tolist()
-        [0, 1, 2]
-    """
-    _, index = np.unique(user, return_inverse=True)
-    order = np.argsort(index, kind="stable")
-    ordered = index[order]
-    place = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-    return np.sort(order[place < most])

@@ -1,8 +1,12 @@
-"""Partial sums of all aggregators together: the noisy total, and nothing else."""
+"""Partial sums of all aggregators together: the noisy total, and nothing else.
+
+:func:`open_sums` opens what aggregators have answered; :func:`noisy_sum` simulates the whole
+protocol over arrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,9 +15,18 @@ import numpy as np
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.postprocess.histogram import ScoreHistogram, write_histogram
+from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.secure.aggregator import PartialSum, verify_partial_sum
+from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import AnySummand, GroupCounts
 from synthfair.secure.task import Task, privacy_statement
+
+CLAIMS = ("epsilon", "rho", "holds_against")
+"""Entries of a statement that nothing backs where others may know the noise."""
+
+SEEDED = "none: the noise did not come from the system's entropy"
+
+SIMULATED = "clients and aggregators ran in one process, which saw everything"
 
 
 class NoisyTotal(NamedTuple):
@@ -65,8 +78,7 @@ def open_sums(
             f"{', '.join(places)}: have the commitments {', '.join(by_role)}; published before were"
             f" {', '.join(commitments)}: a sum was chosen after another was known"
         )
-    lists = {(partial.clients, partial.clients_hash) for partial in sums}
-    if len(lists) > 1:
+    if len({(partial.clients, partial.clients_hash) for partial in sums}) > 1:
         raise InputError(
             f"{', '.join(places)}: the aggregators saw different uploads, of"
             f" {' and '.join(str(partial.clients) for partial in sums)} clients"
@@ -77,46 +89,91 @@ def open_sums(
             f"{places[0]}: of {clients} clients; the task asks for {task.least_clients} to"
             f" {len(task.clients)}"
         )
-    total = np.sum([np.array(partial.total, np.uint64) for partial in sums], axis=0)
-    opened = total.astype(np.uint64).view(np.int64)
-    require_possible(task.what, opened, aggregators=len(sums), clients=clients)
-    return noisy_total(task.what, opened, aggregators=len(sums), clients=clients)
+    total = np.array([partial.total for partial in sums], np.uint64).sum(axis=0).view(np.int64)
+    return noisy_total(task.what, total, aggregators=len(sums), clients=clients)
+
+
+def noisy_sum(
+    parts: Iterable[np.ndarray],
+    what: AnySummand,
+    *,
+    aggregators: int = 2,
+    source: RandomBytes = system_entropy,
+) -> NoisyTotal:
+    """Makes all shares, sums them by aggregator, adds every aggregator's noise, and opens.
+
+    As the protocol by files, without its encryption and signatures: all happens in one process,
+    which sees everything. It is for simulations and benchmarks. What is returned has the guarantee
+    of ``what``, with the system's entropy alone.
+
+    Args:
+        parts: of the clients, [k] int64 each; of :func:`count_table`, or ``what.integers``.
+        what: is summed.
+        aggregators: 2 or 3.
+        source: of seeds and noise; another one than the system's is for tests alone, and the
+            statement then claims nothing.
+
+    Raises:
+        InputError: no parts, one that ``what.require_part`` refuses, or a total that cannot be.
+
+    Example:
+        >>> import numpy as np
+        >>> from synthfair import secure
+        >>> what = secure.GroupCounts(
+        ...     schema_hash="0" * 64, groups=("f", "m"), epsilon=1.0, rows_per_client=100
+        ... )
+        >>> found = secure.noisy_sum([np.array([10, 20, 30, 40])] * 50, what)
+        >>> bool(np.all(np.abs(found.total - [500, 1000, 1500, 2000]) < 100))
+        True
+    """
+    sharing = Sharing(source(32), what.length, aggregators, full_share=0)
+    totals = np.zeros((aggregators, what.length), np.uint64)
+    clients = 0
+    for part in parts:
+        clients += 1
+        what.require_part(part)
+        for role, message in enumerate(sharing.split(part, source)):
+            totals[role] += sharing.share(message, role)
+    if clients == 0:
+        raise InputError("parts: there are none")
+    for role in range(aggregators):
+        totals[role] += what.noise(source).astype(np.uint64)
+    total = totals.sum(axis=0).view(np.int64)
+    opened = noisy_total(what, total, aggregators=aggregators, clients=clients)
+    statement = opened.statement | {"simulated": SIMULATED}
+    if source is not system_entropy:
+        statement |= {key: None for key in CLAIMS if key in statement} | {"guarantee": SEEDED}
+    return opened._replace(statement=statement)
 
 
 def noisy_total(
     what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
 ) -> NoisyTotal:
-    """A total with its variance and statement."""
-    statement = privacy_statement(what, aggregators=aggregators, clients=clients)
-    return NoisyTotal(total, aggregators * what.variance, statement)
+    """A total with its variance and statement.
 
-
-def require_possible(
-    what: AnySummand, total: np.ndarray, *, aggregators: int, clients: int
-) -> None:
-    """Refuses totals that honest clients and aggregators do not have, but for a chance of 1e-12.
-
+    A total that honest clients and aggregators do not have, but for a chance of 1e-12, is refused.
     Counts are at least 0, and at most clients rows_per_client, one by one and all together;
-    entries of clipped vectors are bounded on both sides. False inputs within that pass.
+    entries of vectors are bounded on both sides. False inputs within that pass.
 
     Raises:
         InputError: an entry, or the sum of all counts, is outside.
     """
-    most, slack = clients * what.largest, what.noise_bound(aggregators)
-    least = 0 if isinstance(what, GroupCounts) else -most
     low, high = int(total.min()), int(total.max())
-    if low < least - slack or high > most + slack:
-        raise InputError(
-            f"total: has entries from {low} to {high}; {clients} clients and the noise can make"
-            f" {least - slack} to {most + slack}: an input was false, or an upload damaged"
-        )
+    bounded = [(f"has entries from {low} to {high}", low, high, aggregators)]
+    most = clients * what.largest
+    least = -most
     if isinstance(what, GroupCounts):
-        slack = what.noise_bound(aggregators * what.length)
-        if not -slack <= (together := int(total.sum())) <= most + slack:
+        rows, least = int(total.sum()), 0
+        bounded.append((f"{rows} rows in all", rows, rows, aggregators * what.length))
+    for place, low, high, terms in bounded:
+        slack = what.noise_bound(terms)
+        if low < least - slack or high > most + slack:
             raise InputError(
-                f"total: {together} rows in all; {clients} clients and the noise can make"
-                f" {-slack} to {most + slack}: an input was false, or an upload damaged"
+                f"total: {place}; {clients} clients and the noise can make {least - slack} to"
+                f" {most + slack}: an input was false, or an upload damaged"
             )
+    statement = privacy_statement(what, aggregators=aggregators, clients=clients)
+    return NoisyTotal(total, aggregators * what.variance, statement)
 
 
 def write_total(what: AnySummand, opened: NoisyTotal, path: Path) -> None:

@@ -249,9 +249,9 @@ class ClippedVectors(_GaussianNoise):
     def integers(self, vector: np.ndarray) -> np.ndarray:
         """[length] int64: clipped and rounded; a vector without a finite norm becomes 0."""
         (shortened,) = clip_rows(vector[None], self.clip)
-        found = np.rint(shortened / self.step).astype(np.int64)
-        if self._is_short(found):
-            return found
+        nearest = np.rint(shortened / self.step).astype(np.int64)
+        if self._is_short(nearest):
+            return nearest
         # What floating point has added to the norm is far below one part in a million.
         return np.trunc(shortened * (1 - 1e-6) / self.step).astype(np.int64)
 

@@ -87,8 +87,8 @@ class Task(BaseModel):
     def statement(self) -> dict[str, Any]:
         """What is guaranteed of the total, before it is known how many clients are in it."""
         least, most, number = self.least_clients, len(self.clients), len(self.aggregators)
-        found = privacy_statement(self.what, aggregators=number, clients=least)
-        return found | {"clients": f"{least} to {most}"}
+        statement = privacy_statement(self.what, aggregators=number, clients=least)
+        return statement | {"clients": f"{least} to {most}"}
 
     @property
     def sharing(self) -> Sharing:
@@ -141,30 +141,26 @@ class Task(BaseModel):
             InputError: epsilon or rho is larger, or has no limit; there is no noise; or the
                 relation is another. The message names the flag of the command line.
         """
+        source = f"task {self.id.hex()}"
         if isinstance(self.what, GroupCounts):
-            self._require_at_most("epsilon", self.what.epsilon, most_epsilon)
-        elif self.what.rho is not None:
-            self._require_at_most("rho", self.what.rho, most_rho)
-        elif not without_noise:
+            name, value, most = "epsilon", self.what.epsilon, most_epsilon
+        else:
+            name, value, most = "rho", self.what.rho, most_rho
+        if value is None:
+            if not without_noise:
+                raise InputError(
+                    f"{source}: has no noise, and guarantees nothing of the total; allow it by"
+                    " --without-noise"
+                )
+        elif most is None:
+            raise InputError(f"{source}: {name} = {value:g}; must have a limit (--most-{name})")
+        elif not value <= most:
             raise InputError(
-                f"task {self.id.hex()}: has no noise, and guarantees nothing of the total; allow it"
-                " by --without-noise"
+                f"{source}: {name} = {value:g}; must be at most {most:g} (--most-{name})"
             )
         if self.what.relation != relation:
             raise InputError(
-                f"task {self.id.hex()}: relation = {self.what.relation}; agreed is {relation}"
-                " (--relation)"
-            )
-
-    def _require_at_most(self, name: str, value: float, most: float | None) -> None:
-        if most is None:
-            raise InputError(
-                f"task {self.id.hex()}: {name} = {value:g}; must have a limit (--most-{name})"
-            )
-        if not value <= most:
-            raise InputError(
-                f"task {self.id.hex()}: {name} = {value:g}; must be at most {most:g}"
-                f" (--most-{name})"
+                f"{source}: relation = {self.what.relation}; agreed is {relation} (--relation)"
             )
 
     @model_validator(mode="after")

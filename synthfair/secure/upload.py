@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
+from synthfair.secure.aggregator_keys import AggregatorSecret, is_signed, require_hpke
 from synthfair.secure.task import Task
 
 if TYPE_CHECKING:
@@ -27,22 +27,6 @@ if TYPE_CHECKING:
 FORMAT = b"synthfair-upload/1\0"
 _HEADER = struct.Struct(f"<{len(FORMAT)}s32sB32s16s")
 _HPKE_BYTES, _SIGNATURE_BYTES = 32 + 16, 64
-
-
-class Signed(NamedTuple):
-    """An upload whose signature was verified, as anybody can who cannot read it.
-
-    Attributes:
-        client: Ed25519 public key, 32 bytes.
-        nonce: of the sharing, 16 bytes.
-        header: with which the share is encrypted.
-        encrypted: the share.
-    """
-
-    client: bytes
-    nonce: bytes
-    header: bytes
-    encrypted: bytes
 
 
 class Upload(NamedTuple):
@@ -102,8 +86,10 @@ def make_uploads(task: Task, vector: np.ndarray, key: Ed25519PrivateKey) -> list
     return uploads
 
 
-def verify_upload(content: bytes, task: Task, role: int, *, source: str = "upload") -> Signed:
-    """Verifies an upload without reading its share; nothing is trusted before its signature is.
+def verify_upload(
+    content: bytes, task: Task, role: int, *, source: str = "upload"
+) -> tuple[bytes, bytes]:
+    """Verifies an upload without reading its share, as anybody can.
 
     Args:
         content: of the file.
@@ -111,43 +97,40 @@ def verify_upload(content: bytes, task: Task, role: int, *, source: str = "uploa
         role: of the aggregator that it must be for.
         source: the file, for errors.
 
+    Returns:
+        The client's Ed25519 public key, 32 bytes, and the nonce of the sharing, 16 bytes.
+
     Raises:
         InputError: another length; of another task or for another aggregator; of an unknown client;
             or altered, or not signed by that client.
     """
-    require_hpke("a secure sum")
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    if len(content) != upload_bytes(task) or not content.startswith(FORMAT):
+    size = upload_bytes(task)
+    if len(content) != size or not content.startswith(FORMAT):
         raise InputError(
-            f"{source}: not an upload of this task, whose uploads have {upload_bytes(task)} bytes;"
-            f" has {len(content)}{' or more' if len(content) > upload_bytes(task) else ''}"
+            f"{source}: not an upload of this task, whose uploads have {size} bytes; has"
+            f" {len(content)}{' or more' if len(content) > size else ''}"
         )
-    header, signed = content[: _HEADER.size], content[:-_SIGNATURE_BYTES]
-    _, task_id, found, client, nonce = _HEADER.unpack(header)
+    _, task_id, addressed, client, nonce = _HEADER.unpack(content[: _HEADER.size])
     if task_id != task.id:
         raise InputError(
             f"{source}: of another task, {task_id.hex()}; must be of {task.id.hex()}. Tasks differ"
             " where their model, schema, bins or epsilon do"
         )
-    if found != role:
-        raise InputError(f"{source}: for aggregator {found}; this is aggregator {role}")
+    if addressed != role:
+        raise InputError(f"{source}: for aggregator {addressed}; this is aggregator {role}")
     if client not in task.known:
         raise InputError(f"{source}: of the client {client.hex()}, whom the task does not know")
-    try:
-        Ed25519PublicKey.from_public_bytes(client).verify(content[len(signed) :], signed)
-    except (InvalidSignature, ValueError) as error:
+    if not is_signed(content[:-_SIGNATURE_BYTES], content[-_SIGNATURE_BYTES:], client):
         raise InputError(
             f"{source}: altered, or not signed by the client {client.hex()} that it names"
-        ) from error
-    return Signed(client, nonce, header, signed[_HEADER.size :])
+        )
+    return client, nonce
 
 
 def read_upload(
     content: bytes, task: Task, secret: AggregatorSecret, *, source: str = "upload"
 ) -> Upload:
-    """Verifies and decrypts an upload.
+    """Verifies and decrypts an upload; nothing is trusted before its signature is.
 
     Args:
         content: of the file.
@@ -158,18 +141,17 @@ def read_upload(
     Raises:
         InputError: as :func:`verify_upload`; or encrypted to another key.
     """
-    own = task.role_of(secret.public)
-    client, nonce, header, encrypted = verify_upload(content, task, own, source=source)
+    role = task.role_of(secret.public)
+    client, nonce = verify_upload(content, task, role, source=source)
     from cryptography.exceptions import InvalidTag
 
+    header, encrypted = content[: _HEADER.size], content[_HEADER.size : -_SIGNATURE_BYTES]
+    source = f"{source}: of the client {client.hex()}"
     try:
         message = _suite().decrypt(encrypted, secret.decryption_key, header)
     except (InvalidTag, ValueError) as error:
-        raise InputError(
-            f"{source}: of the client {client.hex()}: cannot be decrypted; encrypted to another key"
-        ) from error
-    source = f"{source} of the client {client.hex()}"
-    return Upload(client, nonce, task.sharing.share(message, own, source=source))
+        raise InputError(f"{source}: cannot be decrypted; encrypted to another key") from error
+    return Upload(client, nonce, task.sharing.share(message, role, source=source))
 
 
 def _suite() -> Suite:

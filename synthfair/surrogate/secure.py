@@ -30,8 +30,7 @@ from synthfair.errors import InputError, refusal
 from synthfair.privacy.mechanism import GaussianMechanism, SumName, require_float64
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.statement import make_guarantee
-from synthfair.secure.in_memory import noisy_sum
-from synthfair.secure.opening import NoisyTotal
+from synthfair.secure.opening import NoisyTotal, noisy_sum
 from synthfair.secure.summands import RowSums
 from synthfair.surrogate.make import NONE, Plan, Sums, Surrogate, surrogate_of
 from synthfair.surrogate.marginals import chow_liu, dependence

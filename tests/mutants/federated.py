@@ -26,7 +26,7 @@ MUTANTS = [
     ),
     Mutant(
         "one aggregator adds no noise",
-        "secure/in_memory.py",
+        "secure/opening.py",
         "    for role in range(aggregators):\n        totals[role] += what.noise",
         "    for role in range(1, aggregators):\n        totals[role] += what.noise",
         "test_privfairfl.py",

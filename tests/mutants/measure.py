@@ -5,8 +5,8 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "de-biasing left out: noisy values are not divided by a gain",
-        "measure/tally.py",
-        "pm = t / (mechanism.keep * mechanism.gain)",
+        "measure/estimate.py",
+        "pm = t / scale",
         "pm = t",
         "test_gap_estimate.py",
     ),
@@ -55,7 +55,7 @@ MUTANTS = [
     Mutant(
         "repeated report ids across batches are not found",
         "measure/aggregate.py",
-        "np.bitwise_or.at(self._words, place[found], bits[found])",
+        "np.bitwise_or.at(self._words, place[new], bits[new])",
         "pass",
         "test_gap_identifiers.py",
     ),
@@ -68,8 +68,8 @@ MUTANTS = [
     ),
     Mutant(
         "skewness term of the limits left out",
-        "measure/intervals.py",
-        "    limit += side * max(z2 - 1 / clients, 0.0) / 6 * skewness / p\n",
+        "measure/estimate.py",
+        "    limit += side * max(z2 - 1 / tally.clients, 0.0) / 6 * skewness / p\n",
         "",
         "test_gap_estimate.py",
     ),
@@ -86,5 +86,19 @@ MUTANTS = [
         "return sorted(perturb_records(collection, own_groups, own_values, source))",
         "return perturb_records(collection, own_groups, own_values, source)",
         "test_declared.py",
+    ),
+    Mutant(
+        "the rest of a line that is too long is a report",
+        "measure/aggregate.py",
+        'block[: block.rfind(b"\\n") + 1] + b"a line that is too long\\n"',
+        "block",
+        "test_gap_reports.py",
+    ),
+    Mutant(
+        "lines of another number of columns count",
+        "measure/aggregate.py",
+        '    reject("wrong number of columns", batch.size != batch.width, "", "")\n',
+        "",
+        "test_gap_reports.py",
     ),
 ]

@@ -258,16 +258,16 @@ MUTANTS = [
     ),
     Mutant(
         "the demonstration counts the rows that it trained on",
-        "compare/sums_demo.py",
-        "read_table(data, model.schema_).iloc[COUNTED]",
-        "read_table(data, model.schema_)",
+        "cli/secure/demo.py",
+        "_sum(folder, [lender.train.iloc[1::2] for lender in lenders], model, args)",
+        "_sum(folder, [lender.train for lender in lenders], model, args)",
         "test_secure_command.py",
     ),
     Mutant(
         "simulated counts do not say that they are",
-        "secure/in_memory.py",
-        'said = found.statement | {"simulated": SIMULATED}',
-        "said = found.statement",
+        "secure/opening.py",
+        'statement = opened.statement | {"simulated": SIMULATED}',
+        "statement = opened.statement",
         "test_privfairfl.py",
     ),
     Mutant(

@@ -89,7 +89,7 @@ MUTANTS = [
     ),
     Mutant(
         "one noise in memory for all aggregators",
-        "secure/in_memory.py",
+        "secure/opening.py",
         "    for role in range(aggregators):\n",
         "    for role in range(1):\n",
         "test_secure_noise.py",
@@ -139,8 +139,8 @@ MUTANTS = [
     Mutant(
         "one user's rows all count",
         "secure/counting.py",
-        "counted = order[first_rows(user[order], what.rows_per_user)]",
-        "counted = order",
+        "order[place < what.rows_per_user]",
+        "order",
         "test_secure_noise.py",
     ),
     Mutant(
@@ -173,9 +173,9 @@ MUTANTS = [
     ),
     Mutant(
         "totals are summed in floating point",
-        "secure/in_memory.py",
-        "opened = totals.sum(axis=0).view(np.int64)",
-        "opened = totals.sum(axis=0).view(np.int64).astype(float).astype(np.int64)",
+        "secure/opening.py",
+        "total = totals.sum(axis=0).view(np.int64)",
+        "total = totals.sum(axis=0).view(np.int64).astype(float).astype(np.int64)",
         "test_secure_noise.py",
     ),
     Mutant(
@@ -201,14 +201,14 @@ MUTANTS = [
     ),
     Mutant(
         "any vector is summed in memory",
-        "secure/in_memory.py",
+        "secure/opening.py",
         "        what.require_part(part)\n",
         "",
         "test_secure_noise.py",
     ),
     Mutant(
         "noise that anybody can repeat guarantees as much",
-        "secure/in_memory.py",
+        "secure/opening.py",
         "if source is not system_entropy:",
         "if source is None:",
         "test_secure_noise.py",

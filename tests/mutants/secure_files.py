@@ -20,22 +20,22 @@ MUTANTS = [
     Mutant(
         "one aggregator plans as two",
         "cli/secure/plan.py",
-        "        if keys in found:\n",
+        "        if (first := aggregators.index(keys)) < i:\n",
         "        if False:\n",
         "test_secure_command.py",
     ),
     Mutant(
         "any total is opened",
         "secure/opening.py",
-        "    require_possible(task.what, opened, aggregators=len(sums), clients=clients)\n",
-        "",
+        "        if low < least - slack or high > most + slack:\n",
+        "        if False:\n",
         "test_secure_protocol.py",
     ),
     Mutant(
         "aggregators may have seen different uploads",
         "secure/opening.py",
-        "if len(lists) > 1:",
-        "if len(lists) > 2:",
+        "if len({(partial.clients, partial.clients_hash) for partial in sums}) > 1:",
+        "if len({(partial.clients, partial.clients_hash) for partial in sums}) > 2:",
         "test_secure_protocol.py",
     ),
     Mutant(
@@ -91,7 +91,7 @@ MUTANTS = [
     Mutant(
         "uploads for another aggregator are taken",
         "secure/upload.py",
-        "    if found != role:\n",
+        "    if addressed != role:\n",
         "    if False:\n",
         "test_secure_protocol.py",
     ),
@@ -161,8 +161,8 @@ MUTANTS = [
     Mutant(
         "without a limit any epsilon will do",
         "secure/task.py",
-        "        if most is None:\n            raise",
-        "        if most is None:\n            return\n            raise",
+        "        elif most is None:\n            raise",
+        "        elif most is None:\n            return\n            raise",
         "test_secure_task.py",
     ),
     Mutant(
@@ -230,7 +230,7 @@ MUTANTS = [
     ),
     Mutant(
         "the demonstration does not say that it is one",
-        "compare/sums_demo.py",
+        "cli/secure/demo.py",
         ' | {"simulated": SIMULATED}',
         "",
         "test_secure_command.py",
@@ -252,7 +252,7 @@ MUTANTS = [
     Mutant(
         "answers are recorded in another key's folder",
         "secure/aggregator_keys.py",
-        "    if found.records != secret.records:\n",
+        '    if owner.get("records") != secret.records:\n',
         "    if False:\n",
         "test_secure_protocol.py",
     ),

@@ -56,8 +56,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.measure.aggregate import SeenIds, aggregate_reports
     from synthfair.measure.collection import read_collection
     from synthfair.measure.diagnostics import diagnose_reports
-    from synthfair.measure.estimate import estimate_gaps, require_confidence
-    from synthfair.measure.tally import require_shares
+    from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
     from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
 
     sources = [sys.stdin.buffer if name == "-" else Path(name) for name in args.reports]
@@ -74,13 +73,13 @@ def run(args: argparse.Namespace) -> None:
     for line in rejected_warnings(collected, collection):
         warn(line)
     mechanism = collection.make_mechanism()
-    found = estimate_gaps(
+    estimate = estimate_gaps(
         collected.tally, mechanism, confidence=args.confidence, shares=args.shares
     )
     contradictions = diagnose_reports(collected.tally, collection, args.shares)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
-    document = estimate_document(found, collected, collection)
+    document = estimate_document(estimate, collected, collection)
     if args.output:
         write_json(args.output, document | {"warnings": contradictions})
     say(estimate_tables(document))

@@ -62,14 +62,14 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("flags: one-person needs model, table and rate")
 
     from synthfair.measure.collection import read_collection
-    from synthfair.measure.reports import perturb_record, write_reports
+    from synthfair.measure.reports import perturb_records, write_reports
 
     collection = read_collection(args.collection)
     if args.model:
         reports = _of_a_model(args, collection)
     else:
         group, value = _record() if args.group is None else (args.group, args.value)
-        reports = [perturb_record(collection, group, value)]
+        reports = perturb_records(collection, [group], [value])
     write_reports(reports, sys.stdout, header=args.header)
 
 

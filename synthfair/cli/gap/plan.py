@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import say
     from synthfair.files import require_free
-    from synthfair.measure.collection import compared_groups, make_collection, write_collection
+    from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
     from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
     from synthfair.report.table import Table
 
@@ -65,17 +65,15 @@ def run(args: argparse.Namespace) -> None:
     shares = args.shares or [1 / len(args.groups)] * len(args.groups)
     if len(shares) != len(args.groups):
         raise InputError(f"flags: shares: {len(shares)} given, for {len(args.groups)} groups")
-    design = Design(
-        tuple(shares), compared=compared_groups(args.groups), confidence=args.confidence,
-        kind=args.mechanism, unit=(high - low) / 2,
-    )  # fmt: skip
+    compared = tuple(i for i, name in enumerate(args.groups) if name != NO_VALUE)
+    design = Design(tuple(shares), compared, args.confidence, args.mechanism, unit=(high - low) / 2)
     if args.precision is None:
-        found = plan_precision(design, clients=args.clients, epsilon=args.epsilon)
+        plan = plan_precision(design, clients=args.clients, epsilon=args.epsilon)
     elif args.epsilon is None:
-        found = plan_epsilon(design, clients=args.clients, precision=args.precision)
+        plan = plan_epsilon(design, clients=args.clients, precision=args.precision)
     else:
-        found = plan_clients(design, epsilon=args.epsilon, precision=args.precision)
-    collection = make_collection(tuple(args.groups), found.mechanism, lower=low, upper=high)
+        plan = plan_clients(design, epsilon=args.epsilon, precision=args.precision)
+    collection = make_collection(tuple(args.groups), plan.mechanism, lower=low, upper=high)
     if args.output:
         write_collection(collection, args.output)
     mechanism = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
@@ -84,10 +82,10 @@ def run(args: argparse.Namespace) -> None:
         "groups": ", ".join(collection.groups),
         "epsilon": f"{collection.epsilon:.4g}, of one client's report",
         "mechanism": f"{mechanism[collection.mechanism]}; {budget}",
-        "clients": found.clients,
-        "precision": f"± {found.precision:.4g}, at confidence {found.confidence:.4g}",
-        "Chebyshev": f"± {found.chebyshev:.4g}, if the sizes of the groups were known",
+        "clients": plan.clients,
+        "precision": f"± {plan.precision:.4g}, at confidence {plan.confidence:.4g}",
+        "Chebyshev": f"± {plan.chebyshev:.4g}, if the sizes of the groups were known",
     }
-    if found.precision >= 2 * collection.unit:
+    if plan.precision >= 2 * collection.unit:
         facts["but"] = "too few clients to estimate the size of the smallest group"
     say(Table.of_facts(facts))

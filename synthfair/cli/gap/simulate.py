@@ -75,7 +75,7 @@ def _of_a_population(args: argparse.Namespace) -> None:
         raise InputError(f"flags: means: {args.means}: each must be from {allowed}")
     means = np.zeros(len(collection.groups))
     means[list(collection.compared)] = collection.scaled(np.array(args.means))
-    found = simulate_gaps(
+    gaps = simulate_gaps(
         collection.make_mechanism(), shares, means.tolist(),
         clients=args.clients, repeats=args.repeats, seed=args.seed, confidence=args.confidence,
     )  # fmt: skip
@@ -84,7 +84,7 @@ def _of_a_population(args: argparse.Namespace) -> None:
         " that are the whole range; precision: their mean half-width; noise from a seed"
     )
     unit, names, records = collection.unit, collection.groups, []
-    for gap in (gap for gap in found if set(gap.groups) <= set(collection.compared)):
+    for gap in (gap for gap in gaps if set(gap.groups) <= set(collection.compared)):
         record: dict[str, object] = {"gap": f"{names[gap.groups[1]]} - {names[gap.groups[0]]}"}
         values = {"true": gap.true, "mean": gap.mean, "deviation": gap.deviation}
         values |= {"predicted": gap.expected, "precision": gap.width}
@@ -107,14 +107,14 @@ def _of_a_model(args: argparse.Namespace) -> None:
         require_free(args.output, force=args.force)
     model = read_model(args.model)
     rows = pooled_scores(model, read_tests(args.data, model.schema_), sources=args.data)
-    found = measure_model(
+    gaps = measure_model(
         rows, tuple(map(str, model.schema_.groups)), devices=args.devices, epsilon=args.epsilon,
         seed=args.seed, source=seeded(args.seed), confidence=args.confidence,
     )  # fmt: skip
-    if found.few:
-        warn(few_warning(found.few, of="devices that have a rate"))
-    document = gaps_document(found, seed=args.seed)
+    if gaps.few:
+        warn(few_warning(gaps.few, of="devices that have a rate"))
+    document = gaps_document(gaps, seed=args.seed)
     if args.output:
         write_json(args.output, document)
-    each = f"{found.devices:,} devices, epsilon = {found.epsilon:.4g} each for both rates together;"
-    say(gap_table(document["gaps"], found.confidence, f"{each} "))
+    each = f"{gaps.devices:,} devices, epsilon = {gaps.epsilon:.4g} each for both rates together;"
+    say(gap_table(document["gaps"], gaps.confidence, f"{each} "))

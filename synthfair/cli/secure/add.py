@@ -92,10 +92,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _files(places: list[Path], role: int) -> list[Path]:
     """The files, and those for this role of the folders."""
-    found: list[Path] = []
+    files: list[Path] = []
     for place in places:
         inside = sorted(place.glob(f"*.to_{role}")) if place.is_dir() else [place]
         if not inside:
             raise InputError(f"{place}: a folder without files for aggregator {role} (*.to_{role})")
-        found += inside
-    return found
+        files += inside
+    return files

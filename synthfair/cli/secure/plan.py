@@ -105,15 +105,13 @@ def _aggregators(paths: list[Path]) -> list[AggregatorKeys]:
 
     if len(paths) not in (2, 3):
         raise InputError(f"--aggregators: {len(paths)} given; must be two or three")
-    found: list[AggregatorKeys] = []
-    for path in paths:
-        keys = read_aggregator_keys(path)
-        if keys in found:
+    aggregators = [read_aggregator_keys(path) for path in paths]
+    for i, keys in enumerate(aggregators):
+        if (first := aggregators.index(keys)) < i:
             raise InputError(
-                f"{path}: the keys of {paths[found.index(keys)]}; each aggregator must have its own"
+                f"{paths[i]}: the keys of {paths[first]}; each aggregator must have its own"
             )
-        found.append(keys)
-    return found
+    return aggregators
 
 
 def _counted(args: argparse.Namespace) -> dict[str, Any]:
