@@ -132,8 +132,8 @@ MUTANTS = [
     Mutant(
         "one group's change of its rate as another's",
         "report/tables.py",
-        "dict(zip(titles, moved.rates, strict=True))",
-        "dict(zip(titles, reversed(moved.rates), strict=True))",
+        "dict(zip(titles, influence.rates, strict=True))",
+        "dict(zip(titles, reversed(influence.rates), strict=True))",
         "test_report_page.py",
     ),
     Mutant(
