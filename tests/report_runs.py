@@ -73,35 +73,34 @@ def copied(run, folder, **changes):
     return folder
 
 
-class Tables(HTMLParser):
-    """Texts of the cells with a metric, of the rows of a group, and of the overview's rows."""
+def tables(text, title):
+    """The tables of a page with that title: rows of the cells' texts, the titles first."""
+    parser = _Tables(title)
+    parser.feed(text)
+    return parser.tables
 
-    def __init__(self, text):
+
+class _Tables(HTMLParser):
+    def __init__(self, title):
         super().__init__()
-        self.metrics, self.rates, self.overview = [], [], []
-        self._table, self._attributes, self._row = "", {}, []
-        self.feed(text)
+        self.tables, self._title, self._row, self._inside = [], title, None, False
 
     def handle_starttag(self, tag, attrs):
-        if tag == "table":
-            self._table = dict(attrs).get("class", "")
+        if tag == "div":
+            self._inside = dict(attrs).get("aria-label") == self._title
+            if self._inside:
+                self.tables.append([])
         elif tag == "tr":
-            self._row, self._attributes = [], dict(attrs)
+            self._row = []
         elif tag in ("td", "th"):
             self._row.append("")
-            self._cell = dict(attrs)
 
     def handle_data(self, data):
         if self._row:
             self._row[-1] = " ".join(f"{self._row[-1]} {data}".split())
 
     def handle_endtag(self, tag):
-        if tag == "td" and "data-metric" in self._cell:
-            name = self._cell["data-metric"], self._cell["data-rows"]
-            self.metrics.append((*name, self._row[-1]))
-        elif tag == "tr":
-            if "data-group" in self._attributes:
-                self.rates.append(tuple(self._row))
-            if self._table == "overview":
-                self.overview.append(tuple(self._row))
-            self._row = []
+        if tag == "tr":
+            if self._inside:
+                self.tables[-1].append(tuple(self._row))
+            self._row = None

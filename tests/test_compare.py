@@ -27,7 +27,10 @@ from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
 from synthfair.federated import UserAssignment
-from synthfair.report import outcomes_table, plain_text, read_results, write_report
+from synthfair.report.page import write_report
+from synthfair.report.results import read_results
+from synthfair.report.table import plain_text
+from synthfair.report.tables import outcomes_table
 
 REPORT = sf.ServerConfig(resamples=10)
 

@@ -23,8 +23,9 @@ from synthfair.measure.mechanisms import RandomizedValue
 from synthfair.measure.reports import perturb_rates, perturb_records
 from synthfair.measure.simulate import assign_to_devices, measure_model
 from synthfair.privacy.noise import seeded
-from synthfair.report import read_results, write_report
 from synthfair.report.gaps import gaps_document
+from synthfair.report.page import write_report
+from synthfair.report.results import read_results
 from synthfair.trained import TrainedModel, input_names, read_model, write_model
 
 
@@ -168,7 +169,7 @@ def test_the_page_shows_measured_gaps(run_folder, tmp_path):
     assert "Gaps measured over devices" in page
     for gap in document["gaps"]:
         for key in ("value", "low", "high", "magnitude", "chebyshev", "true", "pooled"):
-            assert f"{gap[key]:z.3f}" in page
+            assert f"{gap[key]:z.4f}" in page
     assert document["few"] == []
     assert "devices have a rate in" not in page
 

@@ -8,7 +8,7 @@ from small_problem import some_problem
 import synthfair as sf
 from synthfair.distill import gap_search, optimize
 from synthfair.fairness.metrics import statistical_parity_difference
-from synthfair.report import fit_warnings
+from synthfair.report.releases import fit_warnings
 
 
 def distil(max_gap, **settings):

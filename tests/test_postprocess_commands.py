@@ -21,8 +21,7 @@ from synthfair.postprocess import (
 )
 from synthfair.postprocess.thresholds import NoisyShare
 from synthfair.privacy.discrete import laplace_variance
-from synthfair.report import plain_text
-from synthfair.report.postprocess import decisions_table, gap_warning
+from synthfair.report.tables import alpha_warning
 from synthfair.trained import read_model, write_model
 
 CLAIM = {"epsilon": 1.0, "rows_per_user": 1, "relation": "add_or_remove",
@@ -146,7 +145,7 @@ def test_a_gap_above_alpha_by_more_than_its_error_is_warned_of(folder, capsys):
     assert gap <= alpha
     for error, excess, warned in ((0.01, 0.009, False), (0.01, 0.011, True), (0, 1e-12, False)):
         wide = chosen._replace(gap=NoisyShare(alpha + excess, error))
-        assert (gap_warning(wide) is not None) == warned
+        assert (alpha_warning(wide) is not None) == warned
     assert thresholds(folder) == 0
     assert "warning" not in capsys.readouterr().err
     # Counts below 0 of a group's high scores: they are taken as 0 to choose, and count to estimate.
@@ -309,12 +308,3 @@ def test_names_of_groups_from_files_are_only_shown(folder, capsys):
     path = folder / "histogram.json"
     assert main(["weights", str(path), "--method", "published"]) == 0
     assert "\x1b" not in capsys.readouterr().out
-
-
-def test_decisions_are_compared_with_one_for_everybody(folder):
-    model = read_model(folder / "model.json")
-    found = sf.evaluate(model, {"all": make_table(n=600)}, sf.ServerConfig(resamples=5))
-    said = plain_text(decisions_table({"one threshold": found})).replace("│", "")
-    line = f"one decision for everybody {found.constant_accuracy:.3f} +0.000"
-    assert line in " ".join(said.split())
-    assert 0.5 < found.constant_accuracy < found.overall["accuracy"].value

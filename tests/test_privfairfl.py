@@ -31,7 +31,9 @@ from synthfair.federated.user_data import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
 from synthfair.privacy.discrete import discrete_laplace
 from synthfair.privacy.ledger import Ledger
-from synthfair.report import plain_text, read_results, training_table
+from synthfair.report.results import read_results
+from synthfair.report.table import plain_text
+from synthfair.report.tables import training_table
 
 QUICK = {"rounds": 2, "batch": 20, "local_epochs": 5.0, "bins": 21}
 PRIVATE = {"clip": 1.0, "epsilon": 4.0, "delta": 1e-4}
@@ -148,9 +150,10 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     training, _ = train_table(assigned, make_schema(), config, files, source="small")
     said = plain_text(training_table(training, private=True))
     assert "epsilon = 1 for one row" in said
-    assert "epsilon = 5 at delta" in said
-    assert "on sums of gradients, each of norm at most 1" in said
-    assert "what clients send" in " ".join(said.split())
+    words = " ".join(said.split())
+    assert "(epsilon = 5, delta = 0.001)-differential privacy of one row" in words
+    assert "name gradients" in words
+    assert "what clients send" in words
     document = json.loads(files.metrics.read_text())
     assert document["guarantee"]["epsilon"] == 5.0
     assert document["counts"]["epsilon"] == 1.0

@@ -15,8 +15,9 @@ from synthfair.cli import client, main
 from synthfair.cli.options import config_flags
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import dataset_schema
-from synthfair.report import read_results, write_report
 from synthfair.report.commands import client_command
+from synthfair.report.page import write_report
+from synthfair.report.results import read_results
 
 
 def lenders(folder):

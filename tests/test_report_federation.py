@@ -1,15 +1,17 @@
 """How a federation's sites have answered, on a terminal and on the page."""
 
-import re
 from typing import get_args
 
 import pytest
-from report_runs import write_run
+from report_runs import tables, write_run
 
 from synthfair.errors import InputError
 from synthfair.federation_file import CODES, FederationFile, ServerCode, SiteCode
 from synthfair.files import write_json
-from synthfair.report import federation_table, plain_text, read_results, write_report
+from synthfair.report.page import write_report
+from synthfair.report.results import read_results
+from synthfair.report.table import plain_text
+from synthfair.report.tables import federation_table
 from synthfair.run_files import read_run_file
 
 COURSE = {
@@ -49,12 +51,20 @@ def test_the_page_shows_the_federation(run, tmp_path):
     write(run, error="too few")
     write_report(read_results([run]), tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text()
-    rows = re.findall(r'<tr data-site="(\w+)">(.*)</tr>', text)
-    cells = {site: re.findall(r"<td[^>]*>([^<]*)</td>", row) for site, row in rows}
-    assert cells == {
-        "city": ["ok", "1", "5.5", "not said", "283 kB", "0.1.0"],
-        "suburbs": ["releases", "0", "0.1", "0.0", "0 B", "unknown"],
-    }
+    ((titles, *rows),) = tables(text, "How the sites have answered")
+    assert titles == (
+        "site",
+        "code",
+        "rounds",
+        "seconds",
+        "site seconds",
+        "carried bytes",
+        "version",
+    )
+    assert rows == [
+        ("city", "ok", "1", "5.500", "", "283,000", "0.1.0"),
+        ("suburbs", "releases", "0", "0.100", "0.020", "0", ""),
+    ]
     assert CODES["releases"] in text
     assert CODES["busy"] not in text
     assert "It was stopped: too few" in text
@@ -98,5 +108,5 @@ def test_a_file_that_is_none_is_refused(run, changes, said):
 
 def test_a_terminal_shows_codes_in_words(run):
     text = plain_text(federation_table(read_run_file(write(run), FederationFile)))
-    assert "283 kB" in text
+    assert "283,000" in text
     assert CODES["releases"] in " ".join(text.split())

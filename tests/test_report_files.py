@@ -7,7 +7,7 @@ import synthfair as sf
 from synthfair.client import history
 from synthfair.client.history import read_history
 from synthfair.fairness.metrics import Rates
-from synthfair.report import read_results
+from synthfair.report.results import read_results
 from synthfair.run_files import FrontierLine, Influence, read_frontier
 
 RATES = dict.fromkeys(Rates._fields[1:], 0.5) | {"n": 3}

@@ -7,8 +7,8 @@ from report_runs import copied, edited, write_runs
 
 import synthfair as sf
 from synthfair.config import Asked
-from synthfair.report import read_results
 from synthfair.report.overview import overviews
+from synthfair.report.results import read_results
 
 
 @pytest.fixture(scope="module")

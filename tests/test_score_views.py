@@ -6,7 +6,7 @@ import pytest
 from synthfair.fairness.metrics import Scored, group_rates, metrics
 from synthfair.postprocess.score_counts import ScoreCounts, group_score_counts, label_counts
 from synthfair.report.answer import COMPARED
-from synthfair.report.scores import at_thresholds, calibration, has_scores
+from synthfair.report.scores import THRESHOLDS, at_thresholds, calibration, has_scores
 
 
 def rows(n_groups=2, n=400):
@@ -24,15 +24,17 @@ def counted(scored):
 @pytest.mark.parametrize("n_groups", [2, 3])
 def test_a_threshold_is_what_the_rows_with_shifted_scores_give(n_groups, gap):
     scored = rows(n_groups)
-    for line in at_thresholds(counted(scored), gap):
-        shift = np.log(line.threshold / (1 - line.threshold))
+    accuracies, gaps, rates = at_thresholds(counted(scored), gap)
+    lines = zip(THRESHOLDS, accuracies, gaps, *rates.values(), strict=True)
+    for threshold, accuracy, difference, *selected in lines:
+        shift = np.log(threshold / (1 - threshold))
         there = scored._replace(score=scored.score - shift)
         found = metrics(there)
-        assert line.accuracy.value == pytest.approx(found["accuracy"])
-        assert line.gap.value == pytest.approx(abs(found[gap]))
-        selected = [rate.selection_rate for rate in group_rates(there)]
-        assert [rate.value for rate in line.selected.values()] == pytest.approx(selected)
-        assert line.gap.low <= line.gap.value <= line.gap.high
+        assert accuracy.value == pytest.approx(found["accuracy"])
+        assert difference.value == pytest.approx(abs(found[gap]))
+        expected = [rate.selection_rate for rate in group_rates(there)]
+        assert [rate.value for rate in selected] == pytest.approx(expected)
+        assert difference.low <= difference.value <= difference.high
 
 
 def test_calibration_is_that_of_the_rows():
@@ -41,16 +43,16 @@ def test_calibration_is_that_of_the_rows():
         mine = scored.take(scored.s == group)
         p, hit = 1 / (1 + np.exp(-mine.score)), mine.y > 0
         bins = np.digitize(p, np.linspace(0, 1, 11)[1:-1])
-        ours, error = calibration(found), 0.0
-        for one, b in zip(ours.bins, np.unique(bins), strict=True):
+        (ours, whole, stated), error = calibration(found), 0.0
+        for one, b in zip(ours, np.unique(bins), strict=True):
             inside = bins == b
             assert (one.predicted, one.observed.value) == pytest.approx(
                 (p[inside].mean(), hit[inside].mean()),
                 abs=1e-3,  # stored to three digits
             )
             error += inside.mean() * abs(p[inside].mean() - hit[inside].mean())
-        assert ours.error == pytest.approx(error, abs=1e-3)
-        assert (ours.predicted, ours.observed.value) == pytest.approx(
+        assert stated == pytest.approx(error, abs=1e-3)
+        assert (whole.predicted, whole.observed.value) == pytest.approx(
             (p.mean(), hit.mean()), abs=1e-3
         )
 
@@ -72,5 +74,6 @@ def test_decisions_without_scores_have_no_thresholds():
 def test_a_group_without_rows_has_an_undefined_gap():
     empty = ScoreCounts((0,) * 20, (0,) * 20, (np.nan,) * 20)
     first, _ = counted(rows()).values()
-    assert all(np.isnan(line.gap.value) for line in at_thresholds({"a": first, "b": empty}, "spd"))
-    assert np.isnan(calibration(empty).error)
+    _, gaps, _ = at_thresholds({"a": first, "b": empty}, "spd")
+    assert all(np.isnan(gap.value) for gap in gaps)
+    assert np.isnan(calibration(empty)[-1])

@@ -2,16 +2,18 @@
 
 import html
 import json
-import re
 
 import pytest
 from conftest import make_schema, make_table
+from report_runs import tables
 from test_influence import flipped, some_pool
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.report import influence_table, plain_text, read_results, write_report
-from synthfair.report.terminal import MOST_RELEASES, outlier_warning
+from synthfair.report.page import write_report
+from synthfair.report.results import read_results
+from synthfair.report.table import plain_text
+from synthfair.report.tables import MOST_RELEASES, influence_table, outlier_warning
 from synthfair.server import Influence, Influences
 
 
@@ -72,18 +74,17 @@ def test_the_table_and_the_page_show_the_numbers_of_metrics_json(folder, capsys)
     assert serve(folder, "--keys", str(folder), "--report") == 0
     said, found = capsys.readouterr().out, metrics(folder)["influence"]
     page = html.unescape((folder / "server" / "report.html").read_text())
-    rows = re.findall(r'<tr data-release="(.*?)">(.*?)</tr>', page, re.DOTALL)
-    assert [name for name, _ in rows] == list(found["releases"])
-    for i, (name, row) in enumerate(rows):
+    ((_, *rows),) = tables(page, "How far each release moves the model")
+    assert {name for name, *_ in rows} == set(found["releases"])
+    for name, *cells in rows:
         moved = found["releases"][name]
-        assert re.findall(r"<td.*?>(.*?)</td>", row) == [
-            f"lender_{i}",
-            *(f"{moved[key]:.3f}" for key in ("scores", "relative")),
-            *(f"{value:+z.3f}" for value in (moved["accuracy"], moved["spd"], *moved["rates"])),
-            "none",
-        ]
+        values = (
+            *(moved[key] for key in ("scores", "relative", "accuracy", "spd")),
+            *moved["rates"],
+        )
+        assert cells == [f"lender_{name[1:]}", *(f"{value:z.3f}" for value in values)]
         assert f"{moved['scores']:.3f}" in said
-    assert f"of which the server allows {metrics(folder)['max_influence']:g}." in page
+    assert f"allows a relative change of {metrics(folder)['max_influence']:g}." in page
     assert (
         f"A change of the scores above {found['outliers_above']:.3f} makes a release an outlier"
         in page
@@ -106,8 +107,10 @@ def test_an_outlier_is_warned_about(folder, capsys):
     said = capsys.readouterr()
     assert "r2 (scores, accuracy): moves the model much further" in " ".join(said.err.split())
     assert "OUTLIER" in said.out
-    row = re.search(r'data-release="r2">(.*)</tr>', (folder / "server" / "report.html").read_text())
-    assert ">scores, accuracy</td>" in row.group(1)
+    page = (folder / "server" / "report.html").read_text()
+    ((_, *rows),) = tables(page, "How far each release moves the model")
+    (cells,) = (row for row in rows if row[0] == "r2")
+    assert cells[-2:] == ("scores, accuracy", "OUTLIER")
 
 
 def test_of_many_the_furthest_are_shown():

@@ -10,8 +10,8 @@ from scipy.stats import binom
 from test_release import some_release
 
 import synthfair as sf
-from synthfair.report import influence_table, plain_text
-from synthfair.report.terminal import outlier_warning
+from synthfair.report.table import plain_text
+from synthfair.report.tables import influence_table, outlier_warning
 from synthfair.server import measure_influence, serve
 from synthfair.server.changes import Changes, Decisions, OnOwn
 from synthfair.server.outliers import FALSE_ALARM, extreme, stand_out

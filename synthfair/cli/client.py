@@ -127,7 +127,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import distilling_bar, say, stage_bar
     from synthfair.jax_setup import start_jax
     from synthfair.release.keys import read_signing_key
-    from synthfair.report import preview_table
+    from synthfair.report.releases import preview_table
 
     if args.history and isinstance(config, SurrogateConfig):
         raise InputError("--history: a surrogate is not made in steps; leave it out")
@@ -195,7 +195,7 @@ def _require_room(args: argparse.Namespace) -> None:
 def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Path | None) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.client import Distillation
-    from synthfair.report import fit_warnings, preview_table, release_table
+    from synthfair.report.releases import fit_warnings, preview_table, release_table
 
     if isinstance(made, Distillation) and made.resumed_at:
         say(f"Continued at step {made.resumed_at} of an interrupted run.")
@@ -217,7 +217,7 @@ def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig)
     from rich.prompt import Confirm
 
     from synthfair.cli.show import say, terminal, warn
-    from synthfair.report import clipping_table, real_rows_warnings
+    from synthfair.report.releases import clipping_table, real_rows_warnings
 
     if table := clipping_table(clipping):
         say(table)

@@ -107,7 +107,10 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.compare import ComparedTable, SharedSurrogates, is_done, make_grid, run_point
     from synthfair.fairness.intervals import FEW_ROWS
-    from synthfair.report import overview_tables, overviews, read_results, write_report
+    from synthfair.report.overview import overviews
+    from synthfair.report.page import write_report
+    from synthfair.report.results import read_results
+    from synthfair.report.tables import overview_tables
 
     sha256 = _sha256(Path(args.table)) if args.schema else None
     compared = ComparedTable(table, schema, args.table, split, sha256, least)

@@ -38,12 +38,16 @@ def run(args: argparse.Namespace) -> None:
     start_jax()
     from synthfair.compare import demonstrate
     from synthfair.files import write_text
-    from synthfair.report import frontier_plot, outcomes_table, plain_text
+    from synthfair.report.figures import can_draw, frontier_figure
+    from synthfair.report.table import plain_text
+    from synthfair.report.tables import outcomes_table
 
     with counting_bar("demo") as show:
         found = demonstrate(args.output, show, force=args.force)
     table = outcomes_table(found.outcomes)
     write_text(args.output / "comparison.txt", plain_text(table))
-    write_text(args.output / "surrogate" / "fair" / "frontier.svg", frontier_plot(found.frontier))
+    if can_draw():
+        plot = args.output / "surrogate" / "fair" / "frontier.svg"
+        write_text(plot, frontier_figure(found.frontier).svg())
     say(table)
     say(f"Wrote the lenders' tables, releases, models and metrics to {args.output}/.")

@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.fairness.intervals import missed_gap, near_constant
     from synthfair.fairness.metrics import METRIC_OF
     from synthfair.files import require_distinct, require_free, write_json
-    from synthfair.report import evaluation_tables, untrained_warning
+    from synthfair.report.tables import evaluation_tables, untrained_warning
     from synthfair.scoring import take_ids
     from synthfair.trained import read_model
 

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.errors import InputError
     from synthfair.release.inspection import inspect_release
     from synthfair.release.keys import read_keys
-    from synthfair.report import inspection_table
+    from synthfair.report.releases import inspection_table
 
     found = inspect_release(
         args.release,

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
 
     from synthfair.cli.show import say
     from synthfair.privacy.ledger import Ledger
-    from synthfair.report import ledger_table
+    from synthfair.report.releases import ledger_table
 
     ledger = Ledger(args.ledger)
     if args.limit_epsilon is not None:

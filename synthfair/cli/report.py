@@ -47,10 +47,14 @@ def run(args: argparse.Namespace) -> None:
     if args.max_gap is not None and not 0 <= args.max_gap <= 1:
         raise InputError(f"--max-gap: must be from 0 to 1, and is {args.max_gap:g}")
 
-    from synthfair.cli.show import say
-    from synthfair.report import read_results, write_report
+    from synthfair.cli.show import say, warn
+    from synthfair.report.figures import MISSING
+    from synthfair.report.page import write_report
+    from synthfair.report.results import read_results
 
     results = read_results(args.runs)
     files = write_report(results, args.output, max_gap=args.max_gap, force=args.force)
     plots = len(files) - 1
     say(f"Wrote {args.output} and {plots} plot{'s' * (plots != 1)} next to it.")
+    if not plots:
+        warn(MISSING)

@@ -96,19 +96,14 @@ def run(args: argparse.Namespace) -> None:
     check_inputs(args.schema, *args.releases, *args.test, *args.keys)
     start_jax()
     from synthfair.files import require_distinct, require_free, write_text
-    from synthfair.report import (
-        files_of_one,
-        frontier_plot,
-        read_histories,
-        read_results,
-        run_names,
-        write_report,
-    )
+    from synthfair.report.figures import can_draw, frontier_figure
+    from synthfair.report.page import report_files, write_report
+    from synthfair.report.results import read_histories, read_results
     from synthfair.server import serve
 
     page, plot = args.output / "report.html", args.output / "frontier.svg"
     if args.report:  # all that could refuse it, before any work is done
-        pages = files_of_one(page, *run_names([args.output]))
+        pages = report_files(page, args.output)
         require_free(*pages, force=args.force)
         if args.records:
             require_distinct(args.records, *pages)
@@ -124,8 +119,8 @@ def run(args: argparse.Namespace) -> None:
         records=args.records,
         force=args.force,
     )
-    if args.frontier:
-        write_text(plot, frontier_plot(served.frontier))
+    if args.frontier and can_draw():
+        write_text(plot, frontier_figure(served.frontier).svg())
     if args.report:
         write_report(read_results([args.output]), page, force=True)
     _tell(served, args)
@@ -133,7 +128,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _tell(served: Served, args: argparse.Namespace) -> None:
     from synthfair.cli.show import say, warn
-    from synthfair.report import (
+    from synthfair.report.figures import MISSING, can_draw
+    from synthfair.report.tables import (
         evaluation_tables,
         influence_table,
         outlier_warning,
@@ -150,10 +146,12 @@ def _tell(served: Served, args: argparse.Namespace) -> None:
     written = ["model.json"]
     written += ["metrics.json"] if served.evaluation else []
     written += ["fair_table.parquet"] if served.point else []
-    written += ["frontier.csv", "frontier.svg"] if args.frontier else []
+    written += ["frontier.csv"] if args.frontier else []
+    written += ["frontier.svg"] if args.frontier and can_draw() else []
     paths = [*(args.output / name for name in written), *([args.records] if args.records else [])]
     say(f"Wrote {', '.join(map(str, paths))}.")
-    warnings = (untrained_warning(served.model), outlier_warning(served.influences))
+    warnings = [untrained_warning(served.model), outlier_warning(served.influences)]
+    warnings += [] if can_draw() or not (args.frontier or args.report) else [MISSING]
     for warning in (*warnings, *served.warnings):
         if warning:
             warn(warning)

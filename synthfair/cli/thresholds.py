@@ -48,8 +48,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say, warn
     from synthfair.files import require_distinct, require_free
     from synthfair.postprocess import choose_decision, read_histogram
-    from synthfair.report.postprocess import decision_tables, gap_warning
-    from synthfair.report.sums import statement_table
+    from synthfair.report.table import Table
+    from synthfair.report.tables import alpha_warning, decision_tables
     from synthfair.trained import read_model, write_model
 
     require_distinct(args.output, args.histogram, args.model)
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> None:
     chosen = choose_decision(histogram, args.notion, args.alpha, randomized=args.randomized)
     write_model(model.model_copy(update={"decision": chosen.decision}), args.output)
     say(decision_tables(chosen, histogram))
-    if warning := gap_warning(chosen):
+    if warning := alpha_warning(chosen):
         warn(warning)
     if chosen.decision.statement:
-        say(statement_table(chosen.decision.statement))
+        say(Table.of_facts(chosen.decision.statement))
     say(f"Wrote {args.output}.")

@@ -175,7 +175,7 @@ def _report(
     training: Training, evaluation: Evaluation, files: TrainFiles, config: TrainConfig
 ) -> None:
     from synthfair.cli.show import say, warn
-    from synthfair.report import evaluation_tables, training_table
+    from synthfair.report.tables import evaluation_tables, training_table
 
     if training.resumed_at:
         say(f"Continued at round {training.resumed_at} of an interrupted run.")

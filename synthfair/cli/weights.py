@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free
     from synthfair.postprocess import make_weights, read_histogram, write_weights
-    from synthfair.report.postprocess import weights_table
+    from synthfair.report.table import Table
 
     if args.output:
         require_distinct(args.output, args.counts)
@@ -43,4 +43,6 @@ def run(args: argparse.Namespace) -> None:
     weights = make_weights(read_histogram(args.counts), args.method)
     if args.output:
         write_weights(weights, args.output)
-    say(weights_table(weights))
+    rows = [(g, *pair) for g, pair in zip(weights.groups, weights.weights, strict=True)]
+    title = f"weights of rows, {weights.method}"
+    say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))

@@ -1,5 +1,1 @@
-"""Results for people: tables on a terminal, plots, one HTML page."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+"""Results for people: tables on a terminal, figures, one HTML page."""

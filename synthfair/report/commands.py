@@ -1,52 +1,87 @@
-"""What to type to run something again, from what its results say."""
+"""The commands that run a result again."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from typing import cast
 
-from synthfair.config import (
-    DistillConfig,
-    ServerConfig,
-    SurrogateConfig,
-    TrainConfig,
-    changed_settings,
-)
+from synthfair.config import DistillConfig, SurrogateConfig, TrainConfig, changed_settings
 from synthfair.postprocess.decision import RANDOMIZED
 from synthfair.release.keys import PRIVATE, PUBLIC
-from synthfair.run_files import DecisionSettings, MetricsFile, RoundSettings, SplitTable
+from synthfair.run_files import MetricsFile, RoundSettings, SplitTable
 
 
 def commands(metrics: MetricsFile) -> list[str]:
     """Lines that run it again.
 
-    A server does not know the names of clients' tables: CLIENT_train.csv stands for them.
+    What the run does not know stands for itself: table.csv for a table of rounds, CLIENT_train.csv
+    for that of a server's client.
     """
+    least = {"min_group_rows": metrics.min_group_rows or None}
     if metrics.table:
-        return [_compare_command(metrics, metrics.table)]
-    if metrics.train:
-        return [_train_command(metrics.train, weighted=metrics.weights is not None)]
-    if metrics.decision:
-        return [_thresholds_command(metrics.decision, metrics.method)]
-    names = {client: _stem(client) for client in metrics.config}
-    signed = {client: f"{name}{PRIVATE}" for client, name in metrics.signed_by.items()}
-    clients = [
-        client_command(names[client], config, signed.get(client))
-        for client, config in metrics.config.items()
-    ]
-    words = ["python", "-m", "synthfair.server", *(f"{name}.parquet" for name in names.values())]
-    words += ["--schema", "schema.json", "--test"]
-    words += [f"{_stem(client)}.csv" for client in metrics.per_client]
-    if metrics.signed_by:
-        words += ["--keys", *(f"{name}{PUBLIC}" for name in metrics.signed_by.values())]
-    words += ["--output", "server"]
-    if metrics.server:
-        return [*clients, shlex.join([*words, *_flags(metrics.server), "--report"])]
-    words += ["--resamples", str(metrics.resamples), *_least(metrics)]
-    if metrics.max_influence is not None:
-        words += ["--max-influence", repr(metrics.max_influence)]
-    return [*clients, shlex.join([*words, "--seed", str(metrics.seed), "--report"])]
+        return [_compare(metrics, metrics.table, least)]
+    if train := metrics.train:
+        config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
+        flags = {"schema": "schema.json", **_users(train)}
+        flags |= {"weights": "weights.json" if metrics.weights else None, "output": "trained"}
+        return [_line("synthfair", "train", "table.csv", **flags, **changed_settings(config))]
+    if decision := metrics.decision:
+        flags = {"notion": decision.notion, "alpha": decision.alpha}
+        flags |= {"randomized": True if metrics.method == RANDOMIZED else None}
+        flags |= {"model": "model.json", "output": "fair_model.json"}
+        return [_line("synthfair", "thresholds", "histogram.json", **flags)]
+
+    # Those of all clients, and then the server's.
+    lines, signers = [], metrics.signed_by
+    for client, config in metrics.config.items():
+        key = f"{signers[client]}{PRIVATE}" if client in signers else None
+        lines.append(client_command(_stem(client), config, key))
+    settings = {"resamples": metrics.resamples, **least, "max_influence": metrics.max_influence}
+    settings |= {"seed": metrics.seed}
+    server = _line(
+        "synthfair.server",
+        *(f"{_stem(client)}.parquet" for client in metrics.config),
+        schema="schema.json",
+        test=[f"{_stem(client)}.csv" for client in metrics.per_client],
+        keys=[f"{name}{PUBLIC}" for name in signers.values()] or None,
+        output="server",
+        **(changed_settings(metrics.server) if metrics.server else settings),
+        report=True,
+    )
+    return [*lines, server]
+
+
+def client_command(
+    client: str, config: DistillConfig | SurrogateConfig, key: str | None = None
+) -> str:
+    """What a client types to distil with these settings."""
+    return _line(
+        "synthfair.client",
+        data=f"{client}_train.csv",
+        release="surrogate" if isinstance(config, SurrogateConfig) else None,
+        schema="schema.json",
+        output=f"{client}.parquet",
+        **changed_settings(config),
+        sign=key,
+    )
+
+
+def _compare(metrics: MetricsFile, table: SplitTable, least: dict[str, int | None]) -> str:
+    config = cast(DistillConfig, next(iter(metrics.config.values())))
+    split = table.model_dump(exclude={"name", "sensitive", "sha256"}, exclude_defaults=True)
+    flags = {"sensitive": table.sensitive, "schema": "schema.json" if table.sha256 else None}
+    flags |= split | least | {"methods": metrics.method, "weights": config.rho_o}
+    flags |= {"seeds": config.seed + 1}
+    if metrics.train:  # its settings stand in metrics.json
+        flags |= {"train_config": "train.toml", **_users(metrics.train)}
+    others = {k: v for k, v in changed_settings(config).items() if k not in ("rho_o", "seed")}
+    return _line("synthfair", "compare", table.name, **flags, output="comparison", **others)
+
+
+def _users(train: RoundSettings) -> dict[str, object]:
+    """How rows became users."""
+    flags = {key: getattr(train, key) for key in ("clients", "rows_per_user", "user_column")}
+    return {"each_row": train.each_row or None, **flags}
 
 
 def _stem(name: str) -> str:
@@ -54,77 +89,14 @@ def _stem(name: str) -> str:
     return name.removesuffix(".parquet").removesuffix(".csv")
 
 
-def _compare_command(metrics: MetricsFile, table: SplitTable) -> str:
-    config = cast(DistillConfig, next(iter(metrics.config.values())))
-    words = ["python", "-m", "synthfair", "compare", table.name, "--sensitive", table.sensitive]
-    words += ["--schema", "schema.json"] if table.sha256 else []
-    split = table.model_dump(exclude={"name", "sensitive", "sha256"}, exclude_defaults=True)
-    for key, value in split.items():
-        words += ["--" + key.replace("_", "-"), str(value)]
-    words += _least(metrics)
-    words += ["--methods", metrics.method]
-    words += ["--weights", repr(config.rho_o), "--seeds", str(config.seed + 1)]
-    if metrics.train:  # its settings stand in metrics.json
-        words += ["--train-config", "train.toml"]
-        words += _user_flags(metrics.train)
-    words += ["--output", "comparison", *_flags(config, leave_out=("rho_o", "seed"))]
-    return shlex.join(words)
-
-
-def _least(metrics: MetricsFile) -> list[str]:
-    """Which groups count, as flags."""
-    least = metrics.min_group_rows
-    return ["--min-group-rows", str(least)] if least else []
-
-
-def _thresholds_command(decision: DecisionSettings, method: str) -> str:
-    words = ["python", "-m", "synthfair", "thresholds", "histogram.json"]
-    words += ["--notion", decision.notion, "--alpha", repr(decision.alpha)]
-    words += ["--randomized"] if method == RANDOMIZED else []
-    return shlex.join([*words, "--model", "model.json", "--output", "fair_model.json"])
-
-
-def _train_command(train: RoundSettings, *, weighted: bool) -> str:
-    """The name of its table is known only where it ran."""
-    words = ["python", "-m", "synthfair", "train", "table.csv", "--schema", "schema.json"]
-    words += _user_flags(train)
-    words += ["--weights", "weights.json"] if weighted else []
-    config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
-    return shlex.join([*words, "--output", "trained", *_flags(config)])
-
-
-def _user_flags(train: RoundSettings) -> list[str]:
-    """How rows became users, as flags."""
-    words = ["--each-row"] if train.each_row else []
-    for key in ("clients", "rows_per_user", "user_column"):
-        if (value := getattr(train, key)) is not None:
-            words += ["--" + key.replace("_", "-"), str(value)]
-    return words
-
-
-def client_command(
-    client: str, config: DistillConfig | SurrogateConfig, key: str | None = None
-) -> str:
-    """What a client types to distil with these settings."""
-    words = ["python", "-m", "synthfair.client", "--data", f"{client}_train.csv"]
-    words += ["--release", "surrogate"] if isinstance(config, SurrogateConfig) else []
-    words += ["--schema", "schema.json", "--output", f"{client}.parquet", *_flags(config)]
-    return shlex.join([*words, *(["--sign", key] if key else [])])
-
-
-def _flags(
-    config: DistillConfig | SurrogateConfig | ServerConfig | TrainConfig,
-    leave_out: Sequence[str] = (),
-) -> list[str]:
-    flags = []
-    for key, value in changed_settings(config).items():
-        flag = "--" + key.replace("_", "-")
-        if key in leave_out:
-            continue
+def _line(module: str, *words: str, **flags: object) -> str:
+    """A command with its flags; those that are None are left out."""
+    parts = ["python", "-m", module, *words]
+    for key, value in flags.items():
+        flag = key.replace("_", "-")
         if isinstance(value, bool):
-            flags.append(flag if value else flag.replace("--", "--no-", 1))
-        elif isinstance(value, tuple):
-            flags += [flag, *map(str, value)]
-        else:
-            flags += [flag, str(value)]
-    return flags
+            parts.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            values = value if isinstance(value, list | tuple) else [value]
+            parts += [f"--{flag}", *map(str, values)]
+    return shlex.join(parts)

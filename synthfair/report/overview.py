@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -25,20 +26,6 @@ WEIGHT = ("rho_o", "max_gap", "alpha")
 """Settings that say how much fairness a run was asked for."""
 
 
-class Effort(NamedTuple):
-    """Means over runs; not-a-number where no run reports them.
-
-    Attributes:
-        rounds: between clients and server.
-        bytes_sent: by all clients together.
-        seconds: of wall time.
-    """
-
-    rounds: float
-    bytes_sent: float
-    seconds: float
-
-
 class Summary(NamedTuple):
     """Runs that differ in the seed alone.
 
@@ -51,9 +38,6 @@ class Summary(NamedTuple):
         gap: the same, signed.
         accuracy_spread: standard deviation over runs; 0 for a single one.
         gap_spread: the same.
-        converged: whether all did, as far as their metrics.json says; None where none says.
-        cost: rounds, bytes sent and seconds, means where they are known.
-        epsilon: the largest guaranteed, if all runs guarantee one.
     """
 
     method: str
@@ -63,9 +47,6 @@ class Summary(NamedTuple):
     gap: Metric
     accuracy_spread: float
     gap_spread: float
-    converged: bool | None
-    cost: Effort
-    epsilon: float | None
 
     @property
     def name(self) -> str:
@@ -75,7 +56,14 @@ class Summary(NamedTuple):
     @property
     def setting(self) -> str:
         """How much fairness was asked for, in words; empty where no setting says so."""
-        return _asked_in_words(self.asked)
+        amount = _words(self.asked.amounts) if self.asked.amounts else ""
+        return {
+            "weight": f"penalty weight {amount}",
+            "tolerance": f"tolerance {amount}" if amount else "no constraint",
+            "gap": f"gap at most {amount}",
+            "row_weights": "reweighted rows",
+            "nothing": "",
+        }[self.asked.by]
 
     @property
     def gap_size(self) -> Metric:
@@ -88,15 +76,33 @@ class Summary(NamedTuple):
         return min(self.asked.amounts) if self.asked.by == "gap" else None
 
     @property
-    def labelled(self) -> bool:
-        """Whether the test rows have labels."""
-        return not np.isnan(self.accuracy.value)
-
-    @property
     def constant(self) -> float:
         """Mean accuracy of one decision for everybody; not-a-number where it is not known."""
-        known = [run.metrics.constant_classifier for run in self.runs]
-        return sum(one["accuracy"] if one else np.nan for one in known) / len(known)
+        constants = [run.metrics.constant_classifier for run in self.runs]
+        return fmean(one["accuracy"] if one else np.nan for one in constants)
+
+    @property
+    def converged(self) -> bool | None:
+        """Whether all did, as far as their metrics.json says; None where none says."""
+        flags = [r.metrics.converged for r in self.runs if r.metrics.converged is not None]
+        return all(flags) if flags else None
+
+    @property
+    def effort(self) -> dict[str, object]:
+        """What the runs cost, means by name; None where it is not known.
+
+        Rounds between clients and server, bytes sent by all clients together, seconds of wall time,
+        and the largest epsilon, if all runs guarantee one.
+        """
+        costs = [run.metrics.cost for run in self.runs if run.metrics.cost]
+        seconds = [r.metrics.seconds for r in self.runs if r.metrics.seconds is not None]
+        epsilons = [run.epsilon for run in self.runs if run.epsilon is not None]
+        return {
+            "rounds": round(fmean(cost.rounds for cost in costs)) if costs else None,
+            "bytes sent": round(fmean(cost.bytes_sent for cost in costs)) if costs else None,
+            "seconds": f"{fmean(seconds):.1f}" if seconds else None,
+            "epsilon": f"{max(epsilons):g}" if len(epsilons) == len(self.runs) else None,
+        }
 
     def is_like(self, other: Summary) -> bool:
         """Whether nothing but the weight of the penalty and the seed may differ."""
@@ -131,15 +137,41 @@ def overviews(results: Sequence[Result]) -> list[Overview]:
 
 
 def _summaries(results: Sequence[Result], gap: str) -> list[Summary]:
-    differing = [key for key in _differing(results) if key not in WEIGHT]
-    if len({_clients(result) for result in results}) > 1:
-        differing.append("clients")
-    groups: dict[tuple[object, ...], list[Result]] = {}
+    """Runs of one schema and notion, by all that they are but for the seed."""
+    # Settings, and numbers of clients, of which there are several tell a method from others.
+    values: dict[str, set[object]] = {}
+    groups: dict[tuple[object, ...], dict[tuple[int, ...], Result]] = {}
     for result in results:
-        groups.setdefault(_all_but(result, "seed"), []).append(result)
+        for key, value in (result.settings | {"tables": _clients(result)}).items():
+            values.setdefault(key, set()).add(value)
+        runs = groups.setdefault(_all_but(result, "seed"), {})
+        if result.seeds in runs:
+            raise InputError(
+                f"{result.folder}: differs from {runs[result.seeds].folder} neither in settings nor"
+                " in seed; over seeds only different runs are averaged: report them apart"
+            )
+        runs[result.seeds] = result
+    differing = {k for k, v in values.items() if len(v) > 1} - {"seed", *WEIGHT}
+
+    summaries = []
     for group in groups.values():
-        _refuse_repeated_seeds(group)
-    return [_summary(group, gap, differing) for group in groups.values()]
+        runs = list(group.values())
+        first, settings = runs[0].metrics, runs[0].settings
+        names = [first.method.replace("_", "-") + (", surrogates" if first.server else "")]
+        names += [f"{len(first.per_client)} clients"] if "tables" in differing else []
+        names += [f"{key} = {_words(v)}" for key, v in settings.items() if key in differing]
+        accuracies, gaps = [r.metrics.accuracy for r in runs], [_gap(r.metrics, gap) for r in runs]
+        # The interval of one run, not of the runs' mean.
+        accuracy, mean_gap = (
+            Metric(*map(fmean, zip(*metrics, strict=True))) for metrics in (accuracies, gaps)
+        )
+        spreads = (
+            float(np.std([m.value for m in metrics], ddof=1)) if len(runs) > 1 else 0.0
+            for metrics in (accuracies, gaps)
+        )
+        method = "; ".join(names)
+        summaries.append(Summary(method, runs[0].asked, tuple(runs), accuracy, mean_gap, *spreads))
+    return summaries
 
 
 def _all_but(result: Result, *keys: str) -> tuple[object, ...]:
@@ -162,55 +194,6 @@ def _clients(result: Result) -> int:
     return len(result.metrics.per_client)
 
 
-def _refuse_repeated_seeds(runs: Sequence[Result]) -> None:
-    seen: dict[tuple[int, ...], Result] = {}
-    for run in runs:
-        if run.seeds in seen:
-            raise InputError(
-                f"{run.folder}: differs from {seen[run.seeds].folder} neither in settings nor in"
-                " seed; over seeds only different runs are averaged: report them apart"
-            )
-        seen[run.seeds] = run
-
-
-def _differing(results: Sequence[Result]) -> list[str]:
-    """Settings of which there are several values; methods of one kind may not have another's."""
-    keys = dict.fromkeys(key for result in results for key in result.settings if key != "seed")
-    values = {key: {r.settings[key] for r in results if key in r.settings} for key in keys}
-    return [key for key in keys if len(values[key]) > 1]
-
-
-def _summary(runs: Sequence[Result], gap: str, differing: Sequence[str]) -> Summary:
-    metrics, settings = [run.metrics for run in runs], runs[0].settings
-    epsilons = [run.epsilon for run in runs if run.epsilon is not None]
-    accuracies, gaps = [m.accuracy for m in metrics], [_gap(m, gap) for m in metrics]
-    method = metrics[0].method.replace("_", "-") + (", surrogates" if metrics[0].server else "")
-    own = [f"{key} = {_words(settings[key])}" for key in differing if key in settings]
-    clients = [f"{len(metrics[0].per_client)} clients"] if "clients" in differing else []
-    known = [m.converged for m in metrics if m.converged is not None]
-    return Summary(
-        method="; ".join([method, *clients, *own]),
-        asked=runs[0].asked,
-        runs=tuple(runs),
-        accuracy=_mean(accuracies),
-        gap=_mean(gaps),
-        accuracy_spread=_spread(accuracies),
-        gap_spread=_spread(gaps),
-        converged=all(known) if known else None,
-        cost=_effort(metrics),
-        epsilon=max(epsilons) if len(epsilons) == len(runs) else None,
-    )
-
-
-def _mean(values: Sequence[Metric]) -> Metric:
-    """Of values, and of lower and of upper bounds: the interval of one run, not of their mean."""
-    return Metric(*(sum(column) / len(values) for column in zip(*values, strict=True)))
-
-
-def _spread(values: Sequence[Metric]) -> float:
-    return float(np.std([v.value for v in values], ddof=1)) if len(values) > 1 else 0.0
-
-
 def _gap(metrics: MetricsFile, name: str) -> Metric:
     if name != ACCURACY_GAP:
         return getattr(metrics, name)
@@ -220,28 +203,9 @@ def _gap(metrics: MetricsFile, name: str) -> Metric:
     return gap_interval(errors.of_at_least(metrics.min_group_rows))
 
 
-def _effort(metrics: Sequence[MetricsFile]) -> Effort:
-    costs = [m.cost for m in metrics if m.cost]
-    seconds = [m.seconds for m in metrics if m.seconds is not None]
-    columns = ([cost.rounds for cost in costs], [cost.bytes_sent for cost in costs], seconds)
-    return Effort(*(float(np.mean(column)) if column else np.nan for column in columns))
-
-
-def _asked_in_words(asked: Asked) -> str:
-    """Empty for a method that has no setting of fairness."""
-    value = _words(asked.amounts) if asked.amounts else None
-    return {
-        "weight": f"penalty weight {value}",
-        "tolerance": f"tolerance {value}" if value else "no constraint",
-        "gap": f"gap at most {value}",
-        "row_weights": "reweighted rows",
-        "nothing": "",
-    }[asked.by]
-
-
 def _words(values: tuple[object, ...]) -> str:
     """The value that all clients have."""
-    if len(values) > 1:
+    first, *others = values
+    if others:
         return "several"
-    value = next(iter(values))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{first:g}" if isinstance(first, float) else str(first)

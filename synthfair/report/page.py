@@ -2,175 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import isnan
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from math import isnan, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import synthfair
 from synthfair.fairness.intervals import FEW_ROWS, rate_interval
 from synthfair.fairness.metrics import Metric
 from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
+from synthfair.postprocess.score_counts import ScoreCounts
 from synthfair.release.format import disclosures
-from synthfair.report import pictures
-from synthfair.report.answer import (
-    VERDICTS,
-    Answer,
-    answer,
-    group_labels,
-    verdict,
-)
-from synthfair.report.chart import STYLE, Chart, as_svg
+from synthfair.report.answer import Answer, answer, verdict
 from synthfair.report.commands import commands
-from synthfair.report.overview import ACCURACY_GAP, METRIC_OF, Overview, Summary, overviews
-from synthfair.report.releases import statement_lines, training_guarantee_lines
-from synthfair.report.results import Result, inputs_of
-from synthfair.report.scores import (
-    AtThreshold,
-    Calibration,
-    at_thresholds,
-    calibration,
-    has_scores,
+from synthfair.report.figures import (
+    MISSING,
+    RATES,
+    Figure,
+    answer_figure,
+    can_draw,
+    group_figure,
+    largest_groups,
 )
-from synthfair.report.sums import sum_lines
-from synthfair.report.terminal import byte_size, effort
-from synthfair.run_files import MetricsFile, Part
+from synthfair.report.gaps import gap_table
+from synthfair.report.overview import METRIC_OF, Overview, overviews
+from synthfair.report.releases import guarantee_facts, statement_facts
+from synthfair.report.results import Result, inputs_of, run_names
+from synthfair.report.scores import THRESHOLDS, Calibration, at_thresholds, calibration, has_scores
+from synthfair.report.table import Table, fact_rows
+from synthfair.report.tables import NAMES, federation_table, influence_table, overview_records
+from synthfair.run_files import MetricsFile
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
+FIGURES = ("groups", "thresholds", "selection", "calibration", "objective", "gap")
+"""That a run may have."""
 
-TITLES = {
-    "accuracy": "accuracy",
-    "spd": "statistical parity difference (SPD)",
-    "equal_opportunity_difference": "equal opportunity difference",
-    "equalized_odds_difference": "equalized odds difference",
-    "covariance": "covariance of group and score",
-}
-GAP_NAMES = TITLES | {
-    "spd": "statistical parity difference",
-    ACCURACY_GAP: "accuracy difference",
-}
+LEAST_IN_BIN, MOST_STEPS = 10, 400
+"""Rows of a bin of which calibration is drawn, and steps of a curve; the tables have all bins."""
 
-
-class Picture(NamedTuple):
-    """A chart, and the name of its file without ending."""
-
-    name: str
-    chart: Chart
-
-    @property
-    def svg(self) -> Markup:
-        """Inside the page, which has its style; names in it are escaped already."""
-        from markupsafe import Markup
-
-        return Markup(as_svg(self.chart, alone=False))  # noqa: S704
+SQUARE = {"xlim": (0, 1), "ylim": (0, 1)}
+"""The range of axes of which both are shares."""
 
 
 class Lead(NamedTuple):
-    """What the page begins with: an answer and its picture, for runs that can be compared."""
+    """What the page begins with, for runs that can be compared.
+
+    Attributes:
+        overview: of the runs.
+        answer: for one of them.
+        figure: accuracy against the gap, by the name of its file.
+        points: the same as a table.
+        table: of all runs.
+    """
 
     overview: Overview
     answer: Answer
-    picture: Picture
-
-    @property
-    def several(self) -> bool:
-        """Whether there are means over runs."""
-        return any(len(s.runs) > 1 for s in self.overview.summaries)
-
-    @property
-    def columns(self) -> list[tuple[str, list[str]]]:
-        """Of the table of all runs, titles and cells of what is known of at least one run."""
-        private = any(s.epsilon is not None for s in self.overview.summaries)
-        rows = [
-            (
-                s.setting,
-                *effort(s.cost),
-                ("none" if s.epsilon is None else f"{s.epsilon:g}") if private else "",
-                {True: "yes", False: "NO", None: ""}[s.converged],
-                f"{len(s.runs)}" if self.several else "",
-            )
-            for s in self.overview.summaries
-        ]
-        titles = "fairness setting", "rounds", "sent", "seconds", "epsilon", "converged", "runs"
-        cells = map(list, zip(*rows, strict=True))
-        return [found for found in zip(titles, cells, strict=True) if any(found[1])]
-
-    def within(self, summary: Summary) -> str:
-        """Whether other runs are within the limit of the answer."""
-        return verdict(summary.gap_size, self.answer.limit.value)
+    figure: dict[str, Figure]
+    points: Table
+    table: Table
 
 
-class Section(NamedTuple):
-    """All that is shown of one run.
+class View(NamedTuple):
+    """What the page shows of a run.
 
     Attributes:
         result: the run.
-        gap: name of the metric that belongs to its notion of fairness.
-        bounds: intervals of the rates of each group.
-        thresholds: what other thresholds would do; none without scores.
-        calibrations: of each group; none without scores.
-        charts: by what they show.
-        statements: what each release says of privacy.
+        figures: by the title of their section, then by the names of their files.
+        tables: by the title of their section.
+        folds: tables that are shown when they are opened; the same.
         commands: that run it again.
     """
 
     result: Result
-    gap: str
-    bounds: dict[str, dict[str, Metric]]
-    thresholds: list[AtThreshold]
-    calibrations: dict[str, Calibration]
-    charts: dict[str, Picture]
-    statements: dict[str, tuple[str, ...]]
+    figures: dict[str, dict[str, Figure]]
+    tables: dict[str, Table]
+    folds: dict[str, Table]
     commands: list[str]
 
-
-SAID_OF = {
-    "fairness setting": "Fairness setting: the weight of the fairness penalty, the tolerance of the"
-    " constraint, or the largest gap that training aims at.",
-    "rounds": "Rounds: between clients and server.",
-    "sent": "Sent: by all clients together, without what the server sends.",
-    "epsilon": "Epsilon: of the differential privacy that is guaranteed.",
-}
-"""Of columns of the table of all runs, what they hold."""
-
-
-class ShownInfluence(NamedTuple):
-    """What the table of influences has beside the numbers that each release has.
-
-    Attributes:
-        groups: those whose rates are shown, and their places among the rates.
-        remarks: by release; empty if there are none.
-    """
-
-    groups: dict[str, int]
-    remarks: dict[str, str]
-
-    @classmethod
-    def of(cls, metrics: MetricsFile) -> ShownInfluence:
-        """Of a run with influences; older files have no rates."""
-        moved = metrics.influence.releases if metrics.influence else {}
-        remarks = {
-            name: ", ".join(
-                ["first step"] * (not one.converged) + ["alone with a group and label"] * one.alone
-            )
-            for name, one in moved.items()
-        }
-        known = all(len(one.rates) == len(metrics.by_group) for one in moved.values())
-        drawn = pictures.largest_groups({g: int(r.n) for g, r in metrics.by_group.items()})
-        groups = {group: i for i, group in enumerate(metrics.by_group) if known and group in drawn}
-        return cls(groups, remarks if any(remarks.values()) else {})
-
-
-CHARTS = ("groups", "thresholds", "selection", "calibration", "objective", "gap")
-"""That a run may have."""
+    def draw(self, title: str, **figures: Figure) -> None:
+        """Adds the figures of a section."""
+        run = self.result.name
+        self.figures[title] = {f"{run}-{name}": figure for name, figure in figures.items()}
 
 
 def write_report(
     results: Sequence[Result], path: Path, *, max_gap: float | None = None, force: bool = False
 ) -> list[Path]:
-    """Writes the page, and its charts as files into the folder PAGE_plots next to it.
+    """Writes the page, and its figures as files into the folder PAGE_plots next to it.
+
+    Without matplotlib, there are no figures, and the page says so.
 
     Args:
         results: at least one.
@@ -185,99 +106,18 @@ def write_report(
         InputError: a file exists and force is false, or the folder cannot be written to; two runs
             differ in nothing.
     """
-    for result in results:
-        require_distinct(path, *inputs_of(result.folder))
-    leads = [_lead(found, i, max_gap) for i, found in enumerate(overviews(results))]
-    sections = [_section(result) for result in results]
-    shown = [lead.picture for lead in leads]
-    shown += [picture for section in sections for picture in section.charts.values()]
-    files = {_plot_file(path, picture.name): as_svg(picture.chart) for picture in shown}
-    require_free(path, *files, force=force)
-    for file, svg in files.items():
-        write_text(file, svg)
-    write_text(path, _render(results, leads, sections))
-    return [path, *files]
-
-
-def files_of_one(path: Path, name: str) -> list[Path]:
-    """All that a report on one run of that name may write."""
-    return [
-        path,
-        *(_plot_file(path, part) for part in ("answer", *(f"{name}-{c}" for c in CHARTS))),
-    ]
-
-
-def _plot_file(path: Path, name: str) -> Path:
-    return path.parent / f"{path.stem}_plots" / f"{name}.svg"
-
-
-def _lead(overview: Overview, i: int, max_gap: float | None) -> Lead:
-    found = answer(overview, max_gap)
-    chart = pictures.answer_chart(found, overview, GAP_NAMES[overview.gap])
-    return Lead(overview, found, Picture(f"answer{f'-{i + 1}' if i else ''}", chart))
-
-
-def _section(result: Result) -> Section:
-    metrics, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
-    bounds = {group: _bounds(metrics, group) for group in metrics.by_group}
-    charts = {"groups": pictures.group_chart(metrics.by_group, bounds)}
-    thresholds, calibrations = [], {}
-    if metrics.scores is not None and has_scores(metrics.scores):
-        sizes = {group: int(rates.n) for group, rates in metrics.by_group.items()}
-        thresholds = at_thresholds(metrics.scores, gap, metrics.min_group_rows)
-        calibrations = {group: calibration(found) for group, found in metrics.scores.items()}
-        charts["thresholds"] = pictures.threshold_chart(thresholds, GAP_NAMES[gap])
-        charts["selection"] = pictures.selection_chart(thresholds, sizes)
-        charts["calibration"] = pictures.calibration_chart(calibrations, sizes)
-    if result.histories:
-        charts |= pictures.convergence_charts(result.histories)
-    return Section(
-        result,
-        gap,
-        bounds,
-        thresholds,
-        calibrations,
-        {kind: Picture(f"{result.name}-{kind}", chart) for kind, chart in charts.items()},
-        _statements(metrics),
-        commands(metrics),
-    )
-
-
-def _bounds(metrics: MetricsFile, group: str) -> dict[str, Metric]:
-    """Intervals of a group's rates; of rates by label only where labels were counted."""
-    rates, labels = metrics.by_group[group], group_labels(metrics).get(group)
-    rows = {"selection_rate": rates.n, "error_rate": rates.n}
-    if labels:
-        rows |= {"true_positive_rate": labels.positive, "false_positive_rate": labels.negative}
-    return {
-        name: rate_interval(share * rows[name], rows[name])
-        if name in rows
-        else Metric(share, float("nan"), float("nan"))
-        for name, share in rates._asdict().items()
-        if name in pictures.RATES
-    }
-
-
-def _statements(metrics: MetricsFile) -> dict[str, tuple[str, ...]]:
-    """What each release says of privacy; where metrics.json has no statements, what they would."""
-    counts = {}
-    if metrics.counts:
-        lines = (f"{title}: {line}" for title, line in sum_lines(metrics.counts))
-        counts["counts over all clients"] = tuple(lines)
-    if metrics.guarantee:
-        return {"all users": training_guarantee_lines(metrics.guarantee), **counts}
-    if metrics.privacy:
-        return {
-            client: tuple(f"{title}: {line}" for title, line in statement_lines(statement))
-            for client, statement in metrics.privacy.items()
-        }
-    configs = metrics.config if metrics.method == "single_shot" else {}
-    return counts or {client: disclosures(config) for client, config in configs.items()}
-
-
-def _render(results: Sequence[Result], leads: Sequence[Lead], sections: Sequence[Section]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
+    for result in results:
+        require_distinct(path, *inputs_of(result.folder))
+    leads = [_lead(overview, i, max_gap) for i, overview in enumerate(overviews(results))]
+    views = [_view(result) for result in results]
+    figures = {name: figure for lead in leads for name, figure in lead.figure.items()}
+    for view in views:
+        figures |= {name: one for some in view.figures.values() for name, one in some.items()}
+    svgs = {name: figure.svg() for name, figure in figures.items() if can_draw()}
+    plots = {_plot(path, name): svg for name, svg in svgs.items()}
+    require_free(path, *plots, force=force)
     environment = Environment(
         loader=PackageLoader("synthfair.report"),
         autoescape=True,
@@ -285,46 +125,206 @@ def _render(results: Sequence[Result], leads: Sequence[Lead], sections: Sequence
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": _shown, "change": _change, "metric": _metric, "words": _words}
-    environment.filters["bytes"] = byte_size
-    return environment.get_template("report.html.j2").render(
-        metrics=TITLES,
-        gap_names=GAP_NAMES,
-        verdicts=VERDICTS,
-        rates=pictures.RATES,
+    text = environment.get_template("page.html.j2").render(
+        leads=leads,
+        views=views,
+        images={name: b64encode(svg.encode()).decode() for name, svg in svgs.items()},
+        missing="" if svgs else MISSING,
         few=FEW,
         few_rows=FEW_ROWS,
-        said_of=SAID_OF,
-        influences=ShownInfluence.of,
-        results=results,
-        leads=leads,
-        sections=sections,
         version=synthfair.__version__,
-        parts=_parts,
-        chart_style=STYLE,
-        servers=any(not result.metrics.table for result in results),
     )
+    for file, svg in plots.items():
+        write_text(file, svg)
+    write_text(path, text)
+    return [path, *plots]
 
 
-def _parts(metrics: MetricsFile) -> list[tuple[str, Part]]:
-    return [("all clients", metrics), *metrics.per_client.items()]
+def report_files(path: Path, folder: Path) -> list[Path]:
+    """All that a report on the one run in a folder may write."""
+    (name,) = run_names([folder])
+    return [path, *(_plot(path, part) for part in ("answer", *(f"{name}-{f}" for f in FIGURES)))]
 
 
-def _shown(value: float | None, digits: int = 3) -> str:
-    return "undefined" if value is None or isnan(value) else f"{value:z.{digits}f}"
+def _plot(path: Path, name: str) -> Path:
+    return path.parent / f"{path.stem}_plots" / f"{name}.svg"
 
 
-def _change(value: float) -> str:
-    """With its sign."""
-    return "undefined" if isnan(value) else f"{value:+z.3f}"
+def _lead(overview: Overview, i: int, max_gap: float | None) -> Lead:
+    lead, gap = answer(overview, max_gap), NAMES[overview.gap]
+    subject = lead.subject
+    rows: list[tuple[object, ...]] = [
+        (f"this run: {s.name}" if s is subject else s.name, s.accuracy, s.gap_size)
+        for s in overview.summaries
+    ]
+    if not isnan(subject.constant):
+        rows.append(("one decision for everybody", subject.constant, 0.0))
+    rows += [
+        (f"penalty weight {line.rho:g}", line.test_accuracy, line.test_gap)
+        for line in subject.runs[0].frontier
+    ]
+    records = []
+    for s, record in zip(overview.summaries, overview_records(overview, gap), strict=True):
+        first = {title: record[title] for title in ("method", "accuracy", gap)}
+        records.append(
+            first | {f"at most {lead.limit:g}?": verdict(s.gap_size, lead.limit)} | record
+        )
+    figure = {f"answer-{i + 1}" if i else "answer": answer_figure(lead, overview, gap)}
+    points = Table(("model", "accuracy", f"size of the {gap}"), rows)
+    return Lead(overview, lead, figure, points, Table.of(records))
 
 
-def _metric(found: Metric) -> str:
-    """A value and its interval, as in a table."""
-    if isnan(found.value) or isnan(found.low):
-        return _shown(found.value)
-    return f"{_shown(found.value)} [{', '.join(map(_shown, found[1:]))}]"
+def _view(result: Result) -> View:
+    """Figures and tables by the sections of the template, which has the words."""
+    run, gap = result.metrics, METRIC_OF[result.settings["notion"][0]]
+    view = View(result, {}, {}, {}, commands(run))
+    tables = view.tables
+
+    # What the rows of groups and clients meet with.
+    rates = {group: _rates(run, group) for group in run.by_group}
+    largest = {group: rates[group] for group in largest_groups(run.by_group)}
+    view.draw("Rates by group", groups=group_figure(largest))
+    rows = [(group, int(run.by_group[group].n), *rates[group].values()) for group in rates]
+    tables["Rates by group"] = Table(("group", "rows", *RATES.values()), rows)
+    names = {name: title for name, title in NAMES.items() if hasattr(run, name)}
+    parts = [("all clients", run), *run.per_client.items()]  # a client may be called so, too
+    rows = [(client, *(getattr(part, name) for name in names)) for client, part in parts]
+    tables["Metrics by client"] = Table(("test rows of", *names.values()), rows)
+    if run.rows is not None:
+        rows = [
+            (client, *(f"{n.negative + n.positive:g} [{n.positive:g}]" for n in counts.values()))
+            for client, counts in run.rows.items()
+        ]
+        tables["Rows by client and group"] = Table(("test rows of", *run.by_group), rows)
+    if run.scores is not None and has_scores(run.scores):
+        _add_scores(view, run.scores, gap)
+
+    # What devices, sites, releases and distillations have done.
+    if result.gaps:
+        gaps = [gap.model_dump() for gap in result.gaps.gaps]
+        tables["Gaps measured over devices"] = gap_table(
+            gaps, result.gaps.confidence, most=len(gaps)
+        )
+    if result.federation:
+        tables["How the sites have answered"] = federation_table(result.federation)
+    if run.influence and (releases := run.influence.releases):
+        lengths = {len(one.rates) for one in releases.values()}
+        groups = tuple(run.by_group) if lengths == {len(rates)} else ()  # older files have none
+        table = influence_table(run.influence, groups, run.signed_by, len(releases))
+        tables["How far each release moves the model"] = table
+    if result.histories:
+        view.draw(
+            "Convergence at the clients",
+            objective=_convergence(result, "objective", "Objective (loss plus weighted penalty)"),
+            gap=_convergence(result, "gap", "Gap between groups"),
+        )
+        columns = [f"{what}, {end}" for what in ("objective", "gap") for end in ("first", "last")]
+        rows = [
+            (client, len(h.objective) - 1, h.objective[0], h.objective[-1], h.gap[0], h.gap[-1])
+            for client, h in result.histories.items()
+        ]
+        table = Table(("client", "steps", *columns), rows, form="z.4f")
+        tables["Convergence at the clients"] = table
+
+    if guarantees := _guarantees(run):
+        tables["What each release guarantees and discloses"] = guarantees
+    view.folds["Configuration"] = _settings(run)
+    return view
 
 
-def _words(name: str) -> str:
-    return name.replace("_", "-")
+def _add_scores(view: View, scores: Mapping[str, ScoreCounts], gap: str) -> None:
+    """Adds what other thresholds would do, and whether scores are probabilities."""
+    run, title = view.result.metrics, "Other thresholds"
+    largest = largest_groups(run.by_group)
+    accuracy, gaps, selected = at_thresholds(scores, gap, run.min_group_rows)
+    both, some = {"accuracy": accuracy, NAMES[gap]: gaps}, {g: selected[g] for g in largest}
+    view.draw(
+        title,
+        thresholds=_curves(f"Accuracy and {NAMES[gap]} for other thresholds", both),
+        selection=_curves("Share of each group selected, for other thresholds", some),
+    )
+    columns = ("accuracy", f"size of the {NAMES[gap]}", *(f"selected, {g}" for g in selected))
+    lines = zip(THRESHOLDS, accuracy, gaps, *selected.values(), strict=True)
+    rows = [(f"{threshold:.2f}", *metrics) for threshold, *metrics in lines]
+    view.folds[title] = Table(("threshold", *columns), rows)
+
+    title, groups = "Calibration by group", {g: calibration(one) for g, one in scores.items()}
+    view.draw(title, calibration=_calibration({group: groups[group][0] for group in largest}))
+    columns = ("group", "mean predicted", "observed")
+    rows = [(group, *whole[:2], error) for group, (_, whole, error) in groups.items()]
+    view.tables[title] = Table((*columns, "calibration error"), rows)
+    rows = [(group, *one) for group, (bins, _, _) in groups.items() for one in bins]
+    view.folds[title] = Table((*columns, "rows"), rows)
+
+
+def _rates(run: MetricsFile, group: str) -> dict[str, Metric]:
+    """Rates of a group, with intervals where their rows are counted."""
+    rates = run.by_group[group]
+    rows = {"selection_rate": rates.n, "error_rate": rates.n}
+    if run.rows is not None:
+        labels = [counts[group] for counts in run.rows.values()]
+        rows["true_positive_rate"] = sum(one.positive for one in labels)
+        rows["false_positive_rate"] = sum(one.negative for one in labels)
+    shares = {name: getattr(rates, name) for name in RATES}
+    return {
+        name: rate_interval(p * rows[name], rows[name]) if name in rows else Metric(p, nan, nan)
+        for name, p in shares.items()
+    }
+
+
+def _curves(title: str, rates: dict[str, list[Metric]]) -> Figure:
+    """Rates over the thresholds."""
+    figure = Figure(title, "threshold on the predicted probability", looks=SQUARE)
+    for name, values in rates.items():
+        figure.add(name, THRESHOLDS, values, line=True, size=3)
+    return figure
+
+
+def _calibration(bins: dict[str, list[Calibration]]) -> Figure:
+    """What came true against what was predicted; on the diagonal the two agree."""
+    title = "Share with the positive label against the predicted probability, by group"
+    x_label, y_label = "mean predicted probability", "share with the positive label"
+    figure = Figure(title, x_label, y_label, diagonal=True, looks=SQUARE)
+    figure.note = "Bars are 95 % intervals; bins of fewer than 10 rows are in the table alone."
+    for group, parts in bins.items():
+        large = [one for one in parts if one.n >= LEAST_IN_BIN]
+        figure.add(group, [one.predicted for one in large], [one.observed for one in large])
+    return figure
+
+
+def _convergence(result: Result, column: str, title: str) -> Figure:
+    """A column of the clients' histories by step."""
+    rows = "on each client's training rows, by step of distillation"
+    figure = Figure(f"{title} {rows}", "step", column)
+    for client, history in result.histories.items():
+        values = getattr(history, column)
+        every = -(-len(values) // MOST_STEPS)
+        figure.add(client, range(0, len(values), every), values[::every], line=True, size=0)
+    return figure
+
+
+def _guarantees(run: MetricsFile) -> Table | None:
+    """What each release says of privacy; where metrics.json has no statements, what they would."""
+    facts: dict[str, dict[str, Any]] = {}
+    if run.guarantee:
+        facts["all users"] = guarantee_facts(run.guarantee)
+    elif run.privacy:
+        facts = {client: statement_facts(one) for client, one in run.privacy.items()}
+    elif run.method == "single_shot" and not run.counts:
+        facts = {name: {"discloses": disclosures(one)} for name, one in run.config.items()}
+    if run.counts:
+        facts["counts over all clients"] = run.counts
+    rows = [(name, *row) for name, values in facts.items() for row in fact_rows(values)]
+    return Table(("of", "what", "in words"), rows) if rows else None
+
+
+def _settings(run: MetricsFile) -> Table:
+    configs: dict[str, Any] = dict(run.config)
+    if run.decision or run.train:
+        configs = {"all groups": run.decision} if run.decision else {"all users": run.train}
+    values = [config.model_dump() for config in configs.values()]
+    rows = [
+        (name, *("not set" if value[name] is None else str(value[name]) for value in values))
+        for name in values[0]
+    ]
+    return Table(("setting", *configs), rows)

@@ -1,211 +1,285 @@
-"""Releases in words: what a file holds, its guarantee, checks before it leaves, and the ledger."""
+"""Releases in words: how one was made, what a file holds and guarantees, and the ledger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from synthfair.config import changed_settings
-from synthfair.report.result_table import ResultTable
-from synthfair.report.results import shown
+from synthfair.config import DistillConfig, changed_settings
+from synthfair.report.table import Table
 
 if TYPE_CHECKING:
+    from synthfair.client import Distillation, Receipt, SurrogateRelease
+    from synthfair.config import SurrogateConfig
+    from synthfair.data.encode import Clipping
     from synthfair.privacy.chance import Comparison
     from synthfair.privacy.gate import Preview
-    from synthfair.privacy.ledger import Ledger, Spent
-    from synthfair.privacy.mechanism import ExponentialMechanism, GaussianMechanism
+    from synthfair.privacy.ledger import Ledger
     from synthfair.privacy.rounds import TrainingGuarantee
     from synthfair.privacy.statement import Guarantee, PrivacyStatement
-    from synthfair.release.format import Release
     from synthfair.release.inspection import Inspection
 
 MOST_COLUMNS = 100
-"""Columns whose range is shown by itself."""
+"""Columns of a release whose range is shown by itself."""
 
-NO_PROOF = "Passing these checks proves nothing: only an epsilon is a guarantee."
+MOST_CLIPPED = 20
+"""Columns in a table or warnings of what was clipped; those that are clipped the most."""
 
-
-def statement_lines(statement: PrivacyStatement) -> list[tuple[str, str]]:
-    """Titles and lines of a privacy statement, in full."""
-    lines = _release_guarantee(statement.guarantee) if statement.guarantee else []
-    lines += [("discloses", line) for line in statement.discloses]
-    return lines + [("accepted", line) for line in statement.accepted_risks]
+SLACK = 0.005
+"""By which a gap may rise without a warning."""
 
 
-def _release_guarantee(guarantee: Guarantee) -> list[tuple[str, str]]:
-    neighbours = {
-        "add_or_remove": "tables with a row more or less",
-        "replace": "tables with another row in place of one",
-    }[guarantee.relation]
-    budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
+def clipping_table(clipping: Clipping) -> Table | None:
+    """The client's columns of which values were clipped; None where there is none. Private."""
+    clipped = clipping.clipped(above=0.0)
+    rows = [
+        (repr(name), f"{c.lower:g} to {c.upper:g}", f"{c.below:.1%}", f"{c.above:.1%}")
+        for name, c in clipped[:MOST_CLIPPED]
+    ]
+    more = len(clipped) > MOST_CLIPPED
+    title = "values clipped to the schema's bounds (private)"
+    caption = f"The {MOST_CLIPPED} most clipped of {len(clipped)}." if more else ""
+    return Table(("column", "bounds", "below", "above"), rows, title, caption) if rows else None
+
+
+def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> list[str]:
+    """What to say of columns of which too many values were clipped, and of too few rows."""
+    few = isinstance(config, DistillConfig) and config.epsilon and clipping.rows < config.n_min
+    noise = [f"{clipping.rows} rows: the release is hardly more than its noise"] if few else []
+    return noise + clipping.warnings()[:MOST_CLIPPED]
+
+
+def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
+    """What a client has computed and written."""
+    from synthfair.client import Distillation
+
+    release, facts = outcome.release, {}
+    rows = f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
+    if release.weight is not None:
+        rows += f", weight; for {release.weight.sum():,.0f} real rows"
+    if isinstance(outcome, Distillation):
+        facts = _distillation_facts(outcome) | {"rows": rows}
+    else:
+        read = "real" if release.header.config.epsilon is None else "noisy"
+        facts = {
+            "rows": rows,
+            "smooth rates": f"within {outcome.rate_error:.4f} of the {read} ones",
+        }
+    facts |= {"file": f"{receipt.path} ({receipt.size:,} bytes)", "sha256": receipt.sha256}
+    return Table.of_facts(facts | statement_facts(release.header.privacy))
+
+
+def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
+    history, reached, config = distillation.history, distillation.reached, distillation.config
+    baseline, wanted, gap, accuracy = distillation.baseline, config.max_gap, None, None
+    if baseline:
+        accuracy = f"{baseline.accuracy:.4f} on training rows; the majority {baseline.majority:.4f}"
+    if not np.isnan(reached.gap):  # known only where real rows are read in every step
+        gap = f"{history.gap[0]:.4f} -> {reached.gap:.4f} on training rows"
+    if gap and wanted is not None:
+        met = "met" if distillation.gap_met else "NOT MET"
+        weight = f"with penalty weight {distillation.rho_o:.3g}"
+        gap += f"; at most {wanted:g} wanted: {met}, {weight}"
+        if baseline and baseline.plain_gap <= wanted:
+            gap += f"; no penalty was needed: without one it is {baseline.plain_gap:.4f}"
+        gap += "" if distillation.search_ended else "; the steps ended before the search"
+    state = {True: "converged", False: "NOT CONVERGED"}
+    inner, outer = state[distillation.inner_converged], state[distillation.outer_converged]
+    steps = len(history.objective) - 1
+    early = steps < config.steps and wanted is None
+    return {
+        "objective": f"{history.objective[0]:.6f} -> {reached.objective:.6f}",
+        "covariance": f"{history.covariance[0]:+.5f} -> {reached.covariance:+.5f}",
+        "gap": gap,
+        "inner problem": f"{inner}; gradient norm {reached.gradient_norm:.1e}",
+        "outer problem": f"{outer}; above its optimum by {distillation.outer_excess:.1e}",
+        "accuracy": accuracy,
+        "steps": f"{steps} of {config.steps}: stopped early" if early else f"{steps}",
+    }
+
+
+def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
+    """What to say on exit of a release that is less than its client may expect."""
+    from synthfair.client import Distillation
+    from synthfair.data.schema import shown
+    from synthfair.surrogate.make import REMEDIES
+
+    if isinstance(outcome, Distillation):
+        return list(_distillation_warnings(outcome))
+    if not outcome.left_out:
+        return []
+    least = f"{outcome.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
+    if outcome.release.header.privacy.guarantee:
+        least += " and three standard deviations of the noise of their number"
     return [
-        ("privacy", f"({budget})-differential privacy of {guarantee.unit}; {neighbours}"),
-        *(("mechanism", _mechanism(mechanism)) for mechanism in guarantee.mechanisms),
-        ("accountant", guarantee.accountant),
-        *(("not covered", line) for line in guarantee.not_covered),
+        f"left out, so that a model will not know of them: {shown(outcome.left_out)}; each needs"
+        f" {least}. {REMEDIES}"
     ]
 
 
-def _mechanism(m: GaussianMechanism | ExponentialMechanism) -> str:
-    if m.name == "tree":
-        kind, strength = "exponential, exact", f"epsilon {m.epsilon:.4g} each"
-    else:
-        kind, strength = (
-            f"Gaussian, {'discrete' if m.grid else 'continuous'}",
-            f"noise {m.noise:.4g}",
+def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
+    """Of problems that are not solved, a gap that is not reached, and a model that is no gain."""
+    config, tried, baseline = distillation.config, distillation.tried, distillation.baseline
+    if not distillation.inner_converged:
+        yield (
+            "the inner problem did not converge: the hypergradient is not exact, and the release"
+            " may be worse than it could be. Raise --inner-max-iterations or --lambda-theta, or"
+            " lower --learning-rate"
         )
-    return f"{m.name}: {kind}, sensitivity {m.sensitivity:.4g}, {strength}, {m.times} times" + (
-        f", on multiples of {m.grid:.4g}" if m.grid else ""
-    )
+    elif not distillation.outer_converged:
+        far = distillation.outer_excess
+        above = f"by about {far:.1%} of the untrained model's objective" if far < 1 else "by far"
+        steps = "" if config.max_gap else " Raise --steps."
+        yield f"the outer problem did not converge: it ends above the optimum {above}.{steps}"
+
+    reached = f"{distillation.reached.gap:.4f}, and the release has that"
+    if distillation.gap_met is False and not distillation.search_ended:
+        yield (
+            f"the steps ended before a gap of {config.max_gap:g} on the training rows was found;"
+            f" the smallest so far is {reached}. Raise --steps: each weight of the penalty takes 50"
+        )
+    elif distillation.gap_met is False:
+        smooth = config.penalty == "selection_rate"
+        remedy = "another --temperature" if smooth else "--penalty selection_rate"
+        yield (
+            f"none of the {len(tried)} weights tried, from {min(tried):g} to {max(tried):g},"
+            f" brought the gap on the training rows to {config.max_gap:g}; the smallest reached is"
+            f" {reached}. Try {remedy}"
+        )
+
+    if baseline and baseline.gap > baseline.plain_gap + SLACK:
+        yield (
+            f"the gap on the training rows is {baseline.gap:.3f}, and without a penalty it would be"
+            f" {baseline.plain_gap:.3f}: the penalty does not follow the gap here. Try --penalty"
+            " selection_rate, or --release surrogate"
+        )
+    if baseline and baseline.accuracy <= baseline.majority:
+        yield (
+            f"the accuracy on the training rows is {baseline.accuracy:.3f}, not above the"
+            f" {baseline.majority:.3f} of the more frequent label for everybody. Lower --rho-o, or"
+            " try --release surrogate"
+        )
 
 
-def training_guarantee_lines(guarantee: TrainingGuarantee) -> tuple[str, ...]:
-    """The guarantee of a training in rounds, in full."""
-    neighbours = {
-        "add_or_remove": "one is there or zeroed out; how many there are is public",
-        "replace": "populations with another in place of one",
-    }[guarantee.relation]
+def statement_facts(statement: PrivacyStatement) -> dict[str, Any]:
+    """A privacy statement in full: its guarantee, what it discloses, and risks accepted."""
+    facts = guarantee_facts(statement.guarantee) if statement.guarantee else {}
+    return facts | {"discloses": statement.discloses, "accepted": statement.accepted_risks}
+
+
+def guarantee_facts(guarantee: Guarantee | TrainingGuarantee) -> dict[str, Any]:
+    """A guarantee of differential privacy in full, of a release or of a training in rounds."""
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
-    return (
-        f"privacy: ({budget})-differential privacy of {guarantee.unit}; {neighbours}",
-        *([f"on the condition: {guarantee.condition}"] if guarantee.condition else []),
-        *(
-            f"mechanism: sums of {m.name}, {m.times} times over samples of {m.sample} of"
-            f" {m.population}, {m.sampling}; each clipped to {m.clip:.4g}, noise {m.noise:.4g}"
-            for m in guarantee.mechanisms
-        ),
-        f"accountant: {guarantee.accountant}",
-        f"holds against: {guarantee.holds_against}",
-        *(f"not covered: {line}" for line in guarantee.not_covered),
-    )
+    privacy = {"privacy": f"({budget})-differential privacy of {guarantee.unit}"}
+    return privacy | guarantee.model_dump(exclude={"epsilon", "delta", "unit"})
 
 
-def preview_table(preview: Preview) -> ResultTable:
-    """How a release compares with the real rows; what stops it is marked."""
-    titles, title = ("check", "found", "expected"), "checks before the release (private)"
-    table = ResultTable(*titles, text=titles, title=title, caption=NO_PROOF)
-    for row in _preview_rows(preview):
-        table.add_row(*row)
-    return table
-
-
-def _preview_rows(preview: Preview) -> Iterator[tuple[str, str, str]]:
+def preview_table(preview: Preview) -> Table:
+    """How a release compares with the real rows; what stops it is marked. Private."""
     chance = f"{preview.copies_by_chance} at most" if preview.copies_by_chance else "none"
-    yield "copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance
-    yield "real groups or labels, in order", "yes" if preview.labels_copied else "no", "no"
-    if found := preview.distances:
-        usual = f"{found.held_out_median:.3g} of held-out rows"
-        yield "distance to the closest real row, median", f"{found.median:.3g}", usual
-        shares = {
-            "rows nearly equal to a real one": found.close,
-            "rows near a real one": found.near,
-            "rows near one real one alone": found.single,
+    order = "yes" if preview.labels_copied else "no"
+    rows = [
+        ("copies of real rows", f"{preview.copies} of {preview.n_synthetic}", chance),
+        ("real groups or labels, in order", order, "no"),
+    ]
+
+    def add(name: str, rate: Comparison, value: str, expected: str) -> None:
+        rows.append((name, value + "  MORE THAN CHANCE" * rate.alarming, expected))
+
+    if distances := preview.distances:
+        usual = f"{distances.held_out_median:.3g} of held-out rows"
+        rows.append(("distance to the closest real row, median", f"{distances.median:.3g}", usual))
+        rates = {
+            "rows nearly equal to a real one": distances.close,
+            "rows near a real one": distances.near,
+            "rows near one real one alone": distances.single,
         }
-        for name, share in shares.items():
-            yield name, _rate(share), f"{share.expected:.1%} of held-out rows, or less"
-        yield "closest row was distilled", _rate(found.linked), f"{found.linked.expected:.1%}"
+        for name, rate in rates.items():
+            add(name, rate, f"{rate.found:.1%}", f"{rate.expected:.1%} of held-out rows, or less")
+        rate = distances.linked
+        add("closest row was distilled", rate, f"{rate.found:.1%}", f"{rate.expected:.1%}")
     else:
         few = f"not checked: {preview.n_held_out} distinct rows held out"
-        yield "distances and attacks", few, ""
-    for name, attack in preview.attacks.items():
-        mark = "  MORE THAN CHANCE" if attack.alarming else ""
-        success = f"{attack.found:.3f} ± {attack.error:.3f}{mark}"
-        yield f"attack: {name}", success, f"{attack.expected:.3f}"
-    yield "largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"
+        rows.append(("distances and attacks", few, ""))
+    for name, rate in preview.attacks.items():
+        value = f"{rate.found:.3f} ± {rate.error:.3f}"
+        add(f"attack: {name}", rate, value, f"{rate.expected:.3f}")
+    rows.append(("largest feature", f"{preview.largest:.3g}", "real ones lie in [0, 1]"))
+    caption = "Passing these checks proves nothing: only an epsilon is a guarantee."
+    title = "checks before the release (private)"
+    return Table(("check", "found", "expected"), rows, title, caption)
 
 
-def _rate(share: Comparison) -> str:
-    return f"{share.found:.1%}" + ("  MORE THAN CHANCE" if share.alarming else "")
-
-
-def ledger_table(ledger: Ledger) -> ResultTable:
+def ledger_table(ledger: Ledger) -> Table:
     """Every release booked, and what they add up to."""
-    titles = "time", "release", "epsilon", "delta", "relation"
-    table = ResultTable(*titles, text=titles, title=f"releases booked in {ledger.path}")
+    rows = []
     for entry in ledger.entries():
         what = entry.what
         if what.kind == "limit":
             row = ("(limit)", f"{what.epsilon:g}", f"{what.delta:g}", "")
-        elif what.guarantee is None:
+        elif (guarantee := what.guarantee) is None:
             row = (what.output, "no guarantee", "", "")
         else:
-            found = what.guarantee
-            condition = "" if what.composition else ", on a condition: not in all"
-            relation = found.relation.replace("_", " ")
-            row = (what.output, f"{found.epsilon:g}{condition}", f"{found.delta:g}", relation)
-        table.add_row(entry.time, *row)
-    table.caption = _in_all(ledger.spent())
-    return table
-
-
-def _in_all(spent: Spent) -> str:
+            epsilon = f"{guarantee.epsilon:g}"
+            epsilon += "" if what.composition else ", on a condition: not in all"
+            relation = guarantee.relation.replace("_", " ")
+            row = (what.output, epsilon, f"{guarantee.delta:g}", relation)
+        rows.append((entry.time, *row))
+    spent = ledger.spent()
     if spent.composition is None:
-        return "One release or more has no guarantee, and so there is none for all together."
-    delta = spent.limit.delta if spent.limit else 1e-6
-    total = f"epsilon = {spent.epsilon(delta):.3g} at delta = {delta:g}"
-    limit = f", of at most {spent.limit.epsilon:g}" if spent.limit else "; no limit is set"
-    return f"In all {total}{limit}."
+        total = "One release or more has no guarantee, and so there is none for all together."
+    else:
+        delta = spent.limit.delta if spent.limit else 1e-6
+        limit = f", of at most {spent.limit.epsilon:g}" if spent.limit else "; no limit is set"
+        total = f"In all epsilon = {spent.epsilon(delta):.3g} at delta = {delta:g}{limit}."
+    columns = ("time", "release", "epsilon", "delta", "relation")
+    return Table(columns, rows, f"releases booked in {ledger.path}", total)
 
 
-def inspection_table(found: Inspection) -> ResultTable:
+def inspection_table(inspection: Inspection) -> Table:
     """All that a release file holds and claims, and what does not fit."""
-    table = ResultTable.of_facts()
-    for pair in _inspection_lines(found):
-        table.add_row(*map(shown, pair))
-    return table
-
-
-def _inspection_lines(found: Inspection) -> Iterator[tuple[str, str]]:
-    release, header = found.release, found.release.header
-    yield "file", f"{found.path} ({found.size:,} bytes)"
-    yield "sha256", found.sha256
-    yield "format", f"{header.format}, written by synthfair {header.version}"
-    yield "content", f"unaltered, sha256 {found.signature.sha256}"
-    yield "signature", _signature(found)
+    release, header = inspection.release, inspection.release.header
+    signature, client = "none: anybody may have written this", "somebody unknown here"
+    if key := inspection.signature.public_key:
+        signer = client if inspection.client is None else repr(inspection.client)
+        signature = f"valid, by {signer}, key {key}"
     fits = {None: "", True: "; fits the schema given", False: "; DOES NOT FIT the schema given"}
-    yield "schema", header.schema_hash + fits[found.fits]
-    yield "kind", header.kind
     weighted = "" if release.weight is None else ", weight"
-    yield "rows", f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y{weighted}"
-    yield from (("pairs", line) for line in _pairs(release))
-    yield from (("range", line) for line in _ranges(release))
-    yield "model", header.model
-    yield "penalty", header.penalty
-    settings = changed_settings(header.config)
-    for key, value in settings.items():
-        yield "setting", f"{key} = {value}"
-    if not settings:
-        yield "settings", "all the defaults"
-    yield from statement_lines(header.privacy)
-    yield from (("DOES NOT FIT", problem) for problem in found.problems)
 
-
-def _signature(found: Inspection) -> str:
-    key = found.signature.public_key
-    if key is None:
-        return "none: anybody may have written this"
-    if found.client is not None:
-        return f"valid, by {found.client!r}, key {key}"
-    return f"valid, by somebody unknown here, key {key}"
-
-
-def _pairs(release: Release) -> Iterator[str]:
-    pairs, counts = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
-    for (s, y), count in zip(pairs.T, counts, strict=True):
+    # Rows of each pair of group and label, and the real ones for which they stand.
+    counts = []
+    pairs, numbers = np.unique(np.stack([release.s, release.y]), axis=1, return_counts=True)
+    for (s, y), n in zip(pairs.T, numbers, strict=True):
         stands = ""
         if release.weight is not None:
             weight = release.weight[(release.s == s) & (release.y == y)].sum()
             stands = f", for {weight:,.0f} real ones"
-        yield f"s = {s:.0f}, y = {y:+.0f}: {count} rows{stands}"
-
-
-def _ranges(release: Release) -> Iterator[str]:
+        counts.append(f"s = {s:.0f}, y = {y:+.0f}: {n} rows{stands}")
     low, high = release.x.min(axis=0), release.x.max(axis=0)
-    for i, name in enumerate(release.names[:MOST_COLUMNS]):
-        yield f"{name}: {low[i]:.4g} to {high[i]:.4g}"
-    rest = len(release.names) - MOST_COLUMNS
-    if rest > 0:
+    ranges = [
+        f"{name}: {low[i]:.4g} to {high[i]:.4g}"
+        for i, name in enumerate(release.names[:MOST_COLUMNS])
+    ]
+    if (rest := len(release.names) - MOST_COLUMNS) > 0:
         least, most = low[MOST_COLUMNS:].min(), high[MOST_COLUMNS:].max()
-        yield f"{rest} more columns: {least:.4g} to {most:.4g}"
+        ranges.append(f"{rest} more columns: {least:.4g} to {most:.4g}")
+    settings = [f"{name} = {value}" for name, value in changed_settings(header.config).items()]
+    facts = {
+        "file": f"{inspection.path} ({inspection.size:,} bytes)",
+        "sha256": inspection.sha256,
+        "format": f"{header.format}, written by synthfair {header.version}",
+        "content": f"unaltered, sha256 {inspection.signature.sha256}",
+        "signature": signature,
+        "schema": header.schema_hash + fits[inspection.fits],
+        "kind": header.kind,
+        "rows": f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y{weighted}",
+        "pairs": counts,
+        "range": ranges,
+        "model": header.model,
+        "penalty": header.penalty,
+        "setting": settings or "all the defaults",
+    }
+    facts |= statement_facts(header.privacy) | {"DOES NOT FIT": inspection.problems}
+    return Table.of_facts(facts)

@@ -13,25 +13,15 @@ from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
 from synthfair.federation_file import FILE as FEDERATION
 from synthfair.federation_file import FederationFile
-from synthfair.run_files import (
-    FrontierLine,
-    GapsFile,
-    MetricsFile,
-    read_frontier,
-    read_run_file,
-)
+from synthfair.report.table import as_text
+from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-METRICS = "metrics.json"
-"""Name of the file in a run's folder."""
-
-GAPS = "gaps.json"
-"""Name of the file next to it that ``gap simulate --model`` writes; it may be missing."""
-
-FRONTIER = "frontier.csv"
-"""Name of the file that ``server --frontier`` writes there; it may be missing."""
+METRICS, GAPS, FRONTIER = "metrics.json", "gaps.json", "frontier.csv"
+"""Names of the files in a run's folder; only the first must be there. ``gap simulate --model``
+writes the second, ``server --frontier`` the third."""
 
 
 class Result(NamedTuple):
@@ -67,15 +57,15 @@ class Result(NamedTuple):
 
         Of surrogates, fairness is the server's setting.
         """
-        configs: list[BaseModel] = list(self.metrics.config.values())
-        if not configs:
-            configs += [c for c in (self.metrics.train, self.metrics.decision) if c]
+        metrics = self.metrics
+        configs: list[BaseModel] = list(metrics.config.values())
+        configs = configs or [c for c in (metrics.train, metrics.decision) if c]
         values = [config.model_dump() for config in configs]
-        own = {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
-        if server := self.metrics.server:
-            own |= {key: (getattr(server, key),) for key in FOR_SURROGATES}
-            own["rho_o"] = own.pop("rho")
-        return own
+        settings = {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
+        if metrics.server:
+            settings |= {key: (getattr(metrics.server, key),) for key in FOR_SURROGATES}
+            settings["rho_o"] = settings.pop("rho")
+        return settings
 
     @property
     def asked(self) -> Asked:
@@ -95,11 +85,10 @@ class Result(NamedTuple):
     @property
     def epsilon(self) -> float | None:
         """The largest of all users or clients; None where one of them has no guarantee."""
-        if self.metrics.guarantee:
-            return None if self.metrics.guarantee.condition else self.metrics.guarantee.epsilon
+        if whole := self.metrics.guarantee:
+            return None if whole.condition else whole.epsilon
         guarantees = [statement.guarantee for statement in self.metrics.privacy.values()]
-        known = [guarantee.epsilon for guarantee in guarantees if guarantee]
-        return max(known) if known and len(known) == len(guarantees) else None
+        return max((g.epsilon for g in guarantees if g), default=None) if all(guarantees) else None
 
 
 def read_results(folders: Sequence[Path]) -> list[Result]:
@@ -110,28 +99,29 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
             writes, or another of these files is not.
     """
     places = [os.path.realpath(folder) for folder in folders]
-    for folder in folders:
-        if places.count(os.path.realpath(folder)) > 1:
+    for folder, place in zip(folders, places, strict=True):
+        if places.count(place) > 1:
             raise InputError(f"{folder}: given more than once; give each run once")
-    return [
-        _read_result(folder, name) for name, folder in zip(run_names(folders), folders, strict=True)
-    ]
-
-
-def _read_result(folder: Path, name: str) -> Result:
-    metrics, gaps = read_run_file(folder / METRICS, MetricsFile), folder / GAPS
-    measured = read_run_file(gaps, GapsFile) if gaps.exists() else None
-    lines = folder / FRONTIER
-    frontier = read_frontier(lines) if lines.exists() else ()
-    sites = folder / FEDERATION
-    federation = read_run_file(sites, FederationFile) if sites.exists() else None
-    return Result(folder, name, metrics, read_histories(folder), measured, frontier, federation)
+    results = []
+    for name, folder in zip(run_names(folders), folders, strict=True):
+        gaps, frontier, sites = folder / GAPS, folder / FRONTIER, folder / FEDERATION
+        result = Result(
+            folder,
+            name,
+            read_run_file(folder / METRICS, MetricsFile),
+            read_histories(folder),
+            read_run_file(gaps, GapsFile) if gaps.exists() else None,
+            read_frontier(frontier) if frontier.exists() else (),
+            read_run_file(sites, FederationFile) if sites.exists() else None,
+        )
+        results.append(result)
+    return results
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
     """The folders' own names, with as many of those above them as make them differ."""
     parts = [
-        tuple(map(shown, Path(os.path.realpath(folder)).parts[1:])) or ("run",)
+        tuple(map(as_text, Path(os.path.realpath(folder)).parts[1:])) or ("run",)
         for folder in folders
     ]
     names: list[str] = []
@@ -149,17 +139,12 @@ def read_histories(folder: Path) -> dict[str, History]:
         InputError: one is not a history.
     """
     return {
-        shown(file.name.removesuffix(ENDING)): read_history(file)
+        as_text(file.name.removesuffix(ENDING)): read_history(file)
         for file in sorted(folder.glob(f"*{ENDING}"))
     }
 
 
 def inputs_of(folder: Path) -> list[Path]:
     """The files that are read from a run's folder."""
-    named = [folder / name for name in (METRICS, GAPS, FRONTIER, FEDERATION)]
-    return [*named, *sorted(folder.glob(f"*{ENDING}"))]
-
-
-def shown(name: str) -> str:
-    """A file's name with a mark in place of what cannot be printed."""
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    names = [folder / name for name in (METRICS, GAPS, FRONTIER, FEDERATION)]
+    return [*names, *sorted(folder.glob(f"*{ENDING}"))]

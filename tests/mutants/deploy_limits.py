@@ -213,8 +213,8 @@ MUTANTS = [
     Mutant(
         "the page does not show a federation",
         "report/results.py",
-        "federation = read_run_file(sites, FederationFile) if sites.exists() else None",
-        "federation = None",
+        "read_run_file(sites, FederationFile) if sites.exists() else None",
+        "None",
         REPORT,
     ),
 ]

@@ -5,7 +5,7 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "any estimate above alpha is warned of",
-        "report/postprocess.py",
+        "report/tables.py",
         "if gap.value <= alpha + gap.error + 1e-9:",
         "if gap.value <= alpha + 1e-9:",
         "test_postprocess_commands.py",
@@ -229,17 +229,10 @@ MUTANTS = [
     ),
     Mutant(
         "a report shows what a file says as it is",
-        "report/sums.py",
-        "shown(str(line)))",
-        "str(line))",
-        "test_postprocess_commands.py",
-    ),
-    Mutant(
-        "the constant classifier's accuracy is the model's",
-        "report/postprocess.py",
-        "{first.constant_accuracy:.3f}",
-        "{first.overall['accuracy'].value:.3f}",
-        "test_postprocess_commands.py",
+        "report/table.py",
+        'c if c.isprintable() else "\\N{REPLACEMENT CHARACTER}"',
+        "c",
+        "test_table.py",
     ),
     Mutant(
         "rows that are held out are trained on",

@@ -347,13 +347,6 @@ MUTANTS = [
         "test_composition.py",
     ),
     Mutant(
-        "gradients are shown as reports",
-        "report/terminal.py",
-        "on sums of {mechanism.name}, each",
-        "on sums of reports, each",
-        "test_privfairfl.py",
-    ),
-    Mutant(
         "candidates for the nearest row are the farthest",
         "privacy/nearest.py",
         "distances = squares - 2 * rows @ points.T",

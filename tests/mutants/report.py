@@ -5,9 +5,9 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "a model that decides alike for everybody is no warning",
-        "report/terminal.py",
-        "if found.accuracy <= found.majority:",
-        "if found.accuracy < found.majority - SLACK:",
+        "report/releases.py",
+        "if baseline and baseline.accuracy <= baseline.majority:",
+        "if baseline and baseline.accuracy < baseline.majority - SLACK:",
         "test_surrogate_client.py",
     ),
     Mutant(
@@ -26,9 +26,9 @@ MUTANTS = [
     ),
     Mutant(
         "TPR and FPR swapped on the page",
-        "report/pictures.py",
-        '"true_positive_rate": "true\\npositives",\n    "false_positive_rate": "false\\npositives"',
-        '"false_positive_rate": "true\\npositives",\n    "true_positive_rate": "false\\npositives"',
+        "report/figures.py",
+        '"true_positive_rate": "true positives",\n    "false_positive_rate": "false positives"',
+        '"false_positive_rate": "true positives",\n    "true_positive_rate": "false positives"',
         "test_report_page.py",
     ),
     Mutant(
@@ -47,9 +47,9 @@ MUTANTS = [
     ),
     Mutant(
         "the demo's table with SPD where accuracy belongs",
-        "report/terminal.py",
-        'for name in ("accuracy", "spd"))',
-        'for name in ("spd", "accuracy"))',
+        "report/tables.py",
+        'overall["accuracy"], overall["spd"]))',
+        'overall["spd"], overall["accuracy"]))',
         "test_compare.py",
     ),
     Mutant(
@@ -76,8 +76,8 @@ MUTANTS = [
     Mutant(
         "the cost with the wrong sign",
         "report/answer.py",
-        "difference(reference.accuracy, subject.accuracy)",
-        "difference(subject.accuracy, reference.accuracy)",
+        "difference(baseline[0], subject.accuracy)",
+        "difference(subject.accuracy, baseline[0])",
         "test_answer.py",
     ),
     Mutant(
@@ -131,17 +131,17 @@ MUTANTS = [
     ),
     Mutant(
         "one group's change of its rate as another's",
-        "report/page.py",
-        "return cls(groups, remarks",
-        "return cls(dict(zip(groups, reversed(groups.values()), strict=True)), remarks",
+        "report/tables.py",
+        "dict(zip(titles, moved.rates, strict=True))",
+        "dict(zip(titles, reversed(moved.rates), strict=True))",
         "test_report_page.py",
     ),
     Mutant(
         "a long name runs out of the legend",
-        "report/chart.py",
-        'textwrap.wrap(series.name, _LONGEST) or [""]',
-        "[series.name]",
-        "test_chart.py",
+        "report/figures.py",
+        "[textwrap.fill(series.name, 60) for series in self.series]",
+        "[series.name for series in self.series]",
+        "test_figures.py",
     ),
     Mutant(
         "equalized odds at other thresholds from true positives alone",
@@ -172,18 +172,25 @@ MUTANTS = [
         "test_score_views.py",
     ),
     Mutant(
-        "charts upside down",
-        "report/chart.py",
-        'y = _axis(chart, "y", bottom, _TOP)',
-        'y = _axis(chart, "y", _TOP, bottom)',
-        "test_chart.py",
+        "intervals are drawn about another value",
+        "report/figures.py",
+        "np.abs(v[1:] - v[0])",
+        "np.abs(v[1:] - v[1:].mean(axis=0))",
+        "test_figures.py",
+    ),
+    Mutant(
+        "a figure's bytes change from run to run",
+        "report/figures.py",
+        '"svg.hashsalt": "synthfair",',
+        '"svg.hashsalt": None,',
+        "test_figures.py",
     ),
     Mutant(
         "a colour that is too light",
-        "report/chart.py",
+        "report/figures.py",
         '"#00775A"',
         '"#56E4B9"',
-        "test_chart.py",
+        "test_figures.py",
     ),
     Mutant(
         "counts of other clients' rows are believed",
@@ -201,10 +208,10 @@ MUTANTS = [
     ),
     Mutant(
         "hollow marks lie below the others",
-        "report/chart.py",
-        "(item[1].hollow, -item[0])",
-        "-item[0]",
-        "test_chart.py",
+        "report/figures.py",
+        "20 if hollow else 10 - i / 100",
+        "10 - i / 100",
+        "test_figures.py",
     ),
     Mutant(
         "surrogates of one seed serve the next",
@@ -215,17 +222,17 @@ MUTANTS = [
     ),
     Mutant(
         "few rows are said to be noise where there is none",
-        "report/real_rows.py",
+        "report/releases.py",
         "config.epsilon and clipping.rows",
         "clipping.rows",
         "test_clipping.py",
     ),
     Mutant(
         "numbers are folded in narrow columns",
-        "report/result_table.py",
-        'word if column.justify == "left" else most',
+        "report/table.py",
+        "word if words[i] else longest",
         "word",
-        "test_result_table.py",
+        "test_table.py",
     ),
     Mutant(
         "rows without labels count as errors",

@@ -14,8 +14,9 @@ from synthfair.cli.show import say, stage_bar, warn
 from synthfair.config import STRICT
 from synthfair.files import read_as
 from synthfair.privacy.statement import Line
-from synthfair.report import federation_table
-from synthfair.report.result_table import ResultTable
+from synthfair.report.gaps import gap_table
+from synthfair.report.table import Table
+from synthfair.report.tables import NAMES, federation_table
 from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
 
 if TYPE_CHECKING:
@@ -74,22 +75,13 @@ def tell(run: Run, output: Path) -> None:
     metrics = output / "metrics.json"
     if metrics.exists():
         found = read_run_file(metrics, MetricsFile)
-        table = ResultTable("metric", "value", "95 % interval")
-        for name in ("accuracy", "spd", "equal_opportunity_difference"):
-            metric = getattr(found, name)
-            if not isnan(metric.value):
-                table.add_row(
-                    name, f"{metric.value:+.3f}", f"{metric.low:+.3f} to {metric.high:+.3f}"
-                )
-        say(table)
+        names = ("accuracy", "spd", "equal_opportunity_difference")
+        metrics = {NAMES[name]: getattr(found, name) for name in names}
+        rows = [(name, metric) for name, metric in metrics.items() if not isnan(metric.value)]
+        say(Table(("all test rows", "value"), rows, caption="95 % intervals"))
     gaps = output / "gaps.json"
     if gaps.exists():
         found = read_as(gaps, _Gaps, MAX_BYTES)
-        title = f"{found.rate.replace('_', ' ')}, {found.reports:,} reports"
-        table = ResultTable("gap", "value", f"{100 * found.confidence:g} % interval", title=title)
-        for gap in found.gaps:
-            value = "unknown" if gap.value is None else f"{gap.value:+.3f}"
-            interval = f"{gap.low:+.3f} to {gap.high:+.3f}"
-            table.add_row(f"{gap.second} - {gap.first}", value, interval)
-        say(table)
+        caption = f"{found.rate.replace('_', ' ')}, {found.reports:,} reports; "
+        say(gap_table([gap.model_dump() for gap in found.gaps], found.confidence, caption))
     say(f"Wrote {', '.join(str(path) for path in sorted(output.iterdir()))}.")

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     contradictions = diagnose_reports(collected.tally, collection, args.shares)
     for line in contradictions:
         warn(f"{line}. The reports contradict the public file: the intervals are not valid")
+    document = estimate_document(found, collected, collection)
     if args.output:
-        document = estimate_document(found, collected, collection)
         write_json(args.output, document | {"warnings": contradictions})
-    say(estimate_tables(found, collected, collection))
+    say(estimate_tables(document))

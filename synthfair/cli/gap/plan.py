@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import require_free
     from synthfair.measure.collection import compared_groups, make_collection, write_collection
     from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
-    from synthfair.report.gaps import plan_table
+    from synthfair.report.table import Table
 
     low, high = args.range
     if args.output:
@@ -78,4 +78,16 @@ def run(args: argparse.Namespace) -> None:
     collection = make_collection(tuple(args.groups), found.mechanism, lower=low, upper=high)
     if args.output:
         write_collection(collection, args.output)
-    say(plan_table(found, collection))
+    mechanism = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
+    budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
+    facts = {
+        "groups": ", ".join(collection.groups),
+        "epsilon": f"{collection.epsilon:.4g}, of one client's report",
+        "mechanism": f"{mechanism[collection.mechanism]}; {budget}",
+        "clients": found.clients,
+        "precision": f"± {found.precision:.4g}, at confidence {found.confidence:.4g}",
+        "Chebyshev": f"± {found.chebyshev:.4g}, if the sizes of the groups were known",
+    }
+    if found.precision >= 2 * collection.unit:
+        facts["but"] = "too few clients to estimate the size of the smallest group"
+    say(Table.of_facts(facts))

@@ -63,7 +63,7 @@ def _of_a_population(args: argparse.Namespace) -> None:
     from synthfair.cli.show import say
     from synthfair.measure.collection import read_collection
     from synthfair.measure.simulate import simulate_gaps
-    from synthfair.report.gaps import simulation_table
+    from synthfair.report.table import Table
 
     collection = read_collection(args.collection)
     shares = args.shares or [1 / len(collection.groups)] * len(collection.groups)
@@ -79,7 +79,18 @@ def _of_a_population(args: argparse.Namespace) -> None:
         collection.make_mechanism(), shares, means.tolist(),
         clients=args.clients, repeats=args.repeats, seed=args.seed, confidence=args.confidence,
     )  # fmt: skip
-    say(simulation_table(found, collection, args.confidence))
+    caption = (
+        f"covered: intervals that contain the true gap, {args.confidence:.4g} expected; open: those"
+        " that are the whole range; precision: their mean half-width; noise from a seed"
+    )
+    unit, names, records = collection.unit, collection.groups, []
+    for gap in (gap for gap in found if set(gap.groups) <= set(collection.compared)):
+        record: dict[str, object] = {"gap": f"{names[gap.groups[1]]} - {names[gap.groups[0]]}"}
+        values = {"true": gap.true, "mean": gap.mean, "deviation": gap.deviation}
+        values |= {"predicted": gap.expected, "precision": gap.width}
+        record |= {name: value * unit for name, value in values.items()}
+        records.append(record | {"covered": f"{gap.covered:.1%}", "open": f"{gap.open:.1%}"})
+    say(Table.of(records, caption=caption, form="z.4f"))
 
 
 def _of_a_model(args: argparse.Namespace) -> None:
@@ -88,7 +99,7 @@ def _of_a_model(args: argparse.Namespace) -> None:
     from synthfair.files import require_distinct, require_free, write_json
     from synthfair.measure.simulate import measure_model
     from synthfair.privacy.noise import seeded
-    from synthfair.report.gaps import few_warning, gaps_document, model_table
+    from synthfair.report.gaps import few_warning, gap_table, gaps_document
     from synthfair.trained import read_model
 
     if args.output:
@@ -102,6 +113,8 @@ def _of_a_model(args: argparse.Namespace) -> None:
     )  # fmt: skip
     if found.few:
         warn(few_warning(found.few, of="devices that have a rate"))
+    document = gaps_document(found, seed=args.seed)
     if args.output:
-        write_json(args.output, gaps_document(found, seed=args.seed))
-    say(model_table(found))
+        write_json(args.output, document)
+    each = f"{found.devices:,} devices, epsilon = {found.epsilon:.4g} each for both rates together;"
+    say(gap_table(document["gaps"], found.confidence, f"{each} "))

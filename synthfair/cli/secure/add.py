@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free, write_json
-    from synthfair.report.sums import statement_table
+    from synthfair.report.table import Table
     from synthfair.secure.aggregator import answer, receive, require_unanswered
     from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
     from synthfair.secure.task import read_task
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
         relation=args.relation,
     )
     say(f"Task {task.id.hex()}")
-    say(statement_table(task.statement))
+    say(Table.of_facts(task.statement))
     if not args.check:
         require_unanswered(task, secret, records)
     received = receive(task, secret, _files(args.uploads, role))

@@ -34,12 +34,28 @@ def run(args: argparse.Namespace) -> None:
 
     start_jax()
     from synthfair.compare.sums_demo import demonstrate_sums
-    from synthfair.report.postprocess import decision_tables, decisions_table
-    from synthfair.report.sums import counts_table, statement_table
+    from synthfair.report.table import Table
+    from synthfair.report.tables import decision_tables
 
     shown = demonstrate_sums(args.output, epsilon=args.epsilon)
-    say(counts_table(shown.histogram, shown.exact))
-    say(statement_table(shown.histogram.statement or {}))
-    say(decision_tables(shown.chosen, shown.histogram))
-    say(decisions_table(shown.evaluations))
+    histogram, released = shown.histogram, shown.histogram.array()
+    noise = released - shown.exact
+    rows = [
+        (group, label, int(released[i, y].sum()), int(noise[i, y].sum()))
+        for i, group in enumerate(histogram.groups)
+        for y, label in enumerate(("-1", "+1"))
+    ]
+    each = f"standard deviation {noise.std():.3g}, stated {histogram.variance**0.5:.3g}"
+    caption = f"noise of each of the {noise.size} counts: {each}"
+    say(Table(("group", "label", "rows, released", "noise"), rows, caption=caption))
+    say(Table.of_facts(histogram.statement or {}))
+    say(decision_tables(shown.chosen, histogram))
+    rows = [
+        (name, one.overall["accuracy"].value, one.overall["spd"].value)
+        for name, one in shown.evaluations.items()
+    ]
+    first = next(iter(shown.evaluations.values()))  # the others are of the same rows
+    rows.append(("one decision for everybody", first.constant_accuracy, 0.0))
+    caption = f"{first.n_test} test rows"
+    say(Table(("decisions by", "accuracy", "SPD"), rows, caption=caption))
     say(f"Wrote keys, task, uploads, sums, histogram, model and fair model to {args.output}/.")

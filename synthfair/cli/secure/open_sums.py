@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
     """Runs the command."""
     from synthfair.cli.show import say
     from synthfair.files import require_distinct, require_free
-    from synthfair.report.sums import statement_table
+    from synthfair.report.table import Table
     from synthfair.secure.aggregator import read_partial_sum
     from synthfair.secure.opening import open_sums, write_total
     from synthfair.secure.task import read_task
@@ -49,5 +49,5 @@ def run(args: argparse.Namespace) -> None:
     opened = open_sums(task, sums, commitments=args.commitments, sources=args.sums)
     write_total(task.what, opened, args.output)
     say(f"Task {task.id.hex()}")
-    say(statement_table(opened.statement))
+    say(Table.of_facts(opened.statement))
     say(f"Wrote {args.output}.")

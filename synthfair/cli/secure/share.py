@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.files import claimed, whole_file
     from synthfair.privacy.ledger import Ledger
     from synthfair.release.keys import read_signing_key
-    from synthfair.report.sums import statement_table
+    from synthfair.report.table import Table
     from synthfair.secure.aggregator_keys import read_aggregator_keys
     from synthfair.secure.counting import count_table, counts_booking
     from synthfair.secure.summands import GroupCounts
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
     task.require_agreed(aggregators)
     task.require_within(most_epsilon=args.most_epsilon, relation=args.relation)
     say(f"Task {task.id.hex()}")
-    say(statement_table(task.statement))
+    say(Table.of_facts(task.statement))
     outputs = [args.output / f"{args.sign.stem}.to_{role}" for role in range(len(task.aggregators))]
     with claimed(*outputs, force=args.force):
         key = read_signing_key(args.sign)

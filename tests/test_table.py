@@ -15,49 +15,31 @@ from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.federation_file import Booked, FederationFile
-from synthfair.measure.estimate import Estimate, Gap, Interval
-from synthfair.measure.simulate import SimulatedGap
 from synthfair.privacy.chance import Comparison
 from synthfair.privacy.gate import Preview
-from synthfair.report import (
-    clipping_table,
+from synthfair.report.gaps import estimate_tables, gap_table
+from synthfair.report.releases import clipping_table, inspection_table, ledger_table, preview_table
+from synthfair.report.table import LONG, Table, plain_text
+from synthfair.report.tables import (
+    NAMES,
+    decision_tables,
     evaluation_tables,
     federation_table,
-    gaps,
     influence_table,
-    inspection_table,
-    ledger_table,
     outcomes_table,
     overview_tables,
-    plain_text,
-    pooled_table,
-    postprocess,
-    preview_table,
-    sums,
-    terminal,
-    training_table,
 )
-from synthfair.report.overview import Effort
-from synthfair.report.result_table import LONG, ResultTable
 from synthfair.run_files import Influence, Influences
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
 GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]
 METRIC = Metric(-0.0123, -0.1234, 0.0456)
-PART = dict.fromkeys(terminal._SHORT_TITLES, METRIC)  # all titles that there are
+PART = dict.fromkeys(NAMES, METRIC)  # all titles that there are
 EVALUATION = Evaluation(PART, dict.fromkeys(CLIENTS, PART), [], [], 1_234_567, 0.876, {}, [])
 SCHEMA = Any(label="paid", sensitive="race", groups=[g.split("=")[1] for g in GROUPS])
-NANS = (np.nan,) * 3
-COLLECTION = Any(
-    groups=GROUPS, compared=range(7), lower=-1e4, unit=1e4, epsilon=1.25, epsilon1=1.0,
-    epsilon2=0.25, mechanism="randomized",
-)  # fmt: skip
-GAP = Gap((0, 1), -0.01234, 0.01, Interval(-0.5123, 0.4123), 0.01234, 0.12345)
-GUARANTEE = Any(
-    epsilon=1.25, delta=1e-6, unit="one user", relation="add_or_remove", condition="no two collude",
-    mechanisms=[Any(noise=0.0123, clip=1.5, name="gradients", shares=Any(aggregators=3))],
-    holds_against="everybody but the aggregators, of whom one is honest",
-)  # fmt: skip
+GAP = {"first": GROUPS[0], "second": GROUPS[1], "rate": "true_positive_rate", "value": -0.0123,
+       "low": -0.5, "high": 0.4, "magnitude": 0.0123, "chebyshev": None, "true": -0.1234,
+       "pooled": 0.1234}  # fmt: skip
 
 
 def comparison(found=0.9876):
@@ -85,15 +67,17 @@ def booked():
 
 
 def moved():
-    one = Influence(1.0, 1.234, 0.123, -0.0123, 0.0456, True, True, True, (-0.123,) * 7)
+    by = ("scores", "size of SPD")
+    one = Influence(1.0, 1.234, 0.123, -0.0123, 0.0456, True, True, True, (-0.123,) * 7, by)
     return Influences(dict.fromkeys(CLIENTS, one), 3.0)
 
 
 def overview():
+    effort = {"rounds": 12_345, "bytes sent": 1_234_567_890, "seconds": 1234.5, "epsilon": None}
     summary = Any(
         method="two-phase; clip = several", setting="gap at most 0.0125", converged=False,
         accuracy=METRIC, accuracy_spread=0.0123, gap=METRIC, gap_spread=0.0456, runs=[1, 2],
-        cost=Effort(12_345, 1.234e9, 1234.5), epsilon=1.25,
+        effort=effort,
     )  # fmt: skip
     return Any(gap="equal_opportunity_difference", summaries=[summary] * 3)
 
@@ -105,11 +89,6 @@ def decided():
     )  # fmt: skip
     share = Any(value=0.8765, error=0.0123)
     return Any(decision=decision, accuracy=share, gap=share, constant_accuracy=share)
-
-
-def counted():
-    counts = np.arange(28).reshape(7, 2, 2) * 123_456
-    return Any(array=lambda: counts, groups=GROUPS, variance=1.5)
 
 
 def outcomes():
@@ -146,66 +125,43 @@ def inspected():
 
 
 def estimated():
-    parts = np.full(7, 0.1234)
-    found = Estimate(123_456, parts, parts, parts, ((-0.5, 0.5),) * 7, (GAP,) * 21, 0.95)
-    return gaps.estimate_tables(found, Any(rejected={"repeated": 1_234}), COLLECTION)
-
-
-def simulated_model():
-    gap = Any(rate="false_positive_rate", groups=GROUPS, measured=GAP, true=-0.1234, pooled=0.1234)
-    return gaps.model_table(Any(gaps=[gap] * 4, confidence=0.95, devices=123_456, epsilon=2.5))
-
-
-def trained():
-    cost = Any(users=123_456, rounds=1_234, bytes_sent=1_234_567_890)
-    counts = Any(statement={"epsilon": 1.25, "unit": "one row"})
-    training = Any(cost=cost, guarantee=GUARANTEE, counts=counts)
-    return training_table(training, private=True)
+    groups = [{"name": name, "share": 0.12, "error": 0.01, "mean": None, "low": None, "high": None}
+              for name in GROUPS]  # fmt: skip
+    return {"reports": 123_456, "rejected": {"repeated": 1_234}, "confidence": 0.95,
+            "groups": groups, "gaps": [GAP] * 21}  # fmt: skip
 
 
 TABLES = {
     "evaluate": lambda: evaluation_tables(EVALUATION, SCHEMA),
     "evaluate, no labels": lambda: evaluation_tables(
-        EVALUATION._replace(constant_accuracy=np.nan, by_group=[Rates(99, 0.4321, *NANS)] * 7),
+        EVALUATION._replace(
+            constant_accuracy=np.nan, by_group=[Rates(99, 0.4321, *(np.nan,) * 3)] * 7
+        ),
         SCHEMA,
     ),
     "server": lambda: influence_table(moved()),
-    "server, surrogates": lambda: pooled_table(Any(rho=1234.5, accuracy=0.8765, gap=0.0123)),
+    "page": lambda: influence_table(moved(), GROUPS, {CLIENTS[0]: "north"}),
     "demo": lambda: outcomes_table(outcomes()),
     "compare": lambda: overview_tables(overview()),
     "deploy": lambda: federation_table(federation()),
-    "train": trained,
     "client": lambda: preview_table(previewed()),
     "client, clipped": lambda: clipping_table(
         Any(clipped=lambda above: [(c, ClippedColumn(-1e5, 1.25e7, 0.123, 0.456)) for c in CLIENTS])
     ),
     "ledger": lambda: ledger_table(booked()),
     "inspect": lambda: inspection_table(inspected()),
-    "thresholds": lambda: postprocess.decision_tables(decided(), counted()),
-    "weights": lambda: postprocess.weights_table(
-        Any(method="kamiran_calders", groups=GROUPS, weights=[(0.8765, 1.2345)] * 7)
-    ),
-    "secure": lambda: sums.counts_table(counted(), counted().array() + 1),
-    "secure, decided": lambda: postprocess.decisions_table(
-        dict.fromkeys(("the model's own threshold", "thresholds by group"), EVALUATION)
-    ),
-    "secure, statement": lambda: sums.statement_table(
+    "thresholds": lambda: decision_tables(decided(), Any(groups=GROUPS)),
+    "secure, statement": lambda: Table.of_facts(
         {"epsilon": 1.25, "holds_against": ["everybody but the aggregators"] * 2}
     ),
-    "gap plan": lambda: gaps.plan_table(
-        Any(clients=123_456, precision=3e4, confidence=0.95, chebyshev=0.1), COLLECTION
-    ),
-    "gap aggregate": estimated,
-    "gap simulate": lambda: gaps.simulation_table(
-        [SimulatedGap((0, 1), -0.1, -0.1, 0.1, 0.1, 0.956, 0.1, 0.1)] * 3, COLLECTION, 0.95
-    ),
-    "gap simulate --model": simulated_model,
+    "gap aggregate": lambda: estimate_tables(estimated()),
+    "gap simulate --model": lambda: gap_table([GAP] * 4, 0.95),
 }
 
 
 def tables_of(shown):
     parts = shown.renderables if isinstance(shown, Group) else [shown]
-    assert all(isinstance(part, ResultTable) for part in parts)
+    assert all(isinstance(part, Table) for part in parts)
     return parts
 
 
@@ -218,31 +174,43 @@ def test_a_table_is_whole_at_any_width(name, width):
         assert max(map(len, text.splitlines())) <= width
         printed = text.replace("┃", " ").replace("│", " ").split()
         whole = {*printed, *(word.removesuffix(":") for word in printed)}
-        for column in table.columns:
-            for part in (column.header, *column.cells):
-                assert {word for word in str(part).split() if len(word) <= LONG} <= whole
-                if column.justify == "right" and part is not column.header:
-                    assert str(part) in text, "a number and its interval stand on one line"
+        for cell in (*table.columns, *(cell for row in table.cells for cell in row)):
+            assert {word for word in cell.split() if len(word) <= LONG} <= whole
+        numbers = [i for i in range(len(table.columns)) if not table.is_text(i)]
+        for row in filter(None, table.cells):
+            for i in numbers:
+                assert row[i] in text, "a number and its interval stand on one line"
 
 
 def test_wide_enough_a_table_is_that_of_rich():
-    table = ResultTable("model", "accuracy", title="two models")
-    table.add_row("plain", "0.876")
-    assert plain_text(table, 30).splitlines()[1:5] == [
+    table = Table(("model", "accuracy"), [("plain", 0.876), (), ("fair", 0.5)], "two models")
+    assert plain_text(table, 30).splitlines()[1:7] == [
         "┏━━━━━━━┳━━━━━━━━━━┓",
         "┃ model ┃ accuracy ┃",
         "┡━━━━━━━╇━━━━━━━━━━┩",
         "│ plain │    0.876 │",
+        "├───────┼──────────┤",
+        "│ fair  │    0.500 │",
     ]
 
 
 def test_nothing_is_markup():
-    table = ResultTable("a [b]name[/b]", "x", title="[red]title[/red]", caption="[i]said[/i]")
-    table.add_row("[bold]cell[/bold]", "[1, 2]")
+    table = Table(("a [b]name[/b]", "x"), [("[bold]cell[/bold]", "[1, 2]")], "[red]title[/red]",
+                  "[i]said[/i]")  # fmt: skip
     for width in (20, 80):
         text = "".join(plain_text(table, width).split())
         for part in ("[red]title[/red]", "[bold]cell[/bold]", "[i]said[/i]", "[1,2]"):
             assert part in text
+
+
+def test_what_cannot_be_printed_is_marked():
+    assert "\x1b" not in plain_text(Table.of_facts({"a\x1b": "b\x1b[31m"}))
+
+
+def test_a_column_without_values_is_left_out():
+    records = [{"a": "x", "b": None, "c": ()}, {"a": "y", "b": None, "c": ("z", "w")}]
+    table = Table.of(records)
+    assert (list(table.columns), table.cells) == (["a", "c"], [["x", ""], ["y", "z, w"]])
 
 
 def test_the_same_table_is_printed_at_several_widths():
@@ -261,10 +229,10 @@ def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys)
     shown.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text
-    assert "-0.456 to +0.789" in text
+    assert "-0.1230 [-0.4560, 0.7890]" in text
 
 
 def test_there_is_no_other_table():
     folder = Path(synthfair.__file__).parent
     makers = [p.name for p in folder.rglob("*.py") if re.search(r"rich.table\b", p.read_text())]
-    assert makers == ["result_table.py"]
+    assert makers == ["table.py"]

@@ -1,0 +1,244 @@
+"""The report's figures: what is drawn of which numbers, by matplotlib, as SVG text.
+
+matplotlib is imported only where a figure is drawn: ``pip install "synthfair[report]"`` brings it.
+"""
+
+from __future__ import annotations
+
+import io
+import textwrap
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from synthfair.errors import InputError
+from synthfair.fairness.intervals import rate_interval
+from synthfair.fairness.metrics import Metric, Rates
+from synthfair.report.answer import Answer, without_penalty
+from synthfair.report.overview import Overview, Summary
+
+if TYPE_CHECKING:
+    from synthfair.run_files import FrontierLine
+
+MOST_GROUPS, MOST_ALONE, MOST_METHODS = 6, 4, 9
+"""Groups, other runs each by itself, and methods that are drawn; the tables have all."""
+
+RATES = {
+    "selection_rate": "selected",
+    "true_positive_rate": "true positives",
+    "false_positive_rate": "false positives",
+    "error_rate": "errors",
+}
+"""Rates of a group, and their names."""
+
+COLORS = ("#0072B2", "#B84A00", "#00775A", "#A0467E", "#6B5600", "#444444")
+"""After Okabe and Ito, each with a contrast of 3 or more to white (WCAG 1.4.11)."""
+
+MARKERS, DASHES = "osD^vPX", ("-", "--", ":", "-.")
+"""Colour is never all that distinguishes two series."""
+
+STYLE = {
+    "svg.hashsalt": "synthfair",  # the same numbers give the same bytes
+    "svg.fonttype": "none",  # text takes the reader's fonts
+    "text.parse_math": False,  # a name with dollars is no formula
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+}
+
+MISSING = 'figures need matplotlib: pip install "synthfair[report]"'
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is there."""
+    return find_spec("matplotlib") is not None
+
+
+class Series(NamedTuple):
+    """Points that belong together, as :meth:`Figure.add` takes them."""
+
+    name: str
+    x: Sequence[float | Metric]
+    y: Sequence[float | Metric]
+    line: bool
+    size: float
+    hollow: bool
+
+
+@dataclass
+class Figure:
+    """A figure that is drawn of some series.
+
+    Attributes:
+        title: in words, read aloud where the figure cannot be seen.
+        x_label: of the axis.
+        y_label: of the axis.
+        limit: where a vertical line stands, with its value.
+        diagonal: whether the line y = x is drawn.
+        looks: of matplotlib's axes, such as ``xlim``.
+        note: what is said below it, with the title.
+        series: in the legend's order; the first is drawn on top, but below hollow ones.
+    """
+
+    title: str
+    x_label: str = ""
+    y_label: str = ""
+    limit: float | None = None
+    diagonal: bool = False
+    looks: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+    series: list[Series] = field(default_factory=list)
+
+    def add(
+        self,
+        name: str,
+        x: Sequence[float | Metric],
+        y: Sequence[float | Metric],
+        *,
+        line: bool = False,
+        size: float = 6.0,
+        hollow: bool = False,
+    ) -> None:
+        """Adds points of that name; what is not-a-number is not drawn.
+
+        Args:
+            name: in the legend.
+            x: values, or values with intervals.
+            y: the same.
+            line: whether a line joins the points, and a band shows their intervals, not bars.
+            size: of the marks; 0 for a line alone.
+            hollow: outlines, drawn above marks that are filled, so that both are seen.
+        """
+        self.series.append(Series(name, x, y, line, size, hollow))
+
+    def svg(self) -> str:
+        """SVG text; the same numbers give the same bytes.
+
+        Raises:
+            InputError: matplotlib is not installed.
+        """
+        if not can_draw():
+            raise InputError(MISSING)
+        import matplotlib.style
+        from matplotlib.figure import Figure as Canvas
+
+        names = [textwrap.fill(series.name, 60) for series in self.series]
+        rows = sum(name.count("\n") + 1 for name in names)
+        file = io.StringIO()
+        with matplotlib.style.context(["default", STYLE]), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of letters that the reader's fonts have
+            canvas = Canvas(figsize=(4.8, 3.0 + 0.17 * rows), layout="constrained")
+            axes, keys = canvas.subplots(), []
+            for i, (_, *points, line, size, hollow) in enumerate(self.series):
+                x, y = map(_with_bounds, points)
+                color, layer = COLORS[i % len(COLORS)], 20 if hollow else 10 - i / 100
+                if line:
+                    axes.fill_between(x[0], *y[1:], color=color, alpha=0.15, linewidth=0, zorder=1)
+                else:
+                    bars = {key: np.abs(v[1:] - v[0]) for key, v in (("xerr", x), ("yerr", y))}
+                    bars |= {"ecolor": color, "elinewidth": 1, "capsize": 2, "zorder": layer}
+                    axes.errorbar(x[0], y[0], fmt="none", **bars)
+                keys += axes.plot(
+                    x[0],
+                    y[0],
+                    color=color,
+                    linestyle=DASHES[i % len(DASHES)] if line else "none",
+                    linewidth=1.3,
+                    marker=MARKERS[i % len(MARKERS)] if size else None,
+                    markersize=size,
+                    markerfacecolor="none" if hollow else color,
+                    zorder=layer,
+                )
+            axes.set(xlabel=self.x_label, ylabel=self.y_label, **self.looks)
+            if self.limit is not None:
+                axes.axvline(self.limit, color="black", linestyle=":", linewidth=1)
+                place = {"xycoords": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+                axes.annotate(f"limit {self.limit:g}", (self.limit, 1), **place)
+            if self.diagonal:
+                axes.axline((0, 0), slope=1, color="black", linestyle=":", linewidth=1)
+            legend = canvas.legend(keys, [""] * len(keys), loc="outside lower left")
+            for text, name in zip(legend.get_texts(), names, strict=True):
+                text.set_text(name)  # a legend would leave out a name that begins with _
+            canvas.savefig(file, format="svg", metadata={"Date": None, "Title": self.title})
+        return file.getvalue()
+
+
+def _with_bounds(values: Sequence[float | Metric]) -> np.ndarray:
+    """[3, N] values and their bounds; not-a-number where there are none."""
+    rows = [v if isinstance(v, Metric) else (v, np.nan, np.nan) for v in values]
+    return np.array(rows, dtype=float).reshape(-1, 3).T
+
+
+def answer_figure(answer: Answer, overview: Overview, gap: str) -> Figure:
+    """Accuracy against the size of the gap: the runs spoken of, and all that is known of others."""
+    subject, first = answer.subject, answer.subject.runs[0]
+    title, x_label = f"Accuracy against the {gap}, on test rows", f"size of the {gap}"
+    figure = Figure(title, f"{x_label} (smaller is fairer)", "accuracy", answer.limit)
+
+    def add(name: str, *summaries: Summary, **looks: Any) -> None:
+        ordered = sorted(summaries, key=lambda s: s.gap_size.value)
+        figure.add(name, [s.gap_size for s in ordered], [s.accuracy for s in ordered], **looks)
+
+    add(f"this run: {subject.name}", subject, size=9)
+    if answer.reference:
+        add(f"no penalty: {answer.reference.name}", answer.reference, size=11, hollow=True)
+    elif plain := without_penalty(first.frontier):
+        # A frontier says too little for the interval of the gap.
+        accuracy = rate_interval(plain.test_accuracy * first.metrics.n_test, first.metrics.n_test)
+        figure.add("no penalty", [plain.test_gap], [accuracy], size=11, hollow=True)
+    figure.add("one decision for everybody", [0.0], [subject.constant])
+
+    # Of the others, few each by itself; many as a curve over the weights for each method.
+    others = [s for s in overview.summaries if s not in (subject, answer.reference)]
+    names = dict.fromkeys(s.name if len(others) <= MOST_ALONE else s.method for s in others)
+    for name in list(names)[:MOST_METHODS]:
+        some = [s for s in others if name in (s.name, s.method)]
+        add(name, *some, line=len(some) > 1)
+    if lines := first.frontier:
+        gaps, accuracies = [one.test_gap for one in lines], [one.test_accuracy for one in lines]
+        figure.add("other weights of the penalty", gaps, accuracies, line=True, size=3)
+    ends = np.concatenate([_with_bounds(series.x).ravel() for series in figure.series])
+    largest = max(np.nanmax(ends), 1.2 * answer.limit, 0.01)
+    figure.looks = {"xlim": (-0.02 * largest, 1.06 * largest)}
+    figure.note = "Better is up and to the left; bars are 95 % intervals."
+    return figure
+
+
+def frontier_figure(lines: Sequence[FrontierLine]) -> Figure:
+    """Accuracy against the gap over the weights of a server's penalty, on pooled and test rows."""
+    title = "Accuracy against the gap between groups, for many weights of the penalty"
+    figure = Figure(title, "gap between groups (smaller is fairer)", "accuracy")
+    measures = {
+        "pooled rows": ([one.gap for one in lines], [one.accuracy for one in lines]),
+        "test rows": ([one.test_gap for one in lines], [one.test_accuracy for one in lines]),
+    }
+    for name, (gaps, accuracies) in measures.items():
+        if np.isfinite(gaps).any():
+            figure.add(name, gaps, accuracies, line=True, size=3)
+    return figure
+
+
+def largest_groups(rates: Mapping[str, Rates]) -> list[str]:
+    """The groups that are drawn, those with most rows, in their own order."""
+    ranked = sorted(rates, key=lambda group: -rates[group].n)[:MOST_GROUPS]
+    return [group for group in rates if group in ranked]
+
+
+def group_figure(rates: Mapping[str, Mapping[str, Metric]]) -> Figure:
+    """Rates by group, of those of :data:`RATES`, with intervals where they are known."""
+    places = np.arange(len(RATES))
+    ticks = {"xticks": places, "xticklabels": [name.replace(" ", "\n") for name in RATES.values()]}
+    looks = ticks | {"xlim": (-0.5, len(RATES) - 0.5), "ylim": (0, 1)}
+    title = "Selection and error rates by group, with 95 % intervals"
+    figure = Figure(title, y_label="rate", looks=looks)
+    for i, (group, of_group) in enumerate(rates.items()):
+        shift = (i - (len(rates) - 1) / 2) * 0.6 / max(len(rates), 2)
+        figure.add(group, (places + shift).tolist(), list(of_group.values()))
+    return figure

@@ -1,0 +1,250 @@
+"""Results as tables: of models, methods, releases in a pool and decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+
+from synthfair.fairness.intervals import rate_interval
+from synthfair.report.releases import guarantee_facts
+from synthfair.report.table import Table
+
+if TYPE_CHECKING:
+    from synthfair.compare import Outcome
+    from synthfair.data.schema import Schema
+    from synthfair.evaluation import Evaluation
+    from synthfair.federated import Training
+    from synthfair.federation_file import FederationFile
+    from synthfair.postprocess import ChosenDecision, ScoreHistogram
+    from synthfair.report.overview import Overview
+    from synthfair.run_files import Influences
+    from synthfair.surrogate.frontier import FrontierPoint
+    from synthfair.trained import TrainedModel
+
+MOST_RELEASES = 20
+"""Releases whose influence is shown on a terminal; metrics.json has all."""
+
+NAMES = {
+    "accuracy": "accuracy",
+    "spd": "SPD",
+    "equal_opportunity_difference": "equal opportunity",
+    "equalized_odds_difference": "equalized odds",
+    "covariance": "covariance",
+    "accuracy_difference": "accuracy difference",
+}
+"""Names of metrics."""
+
+
+def evaluation_tables(evaluation: Evaluation, schema: Schema) -> Group:
+    """Metrics with intervals over all test rows, then their values for each client.
+
+    Of rows without labels, what needs none, and the groups' selection rates.
+    """
+    names = list(evaluation.overall) if evaluation.labelled else ["spd", "covariance"]
+    metrics = {NAMES[name]: evaluation.overall[name] for name in names}
+    caption = f"{evaluation.n_test} rows; 95 % intervals"
+    if not evaluation.labelled:
+        caption += (
+            "; without labels: accuracy, equal opportunity and equalized odds need the column"
+            f" {schema.label!r}"
+        )
+        for group, rates in zip(schema.groups, evaluation.by_group, strict=True):
+            rate = rate_interval(rates.selection_rate * rates.n, rates.n)
+            metrics[f"selection rate, {schema.sensitive}={group}"] = rate
+    clients = [
+        {"test rows of": client} | {NAMES[name]: part[name].value for name in names}
+        for client, part in evaluation.per_client.items()
+    ]
+    overall = Table(("all test rows", "value"), list(metrics.items()), caption=caption)
+    return Group(overall, Table.of(clients))
+
+
+def outcomes_table(outcomes: Sequence[Outcome]) -> Table:
+    """Accuracy and SPD of several methods on the same test rows, by weight of the penalty."""
+    rows: list[tuple[object, ...]] = []
+    for weight, group in groupby(outcomes, key=lambda outcome: outcome.rho_o):
+        penalty = f"weight {weight:g}" if weight else "none"
+        for one in group:
+            model = one.method + (", NOT CONVERGED" if one.converged is False else "")
+            overall = one.evaluation.overall
+            rows.append((model, penalty, overall["accuracy"], overall["spd"]))
+        rows.append(())
+    evaluation = outcomes[0].evaluation
+    rows.append(("majority label for all", "", evaluation.constant_accuracy, 0.0))
+    caption = f"{evaluation.n_test} test rows; 95 % intervals."
+    return Table(("model", "penalty", "accuracy", "SPD"), rows, caption=caption, form="z.2f")
+
+
+def overview_records(overview: Overview, gap: str) -> list[dict[str, object]]:
+    """What is known of the runs compared, and what they cost; ``gap`` is the title of the gaps."""
+    records = []
+    for s in overview.summaries:
+        spreads = {"accuracy": (s.accuracy, s.accuracy_spread), gap: (s.gap, s.gap_spread)}
+        record = {"method": s.method, "fairness setting": s.setting, "runs": len(s.runs)}
+        for title, (mean, spread) in spreads.items():
+            several = f" ± {spread:.3f}" if len(s.runs) > 1 else ""
+            record[title] = (
+                f"{mean.value:z.3f}{several}" if mean.value == mean.value else mean.value
+            )
+        converged = {True: "yes", False: "NO", None: None}[s.converged]
+        records.append(record | s.effort | {"converged": converged})
+    return records
+
+
+def overview_tables(overview: Overview) -> Group:
+    """Means over seeds of accuracy and gap of several methods, and what they cost."""
+    gap, first = NAMES[overview.gap], ("method", "fairness setting")
+    captions = {
+        ("runs", "accuracy", gap, "converged"): "On test rows; mean and deviation over seeds.",
+        ("rounds", "bytes sent", "seconds", "epsilon"): "Sent: by all clients, in all rounds.",
+    }
+    records, tables = overview_records(overview, gap), []
+    for titles, caption in captions.items():
+        some = [{title: record[title] for title in (*first, *titles)} for record in records]
+        tables.append(Table.of(some, caption=caption))
+    return Group(*tables)
+
+
+def influence_table(
+    influences: Influences,
+    groups: Sequence[str] = (),
+    signed_by: Mapping[str, str] | None = None,
+    most: int = MOST_RELEASES,
+) -> Table:
+    """How far each release moves the model, the furthest first.
+
+    Args:
+        influences: by release.
+        groups: for a column of each one's rates; without them, the rates stand in one column.
+        signed_by: names of clients by release; without them, there is no such column.
+        most: releases that are shown.
+    """
+    ranked = sorted(influences.releases.items(), key=lambda item: -item[1].scores)
+    records = []
+    for name, influence in ranked[:most]:
+        remarks = ["first step only"] * (not influence.converged) + ["OUTLIER"] * influence.outlier
+        remarks += ["alone with a group and label"] * influence.alone
+        record: dict[str, object] = {
+            "release": name,
+            "signed by": signed_by.get(name, "nobody") if signed_by else None,
+            "scores": influence.scores,
+            "relative": influence.relative,
+            "accuracy": influence.accuracy,
+            "SPD": influence.spd,
+        }
+        if groups:
+            titles = (f"selected, {group}" for group in groups)
+            record |= dict(zip(titles, influence.rates, strict=True))
+        else:
+            record["rates"] = influence.rates
+        records.append(record | {"outlier in": influence.by, "remarks": tuple(remarks)})
+    caption = (
+        "The model with the release minus the model without it. Scores: the change's root mean"
+        " square, in logits; relative: to the scores without the release. Rates: the share selected"
+        " of each group, in the schema's order. First step: the model without the release is"
+        " estimated by one step towards it, not trained."
+    )
+    if len(ranked) > most:
+        caption += f" The {most} furthest of {len(ranked)}."
+    return Table.of(records, caption=caption)
+
+
+def outlier_warning(influences: Influences) -> str | None:
+    """What to say of releases that move the model much further than the others."""
+    outliers = [
+        f"{name} ({', '.join(influence.by[:3])})"
+        for name, influence in influences.releases.items()
+        if influence.outlier
+    ]
+    if not outliers:
+        return None
+    more = f" and {len(outliers) - 5} more" if len(outliers) > 5 else ""
+    return (
+        f"{', '.join(outliers[:5])}{more}: moves the model much further than the other releases do,"
+        " turns, doubles or halves SPD, or its rows are scored as no others. Is the client unlike"
+        " the others, or are its groups, labels or units wrong? See what it holds with python -m"
+        " synthfair inspect, ask its site, and run again without its file"
+    )
+
+
+def pooled_table(point: FrontierPoint, max_gap: float | None = None) -> Table:
+    """What the model of surrogates reaches on the pooled rows, and the gap that was wanted."""
+    unneeded = max_gap is not None and point.rho == 0 and point.gap <= max_gap
+    return Table.of_facts(
+        {
+            "penalty weight": "0: no penalty was needed" if unneeded else float(point.rho),
+            "accuracy": f"{point.accuracy:.3f} on the pooled rows, by their weights",
+            "gap": f"{point.gap:.3f} on the pooled rows",
+        }
+    )
+
+
+def training_table(training: Training, *, private: bool) -> Table:
+    """What a training cost, and what it guarantees; nothing unless it is private."""
+    cost = training.cost
+    facts: dict[str, object] = {"users": cost.users, "rounds": cost.rounds}
+    facts["sent"] = f"{cost.bytes_sent:,} bytes by all users together"
+    if private and training.counts and (counts := training.counts.statement):
+        facts["counts"] = f"epsilon = {counts['epsilon']:g} for {counts['unit']}, by themselves"
+    if private and training.guarantee:
+        return Table.of_facts(facts | guarantee_facts(training.guarantee))
+    return Table.of_facts(facts | {"privacy": "none: no epsilon is guaranteed"})
+
+
+def federation_table(federation: FederationFile) -> Table:
+    """How each site of a federation has answered, and what its code means."""
+    records = [{"site": name, **site.model_dump()} for name, site in federation.sites.items()]
+    caption = "\n".join(f"{code}: {words}" for code, words in federation.meanings.items())
+    return Table.of(records, title=f"job {federation.job}", caption=caption)
+
+
+def decision_tables(chosen: ChosenDecision, histogram: ScoreHistogram) -> Group:
+    """What was chosen for each group, and what it is estimated to do."""
+    decision, rules = chosen.decision, []
+    for group, steps in zip(histogram.groups, decision.steps, strict=True):
+        # Scores as probabilities sigma(z), at whose edges bins begin.
+        rule = (f"{chance:.4g} from {bin_ / decision.n_bins:.4g}" for bin_, chance in steps)
+        rules.append((group, ", ".join(rule) or "0 everywhere"))
+    estimates = {
+        "accuracy": chosen.accuracy,
+        "gap": chosen.gap,
+        "accuracy of one decision for everybody": chosen.constant_accuracy,
+    }
+    caption = (
+        "± noise: standard error by the counts' noise alone. The best on this histogram was chosen,"
+        " so expect a little less of new rows, and less again if the model was trained on the rows"
+        " counted: count others."
+    )
+    title = f"{decision.notion}, alpha = {decision.alpha:g}"
+    return Group(
+        Table(("group", "probability of the decision +1"), rules, title=title),
+        Table(
+            ("estimated on the histogram", "value", "± noise"),
+            [(name, share.value, share.error) for name, share in estimates.items()],
+            caption=caption,
+            form=".4f",
+        ),
+    )
+
+
+def untrained_warning(model: TrainedModel) -> str | None:
+    """What to say of a model whose training missed its tolerance."""
+    if model.converged is not False:
+        return None
+    norm = "" if model.gradient_norm is None else f"; gradient norm {model.gradient_norm:.1e}"
+    return f"the model's training did not converge{norm}"
+
+
+def alpha_warning(chosen: ChosenDecision) -> str | None:
+    """That the estimated gap is above alpha by more than noise explains, where it is."""
+    gap, alpha = chosen.gap, chosen.decision.alpha
+    if gap.value <= alpha + gap.error + 1e-9:  # rounding
+        return None
+    return (
+        f"the estimated gap is {gap.value:.4f}, above alpha = {alpha:g} by more than its standard"
+        f" error of {gap.error:.4f}: counts below 0 were taken as 0 to choose. More epsilon or"
+        " fewer bins have less noise"
+    )

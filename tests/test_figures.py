@@ -1,0 +1,143 @@
+"""Figures show their numbers, in colours that can be seen; names are escaped, bytes are stable."""
+
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from synthfair.errors import InputError
+from synthfair.fairness.metrics import Metric
+from synthfair.report.figures import COLORS, Figure
+
+NAN = float("nan")
+
+
+def drawn(*points, **looks):
+    """The SVG of points (x, y) of one series."""
+    figure = Figure("A title", "across", "up", looks={"xlim": (0, 1), "ylim": (0, 1)})
+    figure.add("one", [x for x, _ in points], [y for _, y in points], **looks)
+    return ElementTree.fromstring(figure.svg())
+
+
+def marks(root):
+    """Places of the marks, without the legend's."""
+    uses = root.findall(".//{*}g[@id='axes_1']//{*}g[@clip-path]/{*}use")
+    return [(float(use.get("x")), float(use.get("y"))) for use in uses]
+
+
+def ticks(root, axis):
+    """Places of the numbers along an axis, by their texts."""
+    lines = root.findall(f".//{{*}}g[@id='matplotlib.axis_{axis}']/{{*}}g")
+    found = {}
+    for line in lines:
+        use, text = line.find(".//{*}use"), line.find(".//{*}text")
+        if use is not None and text is not None:
+            found[text.text] = float(use.get("x" if axis == 1 else "y"))
+    return found
+
+
+def test_marks_lie_where_the_ticks_say():
+    root = drawn((0.2, 0.6))
+    ((x, y),) = marks(root)
+    assert x == pytest.approx(ticks(root, 1)["0.2"])
+    assert y == pytest.approx(ticks(root, 2)["0.6"])
+
+
+def test_intervals_reach_their_bounds():
+    root = drawn((Metric(0.5, 0.2, 0.6), Metric(0.5, 0.4, 1.0)))
+    down, across = ticks(root, 2), ticks(root, 1)
+    paths = [path.get("d") for path in root.findall(".//{*}g[@id='LineCollection_1']/{*}path")]
+    paths += [path.get("d") for path in root.findall(".//{*}g[@id='LineCollection_2']/{*}path")]
+    ends = [[float(number) for number in re.findall(r"[\d.]+", path)] for path in paths]
+    assert ends[0][::2] == pytest.approx([across["0.2"], across["0.6"]], abs=1e-3)
+    assert ends[1][1::2] == pytest.approx([down["0.4"], down["1.0"]], abs=1e-3)
+
+
+@pytest.mark.parametrize("line", [True, False])
+def test_what_is_undefined_is_not_drawn(line):
+    nowhere = Metric(1.0, NAN, NAN)
+    root = drawn((NAN, 1.0), (1.0, NAN), (0.5, nowhere), (Metric(NAN, NAN, NAN), 0.1), line=line)
+    assert len(marks(root)) == 1
+    assert "nan" not in ElementTree.tostring(root, encoding="unicode").lower()
+
+
+@pytest.mark.parametrize("values", [(0.0,), (3.0, 3.0), (-1e12, 1e12), (1e-9, 2e-9), ()])
+@pytest.mark.parametrize("line", [True, False])
+def test_there_are_axes_whatever_their_range(values, line):
+    figure = Figure("A title")
+    figure.add("one", values, values, line=line)
+    assert 2 <= len(ticks(ElementTree.fromstring(figure.svg()), 1)) <= 12
+
+
+NAMES = ["<script>alert(1)</script>", "a & b", '"quoted"', "$\\frac{1}$", "_hidden", "\u6f22\u5b57"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_shown_as_they_are(name):
+    figure = Figure(name, name, name)
+    figure.add(name, [0.0], [0.0])
+    text = figure.svg()
+    assert "<script" not in text
+    root = ElementTree.fromstring(text)
+    assert root.find("{*}title").text == name
+    assert [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")].count(name) == 3
+
+
+def test_a_long_name_is_on_several_lines():
+    long = "single-shot, surrogates; penalty = selection_rate, gap at most 0.05 wanted, or less"
+    figure = Figure("A title")
+    figure.add(long, [0.0], [0.0])
+    root = ElementTree.fromstring(figure.svg())
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert long not in texts
+    assert long in " ".join(filter(None, texts))
+
+
+def test_hollow_marks_lie_above_the_others_and_the_first_above_the_next():
+    figure = Figure("A title")
+    for name, hollow in (("a", False), ("b", True), ("c", False)):
+        figure.add(name, [0.5], [0.5], hollow=hollow)
+    axes = ElementTree.fromstring(figure.svg()).find(".//{*}g[@id='axes_1']")
+    styles = [use.get("style") for use in axes.findall(".//{*}g[@clip-path]/{*}use")]
+    colors = [re.search("stroke: (#[0-9a-f]{6})", style)[1].upper() for style in styles]
+    assert colors == [COLORS[2].upper(), COLORS[0].upper(), COLORS[1].upper()]
+    assert [("fill: none" in style or "fill-opacity: 0" in style) for style in styles] == [
+        False, False, True,
+    ]  # fmt: skip
+
+
+def test_the_same_numbers_give_the_same_bytes_in_another_process():
+    program = (
+        "from synthfair.report.figures import Figure\n"
+        "figure = Figure('A title', 'across', 'up', limit=0.5, diagonal=True)\n"
+        "figure.add('one', [0.1, 0.2], [0.3, 0.4], line=True)\n"
+        "figure.add('two', [0.1], [0.3])\n"
+        "print(figure.svg())"
+    )
+    texts = [
+        subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert texts[0] == texts[1]
+    assert len(texts[0]) > 1000
+    assert b"dc:date" not in texts[0]
+
+
+def test_without_matplotlib_the_error_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("synthfair.report.figures.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r'pip install "synthfair\[report\]"'):
+        Figure("A title").svg()
+
+
+def luminance(color):
+    """Relative luminance, WCAG 2.2."""
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_can_be_seen_on_white():
+    assert min(1.05 / (luminance(color) + 0.05) for color in COLORS) >= 3
+    assert len(set(COLORS)) == len(COLORS)
