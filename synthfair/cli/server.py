@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--frontier",
         action="store_true",
         help="Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the"
-        " test rows, to frontier.csv and frontier.svg.",
+        " test rows, to frontier.csv and, by matplotlib, frontier.svg.",
     )
     parser.add_argument(
         "--records",
