@@ -84,11 +84,11 @@ class Gap(NamedTuple):
 
     def in_units_of(self, unit: float) -> Gap:
         """The same gap where a difference of 1 in v is ``unit``."""
-        interval = Interval(self.interval.low * unit, self.interval.high * unit)
-        value, error, magnitude, chebyshev = (
-            unit * part for part in (self.value, self.error, self.magnitude, self.chebyshev)
+        interval = Interval(unit * self.interval.low, unit * self.interval.high)
+        value, error = unit * self.value, unit * self.error
+        return Gap(
+            self.groups, value, error, interval, unit * self.magnitude, unit * self.chebyshev
         )
-        return Gap(self.groups, value, error, interval, magnitude, chebyshev)
 
 
 class Estimate(NamedTuple):
@@ -238,16 +238,9 @@ def estimate_means(
 def limits_of_means(
     tally: Tally, mechanism: LocalMechanism, means: Means, deviations: float
 ) -> np.ndarray:
-    """[2, d] smallest and largest means that the score test does not reject; see the module.
+    """[2, d] smallest and largest means that the score test with z deviations does not reject.
 
-    Args:
-        tally: of the reports.
-        mechanism: that made them.
-        means: of :func:`estimate_means`.
-        deviations: z, the quantile of the normal distribution.
-
-    Returns:
-        Limits, also outside [-1, 1]; infinite where a share may be 0.
+    They may be outside [-1, 1], and are infinite where a share may be 0. The module has the test.
     """
     sized = means.shares > deviations * means.share_errors
     p = means.shares[sized]

@@ -46,11 +46,6 @@ class RandomizedGroup(ABC):
     The noisy group alone is epsilon1-locally private. Kairouz, Bonawitz and Ramage (2016); Juarez
     and Korolova (2022), definition 2.2, with d the number of groups. Probabilities are exact up to
     2^-53.
-
-    Attributes:
-        groups: d, at least 2.
-        epsilon1: budget of the group, above 0.
-        epsilon2: budget of the value, above 0.
     """
 
     groups: int
@@ -279,7 +274,7 @@ class LaplaceValue(RandomizedGroup):
 
 
 LocalMechanism = RandomizedValue | LaplaceValue
-"""Either mechanism."""
+"""A mechanism is one of the two."""
 
 MECHANISMS: dict[Kind, type[LocalMechanism]] = {
     "randomized": RandomizedValue,
