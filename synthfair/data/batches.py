@@ -111,7 +111,7 @@ class DaskBatches:
         >>> rows = sf.data.DaskBatches(frame, schema)
         >>> made = sf.distill_table(rows, schema, sf.SurrogateConfig())
         >>> round(made.release.weight.sum())
-        1989
+        1990
     """
 
     def __init__(self, frame: dask.dataframe.DataFrame, schema: Schema) -> None:
