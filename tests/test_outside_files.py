@@ -70,7 +70,7 @@ weights PIPE --method published
 train PIPE --schema s.json --method fedavg --output o
 compare PIPE --schema s.json --sensitive town --output o
 split PIPE --schema s.json --output o
-schema PIPE
+schema PIPE --label paid --sensitive town
 report runs
 ledger PIPE
 gap aggregate PIPE t.csv
