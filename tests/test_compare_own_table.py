@@ -34,7 +34,7 @@ def test_by_a_column_to_a_table_and_a_plot(argv, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert re.search(r"central +│ +penalty weight +│ +2 │", shown)  # two seeds, averaged
     page = (tmp_path / "found" / "report.html").read_text()
-    assert "<svg" in page
+    assert "data:image/svg+xml" in page
     assert "--schema schema.json" in page
     assert "--by region --min-group-rows 5" in page
     written = json.loads((tmp_path / "found/central-rho_0-seed_1/metrics.json").read_text())
