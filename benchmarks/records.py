@@ -1,6 +1,6 @@
 """Surrogates that are records, of unlike clients: next to central training, and for any learner.
 
-    python -m benchmarks.records                    # 3 seeds; goes on where it stopped
+    python -m benchmarks.records                    # 5 seeds; goes on where it stopped
 
 Four clients, cut by Dirichlet(0.3) on pairs of group and label. Each sends a surrogate with the
 defaults, without epsilon or with epsilon = 1. Linear models have the server's penalty with weight
@@ -389,7 +389,7 @@ RECORDS = Experiment(
         RecordSetting("law_school_race", "one-hot", EXACT, "trees"),
         RecordSetting("law_school_race", "one-hot", EXACT, "reductions"),
     ),
-    seeds=3,
+    seeds=5,
     sources=lambda setting: SOURCES[TABLES[setting.table][0]],
     fingerprint=setting_fingerprint,
 )
