@@ -151,7 +151,7 @@ def test_epsilons_add_up_and_the_ledger_books_both(tmp_path):
     said = plain_text(training_table(training, private=True))
     assert "epsilon = 1 for one row" in said
     words = " ".join(said.split())
-    assert "(epsilon = 5, delta = 0.001)-differential privacy of one row" in words
+    assert "(epsilon = 5, delta = 0.0001)-differential privacy of one row" in words
     assert "name gradients" in words
     assert "what clients send" in words
     document = json.loads(files.metrics.read_text())
