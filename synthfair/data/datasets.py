@@ -206,9 +206,9 @@ def find_file(source: Source) -> Path:
     for folder in folders:
         path = folder / source.file
         if path.exists():
-            if (found := _sha256(path)) != source.sha256:
+            if (sha256 := _sha256(path)) != source.sha256:
                 raise InputError(
-                    f"{path}: sha256 is {found}, must be {source.sha256}; remove the file"
+                    f"{path}: sha256 is {sha256}, must be {source.sha256}; remove the file"
                 )
             return path
     why = "it has no public address"
@@ -245,7 +245,7 @@ def _download(source: Source, folder: Path) -> Path:
                 raise InputError(
                     f"{source.url}: must be a zip archive with {source.member}: {reason(error)}"
                 ) from error
-        if (found := _sha256(path)) != source.sha256:
+        if (sha256 := _sha256(path)) != source.sha256:
             name = source.member or source.file
-            raise InputError(f"{source.url}: sha256 of {name} is {found}, must be {source.sha256}")
+            raise InputError(f"{source.url}: sha256 of {name} is {sha256}, must be {source.sha256}")
         return path.replace(folder / source.file)

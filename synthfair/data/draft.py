@@ -197,8 +197,8 @@ def find_missing(table: pd.DataFrame, given: Collection[str] = ()) -> list[str]:
     texts = set(given)
     for name in table.columns:
         if not pd.api.types.is_any_real_numeric_dtype(values := table[name]):
-            held = values.dropna().astype("string").unique()
-            texts |= {text for text in held if len(text) < 10 and text.strip().lower() in _MARKS}
+            short = (text for text in values.dropna().astype("string").unique() if len(text) < 10)
+            texts |= {text for text in short if text.strip().lower() in _MARKS}
     return [*MISSING_VALUES, *sorted(texts - set(MISSING_VALUES))]
 
 
@@ -236,7 +236,7 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
     entries["ignore"] = {}
 
     # The first rule that holds says which of them is proposed.
-    held, only = f"{n} values in {rows} rows", f"only {counts.index[0]!r}" if n else "no value"
+    size, only = f"{n} values in {rows} rows", f"only {counts.index[0]!r}" if n else "no value"
     named = bool(re.search(_NAMED_AS_CODE, str(values.name)))
     rules = [(n < 2, "ignore", f"holds {only}; list all that can occur")]
     if finite:
@@ -247,16 +247,16 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
         codes = n <= MOST_CODES or (named and n <= MOST_CATEGORIES)
         rules += [
             (bool((numbers % 1).any()), "numeric", "numbers"),
-            (not whole, "ignore", f"{held}, some above 2^53: an identifier?"),
-            (identifier, "ignore", f"{held}: an identifier?"),
-            (unique, "numeric", f"{held}: a quantity, or an identifier?"),
+            (not whole, "ignore", f"{size}, some above 2^53: an identifier?"),
+            (identifier, "ignore", f"{size}: an identifier?"),
+            (unique, "numeric", f"{size}: a quantity, or an identifier?"),
             (n == 2, "categories", "2 whole numbers"),
             (codes, "categories", f"{n} whole numbers: codes, or a quantity?"),
             (not named, "numeric", f"{n} whole numbers"),
         ]
     elif n:
         share = {one: counts[counts.index.str.fullmatch(one)].sum() / rows for one in _LIKE_NUMBERS}
-        words = counts[np.isnan(numbers)]
+        words = counts[~np.isfinite(numbers)]
         few = len(words) <= 5 and 2 * words.sum() <= rows
         but_for = f"numbers, but for {shown([repr(word) for word in sorted(words.index)])}"
         rules += [
@@ -267,7 +267,7 @@ def draft_column(values: pd.Series, missing: Collection[str] = ()) -> ColumnDraf
     often = f"{n} values; those of at least {FREQUENT:.0%} of the rows are listed, others are one"
     rules += [
         ("grouped" in entries and 2 * n <= rows, "grouped", often),
-        (True, "ignore", f"{held}: identifiers, or free text?"),
+        (True, "ignore", f"{size}: identifiers, or free text?"),
     ]
     return ColumnDraft(entries, *next((use, why) for holds, use, why in rules if holds))
 

@@ -102,8 +102,8 @@ class Clipping:
 
     def clipped(self, *, above: float) -> list[tuple[str, ClippedColumn]]:
         """Columns of which a larger share was clipped, the most clipped first."""
-        found = [item for item in self.columns.items() if item[1].share > above]
-        return sorted(found, key=lambda item: -item[1].share)
+        columns = [item for item in self.columns.items() if item[1].share > above]
+        return sorted(columns, key=lambda item: -item[1].share)
 
     def warnings(self) -> list[str]:
         """A sentence for each column of which more than :data:`MUCH` was clipped."""
@@ -294,8 +294,8 @@ def _inputs(
                 f"{source}: column {name!r} is missing; schema {schema.name!r} needs it"
                 f"{blanks_hint(name, table.columns)}"
             )
-    known = {*schema.columns, *schema.ignored}
-    if extra := [name for name in table.columns if name not in known]:
+    allowed = {*schema.columns, *schema.ignored}
+    if extra := [name for name in table.columns if name not in allowed]:
         raise InputError(
             f"{source}: column {extra[0]!r} is not in schema {schema.name!r};"
             " drop it, or list it under 'ignored'"

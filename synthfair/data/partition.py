@@ -256,9 +256,9 @@ def _clients(  # noqa: PLR0917 - the last two are for errors
 
 def _rows_by(values: np.ndarray) -> dict[Any, np.ndarray]:
     """The positions of each value, in the order of the values."""
-    found, position, counts = np.unique(values, return_inverse=True, return_counts=True)
+    names, position, counts = np.unique(values, return_inverse=True, return_counts=True)
     rows = np.split(np.argsort(position, kind="stable"), np.cumsum(counts))[:-1]
-    return dict(zip(found.tolist(), rows, strict=True))
+    return dict(zip(names.tolist(), rows, strict=True))
 
 
 def write_clients(
@@ -295,8 +295,9 @@ def write_clients(
     require_free(*tables, schema_path, force=force)
     words = schema.missing_values
     for path, table in tables.items():
-        known = "" in words or not words  # else an empty field would be a value
-        write_csv(table if known else table.astype(object).where(table.notna(), words[0]), path)
+        if words and "" not in words:  # an empty field would be a value
+            table = table.astype(object).where(table.notna(), words[0])  # noqa: PLW2901
+        write_csv(table, path)
     write_text(schema_path, schema.to_json())
     return [*tables, schema_path]
 

@@ -299,8 +299,8 @@ def shown(values: Sequence[Value], most: int = 20) -> str:
 
 def blanks_hint(name: str, names: Iterable[str]) -> str:
     """For an error: which column differs from a name in the blanks around it alone; or nothing."""
-    found = [other for other in names if str(other).strip() == name.strip()]
-    return f"; blanks count: the table has {found[0]!r}" if found else ""
+    near = [other for other in names if str(other).strip() == name.strip()]
+    return f"; blanks count: the table has {near[0]!r}" if near else ""
 
 
 def parse_schema(text: str | bytes, *, source: str) -> Schema:
@@ -313,16 +313,16 @@ def parse_schema(text: str | bytes, *, source: str) -> Schema:
     Raises:
         InputError: not JSON, not a schema, or still marked a draft.
     """
-    found = parse_json(text, source)
-    if isinstance(found, dict) and "draft" in found:
+    document = parse_json(text, source)
+    if isinstance(document, dict) and "draft" in document:
         raise InputError(
             f"{source}: still marked a draft; review it as its 'draft' block says, then delete that"
             " block"
         )
-    if isinstance(found, dict) and "positive" in found and found["positive"] is None:
+    if isinstance(document, dict) and document.get("positive", "") is None:
         raise InputError(f"{source}: positive: null, as a draft leaves it; must be given")
     try:
-        return validated(Schema, found)
+        return validated(Schema, document)
     except ValidationError as error:
         raise refusal(source, error) from error
 

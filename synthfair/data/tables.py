@@ -123,15 +123,15 @@ def read_chunks(path: Path, schema: Schema, *, text: Sequence[str] = ()) -> Iter
     """
     for name in files_of(path):
         with _understood(name), open_file(name) as file:
-            if parquet := _is_parquet(file):
-                table = _parquet(file, schema.ignored)
-                columns = _used(schema, text)(table.schema_arrow.names)
-                batches = table.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
+            if is_parquet := _is_parquet(file):
+                parquet = _parquet(file, schema.ignored)
+                columns = _used(schema, text)(parquet.schema_arrow.names)
+                batches = parquet.iter_batches(batch_size=CHUNK_ROWS, columns=columns)
             else:
                 options = _csv_options(_begin(name), _used(schema, text), schema, alone=True)
                 batches = csv.open_csv(name, **options)
             for rows in _gathered(batches):
-                part = _without_words(rows, schema) if parquet else rows
+                part = _without_words(rows, schema) if is_parquet else rows
                 yield part.to_pandas(ignore_metadata=True)
             pa.default_memory_pool().release_unused()
 
@@ -328,15 +328,15 @@ def _parquet(file: IO[bytes], ignored: Sequence[str] | None = None) -> ParquetFi
     """A Parquet file; nested columns are refused unless ignored, or unless nothing is read."""
     from pyarrow.parquet import ParquetFile
 
-    found = ParquetFile(file)
-    _check_names(found.schema_arrow.names)
-    for column in found.schema_arrow if ignored is not None else ():
+    parquet = ParquetFile(file)
+    _check_names(parquet.schema_arrow.names)
+    for column in parquet.schema_arrow if ignored is not None else ():
         if pa.types.is_nested(column.type) and column.name not in ignored:
             raise ValueError(
                 f"column {column.name!r} holds {column.type}, and must hold one number or text a"
                 " row; drop it, or list it under 'ignored'"
             )
-    return found
+    return parquet
 
 
 def _without_words(rows: pa.Table, schema: Schema) -> pa.Table:

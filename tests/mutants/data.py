@@ -62,8 +62,8 @@ MUTANTS = [
     Mutant(
         "sha256 of a file at hand not checked",
         "data/datasets.py",
-        "            if (found := _sha256(path)) != source.sha256:\n                raise",
-        "            if not (found := _sha256(path)):\n                raise",
+        "            if (sha256 := _sha256(path)) != source.sha256:\n                raise",
+        "            if not (sha256 := _sha256(path)):\n                raise",
         "test_datasets.py",
     ),
     Mutant(
@@ -146,7 +146,7 @@ MUTANTS = [
     Mutant(
         "words for missing values are categories in Parquet",
         "data/tables.py",
-        "part = _without_words(rows, schema) if parquet else rows",
+        "part = _without_words(rows, schema) if is_parquet else rows",
         "part = rows",
         "test_tables.py",
     ),
