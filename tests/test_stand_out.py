@@ -10,6 +10,7 @@ from scipy.stats import binom
 from test_release import some_release
 
 import synthfair as sf
+from synthfair.report.results import read_results
 from synthfair.report.table import plain_text
 from synthfair.report.tables import influence_table, outlier_warning
 from synthfair.server import measure_influence, serve
@@ -228,4 +229,4 @@ def test_metrics_json_and_the_terminal_say_who_and_by_what(tables, tmp_path):
     assert said["c1"]["by"] == list(served.influences.releases["c1"].by) != []
     assert said["c1"]["by"][0] in outlier_warning(served.influences)
     assert "OUTLIER" in plain_text(influence_table(served.influences), width=200)
-    assert sf.report.read_results([tmp_path])
+    assert read_results([tmp_path])

@@ -186,8 +186,8 @@ def distill_table(
         >>> sf.distill_table(table, schema, config).release.x.shape
         (40, 37)
         >>> made = sf.distill_table(table, schema, sf.SurrogateConfig())
-        >>> round(made.release.weight.sum())  # as many as there are real rows
-        1989
+        >>> round(made.release.weight.sum())  # 1,989 real rows, to a multiple of five
+        1990
     """
     kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
     if config is None and release is not None:

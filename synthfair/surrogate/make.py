@@ -262,7 +262,7 @@ def make_surrogate(
         >>> rows = in_memory(sf.encode(table, schema))
         >>> made = sf.surrogate.make_surrogate(rows, sf.SurrogateConfig(), schema)
         >>> made.records.shape[1] == len(schema.features), round(made.weight.sum())
-        (True, 1989)
+        (True, 1990)
     """
     sums = read_sums(rows, config, schema, noise=noise, on_stage=on_stage)
     return surrogate_of(sums, Plan(config, schema))
