@@ -259,8 +259,8 @@ MUTANTS = [
     Mutant(
         "the demonstration counts the rows that it trained on",
         "cli/secure/demo.py",
-        "_sum(folder, [lender.train.iloc[1::2] for lender in lenders], model, args)",
-        "_sum(folder, [lender.train for lender in lenders], model, args)",
+        "_sum([lender.train.iloc[1::2] for lender in lenders], model, args)",
+        "_sum([lender.train for lender in lenders], model, args)",
         "test_secure_command.py",
     ),
     Mutant(
