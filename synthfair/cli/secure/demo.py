@@ -74,10 +74,11 @@ def run(args: argparse.Namespace) -> None:
     say(Table(("group", "label", "rows, released", "noise"), rows, caption=caption))
     say(Table.of_facts(histogram.statement or {}))
     say(decision_tables(chosen, histogram))
-    first = sf.evaluate(model, tests)
-    by = {"one threshold for all": first, "a threshold for each group": sf.evaluate(fair, tests)}
+    first, second = sf.evaluate(model, tests), sf.evaluate(fair, tests)
+    names = "one threshold for all", "a threshold for each group"
     rows = [
-        (name, *(e.overall[key].value for key in ("accuracy", "spd"))) for name, e in by.items()
+        (name, one.overall["accuracy"].value, one.overall["spd"].value)
+        for name, one in zip(names, (first, second), strict=True)
     ]
     rows.append(("one decision for everybody", first.constant_accuracy, 0.0))
     say(Table(("decisions by", "accuracy", "SPD"), rows, caption=f"{first.n_test} test rows"))
