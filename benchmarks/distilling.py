@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import synthfair as sf
-from synthfair.distill import inner, optimize
-from synthfair.distill.hypergradient import StepRecord
-from synthfair.distill.problem import Problem, make_problem
+from synthfair.distill.problem import Problem, StepRecord, init, make_problem, run
+from synthfair.distill.solvers import choose_method, train
 from synthfair.model import LinearModel, Rows
 
 
@@ -44,10 +43,10 @@ def first_rows(problem: Problem) -> sf.Encoded:
 
 def run_steps(problem: Problem, config: sf.DistillConfig) -> Steps:
     """All steps, in the chunks that the client takes."""
-    start, method = time.perf_counter(), optimize.method_of(problem, config)
-    state = optimize.init(problem, method, steps=config.steps)
+    start, method = time.perf_counter(), choose_method(problem, config)
+    state = init(problem, method, steps=config.steps)
     chunks = []
-    for chunk, records in optimize.run(problem, state, method):
+    for chunk, records in run(problem, state, method):
         state = chunk
         chunks.append(records)
     x, theta, _ = jax.block_until_ready(state.best)
@@ -59,9 +58,9 @@ def run_steps(problem: Problem, config: sf.DistillConfig) -> Steps:
 def train_inner(a: np.ndarray, s: np.ndarray, y: np.ndarray, lambda_theta: float) -> np.ndarray:
     """Our solution of the inner problem for rows with model inputs a [N_s, n]."""
     rows = Rows(jnp.asarray(a), jnp.asarray(s), jnp.asarray(y))
-    return np.asarray(inner.train(rows, lambda_theta, model=LinearModel()).params)
+    return np.asarray(train(rows, lambda_theta, model=LinearModel()).params)
 
 
 def solvers(problem: Problem, config: sf.DistillConfig) -> object:
     """Those that the settings name."""
-    return optimize.method_of(problem, config).solvers
+    return choose_method(problem, config)

@@ -7,10 +7,9 @@ from conftest import make_schema, make_table
 
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
-from synthfair.distill import hypergradient as hg
-from synthfair.distill import optimize
-from synthfair.distill.linear import Cholesky
-from synthfair.distill.problem import make_problem
+from synthfair.distill import problem as outer
+from synthfair.distill.problem import evaluate, make_problem
+from synthfair.distill.solvers import Cholesky, GaussNewton, Method, Newton, choose_method
 
 
 def squared_hinge(margin):
@@ -34,14 +33,12 @@ def some_problem(n_groups=2, model=None, custom=None, **settings):
 @jax.jit
 def optimum(problem, x):
     """theta(x) by Newton's method, to the last digit."""
-    inputs = problem.inputs(x)
+    loss = problem.inner(x).value
 
-    def newton(params, _):
-        gradient = jax.grad(problem.inner)(params, inputs)
-        return params - jnp.linalg.solve(jax.hessian(problem.inner)(params, inputs), gradient), None
+    def newton(theta, _):
+        return theta - jnp.linalg.solve(jax.hessian(loss)(theta), jax.grad(loss)(theta)), None
 
-    start = problem.model.init(len(inputs))
-    return jax.lax.scan(newton, start, None, length=20)[0]
+    return jax.lax.scan(newton, problem.first_theta, None, length=20)[0]
 
 
 @jax.jit
@@ -51,15 +48,21 @@ def outer_value(problem, x):
 
 
 @jax.jit
+def point_at(problem, x):
+    """The package's theta(x), to the last digit, and hypergradient."""
+    theta = problem.first_theta
+    exact = Method(Newton(1e-11), Cholesky(), GaussNewton())
+    return evaluate(problem, x, theta, jnp.eye(len(theta)), exact)
+
+
 def hypergradient(problem, x):
     """The package's, at the optimum."""
-    params = optimum(problem, x)
-    return hg.hypergradient(problem, params, x, jnp.eye(len(params)), solver=Cholesky())[1]
+    return point_at(problem, x).gradient
 
 
 def run(problem, config, optimizer=None):
     """The state at the end of a whole run, and its history."""
-    method = optimize.method_of(problem, config, optimizer=optimizer)
-    chunks = list(optimize.run(problem, optimize.init(problem, method, steps=config.steps), method))
+    method = choose_method(problem, config, optimizer=optimizer)
+    chunks = list(outer.run(problem, outer.init(problem, method, steps=config.steps), method))
     fields = zip(*(records for _, records in chunks), strict=True)
-    return chunks[-1][0], hg.StepRecord(*map(np.concatenate, fields))
+    return chunks[-1][0], outer.StepRecord(*map(np.concatenate, fields))

@@ -253,12 +253,12 @@ def test_server_without_releases(folder, capsys):
 REPORTS_CHUNKS = """
 import sys
 from synthfair.cli import client, run
-from synthfair.distill import optimize
-advance = optimize.advance
+from synthfair.distill import problem
+chunk = problem._chunk
 def reporting(*args):
     print("a chunk", file=sys.stderr, flush=True)
-    return advance(*args)
-optimize.advance = reporting
+    return chunk(*args)
+problem._chunk = reporting
 sys.exit(run(client, prog="client"))
 """
 

@@ -15,7 +15,7 @@ from synthfair.client import Options, RefusedReleaseError, check_rows, distill_f
 from synthfair.client.history import read_history, write_history
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
-from synthfair.distill.optimize import CHUNK
+from synthfair.distill.problem import CHUNK
 from synthfair.errors import InputError
 from synthfair.files import claimed
 from synthfair.privacy.ledger import Ledger

@@ -6,7 +6,8 @@ from conftest import make_schema, make_table, needs_data
 from small_problem import some_problem
 
 import synthfair as sf
-from synthfair.distill import gap_search, optimize
+from synthfair.distill import gap_search
+from synthfair.distill.solvers import choose_method
 from synthfair.fairness.metrics import statistical_parity_difference
 from synthfair.report.releases import fit_warnings
 
@@ -102,7 +103,7 @@ def test_the_gap_of_three_groups_is_that_between_the_extremes():
 
 
 def searching(problem, search, max_gap):
-    method = optimize.method_of(problem, sf.DistillConfig(max_gap=max_gap))
+    method = choose_method(problem, sf.DistillConfig(max_gap=max_gap))
     search = search or gap_search.init(problem, method)
     return gap_search.run(problem, search, method, max_gap=max_gap, steps=300)
 

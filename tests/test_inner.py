@@ -1,6 +1,4 @@
-"""The three inner solvers, against scikit-learn, optax and each other."""
-
-from functools import partial
+"""The two inner solvers, against scikit-learn, SciPy and each other."""
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +7,17 @@ import pytest
 import scipy.optimize
 from sklearn.linear_model import LogisticRegression
 
-from synthfair.distill.inner import MEMORY, lbfgs, newton, train
-from synthfair.distill.linear import SOLVERS, Cholesky
+from synthfair.distill.solvers import (
+    Cholesky,
+    ConjugateGradient,
+    Function,
+    Lbfgs,
+    Newton,
+    train,
+)
 from synthfair.model import LinearModel, Rows, regularized_loss
+
+MEMORY = 10  # steps from which L-BFGS knows the curvature
 
 
 def some_rows(n=200, d=5, seed=0):
@@ -32,8 +38,14 @@ def test_solution_is_scikit_learns():
     np.testing.assert_allclose(solution.params, reference.coef_[0], rtol=1e-5)
 
 
-def some_loss(params, rows):
-    return regularized_loss(LinearModel(), params, rows, 0.1)
+def smooth(value, *data):
+    """A function of theta and data, at some data, with the Hessian that JAX finds."""
+    fun = lambda theta: value(theta, *data)  # noqa: E731
+    return Function(fun, jax.hessian(fun))
+
+
+def some_loss(theta, rows):
+    return regularized_loss(LinearModel(), theta, rows, 0.1)
 
 
 @pytest.mark.parametrize("changed", [True, False])
@@ -44,10 +56,9 @@ def test_change_of_variables_finds_the_same_in_fewer_iterations(changed):
 
     @jax.jit
     def solved(rows):
-        hessian = jax.hessian(some_loss)(reference * 1.01, rows)
-        factor = jnp.linalg.cholesky(hessian) if changed else None
-        start = jnp.zeros(5)
-        return lbfgs(some_loss, start, rows, factor=factor, tolerance=1e-7, max_iterations=500)
+        loss = smooth(some_loss, rows)
+        factor = jnp.linalg.cholesky(loss.hessian(reference * 1.01)) if changed else None
+        return Lbfgs(1e-7, 500).minimise(loss, jnp.zeros(5), factor)
 
     solution = solved(rows)
     np.testing.assert_allclose(solution.params, reference, rtol=1e-4)
@@ -65,9 +76,8 @@ def test_a_warm_start_costs_one_evaluation_an_iteration():
 
     moved = rows._replace(a=rows.a + 0.01 * jnp.sign(rows.a[::-1]))
     factor = jnp.linalg.cholesky(jax.hessian(some_loss)(start, rows))
-    solution = jax.jit(
-        lambda: lbfgs(counted, start, moved, factor=factor, tolerance=1e-8, max_iterations=50)
-    )()
+    solve = jax.jit(lambda rows: Lbfgs(1e-8).minimise(smooth(counted, rows), start, factor))
+    solution = solve(moved)
     jax.effects_barrier()
     assert solution.converged
     assert 2 <= solution.iterations <= 5
@@ -75,10 +85,10 @@ def test_a_warm_start_costs_one_evaluation_an_iteration():
 
 
 def test_where_the_unit_step_is_bad_the_line_search_takes_over():
-    def steep(theta, _):
+    def steep(theta):
         return jnp.sum(jnp.log(jnp.cosh(20 * (theta - 3)))) + 1e-3 * theta @ theta
 
-    solution = lbfgs(steep, jnp.zeros(2), None, tolerance=1e-8, max_iterations=200)
+    solution = Lbfgs(1e-8, 200).minimise(smooth(steep), jnp.zeros(2))
     assert solution.converged
     np.testing.assert_allclose(solution.params, 3, atol=1e-2)
 
@@ -108,14 +118,14 @@ def some_quadratic(p, seed=0, orders=1.0):
     return jnp.asarray(hessian), jnp.asarray(rng.normal(size=p))
 
 
-def quadratic(phi, hessian):
-    return 0.5 * phi @ hessian @ phi
+def solved_quadratic(start, hessian):
+    value = lambda theta: 0.5 * theta @ hessian @ theta  # noqa: E731
+    return Lbfgs(1e-6, 500).minimise(smooth(value), start)
 
 
 def test_lbfgs_needs_about_as_many_iterations_as_scipys():
     hessian, start = some_quadratic(p=20)
-    solve = jax.jit(partial(lbfgs, quadratic, tolerance=1e-6, max_iterations=500))
-    found = solve(start, hessian)
+    found = jax.jit(solved_quadratic)(start, hessian)
     peer = scipy.optimize.minimize(
         lambda phi: (0.5 * phi @ hessian @ phi, hessian @ phi),
         start,
@@ -132,66 +142,56 @@ def test_in_a_batch_each_is_solved_as_alone():
     """Some need many more steps than others, and more than are remembered."""
     problems = [some_quadratic(p=30, orders=orders) for orders in (0.0, 0.5, 1.0)]
     hessians, starts = zip(*problems, strict=True)
-    solve = partial(lbfgs, quadratic, tolerance=1e-6, max_iterations=300)
-    batch = jax.jit(jax.vmap(solve))(jnp.stack(starts), jnp.stack(hessians))
+    batch = jax.jit(jax.vmap(solved_quadratic))(jnp.stack(starts), jnp.stack(hessians))
     assert MEMORY < batch.iterations[0] < 0.8 * batch.iterations[1] < 0.6 * batch.iterations[2]
-    alone = jax.jit(solve)
+    alone = jax.jit(solved_quadratic)
     for i, (hessian, start) in enumerate(zip(hessians, starts, strict=True)):
         found = alone(start, hessian)
         assert float(batch.iterations[i]) == pytest.approx(float(found.iterations), rel=0.2)
         np.testing.assert_allclose(batch.params[i], found.params, atol=1e-6)
 
 
-@pytest.mark.parametrize("solver", SOLVERS.values())
-def test_newton_finds_what_lbfgs_finds(solver):
+@pytest.mark.parametrize("linear", [Cholesky(), ConjugateGradient(1e-3)])
+def test_newton_finds_what_lbfgs_finds(linear):
     rows = some_rows()
-    solve = partial(newton, some_loss, linear=solver, tolerance=1e-9, max_iterations=100)
+    solver, loss = Newton(1e-9, linear=linear), smooth(some_loss, rows)
     reference = train(rows, 0.1, model=LinearModel()).params
-    compiled = jax.jit(solve)
+    compiled = jax.jit(lambda start: solver.minimise(loss, start))
     for start in (0.0, 30.0):
-        solution = compiled(jnp.full(5, start), rows)
+        solution = compiled(jnp.full(5, start))
         assert solution.converged
         assert solution.iterations < 15
         np.testing.assert_allclose(solution.params, reference, rtol=1e-7)
 
 
 def test_newton_halves_steps_that_would_overshoot():
-    def steep(theta, _):
+    def steep(theta):
         return jnp.sum(jnp.log(jnp.cosh(5 * (theta - 3)))) + 1e-3 * theta @ theta
 
-    found = newton(steep, jnp.zeros(2), None, linear=Cholesky(), tolerance=1e-8, max_iterations=200)
+    found = Newton(1e-8, 200).minimise(smooth(steep), jnp.zeros(2))
     assert found.converged
     np.testing.assert_allclose(found.params, 3, atol=1e-2)
-    slope, curvature = (d(steep)(jnp.zeros(2), None) for d in (jax.grad, jax.hessian))
+    slope, curvature = (d(steep)(jnp.zeros(2)) for d in (jax.grad, jax.hessian))
     full = -jnp.linalg.solve(curvature, slope)
-    assert steep(full, None) > 100 * steep(jnp.zeros(2), None)
+    assert steep(full) > 100 * steep(jnp.zeros(2))
 
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_newton_reports_too_few_iterations(most):
-    solution = newton(
-        some_loss, jnp.zeros(5), some_rows(),
-        linear=Cholesky(), tolerance=1e-12, max_iterations=most,
-    )  # fmt: skip
+    solution = Newton(1e-12, most).minimise(smooth(some_loss, some_rows()), jnp.zeros(5))
     assert not solution.converged
     assert solution.iterations == most
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_newton_claims_no_success_where_the_function_is_not_convex(name):
-    def hilly(theta, _):
-        return jnp.sum(jnp.cos(theta))
-
-    solution = newton(
-        hilly, jnp.array([0.3, 0.2]), None,
-        linear=SOLVERS[name], tolerance=1e-8, max_iterations=50,
-    )  # fmt: skip
-    assert not solution.converged
+@pytest.mark.parametrize("linear", [Cholesky(), ConjugateGradient(1e-3)])
+def test_newton_claims_no_success_where_the_function_is_not_convex(linear):
+    hilly = smooth(lambda theta: jnp.sum(jnp.cos(theta)))
+    assert not Newton(1e-8, 50, linear).minimise(hilly, jnp.array([0.3, 0.2])).converged
 
 
-def test_jaxopt_is_imported_only_where_it_is_asked_for():
+def test_jaxopt_is_imported_only_where_it_is_used():
     import subprocess
     import sys
 
-    code = "import sys, synthfair.distill.inner; assert 'jaxopt' not in sys.modules"
+    code = "import sys, synthfair.distill.solvers; assert 'jaxopt' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

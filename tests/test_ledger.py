@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from synthfair.cli import main
 from synthfair.client.history import write_history
 from synthfair.config import DistillConfig
-from synthfair.distill.hypergradient import StepRecord
+from synthfair.distill.problem import StepRecord
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.answers import AnswersFile

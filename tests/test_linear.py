@@ -7,83 +7,78 @@ import pytest
 from test_inner import some_rows
 
 from synthfair.config import DistillConfig
-from synthfair.distill.linear import LARGE, SOLVERS, choose
+from synthfair.distill.solvers import Cholesky, ConjugateGradient, Function
 from synthfair.model import LinearModel, regularized_loss
 
+SOLVERS = Cholesky(), ConjugateGradient()
 HESSIAN = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.5], [0.0, 0.5, 2.0]])
 
 
-def quadratic(params, data):
-    return 0.5 * params @ data @ params
+def quadratic(hessian=HESSIAN):
+    matrix = jnp.asarray(hessian)
+    return Function(lambda theta: 0.5 * theta @ matrix @ theta, lambda _: matrix)
 
 
 def test_factor_is_numpys_cholesky():
-    c = jnp.ones(3)
-    solver = SOLVERS["cholesky"]
-    memory = solver.solve(quadratic, jnp.zeros(3), jnp.array(HESSIAN), c, solver.init(c)).memory
-    np.testing.assert_allclose(solver.factor(memory), np.linalg.cholesky(HESSIAN))
+    solver, theta = Cholesky(), jnp.zeros(3)
+    first = solver.init(quadratic(), theta)
+    _, memory, _ = solver.solve(quadratic(), theta, jnp.ones(3), first)
+    for factor in map(solver.factor, (first, memory)):
+        np.testing.assert_allclose(factor, np.linalg.cholesky(HESSIAN))
 
 
-@pytest.mark.parametrize("solver", SOLVERS.values())
+@pytest.mark.parametrize("solver", SOLVERS)
 def test_solution_is_numpys(solver):
     c = jnp.array([1.0, -2.0, 3.0])
-    for start in (jnp.zeros(3), jnp.ones(3)):
-        memory = solver.solve(quadratic, start, jnp.array(HESSIAN), c + 1, solver.init(c)).memory
-        solution = solver.solve(quadratic, start, jnp.array(HESSIAN), c, memory)
-        np.testing.assert_allclose(solution.v, np.linalg.solve(HESSIAN, c), rtol=1e-8)
-        assert solution.converged
+    for theta in (jnp.zeros(3), jnp.ones(3)):
+        first = solver.init(quadratic(), theta)
+        _, memory, _ = solver.solve(quadratic(), theta, c + 1, first)
+        v, _, converged = solver.solve(quadratic(), theta, c, memory)
+        np.testing.assert_allclose(v, np.linalg.solve(HESSIAN, c), rtol=1e-8)
+        assert converged
 
 
-@pytest.mark.parametrize(("name", "formed"), [("cholesky", True), ("conjugate_gradient", False)])
-def test_who_forms_the_hessian(name, formed):
-    calls = []
+def test_conjugate_gradients_never_form_the_hessian():
+    def refuse(theta):
+        raise AssertionError
 
-    def hessian(params, data):
-        calls.append(1)
-        return data
-
-    solver, c = SOLVERS[name], jnp.ones(3)
-    solver.solve(quadratic, jnp.zeros(3), jnp.array(HESSIAN), c, solver.init(c), hessian=hessian)
-    assert bool(calls) == formed
+    fun, solver, theta = quadratic()._replace(hessian=refuse), ConjugateGradient(), jnp.zeros(3)
+    solver.solve(fun, theta, jnp.ones(3), solver.init(fun, theta))
 
 
 def test_conjugate_gradients_solve_a_system_of_forty():
-    rows, c, solver = some_rows(n=400, d=40), jnp.ones(40), SOLVERS["conjugate_gradient"]
-    loss = lambda t, rows: regularized_loss(LinearModel(), t, rows, 10.0)  # noqa: E731
-    solution = jax.jit(lambda t: solver.solve(loss, t, rows, c, solver.init(c)))(jnp.zeros(40))
-    hessian = jax.jit(jax.hessian(lambda t: loss(t, rows)))(jnp.zeros(40))
-    np.testing.assert_allclose(solution.v, jnp.linalg.solve(hessian, c), rtol=1e-7)
+    rows, c, solver = some_rows(n=400, d=40), jnp.ones(40), ConjugateGradient()
+    loss = lambda t: regularized_loss(LinearModel(), t, rows, 10.0)  # noqa: E731
+    fun = Function(loss, jax.hessian(loss))
+    v, _, _ = jax.jit(lambda t: solver.solve(fun, t, c, solver.init(fun, t)))(jnp.zeros(40))
+    hessian = jax.jit(fun.hessian)(jnp.zeros(40))
+    np.testing.assert_allclose(v, jnp.linalg.solve(hessian, c), rtol=1e-7)
 
 
 def test_conjugate_gradients_start_from_the_last_solution():
-    c, solver = jnp.array([1.0, -2.0, 3.0]), SOLVERS["conjugate_gradient"]
+    c = jnp.array([1.0, -2.0, 3.0])
     near = jnp.linalg.solve(jnp.array(HESSIAN), c) + 1e-6
-    solution = solver.solve(quadratic, jnp.zeros(3), jnp.array(HESSIAN), c, near, tolerance=1e-3)
-    np.testing.assert_array_equal(solution.v, near)  # good enough: not a step is made
+    v, _, _ = ConjugateGradient(1e-3).solve(quadratic(), jnp.zeros(3), c, near)
+    np.testing.assert_array_equal(v, near)  # good enough: not a step is made
 
 
 def test_a_residual_that_is_not_reached_is_reported():
     hessian, c = jnp.diag(jnp.logspace(0, 12, 5)), jnp.ones(5) / 3
-    solver = SOLVERS["conjugate_gradient"]
-    solution = solver.solve(quadratic, jnp.zeros(5), hessian, c, solver.init(c), tolerance=1e-25)
-    assert not solution.converged
+    fun, solver, theta = quadratic(hessian), ConjugateGradient(1e-25), jnp.zeros(5)
+    _, _, converged = solver.solve(fun, theta, c, solver.init(fun, theta))
+    assert not converged
 
 
-@pytest.mark.parametrize("name", SOLVERS)
-def test_a_singular_hessian_is_reported(name):
-    solver, c = SOLVERS[name], jnp.array([1.0, 1.0])
-    singular = jnp.array([[1.0, 0.0], [0.0, 0.0]])
-    solution = jax.jit(lambda data: solver.solve(quadratic, jnp.zeros(2), data, c, solver.init(c)))(
-        singular
-    )
-    assert not solution.converged
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_singular_hessian_is_reported(solver):
+    theta, singular = jnp.zeros(2), jnp.array([[1.0, 0.0], [0.0, 0.0]])
 
+    @jax.jit
+    def solve(data):
+        fun = quadratic(data)
+        return solver.solve(fun, theta, jnp.ones(2), solver.init(fun, theta))
 
-def test_the_choice_is_by_size():
-    by_size = [choose("auto", optimizer="adam", n_params=n) for n in (LARGE - 1, LARGE)]
-    assert by_size == ["cholesky", "conjugate_gradient"]
-    assert choose("auto", optimizer="gauss_newton", n_params=10_000) == "cholesky"
-    assert choose("conjugate_gradient", optimizer="adam", n_params=2) == "conjugate_gradient"
+    assert not solve(singular)[2]
 
 
 def test_gauss_newton_without_hessian_is_refused():

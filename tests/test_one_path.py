@@ -16,7 +16,7 @@ from synthfair.compare.compared_methods import make_surrogates, surrogate_settin
 from synthfair.config import changed_settings
 from synthfair.data.encode import encode, in_content_order
 from synthfair.data.partition import ClientTable
-from synthfair.distill.optimize import CHUNK
+from synthfair.distill.problem import CHUNK
 from synthfair.errors import InputError
 from synthfair.privacy.noise import seeded
 

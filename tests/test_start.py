@@ -12,10 +12,9 @@ from synthfair.errors import InputError
 REAL = encode(make_table(), make_schema())
 
 
-def start(seed=0, real=REAL, n_groups=2, **settings):
-    return choose_start(
-        np.random.default_rng(seed), real, DistillConfig(**settings), n_groups=n_groups
-    )
+def start(real=REAL, **settings):
+    counts = np.bincount(2 * real.s + (real.y > 0), minlength=4).reshape(2, 2)
+    return choose_start(DistillConfig(**settings), counts, d=real.x.shape[1], real=real)
 
 
 def counts(s, y):

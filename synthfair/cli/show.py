@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 
 if TYPE_CHECKING:
-    from synthfair.distill.hypergradient import StepRecord
+    from synthfair.distill.problem import StepRecord
 
 
 class _Output(Console):

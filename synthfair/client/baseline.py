@@ -8,9 +8,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from synthfair.distill.inner import train
-from synthfair.distill.objective import PenalizedLoss
-from synthfair.distill.problem import Problem
+from synthfair.distill.problem import PenalizedLoss, Problem
+from synthfair.distill.solvers import train
 from synthfair.model import Model, Params
 
 

@@ -17,11 +17,11 @@ from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
-from synthfair.distill import gap_search, optimize
+from synthfair.distill import gap_search
+from synthfair.distill import problem as outer
 from synthfair.distill.gap_search import Search
-from synthfair.distill.hypergradient import StepRecord, empty_record
-from synthfair.distill.optimize import Best, OuterState
-from synthfair.distill.problem import Problem
+from synthfair.distill.problem import Best, OuterState, Problem, StepRecord, outer_excess
+from synthfair.distill.solvers import choose_method
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model, Params
@@ -39,7 +39,7 @@ Progress = Callable[[StepRecord, int, int], None]
 """Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
 
 OUTER_TOLERANCE = 1e-3
-"""The outer problem counts as solved where :func:`optimize.outer_excess` is at most this."""
+"""The outer problem counts as solved where :func:`outer_excess` is at most this."""
 
 
 class Distillation(NamedTuple):
@@ -51,7 +51,7 @@ class Distillation(NamedTuple):
             from real rows.
         reached: the record of the release's own x, where P(x) was least. Private.
         outer_excess: how far P(x) is above its optimum, as a share of F of the untrained model;
-            see :func:`synthfair.distill.optimize.outer_excess`. Private.
+            see :func:`synthfair.distill.problem.outer_excess`. Private.
         rho_o: weight of the penalty: the one given, or, with ``max_gap``, the one found. Private,
             like the history.
         theta: of the model that anybody can train on the release.
@@ -257,13 +257,13 @@ def distill_prepared(
     ``on_end`` is called with what to save, and where, for the same run to be at its end at once.
     """
     problem = prepared.problem
-    method = optimize.method_of(problem, config, optimizer=optimizer)
+    method = choose_method(problem, config, optimizer=optimizer)
     file = CheckpointFile.next_to(checkpoint, prepared.fingerprint) if checkpoint else None
     if config.max_gap is None:
-        state = optimize.init(problem, method, steps=config.steps)
+        state = outer.init(problem, method, steps=config.steps)
     else:
         state = gap_search.init(problem, method)
-    empty = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), empty_record(problem.start.dtype))
+    empty = jax.tree.map(lambda leaf: np.zeros(0, leaf.dtype), state.best.record)
     resumed = (file and file.load(Saved(state, empty))) or Saved(state, empty)
     state, parts = resumed.state, [resumed.history]
     if isinstance(state, Search):
@@ -271,7 +271,7 @@ def distill_prepared(
             problem, state, method, max_gap=config.max_gap or 0.0, steps=config.steps
         )
     else:
-        chunks = optimize.run(problem, state, method, stop_tolerance=config.stop_tolerance)
+        chunks = outer.run(problem, state, method, stop_tolerance=config.stop_tolerance)
     try:
         for after, records in chunks:
             refuse_divergence(after.best, records, step=int(after.step), source=source)
@@ -312,9 +312,9 @@ def finished(
         release,
         history,
         jax.tree.map(np.asarray, best.record),
-        optimize.outer_excess(problem, best),
+        outer_excess(problem, best),
         rho_o,
-        best.params,
+        problem.params(best.theta),
     )
     if isinstance(state, Search):
         over = gap_search.next_weight(state.tried, config.max_gap or 0.0) is None

@@ -10,7 +10,7 @@ from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, read_numbers, write_text
 
 if TYPE_CHECKING:
-    from synthfair.distill.hypergradient import StepRecord
+    from synthfair.distill.problem import StepRecord
 
 ENDING = ".history.csv"
 """Of the names of histories, so that a report finds them."""

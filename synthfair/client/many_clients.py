@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from synthfair.client.distillation import (
     Distillation,
@@ -22,9 +23,8 @@ from synthfair.client.prepare import Prepared, check_rows, prepare
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
-from synthfair.distill import optimize
-from synthfair.distill.hypergradient import StepRecord
-from synthfair.distill.optimize import OuterState
+from synthfair.distill.problem import OuterState, StepRecord, init, run
+from synthfair.distill.solvers import choose_method
 from synthfair.distill.start import ROWS_PER_PAIR
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
@@ -186,12 +186,12 @@ def _distill_batch(
         return {name: found}
     problems = [each.problem for each in prepared.values()]
     problems += problems[-1:] * (batch.size - len(problems))  # another size would be compiled anew
-    method = optimize.method_of(problems[0], config)
-    first = [optimize.init(problem, method, steps=config.steps) for problem in problems]
-    state, parts = optimize.stack(first), []
-    chunks = optimize.run(
-        optimize.stack(problems), state, method, stop_tolerance=config.stop_tolerance
+    method = choose_method(problems[0], config)
+    first = [init(problem, method, steps=config.steps) for problem in problems]
+    problem, state = (
+        jax.tree.map(lambda *leaves: jnp.stack(leaves), *each) for each in (problems, first)
     )
+    chunks, parts = run(problem, state, method, stop_tolerance=config.stop_tolerance), []
     for state, records in chunks:
         end_if_stopped()
         for i, name in enumerate(prepared):

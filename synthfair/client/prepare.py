@@ -17,8 +17,8 @@ from synthfair.config import DistillConfig
 from synthfair.data.batches import RealRows, gather
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
-from synthfair.distill.problem import Problem, make_private_problem, make_problem
-from synthfair.distill.start import choose_private_start
+from synthfair.distill.problem import Problem, assemble, make_problem
+from synthfair.distill.start import choose_start
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import Model
@@ -121,11 +121,11 @@ def prepare_private(
         secure: whether its noise came from the system; else nothing is guaranteed.
     """
     known_model, known = require_known(model, penalty, config, schema)
-    problem = make_private_problem(
+    problem = assemble(
         PrivateObjective(*map(jnp.asarray, fit[:3])),
-        fit.counts,
+        choose_start(config, fit.counts, d=len(schema.encoded_names)),
         config,
-        d=len(schema.encoded_names),
+        n_groups=len(schema.groups),
         model=known_model,
         penalty=known,
     )
@@ -142,8 +142,7 @@ def require_feasible(schema: Schema, config: DistillConfig) -> None:
     Raises:
         InputError: the synthetic rows cannot be chosen as the settings say, whatever is measured.
     """
-    counts = np.ones((len(schema.groups), 2))
-    choose_private_start(np.random.default_rng(), counts, config, d=len(schema.encoded_names))
+    choose_start(config, np.ones((len(schema.groups), 2)), d=len(schema.encoded_names))
 
 
 def fingerprint(rows_sha256: str, settings: str) -> str:

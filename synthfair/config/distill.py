@@ -120,11 +120,10 @@ class DistillConfig(BaseModel):
     inner_max_iterations: int = Field(
         default=100, ge=1, lt=2**31, description="Iterations of one inner solve, at most."
     )
-    inner_solver: Literal["auto", "lbfgs", "newton", "jaxopt"] = Field(
+    inner_solver: Literal["auto", "lbfgs", "newton"] = Field(
         default="auto",
-        description="What trains on the synthetic rows in every step; all find the same model."
-        " auto is L-BFGS, and Newton from some 200 inputs on; jaxopt is its L-BFGS, a slow"
-        " reference.",
+        description="What trains on the synthetic rows in every step; both find the same model."
+        " auto is L-BFGS, and Newton from some 200 inputs on.",
     )
     linear_solver: Literal["auto", "cholesky", "conjugate_gradient"] = Field(
         default="auto",

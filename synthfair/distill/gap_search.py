@@ -16,10 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.distill import optimize
-from synthfair.distill.hypergradient import StepRecord
-from synthfair.distill.optimize import CHUNK, Best, Method, OuterState
-from synthfair.distill.problem import Problem
+from synthfair.distill import problem as outer
+from synthfair.distill.problem import CHUNK, Best, OuterState, Problem, StepRecord
+from synthfair.distill.solvers import Method
 
 FIRST, FACTOR = 1.0, 10.0
 """The first weight, and the ratio of neighbours as long as none is large enough, or all are."""
@@ -43,7 +42,6 @@ class Search(NamedTuple):
         gaps: [MOST_TRIED] that they reached.
         best: of the smallest weight that suffices, or else of the smallest gap.
         best_rho_o: that weight.
-        finished: whether the search is over.
     """
 
     outer: OuterState
@@ -51,7 +49,6 @@ class Search(NamedTuple):
     gaps: jax.Array
     best: Best
     best_rho_o: jax.Array
-    finished: jax.Array
 
     @property
     def step(self) -> jax.Array:
@@ -96,11 +93,9 @@ def _between(low: float | None, high: float) -> float | None:
 
 def init(problem: Problem, method: Method) -> Search:
     """A search from the problem's first x."""
-    state, dtype = optimize.init(problem, method, steps=CHUNK - 1), problem.start.dtype
+    state, dtype = outer.init(problem, method, steps=CHUNK - 1), problem.start.dtype
     nothing = jnp.full(MOST_TRIED, jnp.nan, dtype)
-    return Search(
-        state, nothing, nothing, state.best, jnp.asarray(FIRST, dtype), jnp.zeros((), bool)
-    )
+    return Search(state, nothing, nothing, state.best, jnp.asarray(FIRST, dtype))
 
 
 def run(
@@ -109,22 +104,35 @@ def run(
     """Searches until it is over or the steps are spent.
 
     Args:
-        problem: with a :class:`~synthfair.distill.objective.PenalizedLoss` as objective.
+        problem: with a :class:`~synthfair.distill.problem.PenalizedLoss` as objective.
         search: from :func:`init`, or one that an earlier run yielded.
         method: optimizer and solvers.
         max_gap: the gap wanted, 0 to 1.
         steps: bound of all weights together, but one chunk is run.
 
     Yields:
-        The search after a chunk, and the records of the chunk, as :func:`optimize.run` does.
+        The search after a chunk, and the records of the chunk, as
+        :func:`synthfair.distill.problem.run` does.
     """
-    while not bool(search.finished):
-        weight = next_weight(search.tried, max_gap) or FIRST
-        state, records = optimize.advance(with_weight(problem, weight), search.outer, method)
-        search = _learn(search, state.best, weight, max_gap)
-        over = next_weight(search.tried, max_gap) is None or int(state.step) + CHUNK > steps
-        after = optimize.restart(state, method, steps=CHUNK - 1)
-        search = search._replace(outer=after, finished=jnp.asarray(over))
+
+    def rank(weight: float, gap: float) -> tuple[bool, float]:
+        """Of weights that suffice the smallest comes first, then of the others the smallest gap."""
+        return (True, gap) if gap > max_gap else (False, weight)
+
+    while not (tried := search.tried) or int(search.step) + CHUNK <= steps:
+        weight = next_weight(tried, max_gap)
+        if weight is None:
+            return
+        ((state, records),) = outer.run(with_weight(problem, weight), search.outer, method)
+        i, gap = len(tried), float(state.best.record.gap)
+        search = search._replace(
+            outer=outer.init(problem, method, steps=CHUNK - 1, after=state),
+            weights=search.weights.at[i].set(weight),
+            gaps=search.gaps.at[i].set(gap),
+        )
+        if all(rank(weight, gap) < rank(*other) for other in tried.items()):
+            rho_o = jnp.asarray(weight, search.best_rho_o.dtype)
+            search = search._replace(best=state.best, best_rho_o=rho_o)
         yield search, records
 
 
@@ -133,19 +141,3 @@ def with_weight(problem: Problem, rho_o: float) -> Problem:
     weight = jnp.asarray(rho_o, problem.y.dtype)  # the same type each time: one compilation
     objective = dataclasses.replace(problem.objective, rho_o=weight)  # type: ignore[type-var]
     return dataclasses.replace(problem, objective=objective)
-
-
-def _learn(search: Search, reached: Best, weight: float, wanted: float) -> Search:
-    """The search with what a weight has reached, and its rows if they are the best."""
-    before, i, gap = search.tried, len(search.tried), float(reached.record.gap)
-    search = search._replace(
-        weights=search.weights.at[i].set(weight), gaps=search.gaps.at[i].set(gap)
-    )
-    enough = [w for w, g in before.items() if g <= wanted]
-    if gap <= wanted:
-        best = not enough or weight < min(enough)
-    else:
-        best = not enough and gap < min(before.values(), default=np.inf)
-    if not best:
-        return search
-    return search._replace(best=reached, best_rho_o=jnp.asarray(weight, search.best_rho_o.dtype))

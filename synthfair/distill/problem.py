@@ -1,38 +1,142 @@
-"""The bilevel problem of one client: Wu et al. (2024) eq. (11) inside eq. (12)."""
+"""The bilevel problem of one client, and the steps that solve it: Wu et al. (2024), algorithm 1.
+
+    min over x of  P(x) = F(theta(x)) + rho_s penalty + ridge on x                          eq. (12)
+    theta(x) = argmin over theta of the regularised loss on the synthetic rows              eq. (11)
+
+Real rows enter through F alone. A step (:func:`step`) trains on the synthetic rows, differentiates
+P through the implicit derivative of theta(x) (:func:`evaluate`), and moves x.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from synthfair.config import DistillConfig
 from synthfair.data.batches import RealRows, gather, other_inputs
 from synthfair.data.encode import Encoded
-from synthfair.distill.objective import Objective, PenalizedLoss
-from synthfair.distill.start import Start, choose_private_start, choose_start
-from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
+from synthfair.distill.solvers import Function, Method, absolute_eigen, hessian_of
+from synthfair.distill.start import Start, choose_start
+from synthfair.fairness.penalties import (
+    CovariancePenalty,
+    Notion,
+    Penalty,
+    SelectionRatePenalty,
+    decision_gaps,
+    group_covariances,
+)
 from synthfair.model import (
     LinearModel,
     Model,
     Params,
     Rows,
+    mean_loss,
     regularized_hessian,
     regularized_loss,
     squared_norm,
 )
 
+CHUNK = 50
+"""Steps in one compiled call, but for the first: enough to cost nothing, few enough to show and to
+interrupt."""
+
+_COMPILING = threading.Lock()
+"""Held where a chunk is compiled, or, once it is, while it is started: of threads that distil
+clients of one shape the first compiles, and all run."""
+
+
+class Objective(Protocol):
+    """F(theta): what a model must achieve on the real rows. The only code that may hold them.
+
+    A pytree: its arrays are inputs of compiled code.
+    """
+
+    def __call__(self, params: Params) -> jax.Array:
+        """F(theta), a scalar to minimise."""
+        ...
+
+    def covariance(self, params: Params) -> jax.Array:
+        """The covariance of group and score to show while F falls; the largest, signed."""
+        ...
+
+    def gap(self, params: Params) -> jax.Array:
+        """The largest absolute gap between the groups' decision rates."""
+        ...
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PenalizedLoss:
+    """F(theta) = mean loss + rho_o penalty, on real rows. Wu et al. (2024) eq. (12), first line.
+
+    Attributes:
+        columns: [n, N] model inputs of the real rows, an input a line.
+        s: [N] their groups.
+        y: [N] their labels.
+        rho_o: weight of the penalty, at least 0.
+        model: what is trained.
+        penalty: a differentiable measure of unfairness.
+        notion: which rows :meth:`covariance` and :meth:`gap` compare.
+        n_groups: number of groups.
+    """
+
+    columns: jax.Array
+    s: jax.Array
+    y: jax.Array
+    rho_o: jax.Array | float
+    model: Model = field(metadata={"static": True})
+    penalty: Penalty = field(metadata={"static": True})
+    notion: Notion = field(default="statistical_parity", metadata={"static": True})
+    n_groups: int = field(default=2, metadata={"static": True})
+
+    @property
+    def rows(self) -> Rows:
+        """The real rows."""
+        return Rows(self.columns.T, self.s, self.y)
+
+    def __call__(self, params: Params) -> jax.Array:
+        """F(theta); loss and penalty share one pass over the scores."""
+        rows, scores = self.rows, self._scores(params)
+        return mean_loss(self.model, scores, rows) + self.rho_o * self.penalty(scores, rows)
+
+    def covariance(self, params: Params) -> jax.Array:
+        """C(theta), eq. (2), (3): signed, of the stratum and the group where it is largest."""
+        covariances = group_covariances(
+            self._scores(params), self.rows, notion=self.notion, n_groups=self.n_groups
+        )
+        return covariances.ravel()[jnp.argmax(jnp.abs(covariances))]
+
+    def gap(self, params: Params) -> jax.Array:
+        """max_g P(decision = +1 | s = g) - min_g P(decision = +1 | s = g), on the real rows.
+
+        Among the rows that the notion compares, the largest. With statistical parity that is
+        |SPD|, eq. (4).
+        """
+        gaps = decision_gaps(
+            self._scores(params), self.rows, notion=self.notion, n_groups=self.n_groups
+        )
+        return jnp.nanmax(gaps)
+
+    def _scores(self, params: Params) -> jax.Array:
+        return self.model.scores(params, self.rows.a)
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Problem:
-    """min over x of P(x) = outer(theta(x), x), where theta(x) minimises inner(theta, x).
+    """min over x of P(x) = outer(theta(x), x), where theta(x) minimises inner(x).
 
-    Real rows enter through ``objective`` alone. Within this package synthetic features are x
-    [d, N_s], a feature a line: what is done to each entry is then done to long lines, which takes
-    less than half of the time.
+    Within this package synthetic features are x [d, N_s], a feature a line: what is done to each
+    entry is then done to long lines, which takes less than half of the time. theta [p] is the
+    model's params as one vector.
 
     Attributes:
         objective: F(theta).
@@ -59,30 +163,290 @@ class Problem:
     model: Model = field(metadata={"static": True})
     penalty: Penalty = field(metadata={"static": True})
 
-    def inputs(self, x: jax.Array) -> jax.Array:
-        """Model inputs [n, N_s] of the synthetic rows with features x [d, N_s]."""
-        return jnp.concatenate([x, self.others])
+    def inner(self, x: jax.Array) -> Function:
+        """Regularised loss on the synthetic rows, eq. (11), as a function of theta."""
+        rows, weight = self._rows(x), self.lambda_theta
+        return Function(
+            lambda theta: regularized_loss(self.model, self.params(theta), rows, weight),
+            lambda theta: regularized_hessian(self.model, self.params(theta), rows, weight),
+        )
 
-    def inner(self, params: Params, inputs: jax.Array) -> jax.Array:
-        """Regularised loss on the synthetic rows, eq. (11), as a function of their inputs."""
-        return regularized_loss(self.model, params, self._rows(inputs), self.lambda_theta)
-
-    def inner_hessian(self, params: Params, inputs: jax.Array) -> jax.Array:
-        """Its Hessian in params [p, p]."""
-        return regularized_hessian(self.model, params, self._rows(inputs), self.lambda_theta)
-
-    def outer(self, params: Params, x: jax.Array) -> jax.Array:
+    def outer(self, theta: jax.Array, x: jax.Array) -> jax.Array:
         """F(theta) + rho_s synthetic penalty + lambda_x / (2 (N_s n)^2) ||x||^2, eq. (12)."""
-        n_inputs = len(x) + len(self.others)
+        params, n_inputs = self.params(theta), len(x) + len(self.others)
         ridge = self.lambda_x / (2 * (x.shape[1] * n_inputs) ** 2) * squared_norm(x)
         if self.rho_s is None:
             return self.objective(params) + ridge
-        rows = self._rows(self.inputs(x))
+        rows = self._rows(x)
         unfairness = self.penalty(self.model.scores(params, rows.a), rows)
         return self.objective(params) + self.rho_s * unfairness + ridge
 
-    def _rows(self, inputs: jax.Array) -> Rows:
-        return Rows(inputs.T, self.s, self.y)
+    def _rows(self, x: jax.Array) -> Rows:
+        """The synthetic rows as the model sees them."""
+        return Rows(jnp.concatenate([x, self.others]).T, self.s, self.y)
+
+    @property
+    def first_theta(self) -> jax.Array:
+        """[p] params before training."""
+        return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[0]
+
+    def params(self, theta: jax.Array) -> Params:
+        """The model's params, of which theta is the vector."""
+        return ravel_pytree(self.model.init(len(self.start) + len(self.others)))[1](theta)
+
+
+class StepRecord(NamedTuple):
+    """What was measured at one x; or at many, one after the other.
+
+    Attributes:
+        objective: P(x).
+        covariance: of group and score on the real rows, as the objective defines it.
+        gap: largest difference between the groups' decision rates there.
+        gradient_norm: of the inner problem, at its solution.
+        inner_converged: whether the inner problem, and the system for its derivative, met their
+            tolerances.
+        inner_iterations: L-BFGS iterations or Newton steps.
+    """
+
+    objective: jax.Array | np.ndarray
+    covariance: jax.Array | np.ndarray
+    gap: jax.Array | np.ndarray
+    gradient_norm: jax.Array | np.ndarray
+    inner_converged: jax.Array | np.ndarray
+    inner_iterations: jax.Array | np.ndarray
+
+    def improves(self, best: StepRecord) -> jax.Array | np.ndarray:
+        """Whether P(x) is lower than the least so far.
+
+        A theta that is not the inner optimum may look good, and a server would not find it: x whose
+        inner problem converged come first.
+        """
+        now, then = self.inner_converged, best.inner_converged
+        return (now & ~then) | ((now == then) & (self.objective < best.objective))
+
+
+class Point(NamedTuple):
+    """Synthetic features and what was computed there.
+
+    Attributes:
+        x: [d, N_s] synthetic features.
+        theta: [p] theta(x).
+        curvature: what the linear solver remembers of the inner Hessian there: Cholesky its factor
+            [p, p], conjugate gradients their solution [p].
+        gradient: dP/dx [d, N_s].
+        record: the rest.
+    """
+
+    x: jax.Array
+    theta: jax.Array
+    curvature: jax.Array
+    gradient: jax.Array
+    record: StepRecord
+
+
+def implicit_vjp(fun: Callable[[Any, Any], jax.Array], theta: Any, data: Any, v: Any) -> Any:
+    """Cotangent c of theta pulled back to x through the inner optimum, given v = H^-1 c.
+
+    At the optimum df/dtheta = 0 for every x, hence H dtheta/dx + d2f/(dtheta dx) = 0 and
+
+        (dtheta/dx)' c = - (d2f/(dtheta dx))' H^-1 c.
+
+    Wu et al. (2024) eq. (14), which prints the equation without the minus sign.
+
+    Args:
+        fun: f(theta, x), twice differentiable and strictly convex in theta.
+        theta: the inner optimum theta(x); the result is as exact as this is stationary.
+        data: x, any pytree.
+        v: H^-1 c, H the Hessian at (theta, data); see
+            :class:`synthfair.distill.solvers.LinearSolver`.
+
+    Returns:
+        A pytree like data.
+    """
+    _, pull = jax.vjp(lambda d: jax.grad(fun)(theta, d), data)
+    return jax.tree.map(lambda leaf: -leaf, pull(v)[0])
+
+
+def evaluate(
+    problem: Problem, x: jax.Array, theta: jax.Array, curvature: jax.Array, method: Method
+) -> Point:
+    """P(x) and its hypergradient; theta and curvature, of an x nearby, are where solvers start.
+
+        dP/dx = dP/dx (direct)  -  (d2 inner/(dtheta dx))' H^-1 dP/dtheta
+
+    Wu et al. (2024) eq. (13); the direct part has the rho_s term as well as the lambda_x term.
+    """
+    # theta(x), eq. (11).
+    inner, factor = problem.inner(x), method.linear.factor(curvature)
+    theta, gradient_norm, iterations, converged = method.inner.minimise(inner, theta, factor)
+    # The direct derivatives of P.
+    value, (by_theta, by_x) = jax.value_and_grad(problem.outer, argnums=(0, 1))(theta, x)
+    # The derivative through theta(x), eq. (14).
+    v, curvature, solved = method.linear.solve(inner, theta, by_theta, curvature)
+    through_theta = implicit_vjp(lambda theta, x: problem.inner(x).value(theta), theta, x, v)
+    params = problem.params(theta)
+    record = StepRecord(
+        value,
+        problem.objective.covariance(params),
+        problem.objective.gap(params),
+        gradient_norm,
+        converged & solved,
+        iterations.astype(int),
+    )
+    return Point(x, theta, curvature, by_x + through_theta, record)
+
+
+class Best(NamedTuple):
+    """The x of least P(x) so far, theta(x), and what was measured there."""
+
+    x: jax.Array
+    theta: jax.Array
+    record: StepRecord
+
+
+class OuterState(NamedTuple):
+    """All that a step needs; saving it and going on gives the same numbers as never stopping.
+
+    Attributes:
+        x: [d, N_s] synthetic features, the next to evaluate.
+        theta: [p] theta near x, where the next inner solve starts.
+        curvature: what the linear solver remembers of the inner Hessian there.
+        optimizer: the optimizer's own.
+        best: where P was least, among x whose inner problem converged.
+        step: number of x evaluated.
+        last: the step that is the last; smaller once a run ends before its time.
+    """
+
+    x: jax.Array
+    theta: jax.Array
+    curvature: jax.Array
+    optimizer: Any
+    best: Best
+    step: jax.Array
+    last: jax.Array
+
+
+def step(problem: Problem, state: OuterState, method: Method) -> tuple[OuterState, StepRecord]:
+    """One pass of algorithm 1's loop: trains on x, differentiates P(x), and moves x."""
+    point = evaluate(problem, state.x, state.theta, state.curvature, method)
+    x, memory = method.optimizer.step(problem, point, state.optimizer)
+    better = point.record.improves(state.best.record) & (state.step <= state.last)
+    here = Best(point.x, point.theta, point.record)
+    best = jax.lax.cond(better, lambda: here, lambda: state.best)
+    after = OuterState(x, point.theta, point.curvature, memory, best, state.step + 1, state.last)
+    return after, point.record
+
+
+def init(
+    problem: Problem, method: Method, *, steps: int, after: OuterState | None = None
+) -> OuterState:
+    """State before the first of some steps, at least 1.
+
+    With ``after``, of a run where P was another, it goes on from the best x of that.
+    """
+    if after is None:
+        x, theta, first = problem.start, problem.first_theta, 0
+        curvature = _first_curvature(problem, method)
+    else:
+        (x, theta, _), curvature, first = after.best, after.curvature, int(after.step)
+    # NumPy's arrays are put on the device without compiling. Nothing is measured yet.
+    zero, count = np.zeros((), x.dtype), np.zeros((), jax.dtypes.canonicalize_dtype(int))
+    nothing = StepRecord(np.full((), np.inf, x.dtype), zero, zero, zero, np.zeros((), bool), count)
+    gradient, record, begin, last = jax.device_put(
+        (np.zeros(x.shape, x.dtype), nothing, np.asarray(first), np.asarray(first + steps))
+    )
+    memory = method.optimizer.init(Point(x, theta, curvature, gradient, record))
+    return OuterState(
+        x, theta, curvature, jax.device_put(memory), Best(x, theta, record), begin, last
+    )
+
+
+@jax.jit
+def _first_curvature(problem: Problem, method: Method) -> jax.Array:
+    return method.linear.init(problem.inner(problem.start), problem.first_theta)
+
+
+@jax.jit
+def _chunk(
+    problem: Problem, state: OuterState, method: Method, steps: int
+) -> tuple[OuterState, StepRecord]:
+    """So many steps and their records, and blank records up to CHUNK.
+
+    Of one problem, or of a batch: then all arrays of the problem and the state have a first axis
+    more.
+    """
+    take = partial(step, method=method)
+    if state.step.ndim:
+        take = jax.vmap(take)
+
+    def one(i: jax.Array, carry: tuple[OuterState, StepRecord]) -> tuple[OuterState, StepRecord]:
+        state, records = carry
+        state, record = take(problem, state)
+        return state, jax.tree.map(lambda all_, new: all_.at[i].set(new), records, record)
+
+    blank = jax.tree.map(
+        lambda leaf: jnp.zeros((CHUNK, *leaf.shape), leaf.dtype), state.best.record
+    )
+    return jax.lax.fori_loop(0, steps, one, (state, blank))
+
+
+def run(
+    problem: Problem, state: OuterState, method: Method, *, stop_tolerance: float = 0.0
+) -> Iterator[tuple[OuterState, StepRecord]]:
+    """Optimises in compiled chunks, so that a caller may show, save or interrupt between them.
+
+    Args:
+        problem: what is minimised; or a batch, whose arrays have a first axis more.
+        state: from :func:`init`, or one that an earlier run yielded; or stacked.
+        method: what solves it.
+        stop_tolerance: ends the run once a whole chunk lowers P(x) by less than this, relatively;
+            0 never does.
+
+    Yields:
+        The state after a chunk, the first of which is so short that whole ones are left, and the
+        records [up to CHUNK] of its steps, as NumPy arrays; of a batch [up to CHUNK, B]. There is
+        one more record than steps, as the x after the last step is evaluated, too.
+    """
+    # Of a batch, the problem that needs most steps counts.
+    while (left := int(np.max(np.asarray(state.last) - np.asarray(state.step))) + 1) > 0:
+        steps = (left - 1) % CHUNK + 1
+        with _COMPILING:
+            state, records = _chunk(problem, state, method, steps)
+        records = StepRecord(*(np.asarray(field)[:steps] for field in records))
+        if stop_tolerance and steps == CHUNK:
+            first, latest = records.objective[0], records.objective[-1]
+            enough = first - latest < stop_tolerance * np.abs(first)
+            last = jnp.where(enough, jnp.minimum(state.last, state.step - 1), state.last)
+            state = state._replace(last=last)
+        yield state, records
+
+
+def outer_excess(problem: Problem, best: Best) -> float:
+    """How far P(x) is above min F, which no P(x) is below, as a share of F of the untrained model.
+
+        (1/2 g' |B|^-1 g + P(x) - F(theta)) / F(theta_0),    g = dF/dtheta,    B = d2F/dtheta2.
+
+    The first term, half the squared Newton decrement, estimates F(theta) - min F (Boyd and
+    Vandenberghe 2004, eq. 9.30): the many features in x can nearly always reach that minimum. |B|
+    has the absolute eigenvalues of B, as F may be concave in places. P(x) - F(theta), the ridge on
+    x and the rho_s penalty, counts as a whole.
+    """
+    excess, whole = map(float, _excess(problem, best))
+    return 0.0 if excess == 0 else excess / whole if whole else np.inf
+
+
+@jax.jit
+def _excess(problem: Problem, best: Best) -> tuple[jax.Array, jax.Array]:
+    """The numerator and the denominator of :func:`outer_excess`."""
+
+    def fun(theta: jax.Array) -> jax.Array:
+        return problem.objective(problem.params(theta))
+
+    value, slope = jax.value_and_grad(fun)(best.theta)
+    values, vectors = absolute_eigen(hessian_of(fun, best.theta))
+    along = slope @ vectors
+    decrement = 0.5 * jnp.sum(along**2 / jnp.where(along == 0, 1.0, values))
+    return decrement + best.record.objective - value, fun(problem.first_theta)
 
 
 def make_penalty(config: DistillConfig, *, n_groups: int) -> Penalty:
@@ -127,58 +491,39 @@ def make_problem(
     objective = PenalizedLoss(
         *real.on_device(), config.rho_o, model, penalty, config.notion, n_groups
     )
-    start = choose_start(_first_rng(config), real.encoded, config, n_groups=n_groups)
-    return _assembled(objective, start, config, model=model, penalty=penalty, n_groups=n_groups)
+    counts = np.bincount(2 * real.s + (real.y > 0), minlength=2 * n_groups).reshape(n_groups, 2)
+    start = choose_start(config, counts, d=real.n_features, real=real.encoded)
+    return assemble(objective, start, config, n_groups=n_groups, model=model, penalty=penalty)
 
 
-def make_private_problem(
-    objective: Objective,
-    counts: np.ndarray,
-    config: DistillConfig,
-    *,
-    d: int,
-    model: Model,
-    penalty: Penalty,
-) -> Problem:
-    """The same for an objective that was found privately, without a real row.
-
-    Args:
-        objective: F(theta).
-        counts: [G, 2] noisy numbers of rows by group and label, positive.
-        config: settings, with a start and labels that read no real row.
-        d: number of features.
-        model: what is trained.
-        penalty: for the rho_s term.
-
-    Raises:
-        InputError: the synthetic rows cannot be chosen as the settings say.
-    """
-    start = choose_private_start(_first_rng(config), counts, config, d=d)
-    return _assembled(objective, start, config, model=model, penalty=penalty, n_groups=len(counts))
-
-
-def _first_rng(config: DistillConfig) -> np.random.Generator:
-    return np.random.default_rng(config.seed)
-
-
-def _assembled(
+def assemble(
     objective: Objective,
     start: Start,
     config: DistillConfig,
     *,
+    n_groups: int,
     model: Model,
     penalty: Penalty,
-    n_groups: int,
 ) -> Problem:
+    """The same for any objective, such as one that was measured privately, and a start.
+
+    Args:
+        objective: F(theta).
+        start: from :func:`synthfair.distill.start.choose_start`.
+        config: settings.
+        n_groups: number of groups.
+        model: what is trained.
+        penalty: for the rho_s term.
+    """
     others = other_inputs(start.s, n_groups=n_groups, intercept=config.intercept)
     # Unlike jnp.asarray, device_put compiles nothing.
-    x, s, y = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y))
+    x, s, y, others = jax.device_put((np.ascontiguousarray(start.x.T), start.s, start.y, others))
     return Problem(
         objective=objective,
         start=x,
         s=s,
         y=y,
-        others=jax.device_put(others),
+        others=others,
         rho_s=config.rho_s or None,
         lambda_x=config.lambda_x,
         lambda_theta=config.lambda_theta,

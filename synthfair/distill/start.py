@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from synthfair.errors import InputError
 
 ROWS_PER_PAIR = 200
 """Synthetic rows for each pair of group and label where n_synthetic is not given."""
+
+PUBLIC = {"range": (0.0, 1.0), "middle": (0.25, 0.75)}
+"""Starts that read no real row: uniform over the range that encoded features have by the schema,
+or over its middle half."""
 
 
 class Start(NamedTuple):
@@ -29,41 +33,39 @@ class Start(NamedTuple):
 
 
 def choose_start(
-    rng: np.random.Generator, real: Encoded, config: DistillConfig, *, n_groups: int
+    config: DistillConfig, counts: np.ndarray, *, d: int, real: Encoded | None = None
 ) -> Start:
     """Groups, labels and first features as ``config.labels`` and ``config.start`` say.
 
-    With balanced labels and the range start nothing is read off the real rows but the number d of
-    features. Every other choice discloses something; see
-    :func:`synthfair.release.format.disclosures`.
+    With balanced labels and a public start nothing is read but the numbers of groups and features.
+    Every other choice discloses something; see :func:`synthfair.release.format.disclosures`.
+
+    Args:
+        config: settings; the seed is theirs.
+        counts: [G, 2] numbers of real rows by group and label, or noisy ones, positive.
+        d: number of features.
+        real: the real rows, for settings that read them.
 
     Raises:
         InputError: n_synthetic does not split as wanted.
     """
+    rng, rows = np.random.default_rng(config.seed), cast(Encoded, real)
     if config.labels == "copy":
-        s, y = _copied_labels(real, config)
+        s, y = _copied_labels(rows, config)
     else:
-        counts = np.bincount(2 * real.s + (real.y > 0), minlength=2 * n_groups)
-        s, y = _groups_and_labels(counts.reshape(n_groups, 2), config)
-    shape = (len(s), real.x.shape[1])
-    if config.start in ("range", "middle"):
-        return Start(_public_features(rng, shape, config.start), s, y)
-    if config.start == "normal":
-        spread = [column.std() for column in real.x.T]  # one by one: the rows may be a million
-        return Start(real.x.mean(axis=0) + spread * rng.standard_normal(shape), s, y)
-    return Start(real.x[_matching_rows(rng, real, s, y)], s, y)
-
-
-def choose_private_start(
-    rng: np.random.Generator, counts: np.ndarray, config: DistillConfig, *, d: int
-) -> Start:
-    """The same without a real row, from noisy numbers of rows [G, 2] by group and label.
-
-    Raises:
-        InputError: n_synthetic does not split as wanted.
-    """
-    s, y = _groups_and_labels(counts, config)
-    return Start(_public_features(rng, (len(s), d), config.start), s, y)
+        split = _even_counts if config.labels == "balanced" else _proportional_counts
+        per_pair = split(config.n_synthetic or ROWS_PER_PAIR * counts.size, counts.ravel())
+        s = np.repeat(np.repeat(np.arange(len(counts)), 2), per_pair)
+        y = np.repeat(np.tile([-1.0, 1.0], len(counts)), per_pair)
+    shape = (len(s), d)
+    if config.start in PUBLIC:
+        x = rng.uniform(*PUBLIC[config.start], size=shape)
+    elif config.start == "normal":
+        spread = [column.std() for column in rows.x.T]  # one by one: they may be a million
+        x = rows.x.mean(axis=0) + spread * rng.standard_normal(shape)
+    else:
+        x = rows.x[_matching_rows(rng, rows, s, y)]
+    return Start(x, s, y)
 
 
 def _copied_labels(real: Encoded, config: DistillConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -75,21 +77,8 @@ def _copied_labels(real: Encoded, config: DistillConfig) -> tuple[np.ndarray, np
     return real.s, real.y
 
 
-def _groups_and_labels(
-    real_counts: np.ndarray, config: DistillConfig
-) -> tuple[np.ndarray, np.ndarray]:
-    """Balanced, or in proportion to counts [G, 2] of rows with y = -1 and y = +1."""
-    n_groups = len(real_counts)
-    n_synthetic = config.n_synthetic or ROWS_PER_PAIR * 2 * n_groups
-    if config.labels == "balanced":
-        counts = _even_counts(n_synthetic, 2 * n_groups)
-    else:
-        counts = _proportional_counts(n_synthetic, real_counts.ravel())
-    s, y = np.repeat(np.arange(n_groups), 2), np.tile([-1.0, 1.0], n_groups)
-    return np.repeat(s, counts), np.repeat(y, counts)
-
-
-def _even_counts(n: int, parts: int) -> np.ndarray:
+def _even_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
+    parts = len(real_counts)
     if n % parts:
         raise InputError(
             f"n_synthetic = {n}: with balanced labels it must be a multiple of {parts},"
@@ -111,12 +100,6 @@ def _proportional_counts(n: int, real_counts: np.ndarray) -> np.ndarray:
     largest = np.argsort(-(quota % 1), kind="stable")[: n - counts.sum()]
     counts[largest] += 1
     return counts
-
-
-def _public_features(rng: np.random.Generator, shape: tuple[int, int], start: str) -> np.ndarray:
-    """Uniform over the range that encoded features have by the schema, [0, 1], or its middle."""
-    low, high = (0.0, 1.0) if start == "range" else (0.25, 0.75)
-    return rng.uniform(low, high, size=shape)
 
 
 def _matching_rows(

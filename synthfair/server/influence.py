@@ -27,8 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.config import ServerConfig
-from synthfair.distill.inner import InnerSolution, default_tolerance, newton
-from synthfair.distill.linear import Cholesky
+from synthfair.distill.solvers import Function, InnerSolution, Newton, default_tolerance
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty
 from synthfair.model import (
@@ -291,15 +290,11 @@ def _retrained(at: _Trained, k: int) -> tuple[np.ndarray, bool]:
 def _train(
     start: jax.Array, rows: Rows, lambda_theta: float, *, model: LinearModel
 ) -> InnerSolution:
-    return newton(
-        lambda theta, rows: regularized_loss(model, theta, rows, lambda_theta),
-        start,
-        rows,
-        linear=Cholesky(),
-        hessian=lambda theta, rows: regularized_hessian(model, theta, rows, lambda_theta),
-        tolerance=default_tolerance(),
-        max_iterations=MAX_STEPS,
+    loss = Function(
+        lambda theta: regularized_loss(model, theta, rows, lambda_theta),
+        lambda theta: regularized_hessian(model, theta, rows, lambda_theta),
     )
+    return Newton(default_tolerance(), MAX_STEPS).minimise(loss, start)
 
 
 def _change_of_scores(at: _Trained, without: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

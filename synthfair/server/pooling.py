@@ -14,8 +14,8 @@ import synthfair
 from synthfair.config import DistillConfig, Notion, ServerConfig
 from synthfair.data.encode import Encoded, encode_records, records_table
 from synthfair.data.schema import Schema
-from synthfair.distill.inner import train
 from synthfair.distill.problem import make_rows
+from synthfair.distill.solvers import train
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import LinearModel, Model, Rows

@@ -8,7 +8,7 @@ eigenvalues of the Hessian, and of the optima that several starts lead to the lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,9 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.distill.hypergradient import absolute_eigen
-from synthfair.distill.inner import InnerSolution, newton
-from synthfair.distill.linear import LinearSolution, Matrix
+from synthfair.distill.solvers import (
+    Function,
+    InnerSolution,
+    LinearSolution,
+    Newton,
+    absolute_eigen,
+)
 from synthfair.fairness.penalties import CovariancePenalty, Penalty
 from synthfair.model import (
     LinearModel,
@@ -44,6 +48,7 @@ TOLERANCE, SINGLE_TOLERANCE = 1e-9, 1e-4
 """Newton decrement at which training ends, in double and in single precision."""
 
 
+@dataclass(frozen=True)
 class AbsoluteEigenvalues:
     """Solves |H| v = c, with the absolute eigenvalues of H: -v falls where H is indefinite, too.
 
@@ -51,30 +56,21 @@ class AbsoluteEigenvalues:
     non-convex optimization*, algorithm 1.
     """
 
-    def init(self, c: jax.Array | np.ndarray) -> jax.Array:
+    def init(self, fun: Function, theta: jax.Array) -> jax.Array:  # noqa: ARG002
         """Nothing is remembered."""
-        return jnp.asarray(c)
+        return theta
 
     def factor(self, memory: jax.Array) -> None:  # noqa: ARG002
         """Not known."""
         return
 
     def solve(
-        self,
-        fun: Callable[[Params, Any], jax.Array],
-        params: Params,
-        data: Any,
-        c: jax.Array,
-        memory: jax.Array,
-        *,
-        hessian: Matrix | None = None,
-        tolerance: jax.Array | float | None = None,  # noqa: ARG002 - exact but for rounding
+        self, fun: Function, theta: jax.Array, c: jax.Array, memory: jax.Array
     ) -> LinearSolution:
-        """See :class:`synthfair.distill.linear.LinearSolver`."""
-        h = hessian(params, data) if hessian else jax.hessian(fun)(params, data)
-        values, vectors = absolute_eigen(h)
+        """See :class:`synthfair.distill.solvers.LinearSolver`."""
+        values, vectors = absolute_eigen(fun.hessian(theta))
         v = vectors @ ((c @ vectors) / values)
-        return LinearSolution(v, memory, jnp.isfinite(v).all())
+        return v, memory, jnp.isfinite(v).all()
 
 
 @partial(jax.jit, static_argnames=("model", "penalty"))
@@ -108,7 +104,7 @@ def minimise(
     gaps: Any = getattr(penalty, "gaps", None)
     linear = getattr(type(model), "scores", None) is LinearModel.scores
 
-    def hessian(params: Params, rows: Rows) -> jax.Array:
+    def hessian(params: Params) -> jax.Array:
         if gaps is None or not linear:
             of_penalty = jax.hessian(lambda p: penalty(model.scores(p, rows.a), rows))(params)
             return regularized_hessian(model, params, rows, lambda_theta) + rho * of_penalty
@@ -120,15 +116,11 @@ def minimise(
         ridge = lambda_theta / len(params) ** 2 * jnp.eye(len(params))
         return (rows.a.T * derivative(slope, scores)) @ rows.a + rho * slopes.T @ slopes + ridge
 
-    return newton(
-        partial(objective, lambda_theta=lambda_theta, rho=rho, model=model, penalty=penalty),
-        start,
-        rows,
-        linear=AbsoluteEigenvalues(),
-        hessian=hessian,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-    )
+    def value(params: Params) -> jax.Array:
+        return objective(params, rows, lambda_theta, rho, model=model, penalty=penalty)
+
+    solver = Newton(tolerance, max_iterations, linear=AbsoluteEigenvalues())
+    return solver.minimise(Function(value, hessian), start)
 
 
 def train_fair(

@@ -82,9 +82,9 @@ MUTANTS = [
     ),
     Mutant(
         "the release is the last x, not the best",
-        "distill/optimize.py",
-        "lower = found.objective < so_far.objective",
-        "lower = True",
+        "distill/problem.py",
+        "((now == then) & (self.objective < best.objective))",
+        "(now == then)",
         "test_client.py",
     ),
     Mutant(
@@ -96,7 +96,7 @@ MUTANTS = [
     ),
     Mutant(
         "a problem of a batch that has stopped goes on",
-        "distill/optimize.py",
+        "distill/problem.py",
         " & (state.step <= state.last)",
         "",
         "test_many_clients.py",
