@@ -18,7 +18,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.harness import Experiment, Run, fingerprint, main, surrogates_version
 from benchmarks.showing import by, means, page, table
-from synthfair.client.surrogate_release import surrogate_release
+from synthfair.client.from_table import surrogate_release
 from synthfair.config import ReleaseConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES

@@ -5,7 +5,7 @@ import pytest
 from conftest import make_schema, make_table, silent
 from scipy.stats import beta
 
-from synthfair.client.private import measure
+from synthfair.client.fair_task import FairTask
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.privacy import mechanism, queries
@@ -22,7 +22,7 @@ CONFIG = DistillConfig(epsilon=EPSILON, delta=DELTA, private_steps=3)
 
 def outcomes(rows, noise, runs):
     """[runs, k] all numbers of as many private fits."""
-    fits = (measure(rows, SCHEMA, CONFIG, noise=noise) for _ in range(runs))
+    fits = (FairTask(SCHEMA, CONFIG, noise=noise).measure_fit(rows) for _ in range(runs))
     return np.array([np.concatenate([fit.theta, *fit.moments, fit.counts.ravel()]) for fit in fits])
 
 

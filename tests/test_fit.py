@@ -1,4 +1,3 @@
-import inspect
 from dataclasses import dataclass
 
 import jax
@@ -11,8 +10,7 @@ from scipy.special import expit
 
 import synthfair as sf
 from synthfair.client.distillation import distill_prepared
-from synthfair.client.prepare import prepare_private
-from synthfair.client.private import guaranteed, measure
+from synthfair.client.fair_task import FairTask
 from synthfair.config import DistillConfig
 from synthfair.data.encode import encode
 from synthfair.errors import InputError
@@ -141,24 +139,21 @@ def test_the_whole_budget_is_spent(schema, penalty):
 
 @pytest.mark.parametrize("n_rows", [50, 500])
 def test_the_private_objective_holds_no_rows(schema, n_rows):
-    config = private()
-    fit = measure(encode(make_table(n_rows), schema), schema, config)
-    problem = prepare_private(fit, schema, config).problem
+    task = FairTask(schema, private())
+    problem = task.prepare_encoded(encode(make_table(n_rows), schema)).problem
     n = len(schema.encoded_names) + 2
     shapes = [leaf.shape for leaf in jax.tree.leaves(problem.objective)]
     assert shapes == [(n,), (n, n), (1, n)]  # whatever the number of rows
 
 
 def test_no_row_is_read_after_the_budget_is_spent(schema):
-    """What distils has no argument that could hold rows, and destroyed rows change nothing."""
-    arguments = inspect.signature(prepare_private).parameters.values()
-    kinds = {argument.annotation.removesuffix(" | None") for argument in arguments}
-    assert kinds == {"PrivateFit", "Schema", "DistillConfig", "Model", "Penalty", "bool"}
+    """Destroyed rows change nothing."""
     config, real = private(), encode(make_table(), schema)
-    fit = measure(real, schema, config)
+    task = FairTask(schema, config)
+    fit = task.measure_fit(real)
 
     def released():
-        return distill_prepared(prepare_private(fit, schema, config), schema, config).release.x
+        return distill_prepared(task.prepare(fit), schema, config).release.x
 
     before = released()
     for field in real:
@@ -245,13 +240,13 @@ def test_losses_that_noisy_steps_cannot_minimise_are_refused_before_rows_are_rea
     with pytest.raises(
         InputError, match=f"{loss.__name__} loss reaches {reached} at margins up to"
     ):
-        guaranteed(private(), schema, model=model)
+        _ = FairTask(schema, private(), model).guarantee
 
 
 def test_one_row_cannot_turn_an_answer_into_not_a_number(schema):
     real = encode(make_table(), schema)
     real.x[0, 0] = np.inf
-    assert np.isfinite(measure(real, schema, private()).theta).all()
+    assert np.isfinite(FairTask(schema, private()).measure_fit(real).theta).all()
 
 
 def test_clients_in_one_process_each_get_their_own_noise(schema):

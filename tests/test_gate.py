@@ -13,8 +13,7 @@ import synthfair as sf
 from synthfair.cli import client as command
 from synthfair.cli import run as run_command
 from synthfair.client import Options, RefusedReleaseError, distill_file
-from synthfair.client.from_file import read_rows
-from synthfair.client.held_out import HeldOut
+from synthfair.client.fair_task import FairTask, HeldOut
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
@@ -168,29 +167,32 @@ def as_multiset(rows):
 
 def test_held_out_rows_are_not_distilled(files):
     config = DistillConfig()
-    real, held_out = read_rows(files[0], SCHEMA, config, hold_out=0.1)
-    everything, none = read_rows(files[0], SCHEMA, config)
+    task = FairTask(SCHEMA, config)
+    real, _, held_out = task.read(files[0], hold_out=0.1)
+    everything, _, none = task.read(files[0])
     assert 50 < len(held_out.y) < 130
-    assert len(none.y) == 0
+    assert none is None
     assert as_multiset(real.encoded) + as_multiset(held_out) == as_multiset(everything.encoded)
-    again, _ = read_rows(files[0], SCHEMA, config, hold_out=0.1)
+    again = task.read(files[0], hold_out=0.1).real
     np.testing.assert_array_equal(again.columns, real.columns)
     assert real.columns.flags.c_contiguous
     assert real.columns.ctypes.data % 64 == 0
-    other, _ = read_rows(files[0], SCHEMA, config.model_copy(update={"seed": 1}), hold_out=0.1)
+    seeded_anew = FairTask(SCHEMA, config.model_copy(update={"seed": 1}))
+    other = seeded_anew.read(files[0], hold_out=0.1).real
     assert as_multiset(other.encoded) != as_multiset(real.encoded)
 
 
 def test_the_checks_look_at_the_same_rows_in_any_order_of_the_table(tmp_path, monkeypatch):
     """Of more rows than they look at; equal rows take one place."""
-    monkeypatch.setattr("synthfair.client.held_out.MOST_CHECKED", 50)
+    monkeypatch.setattr("synthfair.client.fair_task.MOST_CHECKED", 50)
     monkeypatch.setattr("synthfair.privacy.gate.MOST_REAL", 100)
     table, found = make_table(9000), []
     table = pd.concat([table, table.iloc[:900]])
     release = Encoded(*(field[:200] for field in encode(make_table(200, seed=1), SCHEMA)))
     for i, rows in enumerate((table, table.sample(frac=1, random_state=0))):
         rows.to_parquet(tmp_path / f"{i}.parquet", index=False)
-        real, held_out = read_rows(tmp_path / f"{i}.parquet", SCHEMA, DistillConfig(), hold_out=0.3)
+        task = FairTask(SCHEMA, DistillConfig())
+        real, _, held_out = task.read(tmp_path / f"{i}.parquet", hold_out=0.3)
         assert len(as_multiset(held_out)) == 50
         scores = lambda rows: rows.x @ np.ones(rows.x.shape[1])  # noqa: E731
         found.append(preview(release, real.encoded, held_out, scores, seed=0))
@@ -204,7 +206,7 @@ def test_neighbouring_files_give_neighbouring_rows(tmp_path, removed, hold_out):
     table, read = make_table(900), []
     for name, rows in (("a.csv", table), ("b.csv", table.drop(index=removed))):
         rows.to_csv(tmp_path / name, index=False)
-        real, _ = read_rows(tmp_path / name, SCHEMA, DistillConfig(), hold_out=hold_out)
+        real = FairTask(SCHEMA, DistillConfig()).read(tmp_path / name, hold_out=hold_out).real
         read.append(as_multiset(real.encoded))
     assert sum((read[0] - read[1]).values()) <= 1
     assert not read[1] - read[0]

@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial import KDTree
 from scipy.stats import binom
 
-from synthfair.client.held_out import HeldOut
+from synthfair.client.fair_task import HeldOut
 from synthfair.data.encode import Encoded
 from synthfair.privacy.gate import QUANTILE, preview
 from synthfair.privacy.statement import GRID, RISKS

@@ -11,7 +11,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.client import many_clients as simulate
-from synthfair.client.distillation import distill_rows
+from synthfair.client.from_table import distill_rows
 from synthfair.data.encode import encode
 from synthfair.distill import problem as outer
 from synthfair.errors import InputError

@@ -10,7 +10,7 @@ from conftest import make_schema, make_table
 
 import synthfair as sf
 from synthfair.client import Options, RefusedReleaseError, distill_file
-from synthfair.client.held_out import HeldOut
+from synthfair.client.fair_task import HeldOut
 from synthfair.compare import federate, run_method
 from synthfair.compare.compared_methods import make_surrogates, surrogate_settings
 from synthfair.config import changed_settings
@@ -158,7 +158,7 @@ class Planted:
         return made._replace(release=replace(made.release, x=x))
 
 
-MAKE_FAIR = "synthfair.client.from_file.distill_prepared"
+MAKE_FAIR = "synthfair.client.fair_task.distill_prepared"
 
 
 @pytest.mark.parametrize("number", [1, 2], ids=["trial", "release"])

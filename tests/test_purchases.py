@@ -40,8 +40,8 @@ CONFIGS = {
     "surrogate": sf.SurrogateConfig(k_min=5, **BUDGET),
 }
 MEASURED = {
-    "fair": "synthfair.client.from_file.measure",
-    "surrogate": "synthfair.surrogate.make.read_sums",
+    "fair": "synthfair.client.fair_task.FairTask.measure",
+    "surrogate": "synthfair.client.surrogate_task.read_sums",
 }
 
 
@@ -207,10 +207,10 @@ from pathlib import Path
 from synthfair.client import distill_file
 from synthfair.config import SurrogateConfig
 from synthfair.jax_setup import start_jax
-from synthfair.surrogate import make
+from synthfair.client import surrogate_task
 
 start_jax()
-make.read_sums = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+surrogate_task.read_sums = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 config = SurrogateConfig.model_validate_json(sys.argv[1])
 distill_file(*map(Path, sys.argv[2:]), config)
 """
@@ -256,7 +256,7 @@ def test_wherever_a_surrogate_ends_it_is_booked_once(paths, monkeypatch, step):
         patch.setattr(NoisySum, "release", end)
         patch.setattr(PrivateChoice, "choose", end)
         if step == "saved":
-            patch.setattr("synthfair.client.surrogate_release.surrogate_of", end_late)
+            patch.setattr("synthfair.client.surrogate_task.surrogate_of", end_late)
         for _ in range(2):
             with pytest.raises(EndedError):
                 distill_file(*paths, config)
@@ -273,7 +273,7 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
     ledger = Options(ledger=folder / "ledger")
     bought = lambda: len(list(folder.glob("*.fit")))  # noqa: E731
     with monkeypatch.context() as patch:
-        patch.setattr("synthfair.client.surrogate_release.surrogate_of", lambda *_: full())
+        patch.setattr("synthfair.client.surrogate_task.surrogate_of", lambda *_: full())
         for other, files in ((config, 1), (config.model_copy(update=change), 2)):
             with pytest.raises(OSError, match="No space"):
                 distill_file(*paths, other, ledger)
@@ -285,7 +285,7 @@ def test_what_changes_a_surrogates_answer_is_another_purchase(paths, monkeypatch
 
 def test_another_schema_of_the_same_rows_is_another_purchase(paths, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("synthfair.client.surrogate_release.surrogate_of", lambda *_: full())
+        patch.setattr("synthfair.client.surrogate_task.surrogate_of", lambda *_: full())
         for named in ("one", "two"):
             paths[1].write_text(SCHEMA.model_copy(update={"name": named}).to_json())
             with pytest.raises(OSError, match="No space"):
@@ -297,7 +297,7 @@ def test_a_noisy_refusal_is_an_answer_and_not_drawn_again(paths, monkeypatch):
     """Else runs until one is not refused would be a choice among many draws of the noise."""
     few = CONFIGS["surrogate"].model_copy(update={"k_min": 250})
     for read_sums in (make.read_sums, None):
-        monkeypatch.setattr(make, "read_sums", read_sums)
+        monkeypatch.setattr("synthfair.client.surrogate_task.read_sums", read_sums)
         with pytest.raises(InputError, match="no pair of town and paid has a noisy number"):
             distill_file(*paths, few)
         assert len(list(paths[2].parent.glob("*.fit"))) == 1

@@ -140,7 +140,7 @@ def test_a_client_without_a_pair_is_told_the_rows_of_each_and_what_to_do():
 
 
 def test_a_fair_release_that_is_worse_than_none_is_warned_of():
-    from synthfair.client.baseline import Baseline
+    from synthfair.client.distillation import Baseline
 
     made = sf.distill_table(make_table(), SCHEMA, sf.DistillConfig(n_synthetic=24, steps=400))
     worse = made._replace(baseline=Baseline(0.6, gap=0.4, majority=0.7, plain_gap=0.3))

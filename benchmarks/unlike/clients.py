@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
-from synthfair.client.surrogate_release import surrogate_release
+from synthfair.client.from_table import surrogate_release
 from synthfair.compare import Federation, federate
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode_records

@@ -1,8 +1,9 @@
-from .distillation import Distillation, distill_table
+from .distillation import Distillation
+from .fair_task import check_rows
 from .from_file import Options, Receipt, RefusedReleaseError, distill_file
+from .from_table import distill_table
 from .many_clients import distill_clients
-from .prepare import check_rows
-from .surrogate_release import SurrogateRelease
+from .surrogate_task import SurrogateRelease
 
 __all__ = [
     "Distillation",

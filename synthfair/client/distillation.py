@@ -1,21 +1,17 @@
-"""One client's whole routine: a private table in, one release out."""
+"""From a bilevel problem to a fair release: the outer steps, and what became of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, overload
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import numpy as np
 
 from synthfair.checkpoint import CheckpointFile, Saved
-from synthfair.client.baseline import Baseline
-from synthfair.client.prepare import Prepared, prepare
-from synthfair.config import DistillConfig, SurrogateConfig
-from synthfair.data.batches import Batches, RealRows, in_memory
-from synthfair.data.encode import Encoded, encode_own
+from synthfair.config import DistillConfig
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
 from synthfair.distill import problem as outer
@@ -23,23 +19,70 @@ from synthfair.distill.gap_search import Search
 from synthfair.distill.problem import Best, OuterState, Problem, StepRecord, outer_excess
 from synthfair.distill.solvers import choose_method
 from synthfair.errors import InputError
-from synthfair.fairness.penalties import Penalty
-from synthfair.model import Model, Params
-from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.model import Params
 from synthfair.privacy.statement import GRID
-from synthfair.release.format import MAX_ABSOLUTE, Release
+from synthfair.release.format import MAX_ABSOLUTE, Header, Release
 
 if TYPE_CHECKING:
     import optax
-    import pandas as pd
-
-    from synthfair.client.surrogate_release import SurrogateRelease
 
 Progress = Callable[[StepRecord, int, int], None]
 """Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
 
 OUTER_TOLERANCE = 1e-3
 """The outer problem counts as solved where :func:`outer_excess` is at most this."""
+
+
+class Prepared(NamedTuple):
+    """What is optimised, and what the release will say of itself.
+
+    Attributes:
+        problem: the bilevel problem.
+        header: of the release.
+        fingerprint: sha256 of all that the distillation depends on. Private: who guesses the rows
+            could confirm them by it.
+    """
+
+    problem: Problem
+    header: Header
+    fingerprint: str
+
+
+class Run(NamedTuple):
+    """One run of a task: what it is called in errors, what it shows, and what it saves.
+
+    Attributes:
+        source: what to call the table in errors.
+        progress: called between chunks of steps.
+        on_stage: called with what is done next, in a few words.
+        checkpoint: name next to which an interrupted distillation is saved.
+        resumed_at: step at which an earlier distillation of the run was continued.
+        ends: the last state of each distillation that has ended, by the file that it is saved to if
+            the run is interrupted later; for those that have a checkpoint.
+    """
+
+    source: str = "table"
+    progress: Progress | None = None
+    on_stage: Callable[[str], None] = lambda _: None
+    checkpoint: Path | None = None
+    resumed_at: int = 0
+    ends: dict[CheckpointFile, Saved] = {}  # noqa: RUF012 - of a run without a checkpoint, unused
+
+
+class Baseline(NamedTuple):
+    """How a release's model does on the training rows, and what it must not fall behind. Private.
+
+    Attributes:
+        accuracy: of the model that is trained on the release.
+        gap: largest difference between its decision rates of the groups.
+        majority: accuracy of the more frequent label for everybody.
+        plain_gap: gap of the model that is trained on the real rows without a penalty.
+    """
+
+    accuracy: float
+    gap: float
+    majority: float
+    plain_gap: float
 
 
 class Distillation(NamedTuple):
@@ -101,164 +144,18 @@ class Distillation(NamedTuple):
         return None if wanted is None else bool(self.reached.gap <= wanted)
 
 
-@overload
-def distill_table(
-    table: pd.DataFrame,
-    schema: Schema,
-    config: DistillConfig | None = None,
-    *,
-    release: Literal["fair"] = "fair",
-    model: Model | None = None,
-    penalty: Penalty | None = None,
-    optimizer: optax.GradientTransformation | None = None,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
-) -> Distillation: ...
-
-
-@overload
-def distill_table(
-    table: pd.DataFrame | Batches,
-    schema: Schema,
-    config: SurrogateConfig | None = None,
-    *,
-    release: Literal["surrogate"] = "surrogate",
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-) -> SurrogateRelease: ...
-
-
-def distill_table(
-    table: pd.DataFrame | Batches,
-    schema: Schema,
-    config: DistillConfig | SurrogateConfig | None = None,
-    *,
-    release: Literal["fair", "surrogate"] | None = None,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-    **fair: Any,
-) -> Distillation | SurrogateRelease:
-    """Distils a private table into a release.
-
-    A *fair* release (the default) has synthetic rows on which ``model``, trained without a penalty,
-    is accurate and fair on the real ones: Wu et al. (2024) algorithm 1, lines 1 to 16. A
-    *surrogate* has weighted records that stand in for the real rows; fairness is chosen at the
-    server, over all clients, which may be unlike.
-
-    Without ``config.epsilon`` no guarantee of privacy: the rows are a function of the real ones
-    without noise. With it, (epsilon, delta)-differential privacy of the release. Unit: one row.
-    Neighbouring relation: ``config.relation``. Releases of one table add up, which only a
-    :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
-
-    Where more than a twentieth of a column of a DataFrame lies outside the schema's bounds, and is
-    clipped, there is a UserWarning: before an epsilon is spent, and with shares that have no noise.
-
-    Args:
-        table: one row a person; for a surrogate also batches of rows that are read as a stream.
-        schema: public; the same for all clients.
-        config: settings; the defaults if not given.
-        release: its kind; that of the settings if not given.
-        noise: where the bytes of noise come from; other than the system's, it protects nothing, and
-            the release says so.
-        source: what to call the table in errors.
-        **fair: of fair releases only. ``model``: another than the linear model with the logistic
-            loss; with epsilon, a linear one. ``penalty``: another than ``config.penalty``;
-            ``config.notion`` then only chooses the covariance that is shown; with epsilon, one of
-            those that come with synthfair. ``optimizer``: of the synthetic features, such as
-            ``optax.adabelief(1e-2)``, in place of ``config.optimizer`` and
-            ``config.learning_rate``; clients of one process that are given the same object share a
-            compilation. ``progress``: called between chunks of steps. ``checkpoint``: name next to
-            which an interrupted run is saved, and continued from; with an optimizer, only by a run
-            with the same one.
-
-    Raises:
-        InputError: the table does not fit the schema, or cannot be distilled with these settings,
-            or diverges. A fair release needs both labels and all groups; a surrogate needs one pair
-            of group and label with ``config.k_min`` rows.
-        KeyboardInterrupt: after the checkpoint, if any, is written.
-
-    Example:
-        >>> import synthfair as sf
-        >>> table, schema = sf.load_dataset("loanapp")
-        >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
-        >>> sf.distill_table(table, schema, config).release.x.shape
-        (40, 37)
-        >>> made = sf.distill_table(table, schema, sf.SurrogateConfig())
-        >>> round(made.release.weight.sum())  # 1,989 real rows, to a multiple of five
-        1990
-    """
-    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    if config is None and release is not None:
-        kind = release
-    if release not in (None, kind):
-        raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
-    if kind == "surrogate":
-        if fair:
-            raise InputError(f"{', '.join(fair)}: not used for a surrogate; the server trains")
-        from synthfair.client.surrogate_release import surrogate_release  # SciPy takes a while
-
-        rows = table
-        if hasattr(table, "columns"):
-            rows = in_memory(encode_own(cast("pd.DataFrame", table), schema, source=source))
-        settings = cast(SurrogateConfig, config or SurrogateConfig())
-        return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
-    real = encode_own(cast("pd.DataFrame", table), schema, source=source)
-    return distill_rows(
-        real, schema, cast("DistillConfig | None", config), noise=noise, source=source, **fair
-    )
-
-
-def distill_rows(
-    real: Encoded | RealRows,
-    schema: Schema,
-    config: DistillConfig | None = None,
-    *,
-    model: Model | None = None,
-    penalty: Penalty | None = None,
-    optimizer: optax.GradientTransformation | None = None,
-    noise: RandomBytes = system_entropy,
-    source: str = "table",
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
-) -> Distillation:
-    """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
-    config = config or DistillConfig()
-    if optimizer is not None:
-        config = config.model_copy(update={"optimizer": "custom"})
-    prepared = prepare(
-        real, schema, config, model=model, penalty=penalty, noise=noise, source=source
-    )
-    return distill_prepared(
-        prepared,
-        schema,
-        config,
-        optimizer=optimizer,
-        source=source,
-        progress=progress,
-        checkpoint=checkpoint,
-    )
-
-
 def distill_prepared(
     prepared: Prepared,
     schema: Schema,
     config: DistillConfig,
+    run: Run = Run(),  # noqa: B008 - immutable
     *,
     optimizer: optax.GradientTransformation | None = None,
-    source: str = "table",
-    progress: Progress | None = None,
-    checkpoint: Path | None = None,
-    on_end: Callable[[CheckpointFile, Saved], None] | None = None,
 ) -> Distillation:
-    """Optimises the synthetic rows of a problem; from an interrupted run's checkpoint, if any.
-
-    ``on_end`` is called with what to save, and where, for the same run to be at its end at once.
-    """
+    """Optimises the synthetic rows of a problem; from an interrupted run's checkpoint, if any."""
     problem = prepared.problem
     method = choose_method(problem, config, optimizer=optimizer)
-    file = CheckpointFile.next_to(checkpoint, prepared.fingerprint) if checkpoint else None
+    file = CheckpointFile.next_to(run.checkpoint, prepared.fingerprint) if run.checkpoint else None
     if config.max_gap is None:
         state = outer.init(problem, method, steps=config.steps)
     else:
@@ -274,10 +171,10 @@ def distill_prepared(
         chunks = outer.run(problem, state, method, stop_tolerance=config.stop_tolerance)
     try:
         for after, records in chunks:
-            refuse_divergence(after.best, records, step=int(after.step), source=source)
+            refuse_divergence(after.best, records, step=int(after.step), source=run.source)
             state, parts = after, [*parts, records]  # one assignment: never half done
-            if progress:
-                progress(records, int(after.step) - 1, config.steps)
+            if run.progress:
+                run.progress(records, int(after.step) - 1, config.steps)
         found = finished(prepared, schema, config, state, joined(parts))
     except KeyboardInterrupt as stop:
         history = joined(parts)
@@ -286,9 +183,9 @@ def distill_prepared(
         file.save(Saved(state, history))
         continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
         raise KeyboardInterrupt(continues) from stop
-    if file and on_end:
-        on_end(file, Saved(state, found.history))
-    return found._replace(resumed_at=int(resumed.state.step))
+    if file:
+        run.ends[file] = Saved(state, found.history)
+    return found._replace(resumed_at=int(resumed.state.step) or run.resumed_at)
 
 
 def finished(

@@ -14,12 +14,14 @@ import jax.numpy as jnp
 
 from synthfair.client.distillation import (
     Distillation,
+    Prepared,
+    Run,
     distill_prepared,
     finished,
     joined,
     refuse_divergence,
 )
-from synthfair.client.prepare import Prepared, check_rows, prepare
+from synthfair.client.fair_task import FairTask, check_rows
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema
@@ -67,7 +69,7 @@ def distill_clients(
         clients: the table of each, or its rows encoded; by name or in order.
         schema: theirs.
         config: settings of all, the seed included; the defaults if not given.
-        model: see :func:`synthfair.client.distillation.distill_table`.
+        model: see :func:`synthfair.client.from_table.distill_table`.
         penalty: see there.
         progress: called after each batch.
 
@@ -175,14 +177,15 @@ def _distill_batch(
             raise InterruptedError("another batch failed, or was interrupted")
 
     prepared: dict[str, Prepared] = {}
+    task = FairTask(schema, config, model, penalty)
     for name, real in batch.clients.items():
         try:
-            prepared[name] = prepare(real, schema, config, model=model, penalty=penalty)
+            prepared[name] = task.prepare_encoded(real)
         except InputError as error:
             raise InputError(f"{name}: {error}") from error
     if batch.size == 1:
         ((name, alone),) = prepared.items()
-        found = distill_prepared(alone, schema, config, source=name, progress=end_if_stopped)
+        found = distill_prepared(alone, schema, config, Run(name, end_if_stopped))
         return {name: found}
     problems = [each.problem for each in prepared.values()]
     problems += problems[-1:] * (batch.size - len(problems))  # another size would be compiled anew

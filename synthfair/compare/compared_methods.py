@@ -13,8 +13,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from synthfair.client.many_clients import distill_clients
-from synthfair.client.prepare import sha256_of
-from synthfair.client.surrogate_release import surrogate_release
+from synthfair.client.fair_task import sha256_of
+from synthfair.client.from_table import surrogate_release
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
 from synthfair.config.train import is_read

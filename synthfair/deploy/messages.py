@@ -21,7 +21,7 @@ from synthfair.errors import InputError
 from synthfair.federation_file import ServerCode, SiteCode
 from synthfair.files import parse_as
 from synthfair.privacy.statement import Line
-from synthfair.release.signature import require_cryptography
+from synthfair.release.signature import is_signed
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -157,17 +157,11 @@ def read_answer(message: Message, ask: Message, *, site: str, keys: dict[str, st
     Raises:
         BadAnswerError: malformed; not signed by that site; or the answer to another question.
     """
-    require_cryptography("answers of sites")
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     if site not in keys or len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
         raise BadAnswerError("signature" if site not in keys else "refused")
-    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(keys[site]))
-    try:
-        public.verify(message.signature, _signed(message.text, message.carried))
-    except InvalidSignature as error:
-        raise BadAnswerError("signature") from error
+    signed = _signed(message.text, message.carried)
+    if not is_signed(signed, message.signature, bytes.fromhex(keys[site])):
+        raise BadAnswerError("signature")
     try:
         answer, asked = parse_as(message.text, Answer, site), parse_as(ask.text, Ask, "question")
     except InputError as error:

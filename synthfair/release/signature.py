@@ -112,17 +112,31 @@ def verify(signature: Signature, digest: bytes, *, source: str) -> None:
     if signature.public_key is None or signature.signature is None:
         return
     require_cryptography(f"{source}: is signed; verifying that")
+    key, signed = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
+    if not is_signed(DOMAIN + digest, signed, key):
+        raise InputError(
+            f"{source}: its signature with the key {signature.public_key} does not fit its content;"
+            " must be what that key makes of it"
+        )
+
+
+def is_signed(content: bytes, signature: bytes, key: bytes) -> bool:
+    """Whether an Ed25519 signature is of the content and by that key, of 32 bytes.
+
+    All that is signed begins with a domain of its own, so that no signature fits another use.
+
+    Raises:
+        InputError: the package cryptography is not installed.
+    """
+    require_cryptography("verifying signatures")
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(signature.public_key))
-        key.verify(bytes.fromhex(signature.signature), DOMAIN + digest)
-    except (InvalidSignature, ValueError) as error:
-        raise InputError(
-            f"{source}: its signature with the key {signature.public_key} does not fit its content;"
-            " must be what that key makes of it"
-        ) from error
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:

@@ -202,23 +202,6 @@ def read_aggregator_folder(folder: Path) -> dict[str, AggregatorKeys]:
     return keys
 
 
-def is_signed(content: bytes, signature: bytes, key: bytes) -> bool:
-    """Whether an Ed25519 signature is of the content and by that key, of 32 bytes.
-
-    Raises:
-        InputError: as :func:`require_hpke`.
-    """
-    require_hpke("a secure sum")
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
-
-
 def require_hpke(purpose: str) -> None:
     """Refuses to go on without a version of ``cryptography`` that has HPKE.
 

@@ -6,8 +6,8 @@ MUTANTS = [
     Mutant(
         "clipped values of a surrogate are said after its sums are bought",
         "client/from_file.py",
-        "    run.on_rows(clipping)\n    rows, rows_sha256",
-        "    rows, rows_sha256",
+        "        on_rows(clipping)\n        guarantee,",
+        "        guarantee,",
         "test_clipping.py",
     ),
     Mutant(
@@ -20,20 +20,20 @@ MUTANTS = [
     Mutant(
         "a release without an epsilon is not booked",
         "client/from_file.py",
-        "if made.booking:",
-        "if False:",
+        "        if guarantee is None:\n            ledger.book(",
+        "        if False:\n            ledger.book(",
         "test_client.py",
     ),
     Mutant(
         "the checks do not stop a release",
         "client/from_file.py",
-        "if not found.risks or self.options.accept_risk:",
+        "if options.accept_risk or not (preview and preview.risks):",
         "if True:",
         "test_client.py",
     ),
     Mutant(
         "rows are held out by position",
-        "client/held_out.py",
+        "client/fair_task.py",
         "apart = digests.to_numpy() < np.uint64(self._threshold)",
         "apart = np.arange(len(digests)) < len(digests) * self._threshold / 2**64",
         "test_gate.py",
@@ -55,15 +55,15 @@ MUTANTS = [
     Mutant(
         "the release is that of the trial",
         "client/from_file.py",
-        "            real, held_out = read_rows(run.data, run.schema, config)\n",
-        "            real, held_out = read_rows(run.data, run.schema, config, hold_out=share)\n",
+        "                rows = task.read(data)\n",
+        "                rows = task.read(data, hold_out=share)\n",
         "test_one_path.py",
     ),
     Mutant(
         "another seed takes a surrogate's answer",
-        "client/from_file.py",
-        "fingerprint(settings, bought), Sums)",
-        "fingerprint(rows_sha256, bought), Sums)",
+        "client/surrogate_task.py",
+        "{self.config.model_dump_json()} {self.schema.hash}",
+        "{self.schema.hash}",
         "test_purchases.py",
     ),
     Mutant(

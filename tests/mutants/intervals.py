@@ -89,14 +89,14 @@ MUTANTS = [
     ),
     Mutant(
         "a row is counted as often as it is read",
-        "client/from_file.py",
-        "rows, rows_sha256 = from_files(run.data, schema), ",
-        "rows, rows_sha256 = from_files(run.data, schema, clipping=clipping), ",
+        "client/surrogate_task.py",
+        "SurrogateRows(from_files(data, self.schema), ",
+        "SurrogateRows(from_files(data, self.schema, clipping=clipping), ",
         "test_clipping.py",
     ),
     Mutant(
         "a few rows make a release",
-        "client/prepare.py",
+        "client/fair_task.py",
         "if n_rows < config.n_min:",
         "if n_rows < 1:",
         "test_clipping.py",

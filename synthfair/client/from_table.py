@@ -1,0 +1,167 @@
+"""From a table in memory to a release, as the library has it: nothing is booked or checked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
+
+from synthfair.client.distillation import Distillation, Progress, Run, distill_prepared
+from synthfair.client.fair_task import FairTask
+from synthfair.config import DistillConfig, SurrogateConfig
+from synthfair.data.batches import Batches, RealRows, in_memory
+from synthfair.data.encode import Encoded, encode_own
+from synthfair.data.schema import Schema
+from synthfair.errors import InputError
+from synthfair.fairness.penalties import Penalty
+from synthfair.model import Model
+from synthfair.privacy.noise import RandomBytes, system_entropy
+
+if TYPE_CHECKING:
+    import optax
+    import pandas as pd
+
+    from synthfair.client.surrogate_task import SurrogateRelease
+
+
+@overload
+def distill_table(
+    table: pd.DataFrame,
+    schema: Schema,
+    config: DistillConfig | None = None,
+    *,
+    release: Literal["fair"] = "fair",
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation: ...
+
+
+@overload
+def distill_table(
+    table: pd.DataFrame | Batches,
+    schema: Schema,
+    config: SurrogateConfig | None = None,
+    *,
+    release: Literal["surrogate"] = "surrogate",
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+) -> SurrogateRelease: ...
+
+
+def distill_table(
+    table: pd.DataFrame | Batches,
+    schema: Schema,
+    config: DistillConfig | SurrogateConfig | None = None,
+    *,
+    release: Literal["fair", "surrogate"] | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+    **fair: Any,
+) -> Distillation | SurrogateRelease:
+    """Distils a private table into a release.
+
+    A *fair* release (the default) has synthetic rows on which ``model``, trained without a penalty,
+    is accurate and fair on the real ones: Wu et al. (2024) algorithm 1, lines 1 to 16. A
+    *surrogate* has weighted records that stand in for the real rows; fairness is chosen at the
+    server, over all clients, which may be unlike.
+
+    Without ``config.epsilon`` no guarantee of privacy: the rows are a function of the real ones
+    without noise. With it, (epsilon, delta)-differential privacy of the release. Unit: one row.
+    Neighbouring relation: ``config.relation``. Releases of one table add up, which only a
+    :class:`~synthfair.privacy.ledger.Ledger` keeps account of.
+
+    Where more than a twentieth of a column of a DataFrame lies outside the schema's bounds, and is
+    clipped, there is a UserWarning: before an epsilon is spent, and with shares that have no noise.
+
+    Args:
+        table: one row a person; for a surrogate also batches of rows that are read as a stream.
+        schema: public; the same for all clients.
+        config: settings; the defaults if not given.
+        release: its kind; that of the settings if not given.
+        noise: where the bytes of noise come from; other than the system's, it protects nothing, and
+            the release says so.
+        source: what to call the table in errors.
+        **fair: of fair releases only. ``model``: another than the linear model with the logistic
+            loss; with epsilon, a linear one. ``penalty``: another than ``config.penalty``;
+            ``config.notion`` then only chooses the covariance that is shown; with epsilon, one of
+            those that come with synthfair. ``optimizer``: of the synthetic features, such as
+            ``optax.adabelief(1e-2)``, in place of ``config.optimizer`` and
+            ``config.learning_rate``; clients of one process that are given the same object share a
+            compilation. ``progress``: called between chunks of steps. ``checkpoint``: name next to
+            which an interrupted run is saved, and continued from; with an optimizer, only by a run
+            with the same one.
+
+    Raises:
+        InputError: the table does not fit the schema, or cannot be distilled with these settings,
+            or diverges. A fair release needs both labels and all groups; a surrogate needs one pair
+            of group and label with ``config.k_min`` rows.
+        KeyboardInterrupt: after the checkpoint, if any, is written.
+
+    Example:
+        >>> import synthfair as sf
+        >>> table, schema = sf.load_dataset("loanapp")
+        >>> config = sf.DistillConfig(n_synthetic=40, steps=20)
+        >>> sf.distill_table(table, schema, config).release.x.shape
+        (40, 37)
+        >>> made = sf.distill_table(table, schema, sf.SurrogateConfig())
+        >>> round(made.release.weight.sum())  # 1,989 real rows, to a multiple of five
+        1990
+    """
+    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
+    if config is None and release is not None:
+        kind = release
+    if release not in (None, kind):
+        raise InputError(f"release = {release!r}: the settings are those of a {kind} release")
+    if kind == "surrogate":
+        if fair:
+            raise InputError(f"{', '.join(fair)}: not used for a surrogate; the server trains")
+        rows = table
+        if hasattr(table, "columns"):
+            rows = in_memory(encode_own(cast("pd.DataFrame", table), schema, source=source))
+        settings = cast(SurrogateConfig, config or SurrogateConfig())
+        return surrogate_release(cast(Batches, rows), schema, settings, noise=noise, source=source)
+    real = encode_own(cast("pd.DataFrame", table), schema, source=source)
+    return distill_rows(
+        real, schema, cast("DistillConfig | None", config), noise=noise, source=source, **fair
+    )
+
+
+def distill_rows(
+    real: Encoded | RealRows,
+    schema: Schema,
+    config: DistillConfig | None = None,
+    *,
+    model: Model | None = None,
+    penalty: Penalty | None = None,
+    optimizer: optax.GradientTransformation | None = None,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> Distillation:
+    """:func:`distill_table` for rows that are encoded already; if gathered, for these settings."""
+    config = config or DistillConfig()
+    if optimizer is not None:
+        config = config.model_copy(update={"optimizer": "custom"})
+    prepared = FairTask(schema, config, model, penalty, noise).prepare_encoded(real, source=source)
+    run = Run(source, progress, checkpoint=checkpoint)
+    return distill_prepared(prepared, schema, config, run, optimizer=optimizer)
+
+
+def surrogate_release(
+    rows: Batches,
+    schema: Schema,
+    config: SurrogateConfig,
+    *,
+    noise: RandomBytes = system_entropy,
+    source: str = "table",
+) -> SurrogateRelease:
+    """:func:`distill_table` for rows that are encoded already, in memory or a stream."""
+    from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
+
+    task = SurrogateTask(schema, config, noise)
+    return task.answer(task.measure(rows), Run(source))
