@@ -19,7 +19,7 @@ from benchmarks.harness import Experiment, Run, main
 from benchmarks.showing import page, table
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
-from synthfair.deploy.messages import TaskName
+from synthfair.task.messages import TaskName
 
 GOAL = "Goal for a round of FPFL on one machine: 0.5 s."
 

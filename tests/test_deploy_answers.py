@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from two_sites import NAMES, PRIVATE, RELEASE, InProcess, World, resigned
 
-from synthfair.deploy import messages, session
-from synthfair.deploy.federation import TooFewError
-from synthfair.deploy.messages import BadAnswerError, Message, read_answer
+from synthfair.deploy import session
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
+from synthfair.task import messages
+from synthfair.task.federation import TooFewError
+from synthfair.task.messages import BadAnswerError, Message, read_answer
 
 
 @pytest.fixture

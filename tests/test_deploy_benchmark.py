@@ -5,7 +5,7 @@ import pytest
 from benchmarks.deploy import DeploySetting, run_job, show_jobs
 from benchmarks.harness import Run
 from synthfair.deploy import demo, session
-from synthfair.federation_file import Booked, FederationFile
+from synthfair.task.federation_file import Booked, FederationFile
 
 BOOKED = Booked(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_bytes=250_000)
 

@@ -15,10 +15,10 @@ from conftest import make_schema, make_table
 from one_upload import processes_of, require_one_upload
 
 import synthfair
-from synthfair.deploy.messages import sha256
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys
+from synthfair.task.messages import sha256
 
 nvflare = pytest.importorskip("nvflare")
 

@@ -9,15 +9,15 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.federation import TooFewError
 from synthfair.deploy.gap import GapJob, GapQuestion, run_gap
-from synthfair.deploy.messages import Message, sha256
 from synthfair.evaluation import pooled_scores
 from synthfair.fairness.metrics import group_rates
 from synthfair.files import write_json
 from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import seeded
+from synthfair.task.federation import TooFewError
+from synthfair.task.messages import Message, sha256
 from synthfair.trained import TrainedModel, input_names, write_model
 
 ROWS = 1500

@@ -11,15 +11,15 @@ from two_sites import NAMES, RELEASE, InProcess, World
 
 from synthfair.client.from_file import Options, distill_file
 from synthfair.config import ServerConfig
-from synthfair.deploy import messages
-from synthfair.deploy.federation import TooFewError
-from synthfair.deploy.messages import Message
-from synthfair.deploy.settings import SiteSettings, read_settings
 from synthfair.deploy.single_shot import release_config
 from synthfair.errors import InputError
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.server.routine import serve
+from synthfair.task import messages
+from synthfair.task.federation import TooFewError
+from synthfair.task.messages import Message
+from synthfair.task.settings import SiteSettings, read_settings
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import pytest
 from conftest import make_table
 from two_sites import NAMES, PRIVATE, RELEASE, InProcess, World
 
-from synthfair.chain import Chain
-from synthfair.deploy.messages import Ask
-from synthfair.deploy.settings import Limits, SiteSettings
-from synthfair.deploy.site import Made
-from synthfair.deploy.trace import Event, Trace
 from synthfair.errors import InputError
+from synthfair.privacy.chain import Chain
 from synthfair.privacy.ledger import Ledger
+from synthfair.task.messages import Ask
+from synthfair.task.settings import Claim, Limits, SiteSettings
+from synthfair.task.site import Work
+from synthfair.task.trace import Event, Trace
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def test_checks_work_and_trace_are_under_one_lock(world):
 
     def routine(_):
         another_job()
-        return Made(b"x")
+        return Work(Claim("surrogate", None), None, lambda: b"x")
 
     site.trace.unprotected, site.trace.write = unprotected, write
     site._routines = {"single_shot": routine}

@@ -9,13 +9,13 @@ from test_deploy_sums import ADDERS, NAMES, SumWorld
 from test_deploy_training import FPFL, PRIVATE, ROWS, TRAIN, in_process
 
 import synthfair as sf
-from synthfair.deploy.federation import TooFewError
-from synthfair.deploy.messages import MAX_TEXT, Message
 from synthfair.deploy.training import TrainJob, run_train
 from synthfair.errors import InputError
 from synthfair.secure import Task
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.summands import ClippedVectors
+from synthfair.task.federation import TooFewError
+from synthfair.task.messages import MAX_TEXT, Message
 
 SECURE = {"secure": True, "clip": 0.5}
 

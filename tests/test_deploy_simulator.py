@@ -18,11 +18,12 @@ from two_sites import NAMES, World
 import synthfair as sf
 from synthfair.deploy.hardening import CLASSES
 from synthfair.deploy.job_files import CLIENT, SERVER
+from synthfair.deploy.jobs import read_site_settings
 from synthfair.deploy.kit import make_jobs
-from synthfair.deploy.settings import FILE, ServerSettings, read_settings, read_site_settings
-from synthfair.deploy.trace import FILE as TRACE
-from synthfair.deploy.trace import Trace
 from synthfair.files import write_json
+from synthfair.task.settings import FILE, ServerSettings, read_settings
+from synthfair.task.trace import FILE as TRACE
+from synthfair.task.trace import Trace
 
 pytest.importorskip("nvflare")
 

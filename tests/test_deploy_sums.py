@@ -12,12 +12,9 @@ from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
 from synthfair.cli import main
-from synthfair.deploy.federation import Federation, TooFewError
-from synthfair.deploy.jobs import make_routines
-from synthfair.deploy.messages import Message
+from synthfair.deploy.aggregator import read_aggregators
+from synthfair.deploy.jobs import make_site
 from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
-from synthfair.deploy.settings import ServerSettings, read_settings
-from synthfair.deploy.site import Site
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
@@ -31,6 +28,9 @@ from synthfair.secure import (
     read_upload,
 )
 from synthfair.secure.aggregator_keys import OWNER
+from synthfair.task.federation import Federation, TooFewError
+from synthfair.task.messages import Message
+from synthfair.task.settings import ServerSettings, read_settings
 from synthfair.trained import input_names
 
 ADDERS = ("sums-a", "sums-b")
@@ -69,7 +69,7 @@ class SumWorld(World):
             "limits": ALLOWED | limits})  # fmt: skip
 
     def site(self, name):
-        return Site(name, self.folder / name, make_routines(), self.said.append)
+        return make_site(name, self.folder / name, self.said.append)
 
     def channel(self, job="job-1"):
         return InProcess({name: self.site(name) for name in NAMES + ADDERS}, job=job)
@@ -78,7 +78,8 @@ class SumWorld(World):
         settings = read_settings(self.folder / "server.json", ServerSettings)
         return Federation(
             channel, settings.model_copy(update=changes), job=channel.job, server="hub",
-            sites=NAMES, log=self.said.append, aggregators=ADDERS)  # fmt: skip
+            sites=NAMES, log=self.said.append,
+            aggregators=read_aggregators(settings.aggregators, ADDERS))  # fmt: skip
 
     def post(self, channel, **changes):
         job = PrivFairFLJob(**({"model": self.model()} | JOB | changes))

@@ -13,12 +13,12 @@ import synthfair as sf
 from synthfair.config import TrainConfig
 from synthfair.data.encode import in_content_order
 from synthfair.deploy.agreed import has_guarantee, packed, unpacked
-from synthfair.deploy.federation import TooFewError
-from synthfair.deploy.messages import Message
 from synthfair.deploy.training import TrainJob, run_train
 from synthfair.federated.from_table import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
 from synthfair.privacy.ledger import Ledger
+from synthfair.task.federation import TooFewError
+from synthfair.task.messages import Message
 
 TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}
 FPFL = {"method": "fpfl", "rounds": 6, "learning_rate": 0.5, "alpha": 0.01, "multiplier_rate": 1.0}

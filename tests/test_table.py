@@ -14,7 +14,6 @@ from synthfair.cli.deploy import shown
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.federation_file import Booked, FederationFile
 from synthfair.privacy.chance import Comparison
 from synthfair.privacy.gate import Preview
 from synthfair.report.gaps import estimate_tables, gap_table
@@ -30,6 +29,7 @@ from synthfair.report.tables import (
     overview_tables,
 )
 from synthfair.run_files import Influence, Influences
+from synthfair.task.federation_file import Booked, FederationFile
 
 CLIENTS = [f"community hospital of the north {i}" for i in range(9)] + ["north_western_bank_branch"]
 GROUPS = [f"race=Asian-Pacific islander {i}" for i in range(7)]

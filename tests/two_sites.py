@@ -5,16 +5,15 @@ import json
 from conftest import make_schema, make_table
 
 import synthfair
-from synthfair.deploy import messages
-from synthfair.deploy.federation import Federation, Reply
-from synthfair.deploy.jobs import make_routines
-from synthfair.deploy.messages import Message
-from synthfair.deploy.settings import ServerSettings, read_settings
+from synthfair.deploy.jobs import make_site
 from synthfair.deploy.single_shot import SingleShotJob, run_single_shot
-from synthfair.deploy.site import Site
 from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
+from synthfair.task import messages
+from synthfair.task.federation import Federation, Reply
+from synthfair.task.messages import Message
+from synthfair.task.settings import ServerSettings, read_settings
 
 RELEASE = {"release": "surrogate", "k_min": 5}
 PRIVATE = RELEASE | {"epsilon": 1.0, "delta": 1e-6}
@@ -77,7 +76,7 @@ class World:
             ledger.set_limit(epsilon, delta)
 
     def site(self, name):
-        return Site(name, self.folder / name, make_routines(), self.said.append)
+        return make_site(name, self.folder / name, self.said.append)
 
     def federation(self, channel, **changes):
         settings = read_settings(self.folder / "server.json", ServerSettings)

@@ -15,8 +15,8 @@ from pydantic import AfterValidator, BaseModel, Field, model_validator
 import synthfair
 from synthfair.config import TrainConfig
 from synthfair.config.rules import STRICT
-from synthfair.deploy.messages import Name, sha256
 from synthfair.files import validated
+from synthfair.task.messages import Name, sha256
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema

@@ -14,6 +14,7 @@ from typing import Any
 
 from synthfair.data.schema import read_schema
 from synthfair.data.tables import count_rows
+from synthfair.deploy.aggregator import AggregatorSettings
 from synthfair.deploy.hardening import (
     KEY_FOLDERS,
     LOCAL_FILES,
@@ -27,14 +28,7 @@ from synthfair.deploy.hardening import (
     role_of,
     startup_file,
 )
-from synthfair.deploy.settings import (
-    FILE,
-    AggregatorSettings,
-    ServerSettings,
-    SiteSettings,
-    read_settings,
-    read_site_settings,
-)
+from synthfair.deploy.jobs import read_site_settings
 from synthfair.errors import InputError
 from synthfair.files import read_bytes, read_document
 from synthfair.privacy.ledger import Ledger
@@ -43,6 +37,12 @@ from synthfair.secure.aggregator_keys import (
     read_aggregator_folder,
     read_aggregator_secret,
     require_records,
+)
+from synthfair.task.settings import (
+    FILE,
+    ServerSettings,
+    SiteSettings,
+    read_settings,
 )
 
 EXPIRES_SOON = timedelta(days=14)

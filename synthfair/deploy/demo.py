@@ -26,10 +26,8 @@ from synthfair.data.encode import encode
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
-from synthfair.deploy.messages import TaskName
 from synthfair.deploy.processes import Party, free_port, wait_for_port
 from synthfair.deploy.session import OnProgress, Run, connected, run_job
-from synthfair.deploy.settings import FILE
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
@@ -37,6 +35,8 @@ from synthfair.measure.plan import best_split
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys
 from synthfair.secure import make_aggregator_keys
+from synthfair.task.messages import TaskName
+from synthfair.task.settings import FILE
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session

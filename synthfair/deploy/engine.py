@@ -21,13 +21,14 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from pydantic import TypeAdapter
 
-from synthfair.deploy.federation import Federation, Reply
+from synthfair.deploy.aggregator import read_aggregators
 from synthfair.deploy.hardening import PROGRESS
-from synthfair.deploy.jobs import KINDS, make_routines
-from synthfair.deploy.messages import Message, Name, TaskName
-from synthfair.deploy.settings import FILE, ServerSettings, read_settings
-from synthfair.deploy.site import Site
+from synthfair.deploy.jobs import KINDS, make_site
 from synthfair.files import validated
+from synthfair.task.federation import Federation, Reply
+from synthfair.task.messages import Message, Name, TaskName
+from synthfair.task.settings import FILE, ServerSettings, read_settings
+from synthfair.task.site import Site
 
 _NAMES = TypeAdapter(tuple[Name, ...])
 
@@ -36,7 +37,7 @@ CHECK_PERIOD = 0.02
 
 
 class SiteExecutor(Executor):
-    """Answers tasks at a site, as :class:`synthfair.deploy.site.Site` does."""
+    """Answers tasks at a site, as :class:`synthfair.task.site.Site` does."""
 
     def __init__(self) -> None:
         """A job sets nothing."""
@@ -49,10 +50,9 @@ class SiteExecutor(Executor):
         """The answer to a question; of an error, only a return code leaves."""
         # Without fire_event=False, the engine would send the text to the server.
         try:
-            self._site = self._site or Site(
+            self._site = self._site or make_site(
                 str(fl_ctx.get_identity_name()),
                 Path(_workspace(fl_ctx).get_root_dir()).resolve(),
-                make_routines(),
                 lambda text: self.log_error(fl_ctx, text, fire_event=False),
             )
             message = _message(shareable)
@@ -112,13 +112,14 @@ class JobController(Controller):
         try:
             kind = KINDS[self._kind]
             settings = validated(kind.settings, self._job)
+            server = read_settings(root / "local" / FILE, ServerSettings)
             self._federation = Federation(
                 _EngineChannel(self, fl_ctx, abort_signal),
-                read_settings(root / "local" / FILE, ServerSettings),
+                server,
                 job=job,
                 server=str(fl_ctx.get_identity_name()),
                 sites=self._sites,
-                aggregators=self._aggregators,
+                aggregators=read_aggregators(server.aggregators, self._aggregators),
                 log=lambda text: self.log_warning(fl_ctx, text),
             )
             kind.run(self._federation, settings, root / "synthfair" / job, output)

@@ -9,17 +9,14 @@ from __future__ import annotations
 import io
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from synthfair.config.rules import STRICT
 from synthfair.data.encode import content_sha256, encode
 from synthfair.data.schema import Schema
-from synthfair.deploy.federation import Federation
-from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
-from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, write_json
 from synthfair.measure.collection import Collection, read_collection
@@ -27,10 +24,11 @@ from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_
 from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, PureGuarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.task.federation import Federation
+from synthfair.task.messages import sha256
+from synthfair.task.settings import Claim
+from synthfair.task.site import Request, Work, refused_as
 from synthfair.trained import TrainedModel, parse_model
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FOLDER = "gaps"
 """In the site's own: the reports that it has answered with."""
@@ -96,7 +94,7 @@ def guarantee_of(collection: Collection) -> PureGuarantee:
     return PureGuarantee(epsilon=collection.epsilon, unit="one row", relation="add_or_remove")
 
 
-def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
+def answer_gap(request: Request, source: RandomBytes = system_entropy) -> Work:
     """A site's side: a report for each of its rows, within its limits, booked once.
 
     They are booked, made and stored when the first batch is asked for; every answer is the batch of
@@ -106,53 +104,52 @@ def answer_gap(asked: Asked, source: RandomBytes = system_entropy) -> Made:
     same rows gets the very same reports, at no cost; any other is booked anew.
 
     Args:
-        asked: the question; the model is what it carries.
+        request: the question; the model is what it carries.
         source: of all randomness; one that can be repeated gives no guarantee.
 
     Raises:
-        RefusedError: a limit of the site, or of its ledger.
-        InputError: the table is refused.
+        RefusedError: the question's settings, or its model, are none.
     """
+    with refused_as("settings"):
+        question = validated(GapQuestion, request.ask.settings)
+        model = parse_model(request.carried, "model")
+        _require_fitting(question, model, request.schema)
+    epsilon = question.collection.epsilon
+    return Work(Claim("gap", epsilon), epsilon, lambda: _batch(request, question, model, source))
+
+
+def _batch(
+    request: Request, question: GapQuestion, model: TrainedModel, source: RandomBytes
+) -> bytes:
+    """The reports of one round; they are bought in the first."""
     from synthfair.data.tables import read_table
     from synthfair.evaluation import pooled_scores
 
-    question, model = _allowed(asked)
-    path = asked.settings.data
-    table = read_table(path, asked.schema)
-    run = _fingerprint(asked, question, table)
-    answer = BoughtFile(asked.folder / FOLDER / f"{run}.csv", run)
+    path, schema = request.settings.data, request.schema
+    table = read_table(path, schema)
 
     def make() -> bytes:
         rows = pooled_scores(model, {path.name: table}, sources=[path])
         reports = perturb_rates(
-            question.collection, rows, _groups(asked.schema), question.rate, source=source
+            question.collection, rows, _groups(schema), question.rate, source=source
         )
         text = io.StringIO()
         write_reports(reports, text, header=True)
         return text.getvalue().encode()
 
-    booking = Booking(output=asked.ask.job, run=run, guarantee=guarantee_of(question.collection))
-    answer.path.parent.mkdir(mode=0o700, exist_ok=True)
-    asked.buy(answer, booking, make, room=MOST_LINE * (len(table) + 1))
-    begin = asked.ask.round * question.batch
-    with answer.open() as lines:
-        batch = b"".join(islice(lines, begin, begin + question.batch))
-    return Made(batch, question.collection.epsilon)
-
-
-def _allowed(asked: Asked) -> tuple[GapQuestion, TrainedModel]:
-    """What is asked for, if the site's limits allow it; nothing is read of the table."""
-    try:
-        question = validated(GapQuestion, asked.ask.settings)
-    except ValidationError as error:
-        raise RefusedError("settings") from error
-    asked.require_allowed("gap", question.collection.epsilon)
-    try:
-        model = parse_model(asked.carried, "model")
-        _require_fitting(question, model, asked.schema)
-    except InputError as error:
-        raise RefusedError("settings") from error
-    return question, model
+    # The fingerprint is of the model and not of its decisions. Else a model that differs a little
+    # would get the same reports, or others, and so tell whether any row is decided otherwise.
+    what = schema.hash, question.model_dump_json(exclude={"batch"}), sha256(request.carried)
+    rows_sha256 = content_sha256([encode(table, schema, source=str(path))])
+    run = sha256(repr((*what, rows_sha256)).encode())
+    bought = BoughtFile(request.folder / FOLDER / f"{run}.csv", run)
+    bought.path.parent.mkdir(mode=0o700, exist_ok=True)
+    guarantee = guarantee_of(question.collection)
+    booking = Booking(output=request.ask.job, run=run, guarantee=guarantee)
+    request.buy(bought, booking, make, room=MOST_LINE * (len(table) + 1))
+    begin = request.ask.round * question.batch
+    with bought.open() as lines:
+        return b"".join(islice(lines, begin, begin + question.batch))
 
 
 def _require_fitting(question: GapQuestion, model: TrainedModel, schema: Schema) -> None:
@@ -166,18 +163,6 @@ def _require_fitting(question: GapQuestion, model: TrainedModel, schema: Schema)
 
 def _groups(schema: Schema) -> tuple[str, ...]:
     return tuple(map(str, schema.groups))
-
-
-def _fingerprint(asked: Asked, question: GapQuestion, table: pd.DataFrame) -> str:
-    """Of the question and the rows. Private: who guesses the rows could confirm them.
-
-    It is of the model and not of its decisions. Else a model that differs a little would get the
-    same reports, or others, and so tell whether any row is decided otherwise.
-    """
-    what = question.model_dump_json(exclude={"batch"})
-    asked_for = asked.schema.hash, what, sha256(asked.carried)
-    rows = encode(table, asked.schema, source=str(asked.settings.data))
-    return sha256(repr((*asked_for, content_sha256([rows]))).encode())
 
 
 def _reports_in(path: Path, collection: Collection) -> int:

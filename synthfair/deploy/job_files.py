@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from synthfair.deploy.hardening import CLASSES
-from synthfair.deploy.messages import TaskName
 from synthfair.files import parse_json, read_bytes
+from synthfair.task.messages import TaskName
 
 SERVER, CLIENT = "config/config_fed_server.json", "config/config_fed_client.json"
 """All that an app holds, but for signatures."""

@@ -8,15 +8,18 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from synthfair.deploy.federation import Federation
+from synthfair.deploy.aggregator import AGGREGATOR, AggregatorSettings, answer_add
 from synthfair.deploy.gap import GapJob, answer_gap, run_gap
-from synthfair.deploy.messages import TaskName
 from synthfair.deploy.privfairfl import PrivFairFLJob, run_privfairfl
 from synthfair.deploy.single_shot import SingleShotJob, answer_single_shot, run_single_shot
-from synthfair.deploy.site import Routine
-from synthfair.deploy.site_sums import answer_add, answer_counts, answer_model
+from synthfair.deploy.site_sums import answer_counts, answer_model
 from synthfair.deploy.site_training import SiteTraining
 from synthfair.deploy.training import TrainJob, run_train
+from synthfair.files import read_document
+from synthfair.task.federation import Federation
+from synthfair.task.messages import TaskName
+from synthfair.task.settings import FILE, SiteSettings, read_settings
+from synthfair.task.site import Routine, Site
 
 
 class JobKind(NamedTuple):
@@ -42,10 +45,29 @@ KINDS: dict[TaskName, JobKind] = {
 }
 """By name of the job, which is also that of its first task."""
 
-MORE: dict[TaskName, Routine] = {"add": answer_add, "deliver": answer_model}
-"""Tasks of jobs of several kinds: sums at aggregators, and models that are sent back."""
+
+def make_site(name: str, workspace: Path, log: Callable[[str], None]) -> Site:
+    """What answers questions in a kit: a site with a table, or an aggregator.
+
+    Args:
+        name: of the site.
+        workspace: folder of its kit.
+        log: takes text that must not leave the site.
+
+    Raises:
+        InputError: its settings, the schema or the key are refused.
+    """
+    settings = read_site_settings(workspace / "local" / FILE)
+    if isinstance(settings, AggregatorSettings):
+        routines: dict[TaskName, Routine] = {"add": answer_add}
+    else:
+        routines = {name: kind.routine() for name, kind in KINDS.items()}
+        routines["deliver"] = answer_model
+    return Site(name, workspace, settings, routines, log)
 
 
-def make_routines() -> dict[TaskName, Routine]:
-    """What answers at a site, or an aggregator, by task."""
-    return {**{name: kind.routine() for name, kind in KINDS.items()}, **MORE}
+def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
+    """Those of a site, or of an aggregator, as the file's format says. Raises InputError."""
+    if read_document(path).get("format") == AGGREGATOR:
+        return read_settings(path, AggregatorSettings)
+    return read_settings(path, SiteSettings)

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from synthfair.data.schema import read_schema
+from synthfair.deploy.aggregator import AGGREGATOR
 from synthfair.deploy.hardening import harden
 from synthfair.deploy.job_files import CLIENT, SERVER, client_config, problem, server_config
 from synthfair.deploy.project import Job, Project, needs_aggregators, read_project
-from synthfair.deploy.settings import AGGREGATOR, FILE
 from synthfair.errors import InputError
 from synthfair.files import read_document, write_json
+from synthfair.task.settings import FILE
 
 KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""

@@ -19,8 +19,6 @@ from pydantic import (
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
 from synthfair.config.rules import STRICT
-from synthfair.deploy.federation import Federation
-from synthfair.deploy.messages import sha256
 from synthfair.deploy.model_file import ModelFile, content_of
 from synthfair.deploy.sums import Question, make_sum, secure_sum
 from synthfair.deploy.training import TrainJob, train
@@ -29,6 +27,8 @@ from synthfair.files import OWNER_ONLY, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
+from synthfair.task.federation import Federation
+from synthfair.task.messages import sha256
 from synthfair.trained import TrainedModel
 
 MODEL, FAIR_MODEL, HISTOGRAM = "model.json", "fair_model.json", "histogram.json"

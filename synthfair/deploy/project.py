@@ -9,13 +9,14 @@ from typing import Annotated
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from synthfair.config.rules import STRICT
+from synthfair.deploy.aggregator import AggregatorLimits
 from synthfair.deploy.gap import GapJob
 from synthfair.deploy.privfairfl import PrivFairFLJob
-from synthfair.deploy.settings import AggregatorLimits, Limits
 from synthfair.deploy.single_shot import SingleShotJob
 from synthfair.deploy.training import TrainJob
 from synthfair.errors import InputError, reason, refusal
 from synthfair.files import read_bytes
+from synthfair.task.settings import Limits
 
 VERSION = "2.9.0"
 """Of the engine, the same at all sites: what a hardened kit is was found for this one."""

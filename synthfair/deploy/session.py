@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.deploy.hardening import PROGRESS, role_of, startup_file
 from synthfair.deploy.project import require_engine
 from synthfair.errors import InputError, reason
-from synthfair.federation_file import FILE, FederationFile
 from synthfair.files import read_document, validated
 from synthfair.run_files import read_run_file
+from synthfair.task.federation_file import FILE, FederationFile
 
 if TYPE_CHECKING:
     from nvflare.fuel.flare_api.flare_api import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 import synthfair
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig
@@ -13,14 +13,14 @@ from synthfair.config.loading import RELEASES
 from synthfair.config.rules import STRICT
 from synthfair.data.batches import from_files
 from synthfair.data.encode import Clipping, content_sha256
-from synthfair.deploy.federation import Federation
-from synthfair.deploy.messages import sha256
-from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking
-from synthfair.privacy.statement import make_guarantee
 from synthfair.release.keys import read_signing_key
+from synthfair.task.federation import Federation
+from synthfair.task.messages import sha256
+from synthfair.task.settings import Claim
+from synthfair.task.site import Request, Work, refused_as
 
 RELEASES_FOLDER = "releases"
 
@@ -73,87 +73,67 @@ def server_config(settings: dict[str, Any]) -> ServerConfig:
     return validated(ServerConfig, settings)
 
 
-def answer_single_shot(asked: Asked) -> Made:
+def answer_single_shot(request: Request) -> Work:
     """A site's side: the routine of ``python -m synthfair.client``, within the site's limits.
 
     With an epsilon, the same question of the same rows gets the very same release, in any job, at
     no cost; any other is booked anew.
 
     Raises:
-        RefusedError: a limit of the site, or of its ledger.
-        InputError: what the table, or the checks of the release, forbid.
-        KeyboardInterrupt: the job was stopped.
+        RefusedError: the question's settings are none.
     """
-    config = _allowed(asked)
-    folder = asked.folder / RELEASES_FOLDER
-    folder.mkdir(mode=0o700, exist_ok=True)
-    name = asked.ask.job if config.epsilon is None else _fingerprint(asked, config)
-    output = folder / f"{name}.parquet"
-    if not output.exists():
-        if not any(folder.glob(f"{output.name}.*.fit")):  # else it may be booked already
-            _require_affordable(asked, config)
-        _distil(asked, config, output)
-    return Made(output.read_bytes(), config.epsilon)
+    with refused_as("settings"):
+        config = release_config(request.ask.settings)
+    surrogate = isinstance(config, SurrogateConfig)
+    claim = Claim(
+        "surrogate" if surrogate else "fair",
+        config.epsilon,
+        config.delta,
+        k_min=config.k_min if surrogate else None,
+    )
+    return Work(claim, config.epsilon, lambda: _release(request, config))
 
 
-def _distil(asked: Asked, config: DistillConfig | SurrogateConfig, output: Path) -> None:
-    """Makes, checks, books, signs and writes the release."""
-    from synthfair.client.from_file import Options, distill_file
+def _release(request: Request, config: DistillConfig | SurrogateConfig) -> bytes:
+    """The release file: that of an earlier job, or made, checked, booked, signed and saved."""
+    from synthfair.client.from_file import Options, distill_file, make_task
     from synthfair.jax_setup import start_jax
 
     start_jax()
-    settings = asked.settings
-    options = Options(
-        key=read_signing_key(settings.key),
-        ledger=settings.ledger,
-        reserve=settings.limits.least_epsilon_left,
-    )
+    settings, folder = request.settings, request.folder / RELEASES_FOLDER
+    folder.mkdir(mode=0o700, exist_ok=True)
+    with refused_as("settings"):
+        guarantee = make_task(config, request.schema).guarantee
+    name = request.ask.job if guarantee is None else _fingerprint(request, config)
+    output = folder / f"{name}.parquet"
+    if output.exists():
+        return output.read_bytes()
+    if not any(folder.glob(f"{output.name}.*.fit")):  # else it may be booked already
+        booking = Booking(output=request.ask.job, run="0" * 64, guarantee=guarantee)
+        request.require_affordable(booking)
 
     def say(clipping: Clipping) -> None:
         for line in clipping.warnings():
-            asked.log(f"job {asked.ask.job}: {line}")
+            request.log(f"job {request.ask.job}: {line}")
 
     def stop(*_: object) -> None:
-        if asked.stopped():
+        if request.stopped():
             raise KeyboardInterrupt
 
+    options = Options(
+        key=read_signing_key(settings.key), ledger=settings.ledger, reserve=request.reserve
+    )
     paths = settings.data, settings.schema_path, output
     distill_file(*paths, config, options, on_rows=say, progress=stop, on_stage=stop)
+    return output.read_bytes()
 
 
-def _fingerprint(asked: Asked, config: DistillConfig | SurrogateConfig) -> str:
+def _fingerprint(request: Request, config: DistillConfig | SurrogateConfig) -> str:
     """Of settings, rows and key. Private: who guesses the rows could confirm them."""
-    key = read_signing_key(asked.settings.key).public_key().public_bytes_raw()
-    known = type(config).__name__, config.model_dump_json(), asked.schema.hash, key.hex()
-    path, schema = asked.settings.data, asked.schema
-    rows = content_sha256(from_files(path, schema).read())
+    key = read_signing_key(request.settings.key).public_key().public_bytes_raw()
+    known = type(config).__name__, config.model_dump_json(), request.schema.hash, key.hex()
+    rows = content_sha256(from_files(request.settings.data, request.schema).read())
     return sha256(repr((synthfair.__version__, *known, rows)).encode())
-
-
-def _allowed(asked: Asked) -> DistillConfig | SurrogateConfig:
-    """The settings, if the site's limits allow them."""
-    limits = asked.settings.limits
-    try:
-        config = release_config(asked.ask.settings)
-    except (ValidationError, ValueError) as error:
-        raise RefusedError("settings") from error
-    kind = "surrogate" if isinstance(config, SurrogateConfig) else "fair"
-    asked.require_allowed(kind, config.epsilon, config.delta)
-    if isinstance(config, SurrogateConfig) and config.k_min < limits.k_min:
-        raise RefusedError("k_min")
-    if config.epsilon is None and asked.unprotected >= limits.most_releases:
-        raise RefusedError("releases")
-    return config
-
-
-def _require_affordable(asked: Asked, config: DistillConfig | SurrogateConfig) -> None:
-    """Before any work: whether the ledger allows the release."""
-    try:
-        guarantee = make_guarantee(config, asked.schema) if config.epsilon else None
-        booking = Booking(output=asked.ask.job, run="0" * 64, guarantee=guarantee)
-    except InputError as error:
-        raise RefusedError("settings") from error
-    asked.require_affordable(booking)
 
 
 def run_single_shot(

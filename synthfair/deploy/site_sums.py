@@ -1,4 +1,4 @@
-"""Sums by shares at a site, which counts and shares, and at an aggregator, which adds and answers.
+"""Sums by shares at a site, which counts and shares.
 
 A share alone is random, and each is encrypted to its aggregator by the site. The server sees no
 more of a site's part than a stranger does.
@@ -6,96 +6,89 @@ more of a site's part than a stranger does.
 
 from __future__ import annotations
 
-from pydantic import ValidationError
+from typing import TYPE_CHECKING
 
-from synthfair.deploy.settings import AggregatorSettings, SiteSettings
-from synthfair.deploy.site import Asked, Made, RefusedError
-from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
-from synthfair.release.keys import read_keys, read_signing_key
-from synthfair.secure.aggregator import (
-    answer,
-    read_partial_sum,
-    receive,
-    record_of,
-    verify_partial_sum,
-)
-from synthfair.secure.aggregator_keys import read_aggregator_folder, read_aggregator_secret
+from synthfair.secure.aggregator_keys import read_aggregator_folder
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import Task
-from synthfair.secure.upload import make_uploads, upload_bytes
+from synthfair.secure.upload import make_uploads
+from synthfair.task.settings import Claim
+from synthfair.task.site import RefusedError, Request, Work, refused_as
+
+if TYPE_CHECKING:
+    from synthfair.trained import TrainedModel
 
 MODELS = "models"
 """Folder in the site's own, of models that jobs sent back."""
 
 
-def _task(asked: Asked) -> Task:
-    try:
-        return validated(Task, asked.ask.settings.get("task"))
-    except ValidationError as error:
-        raise RefusedError("settings") from error
+def read_task(request: Request) -> Task:
+    """The sum that a question is for. Raises RefusedError: it is none."""
+    with refused_as("settings"):
+        return validated(Task, request.ask.settings.get("task"))
 
 
-# At a site
-
-
-def agreed_task(asked: Asked[SiteSettings]) -> Task:
+def agreed_task(request: Request) -> Task:
     """The task of a question, if its aggregators are those that the site trusts.
 
     Raises:
         RefusedError: it is none, has other aggregators, or does not know the site.
     """
-    task = _task(asked)
-    if asked.settings.aggregators is None:
+    task = read_task(request)
+    if request.settings.aggregators is None:
         raise RefusedError("aggregators")
-    try:
-        pinned = read_aggregator_folder(asked.settings.aggregators)
+    with refused_as("aggregators"):
+        pinned = read_aggregator_folder(request.settings.aggregators)
         task.require_agreed(list(pinned.values()))
-    except InputError as error:
-        raise RefusedError("aggregators") from error
-    if read_signing_key(asked.settings.key).public_key().public_bytes_raw() not in task.known:
+    if request.settings.signing_key().public_key().public_bytes_raw() not in task.known:
         raise RefusedError("settings")
     return task
 
 
-def answer_counts(asked: Asked[SiteSettings]) -> Made:
+def answer_counts(request: Request) -> Work:
     """The site's histogram of a model's scores, in one encrypted share for each aggregator.
 
     Guarantee: that of the task's counts, which the site books once for a task.
 
     Raises:
-        RefusedError: a limit of the site, or of its ledger.
-        InputError: the table is refused.
+        RefusedError: the task is none that the site agrees to, or not of the model that comes with
+            it.
     """
-    from synthfair.data.tables import read_table
-    from synthfair.jax_setup import start_jax
-    from synthfair.secure.counting import count_table, counts_booking, schema_groups
+    from synthfair.secure.counting import schema_groups
     from synthfair.trained import parse_model
 
-    task, settings = agreed_task(asked), asked.settings
+    task = agreed_task(request)
     what = task.what
     if not isinstance(what, GroupCounts) or what.unit != "row":
         raise RefusedError("settings")
-    asked.require_allowed("counts", what.epsilon)
-    try:
-        model = parse_model(asked.carried, "model")
-    except InputError as error:
-        raise RefusedError("message") from error
-    found = model.schema_.hash, model.sha256, asked.schema.hash, schema_groups(asked.schema)
-    if found != (what.schema_hash, what.model, what.schema_hash, what.groups):
+    with refused_as("message"):
+        model = parse_model(request.carried, "model")
+    schema = request.schema
+    known = model.schema_.hash, model.sha256, schema.hash, schema_groups(schema)
+    if known != (what.schema_hash, what.model, what.schema_hash, what.groups):
         raise RefusedError("settings")
-    key = read_signing_key(settings.key)
+    claim = Claim("counts", what.epsilon)
+    return Work(claim, what.epsilon, lambda: _counts(request, task, what, model))
+
+
+def _counts(request: Request, task: Task, what: GroupCounts, model: TrainedModel) -> bytes:
+    from synthfair.data.tables import read_table
+    from synthfair.jax_setup import start_jax
+    from synthfair.secure.counting import count_table, counts_booking
+
+    settings, key = request.settings, request.settings.signing_key()
     client = key.public_key().public_bytes_raw().hex()
-    booking = counts_booking(what, task, client=client, output=asked.ask.job)
-    asked.require_affordable(booking)
+    booking = counts_booking(what, task, client=client, output=request.ask.job)
+    request.require_affordable(booking)
     start_jax()
-    table = read_table(settings.data, asked.schema)
-    asked.book(booking)  # first: whether the rows are too many for the task is an answer, too
-    counts = count_table(what, table, asked.schema, model=model, source=str(settings.data))
-    return Made(b"".join(make_uploads(task, counts, key)), what.epsilon)
+    table = read_table(settings.data, request.schema)
+    request.book(booking)  # first: whether the rows are too many for the task is an answer, too
+    counts = count_table(what, table, request.schema, model=model, source=str(settings.data))
+    return b"".join(make_uploads(task, counts, key))
 
 
-def answer_model(asked: Asked[SiteSettings]) -> Made:
+def answer_model(request: Request) -> Work:
     """Stores the model that a job has made; nothing leaves.
 
     Raises:
@@ -103,66 +96,18 @@ def answer_model(asked: Asked[SiteSettings]) -> Made:
     """
     from synthfair.trained import parse_model
 
-    if not asked.settings.limits.store_models:
+    if not request.settings.limits.store_models:
         raise RefusedError("kind")
-    try:
-        model = parse_model(asked.carried, "model")
-    except InputError as error:
-        raise RefusedError("message") from error
-    if model.schema_.hash != asked.schema.hash:
+    with refused_as("message"):
+        model = parse_model(request.carried, "model")
+    if model.schema_.hash != request.schema.hash:
         raise RefusedError("schema")
-    folder = asked.folder / MODELS
+    return Work(None, None, lambda: _stored(request))
+
+
+def _stored(request: Request) -> bytes:
+    folder = request.folder / MODELS
     folder.mkdir(mode=0o700, exist_ok=True)
-    with whole_file(folder / f"{asked.ask.job}.json", mode=OWNER_ONLY) as temporary:
-        temporary.write_bytes(asked.carried)
-    return Made(b"")
-
-
-# At an aggregator
-
-
-def answer_add(asked: Asked[AggregatorSettings]) -> Made:
-    """The noisy sum of the shares for this aggregator: one for a task, whoever asks how often.
-
-    Guarantee: that of ``task.what``, by this aggregator's noise alone.
-
-    Raises:
-        RefusedError: a limit of the aggregator, uploads that are refused, or a task that is spent.
-    """
-    settings, task = asked.settings, _task(asked)
-    secret = read_aggregator_secret(settings.key)
-    epsilon = task.what.epsilon if isinstance(task.what, GroupCounts) else None
-    record = record_of(task, secret, settings.records)
-    if record.exists():
-        try:
-            partial = read_partial_sum(record)
-            verify_partial_sum(partial, task)
-        except InputError as error:
-            raise RefusedError("answered") from error
-        return Made(partial.model_dump_json().encode(), epsilon)
-    _require_allowed(settings, task)
-    size = upload_bytes(task)
-    uploads = [asked.carried[at : at + size] for at in range(0, len(asked.carried), size)]
-    try:
-        received = receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
-    except InputError as error:
-        raise RefusedError("uploads") from error
-    partial = answer(task, secret, received, settings.records)
-    return Made(partial.model_dump_json().encode(), epsilon)
-
-
-def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
-    limits, what = settings.limits, task.what
-    if sum(1 for _ in settings.records.glob("*.json")) >= limits.most_tasks:
-        raise RefusedError("tasks")
-    if isinstance(what, GroupCounts):
-        allowed = what.epsilon <= (limits.most_epsilon or 0)
-    elif what.rho is None:
-        allowed = limits.without_noise
-    else:
-        allowed = what.rho <= (limits.most_rho or 0)
-    if not allowed:
-        raise RefusedError("epsilon")
-    known = read_keys([settings.clients]).keys()
-    if task.least_clients < limits.least_clients or not known >= set(task.clients):
-        raise RefusedError("settings")
+    with whole_file(folder / f"{request.ask.job}.json", mode=OWNER_ONLY) as temporary:
+        temporary.write_bytes(request.carried)
+    return b""

@@ -26,14 +26,14 @@ from synthfair.deploy.agreed import (
     packed,
     unpacked,
 )
-from synthfair.deploy.messages import Hex32, sha256
-from synthfair.deploy.site import Asked, Made, RefusedError
 from synthfair.deploy.site_sums import agreed_task
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking, purchase_of
-from synthfair.release.keys import read_signing_key
 from synthfair.secure.upload import make_uploads
+from synthfair.task.messages import Hex32, sha256
+from synthfair.task.settings import Claim
+from synthfair.task.site import RefusedError, Request, Work, refused_as
 
 if TYPE_CHECKING:
     import jax
@@ -59,41 +59,61 @@ class SiteTraining:
         self._ready: _Ready | None = None
         self._learned: tuple[str, Users] | None = None
 
-    def __call__(self, asked: Asked) -> Made:
-        """The site's clipped report in one round; of sums by shares, one upload an aggregator.
+    def __call__(self, request: Request) -> Work:
+        """What a question of a round asks for: the site's clipped report.
 
         Raises:
-            RefusedError: a limit of the site, or of its ledger.
-            InputError: the table is refused.
+            RefusedError: the question's settings are none, or it is of no round of the training.
         """
+        settings, ask = dict(request.ask.settings), request.ask
+        settings.pop("task", None)
+        with refused_as("settings"):
+            agreed = validated(Agreed, settings)
+        config = agreed.config
+        if request.site not in agreed.sites:
+            raise RefusedError("settings")
+        if ask.round >= config.rounds:
+            raise RefusedError("rounds")
+        claim = Claim(
+            "training",
+            config.epsilon if has_guarantee(config) else None,
+            config.delta,
+            least_rows=0 if config.epsilon is None else agreed.least_rows or 0,
+        )
+        epsilon = config.epsilon if is_private(config) else None
+        return Work(claim, epsilon, lambda: self._report(request, agreed))
+
+    def _report(self, request: Request, agreed: Agreed) -> bytes:
+        """The report; of sums by shares, one upload an aggregator."""
         from synthfair.jax_setup import start_jax
 
-        agreed = _allowed(asked)
         start_jax()
         if self._ready is None or self._ready.agreed != agreed:
-            self._ready, self._learned = _read(asked, agreed), None
+            self._ready, self._learned = _read(request, agreed), None
         ready = self._ready
-        try:
-            state = unpacked(asked.carried, ready.state)
-        except ValueError as error:
-            raise RefusedError("message") from error
-        task = _task(asked, ready)
-        booked = _booked(asked, ready, task)
+        with refused_as("message"):
+            state = unpacked(request.carried, ready.state)
+        task = _task(request, ready)
+        booked = _booked(request, ready, task)
         if self._learned is None or self._learned[0] != booked.seed:
-            self._learned = booked.seed, _learned(asked, ready, booked)
-        report = ready.report(state, self._learned[1], _key(asked, ready, booked))
-        content, secure = packed(report), ready.planned.plan.secure
-        if task and secure:
-            part = secure.what.integers(np.frombuffer(content, "<f8"))
-            content = b"".join(make_uploads(task, part, read_signing_key(asked.settings.key)))
-        return Made(content, agreed.config.epsilon if is_private(agreed.config) else None)
+            self._learned = booked.seed, _learned(request, ready, booked)
+        plan = ready.planned.plan
+        key = _key(request, ready, booked)
+        report = _compiled_report()(
+            plan.algorithm, plan.protection.clip, state, self._learned[1], key
+        )
+        content = packed(report)
+        if task and plan.secure:
+            part = plan.secure.what.integers(np.frombuffer(content, "<f8"))
+            content = b"".join(make_uploads(task, part, request.settings.signing_key()))
+        return content
 
 
 class _Ready(NamedTuple):
     """What a site remembers.
 
     Attributes:
-        agreed: as it was asked.
+        agreed: what was asked for.
         planned: from that.
         run: fingerprint of the training on this very table. Private: who guesses the rows could
             confirm them.
@@ -107,50 +127,23 @@ class _Ready(NamedTuple):
     users: Users
     state: Any
 
-    def report(self, state: Any, users: Users, key: jax.Array) -> Any:
-        """Clipped."""
-        plan = self.planned.plan
-        return _compiled_report()(plan.algorithm, plan.protection.clip, state, users, key)
-
     def number(self, site: str) -> int:
         """Of the site among all users."""
         return self.agreed.sites.index(site)
 
 
-def _allowed(asked: Asked) -> Agreed:
-    """What is asked for, if the site's limits allow it."""
-    limits, ask = asked.settings.limits, asked.ask
-    try:
-        agreed = validated(Agreed, {k: v for k, v in ask.settings.items() if k != "task"})
-    except ValidationError as error:
-        raise RefusedError("settings") from error
-    config = agreed.config
-    if asked.site not in agreed.sites:
-        raise RefusedError("settings")
-    asked.require_allowed(
-        "training", config.epsilon if has_guarantee(config) else None, config.delta
-    )
-    if ask.round >= config.rounds:
-        raise RefusedError("rounds")
-    if config.epsilon is not None and (agreed.least_rows or 0) > (limits.least_rows or 0):
-        raise RefusedError("rows")
-    if not is_private(config) and asked.unprotected >= limits.most_rounds:
-        raise RefusedError("rounds")
-    return agreed
-
-
-def _task(asked: Asked, ready: _Ready) -> Task | None:
+def _task(request: Request, ready: _Ready) -> Task | None:
     """Of the round's sum, as the site plans it itself; None where reports go to the server."""
     secure = ready.planned.plan.secure
     if secure is None:
         return None
-    task = agreed_task(asked)
+    task = agreed_task(request)
     if task.what != secure.what:
         raise RefusedError("settings")
     return task
 
 
-def _read(asked: Asked, agreed: Agreed) -> _Ready:
+def _read(request: Request, agreed: Agreed) -> _Ready:
     """Reads the table, whose rows are all of one user."""
     import jax
 
@@ -158,28 +151,26 @@ def _read(asked: Asked, agreed: Agreed) -> _Ready:
     from synthfair.data.tables import read_table
     from synthfair.federated.user_data import make_user_data
 
-    try:
-        planned = make_planned(agreed, asked.schema)
-    except InputError as error:
-        raise RefusedError("settings") from error
-    path = asked.settings.data
-    table = read_table(path, asked.schema)
-    rows = in_content_order(encode(table, asked.schema, source=str(path)))
-    _require_rows(asked, agreed, len(rows.y))
+    with refused_as("settings"):
+        planned = make_planned(agreed, request.schema)
+    path = request.settings.data
+    table = read_table(path, request.schema)
+    rows = in_content_order(encode(table, request.schema, source=str(path)))
+    _require_rows(request, agreed, len(rows.y))
     user = np.zeros(len(rows.y), int)
-    data = make_user_data(rows, user, asked.schema, agreed.config, all_groups=False)
-    run = agreed.run(asked.schema, content_sha256([rows]))
+    data = make_user_data(rows, user, request.schema, agreed.config, all_groups=False)
+    run = agreed.run(request.schema, content_sha256([rows]))
     state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
     return _Ready(agreed, planned, run, data.users, state)
 
 
-def _require_rows(asked: Asked, agreed: Agreed, n: int) -> None:
+def _require_rows(request: Request, agreed: Agreed, n: int) -> None:
     """With an epsilon, no answer may depend on how the question compares with the table."""
     private = agreed.config.epsilon is not None
-    least = asked.settings.limits.least_rows if private else agreed.least_rows
+    least = request.settings.limits.least_rows if private else agreed.least_rows
     if n < (least or 0):
         who = "the site's limits say" if private else "the job says"
-        raise InputError(f"{asked.settings.data}: {n} rows; {who} at least {least}")
+        raise InputError(f"{request.settings.data}: {n} rows; {who} at least {least}")
 
 
 @cache
@@ -198,17 +189,17 @@ def _compiled_report() -> Callable[..., Any]:
     return report
 
 
-def _key(asked: Asked, ready: _Ready, booked: _Answered) -> jax.Array:
+def _key(request: Request, ready: _Ready, booked: _Answered) -> jax.Array:
     """Of the round and the site, as the engine in one process has it."""
     import jax
 
     from synthfair.federated.engine import key_from
 
-    of_round = jax.random.fold_in(key_from(int(booked.seed, 16), 1), asked.ask.round)
-    return jax.random.fold_in(of_round, ready.number(asked.site))
+    of_round = jax.random.fold_in(key_from(int(booked.seed, 16), 1), request.ask.round)
+    return jax.random.fold_in(of_round, ready.number(request.site))
 
 
-def _learned(asked: Asked, ready: _Ready, booked: _Answered) -> Users:
+def _learned(request: Request, ready: _Ready, booked: _Answered) -> Users:
     """The site's rows with the labels that are learned: of ``two_phase``, its teacher's.
 
     With an epsilon, they are stored before they are used. A teacher that is trained again, on
@@ -224,10 +215,10 @@ def _learned(asked: Asked, ready: _Ready, booked: _Answered) -> Users:
         bits = np.frombuffer(bytes.fromhex(booked.labels), np.uint8)
         decided = 2.0 * np.unpackbits(bits, count=len(own.y)) - 1.0
         return replace(own, y=jnp.asarray(decided, own.y.dtype))
-    users = prepare(own, int(booked.seed, 16), [ready.number(asked.site)])
+    users = prepare(own, int(booked.seed, 16), [ready.number(request.site)])
     if ready.agreed.config.epsilon is not None:
         bits = np.packbits(np.asarray(users.y) > 0)
-        _store(asked, ready, booked.model_copy(update={"labels": bits.tobytes().hex()}))
+        _store(request, ready, booked.model_copy(update={"labels": bits.tobytes().hex()}))
     return users
 
 
@@ -250,44 +241,44 @@ class _Answered(BaseModel):
     labels: str | None = Field(default=None, pattern="^([0-9a-f]{2})*$")
 
 
-def _booked(asked: Asked, ready: _Ready, task: Task | None) -> _Answered:
+def _booked(request: Request, ready: _Ready, task: Task | None) -> _Answered:
     """What is answered of, once the training is booked.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
     operating system's is stored with the sha256 of each round's question, and booked by its name,
     before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
-    config, number = ready.agreed.config, asked.ask.round
+    config, number = ready.agreed.config, request.ask.round
     if config.epsilon is None:
-        asked.book(_booking(asked, ready))
+        request.book(_booking(request, ready))
         return _Answered(seed=f"{config.seed:032x}")
     # In another sum the same report would get other noise.
-    question = sha256(asked.carried + (task.id if task else b""))
-    found = _stored(asked, ready)
+    question = sha256(request.carried + (task.id if task else b""))
+    found = _stored(request, ready)
     if found is None or found.states.get(number, question) != question:
         found = _Answered(seed=secrets.token_hex(16))
-    booking = _booking(asked, ready, purchase_of(int(found.seed, 16)))
+    booking = _booking(request, ready, purchase_of(int(found.seed, 16)))
     if number not in found.states:
-        asked.require_affordable(booking)  # else the training before is forgotten for nothing
+        request.require_affordable(booking)  # else the training before is forgotten for nothing
         found = found.model_copy(update={"states": found.states | {number: question}})
-        _store(asked, ready, found)
-    asked.book(booking)
+        _store(request, ready, found)
+    request.book(booking)
     return found
 
 
-def _place(asked: Asked, ready: _Ready) -> Path:
-    return asked.folder / FOLDER / f"{ready.run}.json"
+def _place(request: Request, ready: _Ready) -> Path:
+    return request.folder / FOLDER / f"{ready.run}.json"
 
 
-def _store(asked: Asked, ready: _Ready, answered: _Answered) -> None:
-    path = _place(asked, ready)
+def _store(request: Request, ready: _Ready, answered: _Answered) -> None:
+    path = _place(request, ready)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with whole_file(path, mode=OWNER_ONLY) as temporary:
         temporary.write_text(answered.model_dump_json(), encoding="utf-8")
 
 
-def _stored(asked: Asked, ready: _Ready) -> _Answered | None:
-    path = _place(asked, ready)
+def _stored(request: Request, ready: _Ready) -> _Answered | None:
+    path = _place(request, ready)
     try:
         return _Answered.model_validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -296,7 +287,7 @@ def _stored(asked: Asked, ready: _Ready) -> _Answered | None:
         raise refusal(str(path), error) from error
 
 
-def _booking(asked: Asked, ready: _Ready, purchase: str | None = None) -> Booking:
-    guarantee, job = ready.planned.plan.guarantee, asked.ask.job
+def _booking(request: Request, ready: _Ready, purchase: str | None = None) -> Booking:
+    guarantee, job = ready.planned.plan.guarantee, request.ask.job
     run = ready.run if guarantee else sha256(f"{job} {ready.run}".encode())
     return Booking(kind="training", output=job, run=run, guarantee=guarantee, purchase=purchase)

@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from synthfair.deploy.federation import Federation, TooFewError
-from synthfair.deploy.messages import TaskName, sha256
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, parse_as, whole_file
 from synthfair.secure.aggregator import PartialSum
@@ -21,6 +19,8 @@ from synthfair.secure.opening import NoisyTotal, open_sums
 from synthfair.secure.summands import AnySummand
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes, verify_upload
+from synthfair.task.federation import Federation, TooFewError
+from synthfair.task.messages import TaskName, sha256
 
 
 class Question(NamedTuple):

@@ -31,10 +31,10 @@ from synthfair.deploy.agreed import (
     train_config,
     unpacked,
 )
-from synthfair.deploy.federation import Federation
 from synthfair.deploy.sums import Question, make_sum, secure_sum
 from synthfair.errors import InputError
 from synthfair.secure.summands import ClippedVectors
+from synthfair.task.federation import Federation
 
 if TYPE_CHECKING:
     import jax

@@ -11,11 +11,11 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from synthfair.chain import Chain, Linked
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.privacy.accounting import composed
+from synthfair.privacy.chain import Chain, Linked
 from synthfair.privacy.mechanism import Relation
 from synthfair.privacy.rounds import TrainingGuarantee, Unit
 from synthfair.privacy.sampled import Composition

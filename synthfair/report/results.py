@@ -11,10 +11,10 @@ from synthfair.client.history import ENDING, History, read_history
 from synthfair.config import Asked, DistillConfig
 from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError
-from synthfair.federation_file import FILE as FEDERATION
-from synthfair.federation_file import FederationFile
 from synthfair.report.table import as_text
 from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
+from synthfair.task.federation_file import FILE as FEDERATION
+from synthfair.task.federation_file import FederationFile
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

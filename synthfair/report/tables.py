@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
     from synthfair.federated import Training
-    from synthfair.federation_file import FederationFile
     from synthfair.postprocess import ChosenDecision, ScoreHistogram
     from synthfair.report.overview import Overview
     from synthfair.run_files import Influences
     from synthfair.surrogate.frontier import FrontierPoint
+    from synthfair.task.federation_file import FederationFile
     from synthfair.trained import TrainedModel
 
 MOST_RELEASES = 20

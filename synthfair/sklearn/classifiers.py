@@ -13,9 +13,9 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
+from synthfair.client.fair_task import check_rows
 from synthfair.client.from_table import distill_table
 from synthfair.client.many_clients import distill_clients
-from synthfair.client.fair_task import check_rows
 from synthfair.config import ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded

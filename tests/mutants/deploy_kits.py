@@ -78,16 +78,16 @@ MUTANTS = [
     ),
     Mutant(
         "an epsilon needs no limit of all of them",
-        "deploy/site.py",
-        "if epsilon is not None and Ledger(self.settings.ledger_file).spent().limit is None:",
+        "task/site.py",
+        "if claim.epsilon is not None and request.ledger.spent().limit is None:",
         "if False:",
         LIMITS,
     ),
     Mutant(
         "a release is made anew, and booked anew, for every job",
         "deploy/single_shot.py",
-        "name = asked.ask.job if config.epsilon is None else _fingerprint(asked, config)",
-        "name = asked.ask.job",
+        "name = request.ask.job if guarantee is None else _fingerprint(request, config)",
+        "name = request.ask.job",
         LIMITS,
     ),
     Mutant(
@@ -106,9 +106,9 @@ MUTANTS = [
     ),
     Mutant(
         "questions find out the number of rows",
-        "deploy/site_training.py",
-        "if config.epsilon is not None and (agreed.least_rows or 0) > (limits.least_rows or 0):",
-        "if False:",
+        "task/settings.py",
+        "claim.least_rows > (self.least_rows or 0)",
+        "False",
         ROUNDS,
     ),
     Mutant(

@@ -47,7 +47,7 @@ MUTANTS = [
     ),
     Mutant(
         "others may read the ledger",
-        "chain.py",
+        "privacy/chain.py",
         "os.O_CREAT, OWNER_ONLY)",
         "os.O_CREAT, 0o644)",
         "test_ledger.py",

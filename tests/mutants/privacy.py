@@ -89,7 +89,7 @@ MUTANTS = [
     ),
     Mutant(
         "the chain of a ledger is not checked",
-        "chain.py",
+        "privacy/chain.py",
         "if entry.previous != self._last:",
         "if False:",
         "test_ledger.py",

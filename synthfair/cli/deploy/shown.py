@@ -21,7 +21,7 @@ from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
 
 if TYPE_CHECKING:
     from synthfair.deploy.session import OnProgress, Run
-    from synthfair.federation_file import FederationFile
+    from synthfair.task.federation_file import FederationFile
 
 
 @contextmanager

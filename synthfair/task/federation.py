@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import synthfair
 from synthfair.data.schema import read_schema
-from synthfair.deploy.messages import (
+from synthfair.files import write_json
+from synthfair.release.keys import read_keys
+from synthfair.task.federation_file import FILE, Booked, FederationFile
+from synthfair.task.messages import (
     Ask,
     BadAnswerError,
     Message,
@@ -18,12 +22,10 @@ from synthfair.deploy.messages import (
     TaskName,
     read_answer,
 )
-from synthfair.deploy.settings import ServerSettings
-from synthfair.errors import InputError
-from synthfair.federation_file import FILE, Booked, FederationFile
-from synthfair.files import write_json
-from synthfair.release.keys import read_keys
-from synthfair.secure.aggregator_keys import AggregatorKeys, read_aggregator_folder
+from synthfair.task.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from synthfair.secure.aggregator_keys import AggregatorKeys
 
 
 class Reply(NamedTuple):
@@ -78,7 +80,7 @@ class Federation:
         server: str,
         sites: tuple[str, ...],
         log: Callable[[str], None],
-        aggregators: tuple[str, ...] = (),
+        aggregators: Mapping[str, AggregatorKeys] = MappingProxyType({}),
     ) -> None:
         """Reads schema and keys.
 
@@ -89,13 +91,14 @@ class Federation:
             server: its own name.
             sites: that are asked.
             log: takes text for the server's operator.
-            aggregators: sites that add up shares.
+            aggregators: public keys of the sites that add up shares, by name, in the order of their
+                roles.
 
         Raises:
-            InputError: the schema or a key is refused, or an aggregator has none.
+            InputError: the schema or a key is refused.
         """
         self.settings, self.schema = settings, read_schema(settings.schema_path)
-        self.sites, self.aggregators = sites, _aggregators(settings.aggregators, aggregators)
+        self.sites, self.aggregators = sites, aggregators
         every = {name: key for key, name in read_keys([settings.keys]).items()}
         every |= {name: keys.signature for name, keys in self.aggregators.items()}
         self._revoked = {name for name, key in every.items() if key in settings.revoked}
@@ -222,11 +225,3 @@ class Federation:
             "carried_bytes": old.carried_bytes + len(reply.message.carried),
             "version": answer.version,
         }
-
-
-def _aggregators(folder: Path | None, names: tuple[str, ...]) -> dict[str, AggregatorKeys]:
-    """The keys of those that a job names, in the order of their roles."""
-    known = read_aggregator_folder(folder) if folder and names else {}
-    if missing := sorted(set(names) - known.keys()):
-        raise InputError(f"{folder}: no key of the aggregators {', '.join(missing)}")
-    return {name: keys for name, keys in known.items() if name in names}

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, Field
 
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.config.rules import STRICT
-from synthfair.deploy.messages import Hex32
-from synthfair.files import read_as, read_document
+from synthfair.files import read_as
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
-from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
+from synthfair.task.federation_file import SiteCode
+from synthfair.task.messages import Hex32
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,6 +31,24 @@ MAX_BYTES = 1_000_000
 Kind = Literal["fair", "surrogate", "gap", "training", "counts"]
 """Of answer: fair synthetic rows; a surrogate; reports of gaps, one of each row; reports of rounds
 of training; a model's scores counted by group and label, in shares."""
+
+
+class Claim(NamedTuple):
+    """What a site's limits look at before a row is read.
+
+    Attributes:
+        kind: of the answer.
+        epsilon: of the answer, or of a whole training; None where it claims none.
+        delta: goes with it.
+        k_min: of a surrogate; None of others.
+        least_rows: rows of the smallest site that noise relies on; 0 where it relies on none.
+    """
+
+    kind: Kind
+    epsilon: float | None
+    delta: float | None = None
+    k_min: int | None = None
+    least_rows: int = 0
 
 
 class Limits(BaseModel):
@@ -69,11 +87,29 @@ class Limits(BaseModel):
     least_rows: int | None = Field(default=None, ge=1, lt=2**31)
     store_models: bool = False
 
-    def allow(self, epsilon: float | None, delta: float | None = None) -> bool:
-        """Whether one answer may have this epsilon and delta; None where it claims none."""
-        if epsilon is None:
-            return self.without_epsilon
-        return epsilon <= (self.most_epsilon or 0) and (delta or 0.0) <= self.most_delta
+    def refusal(self, claim: Claim, *, unprotected: int | None) -> SiteCode | None:
+        """Why such an answer must not leave; None where it may.
+
+        Args:
+            claim: of the answer.
+            unprotected: answers of this task that the server has seen without noise, over all jobs;
+                None where this one has noise.
+        """
+        allowed = self.without_epsilon
+        if claim.epsilon is not None:
+            delta = claim.delta or 0.0
+            allowed = claim.epsilon <= (self.most_epsilon or 0) and delta <= self.most_delta
+        most = self.most_rounds if claim.kind == "training" else self.most_releases
+        beyond: dict[SiteCode, bool] = {
+            "kind": claim.kind not in self.kinds,
+            "epsilon": not allowed,
+            "k_min": claim.k_min is not None and claim.k_min < self.k_min,
+            "rows": claim.least_rows > (self.least_rows or 0),
+            "rounds" if claim.kind == "training" else "releases": (
+                unprotected is not None and unprotected >= most
+            ),
+        }
+        return next((code for code, is_beyond in beyond.items() if is_beyond), None)
 
 
 class SiteSettings(BaseModel):
@@ -109,61 +145,6 @@ class SiteSettings(BaseModel):
         return self.ledger or Ledger.for_table(self.data).path
 
 
-class AggregatorLimits(BaseModel):
-    """What jobs may have of an aggregator at most; by default nothing.
-
-    Attributes:
-        most_tasks: sums over all jobs; a training takes one a round.
-        most_epsilon: of one sum of counts; None where there may be none.
-        most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
-        without_noise: whether there may be sums of vectors without noise, which protect parts but
-            not the total.
-        least_clients: in one sum.
-    """
-
-    model_config = STRICT
-
-    most_tasks: int = Field(default=0, ge=0)
-    most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    most_rho: float | None = Field(default=None, gt=0, le=10_000)
-    without_noise: bool = False
-    least_clients: int = Field(default=2, ge=1)
-
-
-AGGREGATOR = "synthfair-aggregator-site/1"
-"""Format of its file."""
-
-
-class AggregatorSettings(BaseModel):
-    """Of an aggregator that is a site. Relative paths start at the folder of the file.
-
-    Attributes:
-        schema_path: ``schema`` in the file; the public schema.
-        key: its private keys, of ``python -m synthfair secure key``, with the folder of its answers
-            next to them.
-        clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
-            add clients of its own would learn, without noise, what is left of the sum.
-        limits: see there.
-    """
-
-    model_config = STRICT | {"populate_by_name": True}
-
-    format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
-    schema_path: Path = Field(alias="schema")
-    key: Path
-    clients: Path
-    limits: AggregatorLimits = AggregatorLimits()
-
-    @property
-    def records(self) -> Path:
-        """Folder of its answers."""
-        return self.key.with_suffix(RECORDS)
-
-    def signing_key(self) -> Ed25519PrivateKey:
-        """Of its answers. Raises InputError: it cannot be read."""
-        return read_aggregator_secret(self.key).signing_key
-
-
 class ServerSettings(BaseModel):
     """Of the server. Relative paths start at the folder of the file.
 
@@ -186,14 +167,7 @@ class ServerSettings(BaseModel):
     revoked: tuple[Hex32, ...] = ()
 
 
-_Settings = TypeVar("_Settings", SiteSettings, AggregatorSettings, ServerSettings)
-
-
-def read_site_settings(path: Path) -> SiteSettings | AggregatorSettings:
-    """Those of a site, or of an aggregator, as the file's format says. Raises InputError."""
-    if read_document(path).get("format") == AGGREGATOR:
-        return read_settings(path, AggregatorSettings)
-    return read_settings(path, SiteSettings)
+_Settings = TypeVar("_Settings", bound=BaseModel)
 
 
 def read_settings(path: Path, kind: type[_Settings]) -> _Settings:

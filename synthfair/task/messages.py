@@ -18,10 +18,10 @@ from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
-from synthfair.federation_file import ServerCode, SiteCode
 from synthfair.files import parse_as
 from synthfair.privacy.statement import Line
 from synthfair.release.signature import is_signed
+from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from synthfair.chain import Chain, Linked
 from synthfair.config.rules import STRICT
-from synthfair.deploy.messages import Hex32, JobId, SiteCode
+from synthfair.privacy.chain import Chain, Linked
 from synthfair.privacy.statement import Line
+from synthfair.task.messages import Hex32, JobId, SiteCode
 
 FILE = "trace.jsonl"
 """Its name, in the folder ``synthfair`` of a kit."""
@@ -28,7 +28,7 @@ class Event(BaseModel):
         task: what for.
         round: from 0.
         code: how it went. Where the question has an epsilon, the server was told less, see
-            :attr:`synthfair.deploy.messages.Ask.has_epsilon`.
+            :attr:`synthfair.task.messages.Ask.has_epsilon`.
         refused: questions of this job that ended with this code so far, this one included; 0 for
             ``ok``.
         carried_bytes: that left with it.

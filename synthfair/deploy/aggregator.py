@@ -1,0 +1,151 @@
+"""An aggregator that is a site: its settings and limits, and how it adds up shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import BaseModel, Field
+
+from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON
+from synthfair.config.rules import STRICT
+from synthfair.deploy.site_sums import read_task
+from synthfair.errors import InputError
+from synthfair.release.keys import read_keys
+from synthfair.secure.aggregator import (
+    answer,
+    read_partial_sum,
+    receive,
+    record_of,
+    verify_partial_sum,
+)
+from synthfair.secure.aggregator_keys import (
+    RECORDS,
+    AggregatorKeys,
+    read_aggregator_folder,
+    read_aggregator_secret,
+)
+from synthfair.secure.summands import GroupCounts
+from synthfair.secure.task import Task
+from synthfair.secure.upload import upload_bytes
+from synthfair.task.site import RefusedError, Request, Work, refused_as
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+
+class AggregatorLimits(BaseModel):
+    """What jobs may have of an aggregator at most; by default nothing.
+
+    Attributes:
+        most_tasks: sums over all jobs; a training takes one a round.
+        most_epsilon: of one sum of counts; None where there may be none.
+        most_rho: of one sum of vectors, such as of a round's reports; None where there may be none.
+        without_noise: whether there may be sums of vectors without noise, which protect parts but
+            not the total.
+        least_clients: in one sum.
+    """
+
+    model_config = STRICT
+
+    most_tasks: int = Field(default=0, ge=0)
+    most_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    most_rho: float | None = Field(default=None, gt=0, le=10_000)
+    without_noise: bool = False
+    least_clients: int = Field(default=2, ge=1)
+
+
+AGGREGATOR = "synthfair-aggregator-site/1"
+"""Format of its file."""
+
+
+class AggregatorSettings(BaseModel):
+    """Of an aggregator that is a site. Relative paths start at the folder of the file.
+
+    Attributes:
+        schema_path: ``schema`` in the file; the public schema.
+        key: its private keys, of ``python -m synthfair secure key``, with the folder of its answers
+            next to them.
+        clients: folder of the public keys of those who may be in a sum, NAME.pub: whoever could
+            add clients of its own would learn, without noise, what is left of the sum.
+        limits: see there.
+    """
+
+    model_config = STRICT | {"populate_by_name": True}
+
+    format: Literal["synthfair-aggregator-site/1"] = AGGREGATOR
+    schema_path: Path = Field(alias="schema")
+    key: Path
+    clients: Path
+    limits: AggregatorLimits = AggregatorLimits()
+
+    @property
+    def records(self) -> Path:
+        """Folder of its answers."""
+        return self.key.with_suffix(RECORDS)
+
+    def signing_key(self) -> Ed25519PrivateKey:
+        """Of its answers. Raises InputError: it cannot be read."""
+        return read_aggregator_secret(self.key).signing_key
+
+
+def read_aggregators(folder: Path | None, names: Sequence[str]) -> dict[str, AggregatorKeys]:
+    """The public keys of those that a job names, in the order of their roles.
+
+    Raises:
+        InputError: one has none.
+    """
+    known = read_aggregator_folder(folder) if folder and names else {}
+    if missing := sorted(set(names) - known.keys()):
+        raise InputError(f"{folder}: no key of the aggregators {', '.join(missing)}")
+    return {name: keys for name, keys in known.items() if name in names}
+
+
+def answer_add(request: Request) -> Work:
+    """The noisy sum of the shares for this aggregator: one for a task, whoever asks how often.
+
+    Guarantee: that of ``task.what``, by this aggregator's noise alone.
+
+    Raises:
+        RefusedError: the question is for no sum.
+    """
+    task = read_task(request)
+    epsilon = task.what.epsilon if isinstance(task.what, GroupCounts) else None
+    return Work(None, epsilon, lambda: _partial_sum(request, task))
+
+
+def _partial_sum(request: Request, task: Task) -> bytes:
+    """Raises RefusedError: beyond the limits, uploads that are refused, or a task that is spent."""
+    settings: AggregatorSettings = request.settings
+    secret = read_aggregator_secret(settings.key)
+    record = record_of(task, secret, settings.records)
+    if record.exists():
+        with refused_as("answered"):
+            partial = read_partial_sum(record)
+            verify_partial_sum(partial, task)
+        return partial.model_dump_json().encode()
+    _require_allowed(settings, task)
+    size, carried = upload_bytes(task), request.carried
+    uploads = [carried[at : at + size] for at in range(0, len(carried), size)]
+    with refused_as("uploads"):
+        received = receive(task, secret, ((f"upload {i}", u) for i, u in enumerate(uploads)))
+    partial = answer(task, secret, received, settings.records)
+    return partial.model_dump_json().encode()
+
+
+def _require_allowed(settings: AggregatorSettings, task: Task) -> None:
+    limits, what = settings.limits, task.what
+    if sum(1 for _ in settings.records.glob("*.json")) >= limits.most_tasks:
+        raise RefusedError("tasks")
+    if isinstance(what, GroupCounts):
+        allowed = what.epsilon <= (limits.most_epsilon or 0)
+    elif what.rho is None:
+        allowed = limits.without_noise
+    else:
+        allowed = what.rho <= (limits.most_rho or 0)
+    if not allowed:
+        raise RefusedError("epsilon")
+    known = read_keys([settings.clients]).keys()
+    if task.least_clients < limits.least_clients or not known >= set(task.clients):
+        raise RefusedError("settings")

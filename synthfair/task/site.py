@@ -1,0 +1,301 @@
+"""A site's side: a question in, an answer out, whatever carries them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+from synthfair import __version__
+from synthfair.data.schema import Schema, read_schema
+from synthfair.errors import InputError
+from synthfair.files import OWNER_ONLY, parse_as
+from synthfair.privacy.answers import BoughtFile
+from synthfair.privacy.ledger import Booking, Ledger
+from synthfair.task.federation_file import SiteCode
+from synthfair.task.messages import (
+    DEPENDS_ON_ROWS,
+    MAX_CARRIED,
+    MAX_TEXT,
+    Answer,
+    Ask,
+    Message,
+    TaskName,
+    make_answer,
+    sha256,
+)
+from synthfair.task.settings import Claim
+from synthfair.task.trace import FILE as TRACE
+from synthfair.task.trace import Event, Trace
+
+
+class RefusedError(Exception):
+    """What a site will not answer.
+
+    Attributes:
+        code: all that is said of why.
+    """
+
+    def __init__(self, code: SiteCode) -> None:
+        """With the code alone."""
+        super().__init__(code)
+        self.code: SiteCode = code
+
+
+@contextmanager
+def refused_as(code: SiteCode) -> Iterator[None]:
+    """What is refused in the block is said to the server as this code, and to the log in words."""
+    try:
+        yield
+    except ValueError as error:
+        raise RefusedError(code) from error
+
+
+class Work(NamedTuple):
+    """What a question asks for, read and validated; no row is read yet.
+
+    Attributes:
+        claim: what the site's limits look at; None of what has limits of its own.
+        epsilon: that the content of the answer has by itself; None where the server sees it without
+            noise.
+        answer: computes the content of the answer; it raises RefusedError for what the ledger
+            forbids, InputError for what the table forbids, and KeyboardInterrupt where it was
+            stopped.
+    """
+
+    claim: Claim | None
+    epsilon: float | None
+    answer: Callable[[], bytes]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A question, and what a site has to answer it with.
+
+    Attributes:
+        site: its name.
+        ask: the question.
+        carried: what came with it.
+        settings: of the site, or of an aggregator.
+        schema: the public schema; the question has the same.
+        folder: the site's own, for releases and the like.
+        stopped: whether the job was stopped meanwhile.
+        log: takes text that must not leave the site.
+    """
+
+    site: str
+    ask: Ask
+    carried: bytes
+    settings: Any
+    schema: Schema
+    folder: Path
+    stopped: Callable[[], bool]
+    log: Callable[[str], None]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The site's book of all that has left."""
+        return Ledger(self.settings.ledger_file)
+
+    @property
+    def reserve(self) -> float:
+        """Epsilon of the ledger's limit that must be left after any answer."""
+        return self.settings.limits.least_epsilon_left
+
+    def require_affordable(self, booking: Booking) -> None:
+        """Before any work. Raises RefusedError: the ledger's limit would be passed."""
+        with refused_as("budget"):
+            self.ledger.require_affordable(booking, reserve=self.reserve)
+
+    def book(self, booking: Booking) -> None:
+        """Books what leaves. Raises as :meth:`require_affordable`."""
+        with refused_as("budget"):
+            self.ledger.book(booking, reserve=self.reserve)
+
+    def buy(
+        self, file: BoughtFile, booking: Booking, make: Callable[[], bytes], *, room: int
+    ) -> None:
+        """Books what leaves, once, then computes and saves it. Raises as :meth:`book`."""
+        if not file.complete:
+            with refused_as("budget"):
+                file.buy(self.ledger, booking, make, room=room, reserve=self.reserve)
+
+
+Routine = Callable[[Request], Work]
+"""Reads a task's questions.
+
+Raises:
+    RefusedError: the question is none that a site may answer.
+"""
+
+
+class SignedSettings(Protocol):
+    """Settings of whoever answers questions, see :class:`synthfair.task.settings.SiteSettings`."""
+
+    @property
+    def schema_path(self) -> Path:
+        """The public schema."""
+        ...
+
+    def signing_key(self) -> Any:
+        """Of its answers."""
+        ...
+
+
+class Site:
+    """Answers questions with its own table, ledger and limits, and writes down what left it.
+
+    Nothing but a code is ever said of why a question is refused: texts of errors may quote the
+    table, and go to the site's own log alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        workspace: Path,
+        settings: SignedSettings,
+        routines: Mapping[TaskName, Routine],
+        log: Callable[[str], None],
+    ) -> None:
+        """Reads the schema and the key.
+
+        Args:
+            name: of the site.
+            workspace: folder of its kit.
+            settings: its own.
+            routines: of the tasks that it answers.
+            log: takes text that must not leave the site.
+
+        Raises:
+            InputError: the schema or the key is refused.
+        """
+        self.name, self.settings, self._routines, self._log = name, settings, routines, log
+        self.schema, self._key = read_schema(settings.schema_path), settings.signing_key()
+        self.folder = workspace / "synthfair"
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        self.trace = Trace(self.folder / TRACE)
+
+    def answer(
+        self,
+        message: Message,
+        *,
+        job: str,
+        submitter: str,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Message:
+        """The signed answer to a question, traced before it leaves.
+
+        Args:
+            message: the question.
+            job: the engine's name of the job that asks.
+            submitter: of the job, as the engine says.
+            stopped: whether the job was stopped meanwhile.
+        """
+        start, content, ask = time.monotonic(), b"", None
+        code: SiteCode = "ok"
+        try:
+            ask = self._read(message, job)
+            content = self._content(ask, message.carried, stopped, submitter)
+        except RefusedError as error:
+            if error.__cause__:
+                self._log(f"job {job}: {error.code}: {error.__cause__}")
+            code = error.code
+        except KeyboardInterrupt:
+            code = "stopped"
+        except Exception as error:  # whatever it says may quote the table
+            self._log(f"job {job}: {error!r}")
+            code = "failed"
+        if code != "ok":
+            try:
+                self._write_down(code, ask or job, submitter)
+            except Exception as error:  # nothing leaves but that it failed
+                self._log(f"job {job}: {error!r}")
+                code = "failed"
+        private = ask is not None and ask.has_epsilon
+        answer = Answer(
+            job=job,
+            round=ask.round if ask else 0,
+            asked=sha256(message.text),
+            recipient=ask.recipient if ask else "unknown",
+            site=self.name,
+            code="failed" if private and code in DEPENDS_ON_ROWS else code,
+            seconds=None if private else round(time.monotonic() - start, 3),
+            version=__version__,
+        )
+        return make_answer(answer, content, self._key)
+
+    def _read(self, message: Message, job: str) -> Ask:
+        """The question, if it is one, and of this job."""
+        if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
+            raise RefusedError("message")
+        with refused_as("message"):
+            ask = parse_as(message.text, Ask, "question")
+        if ask.job != job or ask.task not in self._routines:
+            raise RefusedError("message")
+        if ask.version != __version__:
+            raise RefusedError("version")
+        if ask.schema_hash != self.schema.hash:
+            raise RefusedError("schema")
+        return ask
+
+    def _content(
+        self, ask: Ask, carried: bytes, stopped: Callable[[], bool], submitter: str
+    ) -> bytes:
+        """What leaves: within the limits, computed, and traced, under one lock over all jobs."""
+        from filelock import FileLock, Timeout
+
+        busy = FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY)
+        with ExitStack() as until_answered:
+            try:  # one at a time, so that two jobs cannot both have what is left
+                until_answered.enter_context(busy)
+            except Timeout as error:
+                raise RefusedError("busy") from error
+            if self.trace.has_answered(ask.job, ask.round):
+                raise RefusedError("answered")
+            known = self.settings, self.schema, self.folder
+            request = Request(self.name, ask, carried, *known, stopped, self._log)
+            work = self._routines[ask.task](request)
+            if work.claim:
+                self._require_allowed(request, work)
+            try:
+                content = work.answer()
+            except InputError as error:
+                raise RefusedError("table") from error
+            self._write_down("ok", ask, submitter, content, work.epsilon)
+            return content
+
+    def _require_allowed(self, request: Request, work: Work) -> None:
+        """Before any row is read: whether the site's limits allow such an answer."""
+        bare = None if work.epsilon is not None else self.trace.unprotected(request.ask.task)
+        claim = cast(Claim, work.claim)
+        code = request.settings.limits.refusal(claim, unprotected=bare)
+        if code:
+            raise RefusedError(code)
+        if claim.epsilon is not None and request.ledger.spent().limit is None:
+            raise RefusedError("budget")
+
+    def _write_down(
+        self,
+        code: SiteCode,
+        asked: Ask | str,  # a question, or no more than the job that has sent none
+        submitter: str,
+        content: bytes = b"",
+        epsilon: float | None = None,
+    ) -> None:
+        job, task, number = asked, "unknown", 0
+        if not isinstance(asked, str):
+            job, task, number = asked.job, asked.task, asked.round
+        event = Event(
+            job=str(job),
+            submitter=submitter,
+            task=task,
+            round=number,
+            code=code,
+            carried_bytes=len(content),
+            sha256=sha256(content) if content else None,
+            epsilon=epsilon,
+        )
+        self.trace.write(event)
