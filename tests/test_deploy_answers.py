@@ -11,7 +11,7 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.task import messages
-from synthfair.task.federation import TooFewError
+from synthfair.task.federation import Query, TooFewError
 from synthfair.task.messages import BadAnswerError, Message, read_answer
 
 
@@ -97,7 +97,7 @@ def test_an_answer_of_another_job_is_not_used_again(world, channel):
 def test_a_revoked_key_does_not_count(world, channel):
     keys = {name: key for key, name in read_keys([world.folder / "keys"]).items()}
     federation = world.federation(channel, revoked=(keys["north"],))
-    good = federation.ask("single_shot", 0, RELEASE, timeout=10)
+    good = federation.ask(Query("single_shot", 0, RELEASE, 10))
     assert set(good) == {"south"}
     assert federation.booked["north"].code == "revoked"
 
@@ -164,7 +164,7 @@ def test_a_key_is_replaced_while_the_old_one_is_revoked(world):
     assert set(metrics["signed_by"].values()) == {"north", "south"}
     late = InProcess({"north": before, "south": sites["south"]}, job="job-2")  # with the old key
     federation = world.federation(late)
-    assert set(federation.ask("single_shot", 0, RELEASE, timeout=10)) == {"south"}
+    assert set(federation.ask(Query("single_shot", 0, RELEASE, 10))) == {"south"}
     assert federation.booked["north"].code == "signature"
 
 
@@ -183,7 +183,7 @@ def test_a_revoked_key_under_another_name_does_not_count(world, channel):
     revoke(world, revoked)
     (keys / "north.pub").rename(keys / "south.pub")
     federation = world.federation(channel)
-    assert federation.ask("single_shot", 0, RELEASE, timeout=10) == {}
+    assert federation.ask(Query("single_shot", 0, RELEASE, 10)) == {}
     assert {booked.code for booked in federation.booked.values()} == {"revoked", "signature"}
 
 

@@ -24,7 +24,7 @@ from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_
 from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, PureGuarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.task.federation import Federation
+from synthfair.task.federation import Federation, Query
 from synthfair.task.messages import sha256
 from synthfair.task.settings import Claim
 from synthfair.task.site import Request, Work, refused_as
@@ -182,7 +182,7 @@ def _collect(federation: Federation, job: GapJob, private: Path) -> list[str]:
     asked, model = job.question.model_dump(mode="json"), content_of(job.model)
     waiting = federation.sites
     for number in range(MOST_BATCHES):
-        answers = federation.ask("gap", number, asked, model, timeout=job.timeout, sites=waiting)
+        answers = federation.ask(Query("gap", number, asked, job.timeout, model), waiting)
         waiting = ()
         for site, content in answers.items():
             lines = content.count(b"\n")

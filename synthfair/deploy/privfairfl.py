@@ -20,14 +20,14 @@ from pydantic import (
 from synthfair.config import LARGEST_EPSILON, LEAST_EPSILON, Notion, Relation, ServerConfig
 from synthfair.config.rules import STRICT
 from synthfair.deploy.model_file import ModelFile, content_of
-from synthfair.deploy.sums import Question, make_sum, secure_sum
+from synthfair.deploy.sums import make_sum, secure_sum
 from synthfair.deploy.training import TrainJob, train
 from synthfair.errors import InputError, refusal
 from synthfair.files import OWNER_ONLY, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
-from synthfair.task.federation import Federation
+from synthfair.task.federation import Federation, Query
 from synthfair.task.messages import sha256
 from synthfair.trained import TrainedModel
 
@@ -114,10 +114,8 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
     what = _counts(federation, model, job)
     task = make_sum(federation, what, label=unfinished[0].read_text(), least=job.least_answers)
     content = (output / MODEL).read_bytes()
-    question = Question("privfairfl", number, {}, content, job.timeout)
-    opened = secure_sum(
-        federation, task, question, folder=private.parent / "sums", anew=unfinished[0]
-    )
+    query = Query("privfairfl", number, {}, job.timeout, content)
+    opened = secure_sum(federation, task, query, folder=private.parent / "sums", anew=unfinished[0])
     histogram = score_histogram(what, opened)
     write_histogram(histogram, output / HISTOGRAM)
     chosen = choose_decision(histogram, job.notion, job.alpha, randomized=job.randomized)
@@ -128,7 +126,7 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
         path.unlink()
     if job.send_back:
         content = (output / FAIR_MODEL).read_bytes()
-        federation.ask("deliver", number + 1, {}, content, timeout=job.timeout)
+        federation.ask(Query("deliver", number + 1, {}, job.timeout, content))
         federation.require(job.least_answers)
 
 

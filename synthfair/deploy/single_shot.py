@@ -17,7 +17,7 @@ from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.release.keys import read_signing_key
-from synthfair.task.federation import Federation
+from synthfair.task.federation import Federation, Query
 from synthfair.task.messages import sha256
 from synthfair.task.settings import Claim
 from synthfair.task.site import Request, Work, refused_as
@@ -152,25 +152,26 @@ def run_single_shot(
         InputError: the server's routine refuses the releases.
     """
     from synthfair.jax_setup import start_jax
+    from synthfair.release.reading import read_release
     from synthfair.server.routine import serve
 
     private.mkdir(mode=0o700, parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
-    answers = federation.ask("single_shot", 0, job.release, timeout=job.timeout)
-    releases = []
-    for site, content in answers.items():
+    config, settings = release_config(job.release), federation.settings
+
+    def stored(site: str, content: bytes) -> Path:
+        """Of a release that the site itself has signed, of the settings that were asked for."""
         path = private / f"{site}.parquet"
         with whole_file(path, mode=OWNER_ONLY) as temporary:
             temporary.write_bytes(content)
-        try:
-            _require_asked_for(path, federation, site, release_config(job.release))
-        except InputError as error:
-            federation.refuse(site, str(error))
-        else:
-            releases.append(path)
-    federation.require(job.least_answers)
+        release = read_release(path, federation.schema, keys={federation.keys[site]: site})
+        if release.header.config != config:
+            raise InputError(f"{path}: made with other settings than were asked for")
+        return path
+
+    query = Query("single_shot", 0, job.release, job.timeout)
+    releases = [*federation.collect(query, stored, least=job.least_answers).values()]
     start_jax()
-    settings = federation.settings
     serve(
         releases,
         settings.schema_path,
@@ -179,14 +180,3 @@ def run_single_shot(
         server_config(job.server),
         keys=[settings.keys / f"{path.stem}.pub" for path in releases],
     )
-
-
-def _require_asked_for(
-    path: Path, federation: Federation, site: str, config: DistillConfig | SurrogateConfig
-) -> None:
-    """Refuses a release that another has signed, or of other settings than were asked for."""
-    from synthfair.release.reading import read_release
-
-    release = read_release(path, federation.schema, keys={federation.keys[site]: site})
-    if release.header.config != config:
-        raise InputError(f"{path}: made with other settings than were asked for")

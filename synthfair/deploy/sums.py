@@ -8,7 +8,6 @@ those of :mod:`synthfair.secure`.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -19,26 +18,8 @@ from synthfair.secure.opening import NoisyTotal, open_sums
 from synthfair.secure.summands import AnySummand
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes, verify_upload
-from synthfair.task.federation import Federation, TooFewError
-from synthfair.task.messages import TaskName, sha256
-
-
-class Question(NamedTuple):
-    """To the sites, for their shares.
-
-    Attributes:
-        name: what for.
-        number: of the round.
-        settings: of the method; the task of the sum is added.
-        carried: goes with it.
-        timeout: seconds to wait for the sites, and for each aggregator.
-    """
-
-    name: TaskName
-    number: int
-    settings: dict[str, Any]
-    carried: bytes
-    timeout: int
+from synthfair.task.federation import Federation, Query, TooFewError
+from synthfair.task.messages import sha256
 
 
 def make_sum(
@@ -78,7 +59,7 @@ def make_sum(
 
 
 def secure_sum(
-    federation: Federation, task: Task, question: Question, *, folder: Path, anew: Path | None
+    federation: Federation, task: Task, query: Query, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
     """Asks the sites for shares and the aggregators for their sums, and opens these.
 
@@ -88,7 +69,7 @@ def secure_sum(
     Args:
         federation: of the sites and the aggregators.
         task: of the sum.
-        question: to the sites.
+        query: to the sites, for their shares; the task of the sum is added.
         folder: of the server's own, where uploads lie until the sum is opened: a job that stops in
             between goes on with the same ones, and so can the aggregators.
         anew: file that holds a job to this very task; None where the next job has another one.
@@ -98,29 +79,25 @@ def secure_sum(
             where these refuse the uploads, with what to do.
         InputError: the sums do not open, see :func:`synthfair.secure.open_sums`; the task is spent.
     """
-    name, number, settings, carried, timeout = question
-    asked = settings | {"task": task.model_dump(mode="json")}
+
+    def verified(site: str, content: bytes) -> bytes:
+        _require_uploads(task, content, federation.keys[site])
+        return content
+
     saved = folder / f"{task.id.hex()}.uploads"
     if not saved.exists():
-        answers = federation.ask(name, number, asked, carried, timeout=timeout)
-        uploads = []
-        for site, content in answers.items():
-            try:
-                _require_uploads(task, content, federation.keys[site])
-            except InputError as error:
-                federation.refuse(site, str(error))
-            else:
-                uploads.append(content)
-        federation.require(task.least_clients)
+        asked = query.settings | {"task": task.model_dump(mode="json")}
+        query = query._replace(settings=asked)
+        uploads = federation.collect(query, verified, least=task.least_clients)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with whole_file(saved, mode=OWNER_ONLY) as temporary:
-            temporary.write_bytes(b"".join(uploads))
+            temporary.write_bytes(b"".join(uploads.values()))
     content = saved.read_bytes()
     sums = []
     for role, aggregator in enumerate(federation.aggregators):
         shares = _of_role(task, content, role)
         try:
-            sums.append(_partial_sum(federation, aggregator, task, question, shares))
+            sums.append(_partial_sum(federation, aggregator, task, query, shares))
         except TooFewError as error:
             code = federation.booked[aggregator].code
             if code not in ("uploads", "answered"):  # the same uploads may be added up later
@@ -151,15 +128,14 @@ def _spent(anew: Path | None) -> str:
 
 
 def _partial_sum(
-    federation: Federation, name: str, task: Task, question: Question, uploads: list[bytes]
+    federation: Federation, name: str, task: Task, query: Query, uploads: list[bytes]
 ) -> PartialSum:
     """What an aggregator answers. Raises TooFewError: nothing, or no sum."""
     asked, one = {"task": task.model_dump(mode="json")}, (name,)
-    found = federation.ask(
-        "add", question.number, asked, b"".join(uploads), timeout=question.timeout, sites=one
-    )
+    query = Query("add", query.number, asked, query.timeout, b"".join(uploads))
+    answers = federation.ask(query, one)
     federation.require(None, one)
-    return parse_as(found[name], PartialSum, name)
+    return parse_as(answers[name], PartialSum, name)
 
 
 def _require_uploads(task: Task, content: bytes, client: str) -> None:

@@ -31,10 +31,10 @@ from synthfair.deploy.agreed import (
     train_config,
     unpacked,
 )
-from synthfair.deploy.sums import Question, make_sum, secure_sum
+from synthfair.deploy.sums import make_sum, secure_sum
 from synthfair.errors import InputError
 from synthfair.secure.summands import ClippedVectors
-from synthfair.task.federation import Federation
+from synthfair.task.federation import Federation, Query
 
 if TYPE_CHECKING:
     import jax
@@ -158,9 +158,9 @@ def train(federation: Federation, job: TrainJob, private: Path, output: Path) ->
     while (number := progress.rounds) < config.rounds:
         if number % save_each == 0:
             checkpoint.save(to_save(begun._replace(progress=progress)))
-        question = Question("train", number, asked, packed(progress.state), job.timeout)
+        query = Query("train", number, asked, job.timeout, packed(progress.state))
         summed = shares.total if shares else expected.total
-        total, count = summed(federation, question, job.least_answers)
+        total, count = summed(federation, query, job.least_answers)
         # A site that is missing must not make the step shorter; with an epsilon it does, as the
         # guarantee is for a public number of sites, where one's part is zeroed out.
         cohort = float(count if plan.guarantee is None else len(sites))
@@ -269,9 +269,7 @@ class _Report(NamedTuple):
             raise ValueError("its counts of rows are negative, or more are right than there are")
         return found
 
-    def total(
-        self, federation: Federation, question: Question, least: int | None
-    ) -> tuple[Any, int]:
+    def total(self, federation: Federation, query: Query, least: int | None) -> tuple[Any, int]:
         """The sum of the sites' reports in a round, and their number; what is none is refused.
 
         Raises:
@@ -279,14 +277,8 @@ class _Report(NamedTuple):
         """
         import jax
 
-        reports = []
-        answers = federation.ask(*question[:-1], timeout=question.timeout)
-        for site, content in answers.items():
-            try:
-                reports.append(self.read(content))
-            except ValueError as error:
-                federation.refuse(site, str(error))
-        federation.require(least)
+        read = federation.collect(query, lambda _, content: self.read(content), least=least)
+        reports = [*read.values()]
         return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports), len(reports)
 
 
@@ -307,13 +299,11 @@ class _Shares(NamedTuple):
     like: Any
     anew: Path | None
 
-    def total(
-        self, federation: Federation, question: Question, least: int | None
-    ) -> tuple[Any, int]:
+    def total(self, federation: Federation, query: Query, least: int | None) -> tuple[Any, int]:
         """The noisy sum of a round, as aggregators open it, and the number of sites in it."""
-        label, bare = f"{self.label} {question.number}", self.what.rho is None
+        label, bare = f"{self.label} {query.number}", self.what.rho is None
         task = make_sum(federation, self.what, label=label, least=least, without_noise=bare)
-        opened = secure_sum(federation, task, question, folder=self.folder, anew=self.anew)
+        opened = secure_sum(federation, task, query, folder=self.folder, anew=self.anew)
         total = unpacked(self.what.values(opened.total).astype("<f8").tobytes(), self.like)
         return total, opened.statement["clients"]
 

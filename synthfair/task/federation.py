@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import synthfair
 from synthfair.data.schema import read_schema
@@ -26,6 +26,27 @@ from synthfair.task.settings import ServerSettings
 
 if TYPE_CHECKING:
     from synthfair.secure.aggregator_keys import AggregatorKeys
+
+
+Content = TypeVar("Content")
+
+
+class Query(NamedTuple):
+    """What a server asks for.
+
+    Attributes:
+        task: what for.
+        number: of the round, from 0.
+        settings: of the method.
+        timeout: seconds to wait.
+        carried: goes with the question.
+    """
+
+    task: TaskName
+    number: int
+    settings: dict[str, Any]
+    timeout: int
+    carried: bytes = b""
 
 
 class Reply(NamedTuple):
@@ -108,43 +129,55 @@ class Federation:
         self._begun = time.monotonic()
         self._round_seconds: list[float] = []
 
-    def ask(
-        self,
-        task: TaskName,
-        number: int,
-        settings: dict[str, Any],
-        carried: bytes = b"",
-        *,
-        timeout: int,
-        sites: tuple[str, ...] | None = None,
-    ) -> dict[str, bytes]:
+    def collect(
+        self, query: Query, read: Callable[[str, bytes], Content], *, least: int | None
+    ) -> dict[str, Content]:
+        """Asks all sites that hold tables, and reads what each has sent.
+
+        Args:
+            query: what is asked.
+            read: of a site's name and what came from it; an InputError or ValueError refuses it.
+            least: sites that must have answered well; all if not given.
+
+        Returns:
+            What was read, by site, in the order of the names.
+
+        Raises:
+            TooFewError: fewer have answered well.
+        """
+        contents = {}
+        for site, carried in self.ask(query).items():
+            try:
+                contents[site] = read(site, carried)
+            except ValueError as error:
+                self.refuse(site, str(error))
+        self.require(least)
+        return contents
+
+    def ask(self, query: Query, sites: tuple[str, ...] | None = None) -> dict[str, bytes]:
         """Asks sites, and books their answers.
 
         Args:
-            task: what for.
-            number: of the round, from 0.
-            settings: of the method.
-            carried: goes with the question.
-            timeout: seconds to wait.
+            query: what is asked.
             sites: who is asked; if not given, all that hold tables, and a round begins.
 
         Returns:
             What came from those that answered well, by name, in the order of the names.
         """
         ask = Ask(
-            task=task,
+            task=query.task,
             job=self.job,
-            round=number,
+            round=query.number,
             recipient=self._server,
             version=synthfair.__version__,
             schema_hash=self.schema.hash,
-            settings=settings,
+            settings=query.settings,
         )
-        message = Message(ask.model_dump_json().encode(), carried)
+        message = Message(ask.model_dump_json().encode(), query.carried)
         if sites is None or not self._round_seconds:
             self._round_seconds.append(0.0)
         asked, begun = self.sites if sites is None else sites, time.monotonic()
-        replies = self._channel.send(task, message, asked, timeout=timeout)
+        replies = self._channel.send(query.task, message, asked, timeout=query.timeout)
         self._round_seconds[-1] += time.monotonic() - begun
         good = {}
         for site in sorted(asked):
