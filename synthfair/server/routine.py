@@ -27,7 +27,7 @@ from synthfair.release.format import Release
 from synthfair.release.keys import read_keys
 from synthfair.server.frontier_files import FrontierLine, frontier_lines, write_frontier
 from synthfair.server.influence import Influence, Influences, measure_influence, refuse_influence
-from synthfair.server.parts import check_pool, check_surrogates
+from synthfair.server.parts import PoolCheck, check_pool, check_surrogates
 from synthfair.server.pooling import (
     MANY_MEDIANS,
     Pool,
@@ -42,6 +42,7 @@ from synthfair.surrogate.frontier import FrontierPoint
 from synthfair.trained import TrainedModel, write_model
 
 if TYPE_CHECKING:
+    import pandas as pd
     import pyarrow as pa
 
 
@@ -118,48 +119,47 @@ def serve(
     """
     import pyarrow.parquet as pq
 
+    # What is written must not be there, and must be no input.
     files, more = Outputs.of(output), [records] if records else []
     outputs = [*files, *more]
     for i, path in enumerate(outputs):
         require_distinct(path, schema_path, *tests, *releases, *keys, *outputs[:i])
     require_free(*outputs, force=force)
-    schema = read_schema(schema_path)
+
+    # Every release is verified, and all are pooled.
+    schema, names = read_schema(schema_path), file_names(releases)
     clients = read_keys(keys) if keys else None
     read = read_releases(releases, schema, keys=clients)
     pooled = make_pool(read, schema, config)
     if frontier and pooled.penalty is None:
         raise InputError("frontier: fair releases have one weight of the penalty, their clients'")
     rows = _records(read, schema, config) if records else None
+
+    # One model is trained, and measured on the test tables.
     model, point = train_pool(pooled, schema)
-    tables = read_tests(tests, schema)
+    tables, rho = read_tests(tests, schema), point.rho if point else None
     evaluation = evaluate(model, tables, config, sources=tests) if tables else None
-    rho = point.rho if point else None
+
+    # No release may move it too far; what looks wrong is said.
     influences = measure_influence(read, model, tables, config=config, rho=rho)
-    names, most = file_names(releases), config.most_influence(surrogates=point is not None)
     check = None
-    if evaluation and point:
-        check = check_surrogates(evaluation, config)
-    elif evaluation:
-        check = check_pool(
-            read.values(),
-            pooled,
-            schema,
-            lambda alone: pooled_scores(alone, tables),
-            evaluation,
-            min_group_rows=config.min_group_rows,
-        )
+    if evaluation:
+        check = _check_model(read, pooled, schema, evaluation, tables=tables, config=config)
     remedy = check.remedy if check and check.warnings and not point else ""
+    most = config.most_influence(surrogates=point is not None)
     refuse_influence(influences, most, config.max_spd_influence, remedy=remedy)
     influences = influences.renamed(names)
     warnings = _surrogate_warnings(pooled, point, config, schema) if point else ()
     if check and evaluation:
         warnings += (*check.warnings, *small_group_warnings(evaluation, schema, config))
-    # All is computed before anything is written, and what no longer holds is removed.
     fair_table, refused = _fair_table(pooled, point, model) if point else (None, ())
     warnings += refused
     least = config.min_group_rows
     lines = frontier_lines(pooled.problem, model, tables, min_group_rows=least) if frontier else ()
-    _remove(files)
+
+    # All is computed before anything is written, and what no longer holds is removed.
+    for path in files:
+        path.unlink(missing_ok=True)
     if evaluation:
         named = dict(zip(names, read.values(), strict=True))
         signed = {} if clients is None else {name: signer(r, clients) for name, r in named.items()}
@@ -180,15 +180,36 @@ def serve(
         }
         write_json(files.metrics, document)
     write_model(model, files.model)
-    if fair_table is not None:
-        with whole_file(files.fair_table) as temporary:
-            pq.write_table(fair_table, temporary)
+    tables_to_write = {files.fair_table: fair_table} | dict.fromkeys(more, rows)
+    for path, table in tables_to_write.items():
+        if table is not None:
+            with whole_file(path) as temporary:
+                pq.write_table(table, temporary)
     if lines:
         write_frontier(lines, files.frontier)
-    for path in more:
-        with whole_file(path) as temporary:
-            pq.write_table(rows, temporary)
     return Served(model, evaluation, influences, point, lines, warnings)
+
+
+def _check_model(
+    releases: Mapping[str, Release],
+    pooled: Pool,
+    schema: Schema,
+    evaluation: Evaluation,
+    *,
+    tables: Mapping[str, pd.DataFrame],
+    config: ServerConfig,
+) -> PoolCheck:
+    """Whether the model has learned what is in the releases."""
+    if pooled.penalty is not None:
+        return check_surrogates(evaluation, config)
+    return check_pool(
+        releases.values(),
+        pooled,
+        schema,
+        lambda alone: pooled_scores(alone, tables),
+        evaluation,
+        min_group_rows=config.min_group_rows,
+    )
 
 
 def _asked(fair: Mapping[str, Release]) -> Asked:
@@ -258,12 +279,6 @@ def _records(releases: Mapping[str, Release], schema: Schema, config: ServerConf
     table, weight = pool_records(releases, schema, max_rows=config.max_rows)
     found = pa.Table.from_pandas(table.assign(weight=weight), preserve_index=False)
     return found.replace_schema_metadata()
-
-
-def _remove(files: Outputs) -> None:
-    """Those of an earlier run, which is overwritten."""
-    for path in files:
-        path.unlink(missing_ok=True)
 
 
 MOST_WEIGHT = 1e6
