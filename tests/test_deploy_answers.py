@@ -11,7 +11,7 @@ from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.release.keys import make_keys, read_keys, read_signing_key
 from synthfair.task import messages
-from synthfair.task.federation import Query, TooFewError
+from synthfair.task.job_sites import Query, TooFewError
 from synthfair.task.messages import BadAnswerError, Message, read_answer
 
 

@@ -16,7 +16,7 @@ from synthfair.files import write_json
 from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.noise import seeded
-from synthfair.task.federation import TooFewError
+from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message, sha256
 from synthfair.trained import TrainedModel, input_names, write_model
 

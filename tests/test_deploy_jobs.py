@@ -17,7 +17,7 @@ from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import read_signing_key
 from synthfair.server.routine import serve
 from synthfair.task import messages
-from synthfair.task.federation import TooFewError
+from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
 from synthfair.task.settings import SiteSettings, read_settings
 

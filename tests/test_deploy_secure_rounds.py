@@ -14,7 +14,7 @@ from synthfair.errors import InputError
 from synthfair.secure import Task
 from synthfair.secure.aggregator_keys import AggregatorKeys
 from synthfair.secure.summands import ClippedVectors
-from synthfair.task.federation import TooFewError
+from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import MAX_TEXT, Message
 
 SECURE = {"secure": True, "clip": 0.5}

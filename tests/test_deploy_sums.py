@@ -28,7 +28,7 @@ from synthfair.secure import (
     read_upload,
 )
 from synthfair.secure.aggregator_keys import OWNER
-from synthfair.task.federation import Federation, TooFewError
+from synthfair.task.job_sites import JobSites, TooFewError
 from synthfair.task.messages import Message
 from synthfair.task.settings import ServerSettings, read_settings
 from synthfair.trained import input_names
@@ -76,7 +76,7 @@ class SumWorld(World):
 
     def federation(self, channel, **changes):
         settings = read_settings(self.folder / "server.json", ServerSettings)
-        return Federation(
+        return JobSites(
             channel, settings.model_copy(update=changes), job=channel.job, server="hub",
             sites=NAMES, log=self.said.append,
             aggregators=read_aggregators(settings.aggregators, ADDERS))  # fmt: skip

@@ -17,7 +17,7 @@ from synthfair.deploy.training import TrainJob, run_train
 from synthfair.federated.from_table import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
 from synthfair.privacy.ledger import Ledger
-from synthfair.task.federation import TooFewError
+from synthfair.task.job_sites import TooFewError
 from synthfair.task.messages import Message
 
 TRAIN = {"method": "fedavg", "rounds": 6, "learning_rate": 0.5, "local_steps": 3, "momentum": 0.5}

@@ -11,7 +11,7 @@ from synthfair.files import write_json
 from synthfair.privacy.ledger import Ledger
 from synthfair.release.keys import make_keys, read_signing_key
 from synthfair.task import messages
-from synthfair.task.federation import Federation, Reply
+from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.messages import Message
 from synthfair.task.settings import ServerSettings, read_settings
 
@@ -80,7 +80,7 @@ class World:
 
     def federation(self, channel, **changes):
         settings = read_settings(self.folder / "server.json", ServerSettings)
-        return Federation(
+        return JobSites(
             channel, settings.model_copy(update=changes), job=channel.job, server="hub",
             sites=NAMES, log=self.said.append)  # fmt: skip
 

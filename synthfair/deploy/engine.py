@@ -25,7 +25,7 @@ from synthfair.deploy.aggregator import read_aggregators
 from synthfair.deploy.hardening import PROGRESS
 from synthfair.deploy.jobs import KINDS, make_site
 from synthfair.files import validated
-from synthfair.task.federation import Federation, Reply
+from synthfair.task.job_sites import JobSites, Reply
 from synthfair.task.messages import Message, Name, TaskName
 from synthfair.task.settings import FILE, ServerSettings, read_settings
 from synthfair.task.site import Site
@@ -95,7 +95,7 @@ class JobController(Controller):
         self._kind: TaskName = kind
         self._sites, self._job = _NAMES.validate_python(sites), job
         self._aggregators = _NAMES.validate_python(aggregators or ())
-        self._federation: Federation | None = None
+        self._federation: JobSites | None = None
 
     def start_controller(self, fl_ctx: FLContext) -> None:
         """Called by the engine before the job runs."""
@@ -113,7 +113,7 @@ class JobController(Controller):
             kind = KINDS[self._kind]
             settings = validated(kind.settings, self._job)
             server = read_settings(root / "local" / FILE, ServerSettings)
-            self._federation = Federation(
+            self._federation = JobSites(
                 _EngineChannel(self, fl_ctx, abort_signal),
                 server,
                 job=job,

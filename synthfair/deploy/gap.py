@@ -24,7 +24,7 @@ from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_
 from synthfair.privacy.answers import BoughtFile
 from synthfair.privacy.ledger import Booking, PureGuarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.task.federation import Federation, Query
+from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256
 from synthfair.task.settings import Claim
 from synthfair.task.site import Request, Work, refused_as
@@ -177,7 +177,7 @@ def _reports_in(path: Path, collection: Collection) -> int:
     return found.tally.reports
 
 
-def _collect(federation: Federation, job: GapJob, private: Path) -> list[str]:
+def _collect(federation: JobSites, job: GapJob, private: Path) -> list[str]:
     """Asks for batches until no site has more; returns those that have sent all of theirs."""
     asked, model = job.question.model_dump(mode="json"), content_of(job.model)
     waiting = federation.sites
@@ -202,7 +202,7 @@ def _collect(federation: Federation, job: GapJob, private: Path) -> list[str]:
     return [site for site in federation.sites if federation.booked[site].code == "ok"]
 
 
-def run_gap(federation: Federation, job: GapJob, private: Path, output: Path) -> None:
+def run_gap(federation: JobSites, job: GapJob, private: Path, output: Path) -> None:
     """The server's side: asks for reports, and writes the gaps that they show.
 
     A site whose answer has a line that the mechanism cannot have made is refused. One that makes

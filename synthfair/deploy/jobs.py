@@ -16,7 +16,7 @@ from synthfair.deploy.site_sums import answer_counts, answer_model
 from synthfair.deploy.site_training import SiteTraining
 from synthfair.deploy.training import TrainJob, run_train
 from synthfair.files import read_document
-from synthfair.task.federation import Federation
+from synthfair.task.job_sites import JobSites
 from synthfair.task.messages import TaskName
 from synthfair.task.settings import FILE, SiteSettings, read_settings
 from synthfair.task.site import Routine, Site
@@ -34,7 +34,7 @@ class JobKind(NamedTuple):
 
     settings: type[BaseModel]
     routine: Callable[[], Routine]
-    run: Callable[[Federation, Any, Path, Path], None]
+    run: Callable[[JobSites, Any, Path, Path], None]
 
 
 KINDS: dict[TaskName, JobKind] = {

@@ -27,7 +27,7 @@ from synthfair.files import OWNER_ONLY, read_document, whole_file, write_json
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.run_files import MAX_BYTES
 from synthfair.secure.summands import GroupCounts
-from synthfair.task.federation import Federation, Query
+from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256
 from synthfair.trained import TrainedModel
 
@@ -75,7 +75,7 @@ class PrivFairFLJob(BaseModel):
         return self
 
 
-def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, output: Path) -> None:
+def run_privfairfl(federation: JobSites, job: PrivFairFLJob, private: Path, output: Path) -> None:
     """The server's side: a model, a noisy histogram of its scores, decisions by group.
 
     The same job, submitted again after it ended early, goes on: it asks for no round, and for no
@@ -130,7 +130,7 @@ def run_privfairfl(federation: Federation, job: PrivFairFLJob, private: Path, ou
         federation.require(job.least_answers)
 
 
-def _label_file(federation: Federation, job: PrivFairFLJob, folder: Path) -> Path:
+def _label_file(federation: JobSites, job: PrivFairFLJob, folder: Path) -> Path:
     """Holds the label of the job's sum, the same until the job has come to its end."""
     known = federation.schema.hash, federation.sites, job.model_dump_json()
     path = folder / f"privfairfl.{sha256(repr(known).encode())[:16]}.label"
@@ -140,7 +140,7 @@ def _label_file(federation: Federation, job: PrivFairFLJob, folder: Path) -> Pat
     return path
 
 
-def _counts(federation: Federation, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:
+def _counts(federation: JobSites, model: TrainedModel, job: PrivFairFLJob) -> GroupCounts:
     if model.schema_.hash != federation.schema.hash:
         raise InputError("model: of another schema than the server's")
     try:
@@ -157,7 +157,7 @@ def _counts(federation: Federation, model: TrainedModel, job: PrivFairFLJob) -> 
         raise refusal("privfairfl", error) from error
 
 
-def _write_metrics(federation: Federation, fair: TrainedModel, path: Path) -> None:
+def _write_metrics(federation: JobSites, fair: TrainedModel, path: Path) -> None:
     """Of the model with its decisions; what was guaranteed of its training stays."""
     from synthfair.evaluation import (
         decision_document,

@@ -17,7 +17,7 @@ from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.privacy.ledger import Booking
 from synthfair.release.keys import read_signing_key
-from synthfair.task.federation import Federation, Query
+from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256
 from synthfair.task.settings import Claim
 from synthfair.task.site import Request, Work, refused_as
@@ -136,9 +136,7 @@ def _fingerprint(request: Request, config: DistillConfig | SurrogateConfig) -> s
     return sha256(repr((synthfair.__version__, *known, rows)).encode())
 
 
-def run_single_shot(
-    federation: Federation, job: SingleShotJob, private: Path, output: Path
-) -> None:
+def run_single_shot(federation: JobSites, job: SingleShotJob, private: Path, output: Path) -> None:
     """The server's side: asks for releases, then the routine of ``python -m synthfair.server``.
 
     Args:

@@ -18,12 +18,12 @@ from synthfair.secure.opening import NoisyTotal, open_sums
 from synthfair.secure.summands import AnySummand
 from synthfair.secure.task import Task
 from synthfair.secure.upload import upload_bytes, verify_upload
-from synthfair.task.federation import Federation, Query, TooFewError
+from synthfair.task.job_sites import JobSites, Query, TooFewError
 from synthfair.task.messages import sha256
 
 
 def make_sum(
-    federation: Federation,
+    federation: JobSites,
     what: AnySummand,
     *,
     label: str,
@@ -59,7 +59,7 @@ def make_sum(
 
 
 def secure_sum(
-    federation: Federation, task: Task, query: Query, *, folder: Path, anew: Path | None
+    federation: JobSites, task: Task, query: Query, *, folder: Path, anew: Path | None
 ) -> NoisyTotal:
     """Asks the sites for shares and the aggregators for their sums, and opens these.
 
@@ -128,7 +128,7 @@ def _spent(anew: Path | None) -> str:
 
 
 def _partial_sum(
-    federation: Federation, name: str, task: Task, query: Query, uploads: list[bytes]
+    federation: JobSites, name: str, task: Task, query: Query, uploads: list[bytes]
 ) -> PartialSum:
     """What an aggregator answers. Raises TooFewError: nothing, or no sum."""
     asked, one = {"task": task.model_dump(mode="json")}, (name,)

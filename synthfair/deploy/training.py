@@ -34,7 +34,7 @@ from synthfair.deploy.agreed import (
 from synthfair.deploy.sums import make_sum, secure_sum
 from synthfair.errors import InputError
 from synthfair.secure.summands import ClippedVectors
-from synthfair.task.federation import Federation, Query
+from synthfair.task.job_sites import JobSites, Query
 
 if TYPE_CHECKING:
     import jax
@@ -97,12 +97,12 @@ class TrainJob(BaseModel):
         return self
 
 
-def run_train(federation: Federation, job: TrainJob, private: Path, output: Path) -> None:
+def run_train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> None:
     """The server's side of a job of rounds alone, see :func:`train`."""
     train(federation, job, private, output).unlink()
 
 
-def train(federation: Federation, job: TrainJob, private: Path, output: Path) -> Path:
+def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> Path:
     """Rounds, checkpoints, a model and its metrics.
 
     Guarantee: the plan's, for all that a job's result holds; of methods whose noise is the
@@ -183,7 +183,7 @@ def train(federation: Federation, job: TrainJob, private: Path, output: Path) ->
 
 
 def _begin(
-    federation: Federation, job: TrainJob, agreed: Agreed, folder: Path
+    federation: JobSites, job: TrainJob, agreed: Agreed, folder: Path
 ) -> tuple[CheckpointFile, Begun]:
     """Where rounds are saved, and those that there are; else a start.
 
@@ -269,7 +269,7 @@ class _Report(NamedTuple):
             raise ValueError("its counts of rows are negative, or more are right than there are")
         return found
 
-    def total(self, federation: Federation, query: Query, least: int | None) -> tuple[Any, int]:
+    def total(self, federation: JobSites, query: Query, least: int | None) -> tuple[Any, int]:
         """The sum of the sites' reports in a round, and their number; what is none is refused.
 
         Raises:
@@ -299,7 +299,7 @@ class _Shares(NamedTuple):
     like: Any
     anew: Path | None
 
-    def total(self, federation: Federation, query: Query, least: int | None) -> tuple[Any, int]:
+    def total(self, federation: JobSites, query: Query, least: int | None) -> tuple[Any, int]:
         """The noisy sum of a round, as aggregators open it, and the number of sites in it."""
         label, bare = f"{self.label} {query.number}", self.what.rho is None
         task = make_sum(federation, self.what, label=label, least=least, without_noise=bare)
@@ -309,7 +309,7 @@ class _Shares(NamedTuple):
 
 
 def _write_metrics(
-    federation: Federation,
+    federation: JobSites,
     config: TrainConfig,
     plan: TrainingPlan,
     model: TrainedModel,

@@ -26,7 +26,7 @@ COMPARED = {
 """Rates of the groups of which a metric is the difference."""
 
 
-class Answer(NamedTuple):
+class Headline(NamedTuple):
     """What the report leads with.
 
     Attributes:
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     notes: tuple[str, ...]
 
 
-def answer(overview: Overview, max_gap: float | None = None) -> Answer:
+def answer(overview: Overview, max_gap: float | None = None) -> Headline:
     """The answer for the first runs of an overview that were asked for fairness, or the first.
 
     Args:
@@ -101,7 +101,7 @@ def answer(overview: Overview, max_gap: float | None = None) -> Answer:
     if subject.asked.fairness and free and free.gap_size.value <= limit:
         without = in_words(free.gap_size)
         notes.append(f"No penalty was needed: without one the gap is {without}.")
-    return Answer(
+    return Headline(
         subject,
         reference,
         limit,

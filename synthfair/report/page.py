@@ -15,7 +15,7 @@ from synthfair.files import require_distinct, require_free, write_text
 from synthfair.measure.estimate import FEW
 from synthfair.postprocess.histogram import ScoreCounts
 from synthfair.release.format import disclosures
-from synthfair.report.answer import Answer, answer, verdict
+from synthfair.report.answer import Headline, answer, verdict
 from synthfair.report.commands import commands
 from synthfair.report.figures import (
     MISSING,
@@ -57,7 +57,7 @@ class Lead(NamedTuple):
     """
 
     overview: Overview
-    answer: Answer
+    answer: Headline
     figure: dict[str, Figure]
     points: Table
     table: Table

@@ -100,14 +100,14 @@ MUTANTS = [
     ),
     Mutant(
         "revoked keys count",
-        "task/federation.py",
+        "task/job_sites.py",
         "if key in settings.revoked}",
         "if name in settings.revoked}",
         ANSWERS,
     ),
     Mutant(
         "a job goes on with any number of sites",
-        "task/federation.py",
+        "task/job_sites.py",
         "        if n_good < needed:\n",
         "        if n_good < min(needed, 1):\n",
         JOBS,

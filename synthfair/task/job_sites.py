@@ -79,7 +79,7 @@ class TooFewError(RuntimeError):
     """Fewer sites than the job needs have answered well."""
 
 
-class Federation:
+class JobSites:
     """The sites of a job, as its server sees them.
 
     Attributes:
