@@ -98,9 +98,7 @@ def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValue
     if method in ("fpfl", "two_phase"):
         small = {"rounds": 5} if smoke and method == "fpfl" else {}
         each = {"assignment": UserAssignment(each_row=True)} if "cohort" in changes else {}
-        more["rounds"] = compare.RoundOptions(
-            sf.TrainConfig.model_validate(changes | small), **each
-        )
+        more["rounds"] = compare.RoundOptions(changes | small, **each)
     else:
         config |= changes
     settings = sf.DistillConfig.model_validate(config)

@@ -12,7 +12,7 @@ from . import (
     surrogate,
 )
 from .client import Distillation, distill_clients, distill_table
-from .config import DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
+from .config import DistillConfig, ServerConfig, SurrogateConfig
 from .data.datasets import load_dataset
 from .data.encode import Encoded, encode
 from .data.partition import partition
@@ -21,6 +21,7 @@ from .data.tables import read_table
 from .errors import InputError
 from .evaluation import Evaluation, evaluate
 from .fairness.penalties import CovariancePenalty, SelectionRatePenalty
+from .federated.methods import TrainConfig
 from .model import LinearModel, Rows
 from .release import Release, write_release
 from .scoring import predict

@@ -16,6 +16,7 @@ from pydantic import (
     AliasChoices,
     BaseModel,
     BeforeValidator,
+    ConfigDict,
     Field,
     model_validator,
 )
@@ -26,7 +27,6 @@ from synthfair.config import (
     ReleaseConfig,
     ServerConfig,
     SurrogateConfig,
-    TrainConfig,
 )
 from synthfair.config.notions import Notion
 from synthfair.fairness.intervals import GroupSize
@@ -230,13 +230,43 @@ class SplitTable(BaseModel):
     sha256: str | None = Field(None, pattern="^[0-9a-f]{64}$")
 
 
-class RoundSettings(TrainConfig):
-    """Settings of a method in rounds, and how rows were assigned to users."""
+_WITH_TOLERANCE = ("fpfl", "mmdm", "fair_sgd", "two_phase", "privfairfl_post")
+"""Methods in rounds that hold rates together; older files have an alpha of the others, too."""
 
+
+_Setting = bool | int | float | _Line | tuple[int, ...] | tuple[_Line, ...] | None
+
+
+class RoundSettings(BaseModel):
+    """Settings of a method in rounds, and how rows were assigned to users.
+
+    The method's own keys are those of its settings, see ``synthfair.federated.own_settings``.
+    """
+
+    model_config = STRICT | ConfigDict(extra="allow")
+    __pydantic_extra__: dict[_Line, _Setting] = Field(init=False)  # type: ignore[assignment]
+
+    method: _Line = "fpfl"
+    seed: _Count = 0
     clients: int | None = None
     rows_per_user: float | None = None
     each_row: bool | None = None
     user_column: _Line | None = None
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The keys of the method."""
+        return self.model_dump(exclude={"clients", "rows_per_user", "each_row", "user_column"})
+
+    @property
+    def asked(self) -> Asked:
+        """How much fairness was asked for, where an older file does not say so itself."""
+        alpha = self.own.get("alpha")
+        if self.method == "privfairfl_pre":
+            return Asked(by="row_weights")
+        if self.method not in _WITH_TOLERANCE or not isinstance(alpha, int | float):
+            return Asked(by="nothing")
+        return Asked(by="tolerance", amounts=(float(alpha),))
 
 
 class DecisionSettings(BaseModel):

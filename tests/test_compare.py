@@ -20,7 +20,6 @@ from synthfair.compare import (
     run_method,
     run_point,
 )
-from synthfair.config import TrainConfig
 from synthfair.data.datasets import configs_folder
 from synthfair.data.encode import Encoded
 from synthfair.data.partition import partition
@@ -212,7 +211,7 @@ class TestDemo:
 class TestMethodsInRounds:
     def test_alpha_is_one_over_rho_o_and_lowers_the_gap(self, federation):
         """Sent are (A + 1) p + 2 A + 2 numbers with a constraint, p + 2 without, of 8 bytes."""
-        options = RoundOptions(TrainConfig(rounds=600, learning_rate=1.0))
+        options = RoundOptions({"rounds": 600, "learning_rate": 1.0})
         (fair, one), (free, other) = (
             run_method("fpfl", federation, sf.DistillConfig(rho_o=rho_o), REPORT, rounds=options)
             for rho_o in (50.0, 0.0)
@@ -280,18 +279,20 @@ class TestMethodsInRounds:
         ],
     )
     def test_settings_are_the_given_ones_or_the_methods_own(self, config, method, rho_o, expected):
-        options = RoundOptions(TrainConfig(**config) if config else None)
+        options = RoundOptions(config)
         found = options.settings(method, sf.DistillConfig(rho_o=rho_o)).model_dump()
         assert found | expected == found
 
     def test_settings_that_a_comparison_or_a_method_does_not_have_are_refused(self):
         with pytest.raises(sf.InputError, match="also: comparisons constrain one attribute"):
-            RoundOptions(TrainConfig(also=("home",))).settings("fpfl", sf.DistillConfig())
-        with pytest.raises(sf.InputError, match="notion must be statistical_parity or"):
+            RoundOptions({"also": ("home",)}).settings("fpfl", sf.DistillConfig())
+        with pytest.raises(
+            sf.InputError, match="method two_phase: notion: Input should be 'statistical_parity'"
+        ):
             RoundOptions().settings("two_phase", sf.DistillConfig(notion="equal_opportunity"))
 
     def test_a_guarantee_is_reported_and_other_settings_are_another_run(self, tmp_path):
-        private = TrainConfig(rounds=5, clip=1.0, epsilon=8.0, delta=1e-3)
+        private = {"rounds": 5, "clip": 1.0, "epsilon": 8.0, "delta": 1e-3}
         options = RoundOptions(private, UserAssignment(rows_per_user=2.0))
         point = make_grid(["fpfl"], [10.0], 1, tmp_path)[0]
         table, schema, config = make_table(300), make_schema(), sf.DistillConfig()
@@ -303,6 +304,6 @@ class TestMethodsInRounds:
         write_report([result], tmp_path / "report.html")
         assert "differential privacy of one user" in (tmp_path / "report.html").read_text()
         assert is_done(point, compared, config, rounds=options)
-        for other in (RoundOptions(private), options._replace(config=TrainConfig(rounds=6))):
+        for other in (RoundOptions(private), options._replace(given={"rounds": 6})):
             with pytest.raises(sf.InputError, match="other settings"):
                 is_done(point, compared, config, rounds=other)

@@ -6,7 +6,7 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.rounds import ROWS_NOT_COVERED, guarantee_for_rows, guarantee_for_users
+from synthfair.privacy.rounds import ROWS_NOT_COVERED, training_guarantee
 from synthfair.privacy.sampled import SampledSums
 from synthfair.privacy.statement import Guarantee
 
@@ -16,7 +16,7 @@ RUN = "0" * 64
 
 
 def training(sums=EVERYONE, epsilon=1.0, **changes):
-    guarantee = guarantee_for_users(sums, epsilon=epsilon, delta=1e-5, clip=2.0)
+    guarantee = training_guarantee({"reports": (sums, 2.0)}, epsilon=epsilon, delta=1e-5)
     guarantee = guarantee.model_copy(update=changes)
     return Booking(kind="training", output="run", run=RUN, guarantee=guarantee)
 
@@ -51,7 +51,7 @@ def test_a_guarantee_holds_and_its_noise_is_that_of_the_relation(sampling, facto
 
 def test_kinds_of_sums_share_the_noise_in_units_of_their_clips():
     kinds = {"teacher's gradients": (EVERYONE, 3.0), "student's gradients": (EVERYONE, 2.0)}
-    found = guarantee_for_rows(kinds, epsilon=1.0, delta=1e-5, condition=None)
+    found = training_guarantee(kinds, epsilon=1.0, delta=1e-5)
     teacher, student = found.mechanisms
     assert teacher.noise == pytest.approx(1.5 * student.noise)
     assert found.composition.epsilon(1e-5) == pytest.approx(1.0, rel=1e-5)
@@ -61,9 +61,7 @@ def test_kinds_of_sums_share_the_noise_in_units_of_their_clips():
 def test_users_need_a_secure_sum_and_rows_of_clients_do_not():
     """What a client sends is protected by its own noise; of users, only the sum is."""
     users = training().guarantee
-    rows = guarantee_for_rows(
-        {"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5, condition=None
-    )
+    rows = training_guarantee({"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5)
     assert "noisy sums" in users.holds_against
     assert "what clients send" in rows.holds_against
     assert any("securely" in line for line in users.not_covered)
@@ -74,9 +72,7 @@ def test_users_need_a_secure_sum_and_rows_of_clients_do_not():
 
 
 def test_counts_are_summed_by_aggregators_and_say_so():
-    found = guarantee_for_rows(
-        {"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5, condition=None
-    )
+    found = training_guarantee({"gradients": (EVERYONE, 2.0)}, epsilon=1.0, delta=1e-5)
     both = found.with_counts(0.5)
     assert both.epsilon == 1.5
     assert both.holds_against.startswith(found.holds_against)

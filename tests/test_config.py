@@ -1,18 +1,16 @@
 import re
-from typing import get_args
 
 import pytest
 
+from synthfair.cli import make_parser
 from synthfair.config import (
     DistillConfig,
-    TrainConfig,
-    changed_settings,
     load_distill_config,
     load_server_config,
-    load_train_config,
 )
 from synthfair.data.datasets import configs_folder
 from synthfair.errors import InputError
+from synthfair.federated import METHODS, WITHOUT_FLAGS, TrainConfig, load_train_config, own_settings
 
 
 def config_file(tmp_path, text):
@@ -90,15 +88,36 @@ def test_settings_cannot_be_changed_after_validation():
 
 
 def test_what_was_changed_is_told_by_the_method_s_own_defaults():
-    assert changed_settings(TrainConfig(method="two_phase")) == {"method": "two_phase"}
-    long = TrainConfig(method="two_phase", rounds=TrainConfig().rounds, memory=0.5)
-    assert changed_settings(long) == {"method": "two_phase", "rounds": 500}
+    assert TrainConfig(method="two_phase").changes == {"method": "two_phase"}
+    long = TrainConfig(method="two_phase", rounds=TrainConfig().rounds)
+    assert long.changes == {"method": "two_phase", "rounds": 500}
+    assert TrainConfig(hidden=(3,)).changes == {"hidden": (3,)}
 
 
-def test_every_setting_of_training_is_read_by_some_method():
-    methods = get_args(TrainConfig.model_fields["method"].annotation)
-    for name in TrainConfig.model_fields:
-        assert any(TrainConfig(method=method).reads(name) for method in methods)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_is_its_settings(method):
+    config = TrainConfig.model_validate({"method": method})
+    assert config == TrainConfig(method=method) == METHODS[method]()
+    others = {key: field for other in METHODS.values() for key, field in other.model_fields.items()}
+    unread = {key: field.default for key, field in others.items() if not config.reads(key)}
+    assert own_settings({**config.model_dump(), **unread}) == config  # as in older files
+    for key, value in unread.items():
+        with pytest.raises(InputError, match=f"flags: {key}: not read by {method}"):
+            load_train_config(None, method=method, **{key: value or "0"})
+
+
+def test_every_setting_has_a_flag_or_is_a_key_of_a_file_alone():
+    parser = make_parser(["train"])
+    flags = vars(parser.parse_args(["train", "loanapp", "--output", "o"]))
+    settings = {key for method in METHODS.values() for key in method.model_fields}
+    assert settings - set(flags) == WITHOUT_FLAGS
+    words = ["--method", "privfairfl_pre", "--epsilon", "1", "--no-group-input", "--hidden", "3"]
+    given = vars(parser.parse_args(["train", "loanapp", "--output", "o", *words]))
+    for name in METHODS:
+        parser.parse_args(["train", "loanapp", "--output", "o", "--method", name])
+    assert {key: given[key] for key in flags if given[key] != flags[key]} == {
+        "method": "privfairfl_pre", "epsilon": 1.0, "group_input": False, "hidden": [3],
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("method", [3, ["fpfl"], "fed"])

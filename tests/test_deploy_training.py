@@ -10,11 +10,11 @@ from conftest import make_schema, make_table
 from two_sites import NAMES, InProcess, World, resigned
 
 import synthfair as sf
-from synthfair.config import TrainConfig
 from synthfair.data.encode import in_content_order
 from synthfair.deploy.agreed import has_guarantee, packed, unpacked
 from synthfair.deploy.training import TrainJob, run_train
-from synthfair.federated.from_table import rounds_csv
+from synthfair.federated import TrainConfig
+from synthfair.federated.training import rounds_csv
 from synthfair.federated.two_phase import TwoPhase
 from synthfair.privacy.ledger import Ledger
 from synthfair.task.job_sites import TooFewError
@@ -54,7 +54,7 @@ def train(world, channel, settings=TRAIN, **changes):
     for name in NAMES if has_guarantee(config) else ():
         world.bound(name)
     federation = world.federation(channel)
-    rows = ROWS if config.averaged else None
+    rows = ROWS if config.local_passes else None
     job = TrainJob(train=settings, least_rows=rows, **({"most_rows": 300} | changes))
     run_train(federation, job, world.folder / "server" / channel.job, world.folder / channel.job)
     return federation, sf.read_model(world.folder / channel.job / "model.json").theta

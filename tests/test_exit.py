@@ -55,7 +55,7 @@ def test_a_command_line_that_does_not_parse_is_refused(argv, capsys):
     assert "error: " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", ["synthfair train", "synthfair.client", "synthfair.server"])
+@pytest.mark.parametrize("module", ["synthfair compare", "synthfair.client", "synthfair.server"])
 def test_ctrl_c_in_a_command_is_one_line(module):
     """It is pressed where the command begins: as settings are loaded, and as an import ends."""
     name, *words = module.split()
@@ -65,7 +65,7 @@ def test_ctrl_c_in_a_command_is_one_line(module):
         "for name in vars(synthfair := sys.modules['synthfair.config']).copy():\n"
         "    if name.startswith('load_'): setattr(synthfair, name, press)\n"
         f"sys.argv = ['x', *{words!r}]\n"
-        "sys.argv += ['t'] if 'train' in sys.argv else ['--schema', 's']\n"
+        "sys.argv += ['t'] if 'compare' in sys.argv else ['--schema', 's']\n"
         f"sys.argv += ['--data', 'd'] if {name!r} == 'synthfair.client' else []\n"
         "sys.argv += ['--output', 'o']\n"
         f"runpy.run_module({name!r}, run_name='__main__')\n"

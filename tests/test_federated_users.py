@@ -32,7 +32,6 @@ def test_users_who_are_not_present_weigh_nothing():
     _, users = users_of([0, 0, 1])
     rows = users.take(jnp.array([0, 1]), jnp.array([False, True]))
     assert rows.weight.sum() == 1
-    assert rows.merged().weight.shape == (4,)
 
 
 def test_steps_follow_from_the_smallest_users_rows():

@@ -157,8 +157,7 @@ def test_the_step_goes_against_the_gap():
 def test_the_report_has_the_length_that_is_sent():
     """(A + 1) p + 2 A numbers, as in the paper, and two for accuracy."""
     algorithm = Fpfl(MODEL, Parity("equal_opportunity"))
-    state = engine.start(algorithm, USERS, 0).state
-    assert engine.report_bytes(algorithm, state, USERS) == 8 * (3 * 4 + 2 * 2 + 2)
+    assert engine.report_size(algorithm, USERS) == (18, 8 * (3 * 4 + 2 * 2 + 2))
 
 
 # Which params are taken

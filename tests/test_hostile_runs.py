@@ -10,7 +10,8 @@ from report_runs import write_run
 from test_report_federation import COURSE
 
 from synthfair.cli import main
-from synthfair.config import ServerConfig, SurrogateConfig, TrainConfig
+from synthfair.config import ServerConfig, SurrogateConfig
+from synthfair.federated import TrainConfig
 from synthfair.run_files import Influence, MetricsFile
 
 MOVED = dict.fromkeys(Influence._fields, 0.5) | {

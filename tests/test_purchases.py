@@ -19,12 +19,11 @@ from two_sites import PRIVATE, World
 
 import synthfair as sf
 from synthfair.client import Options, distill_file
-from synthfair.config import TrainConfig
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON
 from synthfair.data.encode import Encoded, encode_records
 from synthfair.data.schema import Numeric
 from synthfair.errors import InputError
-from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+from synthfair.federated import TrainConfig, TrainFiles, UserAssignment, assign_users, train_table
 from synthfair.files import claimed
 from synthfair.privacy import answers as bought_files
 from synthfair.privacy.answers import BoughtFile
@@ -365,7 +364,7 @@ COUNTS = {"method": "privfairfl_post", "counts_epsilon": 1.0, "batch": 20, "bins
 
 
 def train(folder, config=TRAIN):
-    users = {"clients": 2} if config.averaged else {"rows_per_user": 3.0}
+    users = {"clients": 2} if config.local_passes else {"rows_per_user": 3.0}
     table = assign_users(make_table(300), UserAssignment(**users), seed=0)
     files = TrainFiles(folder / "out", folder / "ledger", force=True)
     return train_table(table, SCHEMA, config, files, source="small")[0]
@@ -428,7 +427,7 @@ def test_a_training_whose_results_find_no_room_is_booked_once(tmp_path, monkeypa
 @pytest.mark.parametrize("where", ["train_rounds", "evaluate"])
 def test_a_training_that_is_killed_is_booked_once(tmp_path, monkeypatch, where):
     with monkeypatch.context() as patch:
-        patch.setattr(f"synthfair.federated.from_table.{where}", lambda *_, **__: sys.exit())
+        patch.setattr(f"synthfair.federated.training.{where}", lambda *_, **__: sys.exit())
         for _ in range(2):
             with pytest.raises(SystemExit):
                 train(tmp_path)

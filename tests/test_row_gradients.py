@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from two_group_rows import NETWORK, rows_of
 
-from synthfair.federated.dp_sgd import (
+from synthfair.federated.networks import LogisticRegression, Network
+from synthfair.federated.row_sums import (
     clipped_gradients,
     clipped_sum,
     cross_entropy,
     noise_of,
     poisson_sum,
+    random_rows,
 )
-from synthfair.federated.fair_sgd import random_rows
-from synthfair.federated.networks import LogisticRegression, Network
 
 MODELS = [NETWORK, LogisticRegression(3)]
 KEY = jax.random.key(3)

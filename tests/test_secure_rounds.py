@@ -12,12 +12,12 @@ from test_engine import Drawing, SumOneByOne, population
 import synthfair as sf
 from synthfair.cli import main
 from synthfair.errors import InputError
-from synthfair.federated import engine, make_plan, train_rounds
+from synthfair.federated import engine, train_rounds
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection
 from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.rounds import SampledMechanism, guarantee_for_shares
+from synthfair.privacy.rounds import SampledMechanism, training_guarantee
 from synthfair.privacy.sampled import SampledSums
 from synthfair.run_files import MetricsFile
 from synthfair.secure import shares
@@ -38,6 +38,11 @@ def data_for(rows, **settings):
     encoded, user, schema = rows
     config = sf.TrainConfig(**{"rounds": 4, "clip": 0.5} | settings)
     return sf.federated.make_user_data(encoded, user, schema, config), config
+
+
+def plan_for(rows, **settings):
+    data, config = data_for(rows, **settings)
+    return config.plan(data)
 
 
 def theta(rows, **settings):
@@ -140,14 +145,14 @@ class TestNoise:
         assert seeded[0] == seeded[1]
 
     def test_a_rate_needs_a_count_above_the_noise_of_both(self, rows):
-        plan = make_plan(*data_for(rows, secure=True, epsilon=2.0, delta=1e-3, memory=0.0))
+        plan = plan_for(rows, secure=True, epsilon=2.0, delta=1e-3, memory=0.0)
         assert plan.algorithm.least_count == pytest.approx(3 * plan.secure.noise)
 
 
 class TestGuarantee:
     def guarantee(self, rows, **more):
         settings = {"rounds": 2, "secure": True, "epsilon": 2.0, "delta": 1e-3} | more
-        return make_plan(*data_for(rows, **settings)).guarantee
+        return plan_for(rows, **settings).guarantee
 
     @pytest.mark.parametrize(("sampling", "relation"), [("poisson", ADD), ("fixed", REPLACE)])
     def test_says_what_holds_for_whom_and_against_whom(self, rows, sampling, relation):
@@ -168,12 +173,12 @@ class TestGuarantee:
         assert mechanism.multiplier == pytest.approx(plain.multiplier, rel=1e-6)
 
     def test_less_noise_is_refused(self, rows):
-        plan = make_plan(*data_for(rows, secure=True, epsilon=2.0, delta=1e-3))
+        plan = plan_for(rows, secure=True, epsilon=2.0, delta=1e-3)
         noise = plan.secure.noise_of_one
         with pytest.raises(InputError, match="of the sensitivity; must be at least"):
-            guarantee_for_shares(
-                SampledSums(50, 50, 4), plan.secure.shares, epsilon=2.0, delta=1e-3,
-                clip=0.5, noise=noise * (1 - 1e-6),
+            training_guarantee(
+                {"reports": (SampledSums(50, 50, 4), 0.5)}, epsilon=2.0, delta=1e-3,
+                shares=plan.secure.shares, noise=noise * (1 - 1e-6),
             )  # fmt: skip
 
     def test_a_norm_without_rounding_is_refused(self, rows):
@@ -204,7 +209,7 @@ class TestGuarantee:
 
     def test_all_users_send_where_who_was_drawn_is_hidden(self, rows):
         data, config = data_for(rows, secure=True, cohort=20)
-        plan = make_plan(data, config)
+        plan = config.plan(data)
         length = plan.secure.what.length
         claimed = plan._replace(guarantee=self.guarantee(rows))
         sent = [train_rounds(data, config, plan=p).cost.bytes_sent for p in (plan, claimed)]

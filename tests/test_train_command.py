@@ -59,7 +59,7 @@ class TestCommand:
                 ["--method", "fedavg", "--alpha", "0.1", "--kappa", "2"],
                 "alpha, kappa: not read by fedavg",
             ),
-            (["--method", "fair_sgd", "--clip", "1"], "fair_sgd is never private"),
+            (["--method", "fair_sgd", "--clip", "1"], "clip: not read by fair_sgd"),
             (["--method", "two_phase", "--end-to-end"], "end_to_end needs clip"),
             (["--method", "dp_sgd", "--secure"], "secure: not read by dp_sgd"),
             (

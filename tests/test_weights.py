@@ -194,9 +194,8 @@ class TestTable:
 
     def test_dp_sgd_has_a_guarantee_for_rows(self):
         settings = {"method": "dp_sgd", "batch": 30, "clip": 1.0, "epsilon": 2.0, "delta": 1e-3}
-        guarantee = sf.federated.make_plan(
-            *self.data(weights_for(make_schema()), **settings)
-        ).guarantee
+        data, config = self.data(weights_for(make_schema()), **settings)
+        guarantee = config.plan(data).guarantee
         assert guarantee.unit == "one row of one client"
         assert guarantee.condition is None
         spent = guarantee.composition.epsilon(1e-3)
@@ -224,18 +223,19 @@ class TestTable:
             self.data(weights, **settings)
 
     def test_a_batch_larger_than_a_client_is_refused(self):
+        data, config = self.data(None, method="dp_sgd", batch=61)
         with pytest.raises(InputError, match=r"batch = 61: must be 1 to 60.*\(--batch\)"):
-            sf.federated.make_plan(*self.data(None, method="dp_sgd", batch=61))
+            config.plan(data)
 
     @pytest.mark.parametrize("method", ["dp_sgd", "two_phase", "privfairfl_pre", "privfairfl_post"])
     def test_an_unset_batch_is_no_larger_than_a_client(self, method):
         data, config = self.data(None, method=method)
-        assert sf.federated.make_plan(data, config).algorithm.batch == 60
+        assert config.plan(data).algorithm.batch == 60
         larger = data._replace(users=replace(data.users, size=10 * data.users.size))
-        assert sf.federated.make_plan(larger, config).algorithm.batch == 500
+        assert config.plan(larger).algorithm.batch == 500
 
     def test_a_training_with_other_weights_is_another(self):
-        from synthfair.federated.from_table import _fingerprint
+        from synthfair.federated.training import _fingerprint
 
         found = set()
         for weights in (
@@ -244,5 +244,5 @@ class TestTable:
             weights_for(make_schema(), ((1.0, 1.0),) * 2),
         ):
             data, config = self.data(weights, method="fedavg")
-            found.add(_fingerprint(data, config, sf.federated.make_plan(data, config), None))
+            found.add(_fingerprint(data, config, config.plan(data), None))
         assert len(found) == 3

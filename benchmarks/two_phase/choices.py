@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -22,7 +21,7 @@ from benchmarks.two_phase.problem import (
 )
 from synthfair.data.datasets import SOURCES
 from synthfair.federated.parity import ParityNotion
-from synthfair.federated.two_phase import make_two_phase
+from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
 
 FIRST_SEED = 100
 """None of the table's."""
@@ -77,12 +76,12 @@ def run_candidate(setting: Candidate, seed: int, *, smoke: bool) -> TeacherValue
     """All clients' teachers, each on its own training rows."""
     seed += FIRST_SEED
     problem = _problem(setting.table, setting.notion, seed)
-    method = make_two_phase(
-        problem.model, problem.parity, problem.users, end_to_end=setting.end_to_end,
-        teacher_epochs=1 if smoke else 10, noise=NOISE,
+    settings = TwoPhaseSettings(
+        end_to_end=setting.end_to_end, teacher_epochs=1.0 if smoke else 10.0, clip=1.5,
+        kappa=setting.kappa, kappa_rate=setting.kappa_rate,
     )  # fmt: skip
-    teacher = replace(method.teacher, kappa=setting.kappa, kappa_rate=setting.kappa_rate)
-    decided = replace(method, teacher=teacher).teach(problem.users, seed).y
+    method = make_two_phase(problem.model, problem.parity, problem.users, settings, noise=NOISE)
+    decided = method.teach(problem.users, seed).y
     y, s = np.asarray(problem.users.y), np.asarray(problem.users.s).reshape(-1)
     positive = float(np.mean(y > 0))
     found = accuracy_and_gap(problem.notion, np.asarray(decided), y, s)

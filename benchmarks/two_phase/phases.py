@@ -25,8 +25,9 @@ from benchmarks.two_phase.problem import (
 from synthfair.data.datasets import SOURCES
 from synthfair.federated.fair_sgd import FairSgd
 from synthfair.federated.parity import ParityNotion
-from synthfair.federated.two_phase import make_two_phase
+from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
 from synthfair.model import Params
+from synthfair.privacy.sampled import common_noise
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
 DELTA = 1e-4
@@ -94,19 +95,19 @@ def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = Fa
     if setting.method in ("B1", "B2"):
         params = baseline(problem, (0.0, 0.0) if setting.method == "B1" else kappa, seed, epochs)
     else:
-        method = make_two_phase(
-            problem.model,
-            problem.parity,
-            problem.users,
+        settings = TwoPhaseSettings(
+            clip=1.5,
             end_to_end=end_to_end,
             local_epochs=epochs,
-            teacher_epochs=1 if smoke else 10,
+            teacher_epochs=1.0 if smoke else 10.0,
             learning_rate=RATE,
             kappa=kappa[0],
             kappa_rate=kappa[1],
         )
+        method = make_two_phase(problem.model, problem.parity, problem.users, settings)
         if setting.method != "noiseless":
-            method = method.for_budget(problem.users, 4, epsilon=setting.epsilon, delta=DELTA)
+            sums = method.sums(problem.users, 4)
+            method = method.with_noise(common_noise(sums, setting.epsilon, DELTA))
         users, noise = method.teach(problem.users, seed), float(method.student.noise)
         # The student by itself is the same algorithm, and one compiled code for both variants.
         params = train_everyone(method.student, users, seed)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from synthfair.cli.options import add_config_flags, advanced, config_flags
 from synthfair.cli.tables import SPLITS, TABLES, add_table_arguments, given_split, given_table
-from synthfair.errors import InputError
+from synthfair.errors import InputError, refusal
 from synthfair.files import open_file
 
 if TYPE_CHECKING:
     from synthfair.compare import GridPoint, RoundOptions, SurrogateCache
-    from synthfair.config import TrainConfig
 
 HELP = "compare several methods on one table, over seeds"
 
@@ -101,8 +100,8 @@ def run(args: argparse.Namespace) -> None:
     from synthfair.jax_setup import start_jax
 
     table, schema = given_table(args)
-    train_config = _train_config(args)
     start_jax()
+    train_settings = _train_settings(args)
     from rich.progress import track
 
     from synthfair.compare import ComparedTable, is_done, make_grid, run_point
@@ -117,7 +116,7 @@ def run(args: argparse.Namespace) -> None:
     clients = split.apply(table, schema, seed=0)  # refuses what cannot be, before any work
     if warning := split.left_out_warning(table, clients):
         warn(f"{warning} (of seed 0)")
-    rounds = _rounds(args, train_config)
+    rounds = _rounds(args, train_settings)
     points = make_grid(args.methods, args.weights, args.seeds, args.output)
     todo = [point for point in points if not is_done(point, compared, config, rounds=rounds)]
     refused: dict[GridPoint, str] = {}
@@ -147,17 +146,28 @@ def run(args: argparse.Namespace) -> None:
     say(f"Wrote {len(results)} runs and {args.output / 'report.html'}.")
 
 
-def _train_config(args: argparse.Namespace) -> TrainConfig | None:
-    from synthfair.config import load_train_config, require_read
+def _train_settings(args: argparse.Namespace) -> dict[str, Any] | None:
+    """Settings of methods in rounds, as given; each must be read by one of the methods at least."""
+    from pydantic import ValidationError
+
+    from synthfair.config.loading import read_toml
+    from synthfair.federated import METHODS, own_settings
 
     if args.train_config is None:
         return None
-    config = load_train_config(args.train_config)
-    require_read(config, args.methods)
-    return config
+    given = read_toml(args.train_config)
+    try:
+        own_settings(given)
+    except ValidationError as error:
+        raise refusal(str(args.train_config), error) from error
+    methods = [METHODS[name] for name in args.methods if name in METHODS]
+    unread = (key for key in given if not any(method.reads(key) for method in methods))
+    if names := ", ".join(sorted(unread)):
+        raise InputError(f"{names}: not read by {' or '.join(args.methods)}")
+    return given
 
 
-def _rounds(args: argparse.Namespace, train_config: TrainConfig | None) -> RoundOptions:
+def _rounds(args: argparse.Namespace, train_settings: dict[str, Any] | None) -> RoundOptions:
     """How methods in rounds train."""
     from synthfair.cli.show import warn
     from synthfair.compare import RoundOptions
@@ -165,12 +175,12 @@ def _rounds(args: argparse.Namespace, train_config: TrainConfig | None) -> Round
 
     users = {"rows_per_user": args.rows_per_user, "each_row": args.each_row or None}
     assigned = any(value is not None for value in users.values())
-    if "fedavg" in args.methods and (train_config or assigned):
+    if "fedavg" in args.methods and (train_settings or assigned):
         warn(
             "fedavg does not read --train-config, --rows-per-user or --each-row here: the clients"
             " are its users, and nothing is private"
         )
-    return RoundOptions(train_config, UserAssignment(**users) if assigned else None)
+    return RoundOptions(train_settings, UserAssignment(**users) if assigned else None)
 
 
 def _sha256(path: Path) -> str:

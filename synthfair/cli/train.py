@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from synthfair.cli.options import add_config_flags, advanced, config_flags
+from synthfair.cli.options import advanced
 from synthfair.cli.tables import add_named_table, named_table
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.config import TrainConfig
     from synthfair.data.schema import Schema
     from synthfair.evaluation import Evaluation
-    from synthfair.federated import TrainFiles, Training
+    from synthfair.federated import TrainConfig, TrainFiles, Training
 
 HELP = "train in rounds (FedAvg, FPFL, ...), to compare with one upload"
 
@@ -45,31 +44,105 @@ privfairfl_post have --counts-epsilon, which is added.
 """
 
 
+METHODS = (
+    "fedavg", "fedsgd", "fpfl", "mmdm", "dp_sgd", "fair_sgd", "two_phase", "privfairfl_pre",
+    "privfairfl_post",
+)  # fmt: skip
+NOTIONS = ("equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity")
+
+# Flags that are settings, without loading JAX: values, and help. A list is of several values.
+COMMON: dict[str, tuple[Any, str]] = {
+    "method": (
+        METHODS,
+        "fedavg: local steps, then averaging. fedsgd: one gradient step a round. fpfl: the same"
+        " under fairness constraints. mmdm: that with all rows in one place. dp_sgd: noisy steps on"
+        " each client's rows, averaged. fair_sgd: fair training on each client, averaged."
+        " two_phase: the same once, for a teacher, and a student of it by noisy steps, averaged."
+        " privfairfl_pre: dp_sgd with rows weighed by counts of group and label. privfairfl_post:"
+        " dp_sgd, then decisions by group from a histogram of scores. Default: fpfl.",
+    ),
+    "rounds": (int, "Rounds in all. Default: 500; 4 from dp_sgd on."),
+    "cohort": (int, "Users of a round, or, drawn by Poisson sampling, on average. Default: all."),
+    "learning_rate": (float, "Of a step. Default: 0.5; 2 from dp_sgd on; 0.01 of fair_sgd."),
+    "notion": (NOTIONS, "Rates that must not differ by group. Default: statistical_parity."),
+    "alpha": (float, "Most by which rates may differ. Default: 0.02; 0.01 of fair_sgd, two_phase."),
+    "clip": (float, "Norm to which a user's report, or a row's gradient, is cut; with epsilon."),
+    "epsilon": (float, "Differential privacy of a user with all its rows, or of a client's row."),
+    "delta": (float, "With epsilon: less than 1 / (number of users, or of a client's rows)."),
+    "seed": (int, "Seed of everything random; the same seed gives the same bytes. Default: 0."),
+}  # fmt: skip
+
+ADVANCED: dict[str, tuple[Any, str]] = {
+    "hidden": ([int], "Widths of a network's hidden layers; none for a linear model."),
+    "group_input": (bool, "Whether the model sees the sensitive attribute. Default: true."),
+    "sampling": (
+        ("poisson", "fixed"),
+        "Cohorts user by user, which hides whether a user is there; or of a fixed number, which"
+        " hides what its rows are, and takes 3 to 4 times the noise. Default: poisson.",
+    ),
+    "secure": (
+        bool,
+        "fedavg, fedsgd, fpfl: sums what users send by shares of two aggregators, so that nobody"
+        " sees a user's; each adds discrete noise where epsilon asks for it. Needs clip.",
+    ),
+    "local_steps": (int, "fedavg: steps of a user in a round. Default: 5."),
+    "momentum": (float, "fedavg: share of its last movement that the server adds. Default: 0."),
+    "memory": (float, "fedsgd, fpfl, mmdm: share that earlier cohorts' sums keep. Default: 0.9."),
+    "also": ([str], "fpfl, mmdm: further attributes, by column, that are constrained likewise."),
+    "batch": (int, "From dp_sgd on: rows of a batch. Default: 500, or as many as a client has."),
+    "local_epochs": (
+        float,
+        "From dp_sgd on: passes over the smallest client's rows in a round. Default: 5.",
+    ),
+    "kappa": (float, "fair_sgd, two_phase: initial weight of unfairness. Default: 1."),
+    "kappa_rate": (
+        float,
+        "fair_sgd, two_phase: kappa grows in a step by this times the unfairness. Default: 0.",
+    ),
+    "end_to_end": (
+        bool,
+        "two_phase: whether the teachers are private, too. If not, epsilon is conditional on them,"
+        " and nothing is guaranteed from end to end.",
+    ),
+    "counts_epsilon": (
+        float,
+        "privfairfl_*: budget of the counts over all clients, for one row, on top of epsilon;"
+        " without it counts are exact.",
+    ),
+    "weight_method": (
+        ("published", "kamiran_calders"),
+        "privfairfl_pre: how weights follow from counts, see weights. Default: kamiran_calders.",
+    ),
+    "bins": (int, "privfairfl_post: score bins; 21 for counts_epsilon up to 0.1. Default: 101."),
+    "randomized": (bool, "privfairfl_post: whether decisions may be drawn by coins."),
+    "counts_share": (
+        float,
+        "privfairfl_post: share of a client's rows that are counted and not trained on; with 0 all"
+        " are both, as published, so that estimates flatter. Default: 0.",
+    ),
+}  # fmt: skip
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the command's arguments."""
-    from synthfair.config import TrainConfig
-
     add_named_table(parser)
-    parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        help="Settings, TOML, named as the flags are, and damping, multiplier_rate, count_scale,"
+        " rate_scale and teacher_epochs, which have none; defaults where not given.",
+    )
     parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
     parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
     users = parser.add_argument_group("users (one of four; default: 2 clients)")
     users.add_argument("--clients", type=int, help="Number of clients, all with equally many rows.")
-    users.add_argument(
-        "--rows-per-user",
-        type=float,
-        metavar="MEAN",
-        help="Many users, of this many rows on average.",
-    )
-    users.add_argument(
-        "--each-row", action="store_true", default=None, help="Every row is a user by itself."
-    )
+    many = "Many users, of this many rows on average."
+    users.add_argument("--rows-per-user", type=float, metavar="MEAN", help=many)
+    each = "Every row is a user by itself."
+    users.add_argument("--each-row", action="store_true", default=None, help=each)
     users.add_argument("--user-column", help="The column of the file that says whose a row is.")
-    common = (
-        "method", "rounds", "cohort", "learning_rate", "notion", "alpha", "clip", "epsilon",
-        "delta", "seed",
-    )  # fmt: skip
-    add_config_flags(parser, TrainConfig, common=common)
+    _add_settings(parser, COMMON)
+    _add_settings(advanced(parser, "settings of methods"), ADVANCED)
     tests = advanced(parser, "test rows (default: a fifth of the rows)")
     tests.add_argument("--test", type=Path, nargs="+", help="Test tables, for a file.")
     tests.add_argument(
@@ -95,29 +168,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_settings(group: argparse._ActionsContainer, flags: dict[str, tuple[Any, str]]) -> None:
+    for key, (kind, said) in flags.items():
+        form: dict[str, Any] = {"type": kind}
+        if isinstance(kind, tuple):
+            form = {"choices": kind}
+        elif kind is bool:
+            form = {"action": argparse.BooleanOptionalAction}
+        elif isinstance(kind, list):
+            form = {"type": kind[0], "nargs": "*"}
+        if "type" in form:
+            form["metavar"] = form["type"].__name__.upper()
+        group.add_argument("--" + key.replace("_", "-"), dest=key, help=said, **form)
+
+
 def run(args: argparse.Namespace) -> None:
     """Executes the command."""
-    from synthfair.config import ServerConfig, TrainConfig, load_train_config, require_read
-
-    config = load_train_config(args.config, **config_flags(args, TrainConfig))
-    require_read(config, [config.method])
-
     from synthfair.cli.show import counting_bar, warn
     from synthfair.jax_setup import start_jax
 
-    private = config.epsilon is not None and config.cohort is not None
-    if private and config.sampling == "fixed":
+    table, schema, tests = _tables(args)
+    start_jax()
+    from synthfair.config import ServerConfig
+    from synthfair.evaluation import small_group_warnings
+    from synthfair.fairness.intervals import near_constant
+    from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
+    from synthfair.federated.methods import load_train_config
+    from synthfair.postprocess import read_weights
+
+    flags = {key: getattr(args, key) for key in (*COMMON, *ADVANCED)}
+    config = load_train_config(args.config, **flags)
+    private = all(config.get(key) is not None for key in ("epsilon", "cohort"))
+    if private and config.get("sampling") == "fixed":
         warn(
             "sampling = fixed takes about three to four times the noise of poisson at equal"
             " epsilon: prefer poisson, unless everybody knows who takes part"
         )
-    table, schema, tests = _tables(args)
-    start_jax()
-    from synthfair.evaluation import small_group_warnings
-    from synthfair.fairness.intervals import near_constant
-    from synthfair.federated import TrainFiles, UserAssignment, assign_users, train_table
-    from synthfair.postprocess import read_weights
-
     named = {n: getattr(args, n) for n in ("clients", "rows_per_user", "each_row", "user_column")}
     given = any(value is not None for value in named.values())
     assignment = UserAssignment(**named) if given else UserAssignment(clients=2)
@@ -126,14 +212,9 @@ def run(args: argparse.Namespace) -> None:
     files = TrainFiles(args.output, _ledger(args), args.force, args.insecure_noise_seed)
     with counting_bar("training") as on_rounds:
         training, evaluation = train_table(
-            assigned,
-            schema,
-            config,
-            files,
-            source=str(args.table),
-            weights=weights,
-            on_rounds=on_rounds,
-        )
+            assigned, schema, config, files,
+            source=str(args.table), weights=weights, on_rounds=on_rounds,
+        )  # fmt: skip
     _report(training, evaluation, files, config)
     for warning in small_group_warnings(evaluation, schema, ServerConfig()):
         warn(warning)

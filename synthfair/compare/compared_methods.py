@@ -16,8 +16,7 @@ from synthfair.client.fair_task import sha256_of
 from synthfair.client.from_table import surrogate_release
 from synthfair.client.many_clients import distill_clients
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig, TrainConfig
-from synthfair.config.train import is_read
+from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
@@ -30,6 +29,7 @@ from synthfair.federated import (
     Communication,
     FedAvg,
     LogisticRegression,
+    TrainConfig,
     UserAssignment,
     Users,
     engine,
@@ -52,7 +52,7 @@ FEDAVG_ROUNDS = 1000
 MOMENTUM = 0.98
 """Of FedAvg's server: it settles then where a steep penalty makes its steps short, too."""
 
-_IN_STEPS = TrainConfig(rounds=1000, learning_rate=1.0)
+_IN_STEPS = {"rounds": 1000, "learning_rate": 1.0}
 
 SurrogateCache = dict[tuple[Any, ...], tuple[dict[str, Release], float]]
 """The surrogates that were made last, and the seconds that they took; begin with an empty one.
@@ -67,8 +67,8 @@ class RoundOptions(NamedTuple):
     """How methods in rounds train in a comparison.
 
     Attributes:
-        config: settings; method, notion, alpha and seed are those of the comparison. If None, some
-            that suit the method.
+        given: settings by their keys, of which each method takes those that it reads; method,
+            notion, alpha and seed are those of the comparison. If None, some that suit the method.
         assignment: how training rows become users; if None, the clients are the users.
 
     Example:
@@ -78,7 +78,7 @@ class RoundOptions(NamedTuple):
         0.05
     """
 
-    config: TrainConfig | None = None
+    given: Mapping[str, Any] | None = None
     assignment: UserAssignment | None = None
 
     def settings(self, method: str, config: DistillConfig) -> TrainConfig:
@@ -90,20 +90,23 @@ class RoundOptions(NamedTuple):
         Raises:
             InputError: the method does not know the notion, or other settings of the comparison.
         """
-        free = method in UNWEIGHTED or _is_free(config)
-        own = TrainConfig.model_validate({"method": method})
+        own, free = ROUND_METHODS[method], _is_free(config)
+        given = self.given
+        if given is None:
+            given = {} if own.local_passes else _IN_STEPS
+        if given.get("also"):
+            raise InputError("also: comparisons constrain one attribute only; see train")
         changed = {
+            **given,
             "method": method,
             "notion": config.notion,
             "alpha": 0.5 if free else 1.0 / config.rho_o,
             "seed": config.seed,
-            **(ROUND_METHODS[method].unconstrained if free else {}),
+            **(own.unconstrained if free else {}),
         }
-        base = self.config or (own if own.averaged else _IN_STEPS)
-        if base.also:
-            raise InputError("also: comparisons constrain one attribute only; see train")
+        own = ROUND_METHODS[changed["method"]]  # without a constraint it may be another's
         try:
-            return TrainConfig.model_validate(base.given | changed)
+            return own.model_validate({k: v for k, v in changed.items() if own.reads(k)})
         except ValidationError as error:
             raise refusal(f"method {method}", error) from error
 
@@ -313,7 +316,7 @@ def federated_averaging(federation: Federation, config: DistillConfig) -> Fitted
     algorithm = replace(algorithm, learning_rate=float(safe_rate(algorithm, clients)))
     everyone = Cohorts.everyone(len(clients))
     run = engine.run(algorithm, clients, everyone, rounds=FEDAVG_ROUNDS, seed=config.seed)
-    upload = engine.report_bytes(algorithm, run.state, clients)
+    upload = engine.report_size(algorithm, clients)[1]
     cost = Communication(len(clients), FEDAVG_ROUNDS, upload * len(clients) * FEDAVG_ROUNDS)
     params = [run.state.params] * len(federation.test)
     return _linear(params, run.history.settled, cost, federation, config)
@@ -341,7 +344,7 @@ def in_rounds(
         scores,
         model.converged,
         training.cost,
-        _tolerance(config) if is_read("alpha", method) else settings.asked,
+        _tolerance(config) if ROUND_METHODS[method].reads("alpha") else settings.asked,
         guarantee=training.guarantee,
         probabilities=tuple(
             model.probabilities(score, part.s) for score, part in zip(scores, tests, strict=True)
@@ -367,7 +370,7 @@ ALL_METHODS = (*METHODS, *(name for name in ROUND_METHODS if name not in METHODS
 UNWEIGHTED = tuple(
     name
     for name in ALL_METHODS
-    if name == "constant" or (name not in METHODS and not is_read("alpha", name))
+    if name == "constant" or (name not in METHODS and not ROUND_METHODS[name].reads("alpha"))
 )
 """Those that read nothing of rho_o: one run a seed, whatever the weights."""
 

@@ -7,14 +7,12 @@ from synthfair.config.loading import (
     load_distill_config,
     load_release_config,
     load_server_config,
-    load_train_config,
-    require_read,
+    load_settings,
 )
 from synthfair.config.notions import Notion, Relation
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.config.server import ServerConfig
 from synthfair.config.surrogate import ReleaseConfig, SurrogateConfig
-from synthfair.config.train import TrainConfig
 
 __all__ = [
     "HOLD_OUT",
@@ -30,11 +28,9 @@ __all__ = [
     "ReleaseConfig",
     "ServerConfig",
     "SurrogateConfig",
-    "TrainConfig",
     "changed_settings",
     "load_distill_config",
     "load_release_config",
     "load_server_config",
-    "load_train_config",
-    "require_read",
+    "load_settings",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +12,6 @@ from pydantic import BaseModel, ValidationError
 from synthfair.config.distill import DistillConfig
 from synthfair.config.server import ServerConfig
 from synthfair.config.surrogate import SurrogateConfig
-from synthfair.config.train import TrainConfig, is_read
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_bytes
 
@@ -35,7 +34,7 @@ def load_distill_config(path: Path | None = None, **overrides: Any) -> DistillCo
     Raises:
         InputError: unreadable file, unknown key, or a value that is not allowed.
     """
-    return _load(DistillConfig, path, overrides)
+    return load_settings(DistillConfig, path, overrides)
 
 
 def load_release_config(
@@ -46,7 +45,7 @@ def load_release_config(
     The kind is ``release``, or that key of the file, or fair. Raises as above; and where a setting
     of the other kind is given.
     """
-    settings = {} if path is None else _read_toml(path)
+    settings = {} if path is None else read_toml(path)
     kind = release or settings.get("release", "fair")
     if not isinstance(kind, str) or kind not in RELEASES:
         raise InputError(
@@ -60,34 +59,16 @@ def load_release_config(
             + ("; fairness is chosen at the server" if kind == "surrogate" else "")
         )
     own = {key: value for key, value in overrides.items() if key in fields}
-    return _load(RELEASES[kind], path, own, leave_out={"release"})
-
-
-def load_train_config(path: Path | None = None, **overrides: Any) -> TrainConfig:
-    """The same for a method that trains in rounds. Raises as above."""
-    return _load(TrainConfig, path, overrides)
+    return load_settings(RELEASES[kind], path, own, leave_out={"release"})
 
 
 def load_server_config(**overrides: Any) -> ServerConfig:
     """The defaults with overrides that are not None on top. Raises as above."""
-    return _load(ServerConfig, None, overrides)
+    return load_settings(ServerConfig, None, overrides)
 
 
-def require_read(config: TrainConfig, methods: Sequence[str]) -> None:
-    """Refuses settings that were given and that none of the methods reads. Raises InputError."""
-    unread = (s for s in config.given if not any(is_read(s, method) for method in methods))
-    if names := ", ".join(sorted(unread)):
-        raise InputError(f"{names}: not read by {' or '.join(methods)}")
-
-
-def changed_settings(
-    config: DistillConfig | SurrogateConfig | ServerConfig | TrainConfig,
-) -> dict[str, Any]:
-    """The settings that differ from the defaults of that method, wanted gap and epsilon."""
-    if isinstance(config, TrainConfig):
-        default = TrainConfig(method=config.method).model_dump() | {"method": TrainConfig().method}
-        read = {k: v for k, v in config.model_dump().items() if config.reads(k)}
-        return {k: v for k, v in read.items() if v != default[k]}
+def changed_settings(config: DistillConfig | SurrogateConfig | ServerConfig) -> dict[str, Any]:
+    """The settings that differ from the defaults of that wanted gap and epsilon."""
     if isinstance(config, SurrogateConfig):
         default = SurrogateConfig().model_dump()
         return {k: v for k, v in config.model_dump().items() if v != default[k]}
@@ -99,14 +80,19 @@ def changed_settings(
     return {k: v for k, v in config.model_dump().items() if v != default[k]}
 
 
-def _load(
+def load_settings(
     kind: type[_Config],
     path: Path | None,
     overrides: dict[str, Any],
     *,
     leave_out: Collection[str] = (),
 ) -> _Config:
-    settings = {} if path is None else _read_toml(path)
+    """Settings from a TOML file (or the defaults), with overrides that are not None on top.
+
+    Raises:
+        InputError: unreadable file, unknown key, or a value that is not allowed.
+    """
+    settings = {} if path is None else read_toml(path)
     settings = {key: value for key, value in settings.items() if key not in leave_out}
     given = {key: value for key, value in overrides.items() if value is not None}
     try:
@@ -118,7 +104,8 @@ def _load(
         raise refusal("flags" if from_flags else str(path), error) from error
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file of settings as they are written there. Raises InputError: unreadable, or not TOML."""
     try:
         return tomllib.loads(read_bytes(path, MAX_BYTES).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

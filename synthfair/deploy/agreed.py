@@ -13,14 +13,13 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 import synthfair
-from synthfair.config import TrainConfig
 from synthfair.config.rules import STRICT
 from synthfair.files import validated
 from synthfair.task.messages import Name, sha256
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
-    from synthfair.federated.methods import TrainingPlan
+    from synthfair.federated.settings import TrainConfig, TrainingPlan
     from synthfair.federated.user_data import UserData
 
 IN_ROUNDS = ("fedavg", "fedsgd", "fpfl", "dp_sgd", "fair_sgd", "two_phase")
@@ -33,12 +32,14 @@ def train_config(settings: dict[str, Any]) -> TrainConfig:
     Raises:
         ValueError: an unknown key, a value that is not allowed, or what a job cannot do.
     """
+    from synthfair.federated.methods import TrainConfig
+
     config = validated(TrainConfig, settings)
     if config.method not in IN_ROUNDS:
         raise ValueError(
             f"method: {config.method!r} is not a job; must be one of {', '.join(IN_ROUNDS)}"
         )
-    if config.cohort is not None or config.also:
+    if config.get("cohort") is not None or config.get("also", ()):
         raise ValueError(
             "cohort and also are not read by a job: all sites take part, and one attribute counts"
         )
@@ -92,13 +93,13 @@ class Agreed(BaseModel):
 
 def require_rows(config: TrainConfig, least_rows: int | None) -> None:
     """Refuses methods of passes over rows without a number of rows. Raises ValueError."""
-    if config.averaged and least_rows is None:
+    if config.local_passes and least_rows is None:
         raise ValueError(f"least_rows: {config.method} needs the rows of the smallest site")
 
 
 def counts_by_rows(config: TrainConfig) -> bool:
     """Whether a site weighs as much as the rows that it says it has."""
-    return config.averaged or (config.method == "fedavg" and config.clip is None)
+    return config.local_passes or (config.method == "fedavg" and config.get("clip") is None)
 
 
 def has_guarantee(config: TrainConfig) -> bool:
@@ -107,7 +108,7 @@ def has_guarantee(config: TrainConfig) -> bool:
     That of ``two_phase`` does end to end alone, see
     :data:`synthfair.federated.two_phase.TEACHER_NOT_COVERED`.
     """
-    return config.epsilon is not None and (config.end_to_end or not config.reads("end_to_end"))
+    return config.get("epsilon") is not None and config.get("end_to_end", True)
 
 
 def is_private(config: TrainConfig) -> bool:
@@ -115,7 +116,7 @@ def is_private(config: TrainConfig) -> bool:
 
     Each site adds the noise itself; or sends shares, to whose sum the aggregators add it.
     """
-    return (config.averaged or config.secure) and has_guarantee(config)
+    return (config.local_passes or config.get("secure", False)) and has_guarantee(config)
 
 
 class Planned(NamedTuple):
@@ -135,7 +136,6 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
     import jax.numpy as jnp
 
     from synthfair.data.encode import Encoded
-    from synthfair.federated.methods import make_plan
     from synthfair.federated.user_data import make_user_data
 
     config, sites = agreed.config, len(agreed.sites)
@@ -146,7 +146,7 @@ def make_planned(agreed: Agreed, schema: Schema) -> Planned:
     if agreed.least_rows is not None:
         size = jnp.full(sites, agreed.least_rows)
         data = data._replace(users=replace(data.users, size=size))
-    plan = make_plan(data, config)
+    plan = config.plan(data)
     if plan.guarantee:  # what is stated, and booked, is not that of a simulation
         plan = plan._replace(guarantee=plan.guarantee.deployed)
     return Planned(data, plan)

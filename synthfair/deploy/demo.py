@@ -278,8 +278,7 @@ def _write_question(folder: Path, lenders: Mapping[str, ClientTable], schema: Sc
     """Files of the job ``gap``: a model of the first lender's, and the public plan of reports."""
     import numpy as np
 
-    from synthfair.config import TrainConfig
-    from synthfair.federated import make_user_data, train_rounds
+    from synthfair.federated import TrainConfig, make_user_data, train_rounds
     from synthfair.jax_setup import start_jax
     from synthfair.trained import write_model
 

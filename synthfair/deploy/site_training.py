@@ -76,11 +76,11 @@ class SiteTraining:
             raise RefusedError("rounds")
         claim = Claim(
             "training",
-            config.epsilon if has_guarantee(config) else None,
-            config.delta,
-            least_rows=0 if config.epsilon is None else agreed.least_rows or 0,
+            config.get("epsilon") if has_guarantee(config) else None,
+            config.get("delta"),
+            least_rows=0 if config.get("epsilon") is None else agreed.least_rows or 0,
         )
-        epsilon = config.epsilon if is_private(config) else None
+        epsilon = config.get("epsilon") if is_private(config) else None
         return Work(claim, epsilon, lambda: self._report(request, agreed))
 
     def _report(self, request: Request, agreed: Agreed) -> bytes:
@@ -166,7 +166,7 @@ def _read(request: Request, agreed: Agreed) -> _Ready:
 
 def _require_rows(request: Request, agreed: Agreed, n: int) -> None:
     """With an epsilon, no answer may depend on how the question compares with the table."""
-    private = agreed.config.epsilon is not None
+    private = agreed.config.get("epsilon") is not None
     least = request.settings.limits.least_rows if private else agreed.least_rows
     if n < (least or 0):
         who = "the site's limits say" if private else "the job says"
@@ -216,7 +216,7 @@ def _learned(request: Request, ready: _Ready, booked: _Answered) -> Users:
         decided = 2.0 * np.unpackbits(bits, count=len(own.y)) - 1.0
         return replace(own, y=jnp.asarray(decided, own.y.dtype))
     users = prepare(own, int(booked.seed, 16), [ready.number(request.site)])
-    if ready.agreed.config.epsilon is not None:
+    if ready.agreed.config.get("epsilon") is not None:
         bits = np.packbits(np.asarray(users.y) > 0)
         _store(request, ready, booked.model_copy(update={"labels": bits.tobytes().hex()}))
     return users
@@ -249,7 +249,7 @@ def _booked(request: Request, ready: _Ready, task: Task | None) -> _Answered:
     before it is used: a site that ends between the two, or whose disk is full, books nothing twice.
     """
     config, number = ready.agreed.config, request.ask.round
-    if config.epsilon is None:
+    if config.get("epsilon") is None:
         request.book(_booking(request, ready))
         return _Answered(seed=f"{config.seed:032x}")
     # In another sum the same report would get other noise.

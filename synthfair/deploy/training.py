@@ -8,7 +8,6 @@ With ``secure``, reports are shared among aggregators, which add the noise; the 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -40,11 +39,9 @@ if TYPE_CHECKING:
     import jax
 
     from synthfair.checkpoint import CheckpointFile
-    from synthfair.config import TrainConfig
     from synthfair.federated.algorithm import Algorithm
-    from synthfair.federated.engine import Protection
-    from synthfair.federated.methods import TrainingPlan
-    from synthfair.federated.training import Begun
+    from synthfair.federated.engine import Protection, RunProgress
+    from synthfair.federated.settings import TrainConfig, TrainingPlan
     from synthfair.trained import TrainedModel
 
 
@@ -56,7 +53,7 @@ class TrainJob(BaseModel):
     """What a job asks for.
 
     Attributes:
-        train: settings of the method, see :class:`synthfair.config.TrainConfig`.
+        train: settings of the method, see :class:`synthfair.federated.TrainConfig`.
         least_rows: rows of the smallest site, a public number; ``dp_sgd``,
             ``fair_sgd`` and ``two_phase`` need it.
         most_rows: rows of the largest site, a public number, which a job must name where sites
@@ -125,9 +122,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
             epsilon would go on with other sums than it began with.
     """
     from synthfair.federated import engine
-    from synthfair.federated.from_table import rounds_csv
-    from synthfair.federated.methods import METHODS
-    from synthfair.federated.training import make_model, to_save
+    from synthfair.federated.training import make_model, rounds_csv, to_save
     from synthfair.files import write_text
     from synthfair.jax_setup import start_jax
     from synthfair.trained import write_model
@@ -140,24 +135,25 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)
     run = agreed.run(federation.schema)
-    checkpoint, begun = _begin(federation, job, agreed, private.parent)
-    progress, noise_key = begun.progress, engine.key_from(begun.seed, 2)
+    checkpoint, progress = _begin(federation, job, agreed, private.parent)
+    noise_key = engine.key_from(progress.seed, 2)
+    private_rounds = plan.guarantee is not None
     asked = agreed.model_dump(mode="json")
-    save_each = job.save_each if config.epsilon is None else 1
+    save_each = 1 if private_rounds else job.save_each
     some = data.users.rows_of(0)
     like = jax.eval_shape(plan.algorithm.report, progress.state, some, noise_key)
     expected = _Report(like, plan.protection.clip, *_weights(job, data.row_weights))
     # With an epsilon, a training that goes on asks for the very sums that it had asked for before.
-    salt = federation.job if config.epsilon is None else begun.seed
+    salt = progress.seed if private_rounds else federation.job
     label = f"{run} {salt}"
-    anew = None if config.epsilon is None else checkpoint.path
+    anew = checkpoint.path if private_rounds else None
     shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like, anew)
     protection = engine.UNPROTECTED if plan.secure else plan.protection
 
     update = _compiled_update()
     while (number := progress.rounds) < config.rounds:
         if number % save_each == 0:
-            checkpoint.save(to_save(begun._replace(progress=progress)))
+            checkpoint.save(to_save(progress))
         query = Query("train", number, asked, job.timeout, packed(progress.state))
         summed = shares.total if shares else expected.total
         total, count = summed(federation, query, job.least_answers)
@@ -171,9 +167,9 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         history = jax.tree.map(
             lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
         )
-        progress = engine.RunProgress(number + 1, state, history)
-    checkpoint.save(to_save(begun._replace(progress=progress)))
-    converged = METHODS[config.method].converged(plan, progress.history)
+        progress = engine.RunProgress(number + 1, state, history, progress.seed)
+    checkpoint.save(to_save(progress))
+    converged = config.converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
     _write_metrics(federation, config, plan, model, output)
@@ -184,7 +180,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
 
 def _begin(
     federation: JobSites, job: TrainJob, agreed: Agreed, folder: Path
-) -> tuple[CheckpointFile, Begun]:
+) -> tuple[CheckpointFile, RunProgress]:
     """Where rounds are saved, and those that there are; else a start.
 
     Raises:
@@ -192,26 +188,24 @@ def _begin(
             the training once more.
     """
     from synthfair.checkpoint import CheckpointFile
-    from synthfair.federated import engine
-    from synthfair.federated.training import SECRET_BITS, Begun, read_begun
+    from synthfair.federated.training import first_progress, read_progress
 
     config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     run = agreed.run(federation.schema)
     checkpoint = CheckpointFile.next_to(folder / "train", run)
-    if plan.secure and config.epsilon is not None:
+    if plan.secure and plan.guarantee:
         sums = make_sum(federation, plan.secure.what, label=run, least=job.least_answers)
         checkpoint = replace(checkpoint, fingerprint=sums.id.hex())
-    begun = read_begun(plan, data, checkpoint)
-    if begun is not None:
-        return checkpoint, begun
-    if config.epsilon is not None and checkpoint.path.exists():
+    progress = read_progress(plan, data, checkpoint)
+    if progress is not None:
+        return checkpoint, progress
+    if plan.guarantee and checkpoint.path.exists():
         raise InputError(
             f"{checkpoint.path}: of this training, but with other aggregators, keys or"
             " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
             " which every site books once more"
         )
-    seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
-    return checkpoint, Begun(engine.start(plan.algorithm, data.users, seed), seed)
+    return checkpoint, first_progress(plan, data, config)
 
 
 @cache

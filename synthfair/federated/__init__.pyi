@@ -1,18 +1,19 @@
 from . import engine
 from .algorithm import Algorithm
 from .cohorts import Cohorts
-from .dp_sgd import DpSgd
+from .dp_sgd import DpSgd, DpSgdSettings
 from .engine import Protection
-from .fair_sgd import FairSgd
-from .fedavg import FedAvg
-from .fpfl import Fpfl
-from .from_table import TrainFiles, train_table
-from .methods import METHODS, TrainingPlan, make_plan
+from .fair_sgd import FairSgd, FairSgdSettings
+from .fedavg import FedAvg, FedAvgSettings
+from .fpfl import FedSgdSettings, Fpfl, FpflSettings, MmdmSettings
+from .methods import METHODS, WITHOUT_FLAGS, TrainConfig, load_train_config, own_settings
 from .networks import LogisticRegression, Network, Perceptron
 from .parity import Parity
+from .privfairfl import PrivFairFLPostSettings, PrivFairFLPreSettings
 from .secure_sums import SecureSums, make_secure_sums
-from .training import Communication, Training, train_rounds
-from .two_phase import TwoPhase, make_two_phase
+from .settings import TrainingPlan
+from .training import Communication, TrainFiles, Training, train_rounds, train_table
+from .two_phase import TwoPhase, TwoPhaseSettings, make_two_phase
 from .user_data import (
     AssignedTable,
     UserAssignment,
@@ -25,34 +26,46 @@ from .users import Users, make_users
 
 __all__ = [
     "METHODS",
+    "WITHOUT_FLAGS",
     "Algorithm",
     "AssignedTable",
     "Cohorts",
     "Communication",
     "DpSgd",
+    "DpSgdSettings",
     "FairSgd",
+    "FairSgdSettings",
     "FedAvg",
+    "FedAvgSettings",
+    "FedSgdSettings",
     "Fpfl",
+    "FpflSettings",
     "LogisticRegression",
+    "MmdmSettings",
     "Network",
     "Parity",
     "Perceptron",
+    "PrivFairFLPostSettings",
+    "PrivFairFLPreSettings",
     "Protection",
     "SecureSums",
+    "TrainConfig",
     "TrainFiles",
     "Training",
     "TrainingPlan",
     "TwoPhase",
+    "TwoPhaseSettings",
     "UserAssignment",
     "UserData",
     "Users",
     "assign_users",
     "engine",
-    "make_plan",
+    "load_train_config",
     "make_secure_sums",
     "make_two_phase",
     "make_user_data",
     "make_users",
+    "own_settings",
     "poisson_users",
     "train_rounds",
     "train_table",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from dataclasses import MISSING, dataclass, field
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, dataclass_transform, get_type_hints
 
 import jax
+from pydantic import Field, TypeAdapter, ValidationError
 
 from synthfair.errors import InputError
 from synthfair.federated.users import UserRows
@@ -21,19 +21,24 @@ UserReport = Any
 RoundRecord = Any
 """A NamedTuple of arrays that is kept of every round; made of what the server saw."""
 
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+AtLeast0 = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
+"""Ranges of settings, and of the numbers of algorithms."""
+
+_Class = TypeVar("_Class")
+
 
 class Algorithm(Protocol):
-    """A method in rounds: a dataclass that is a pytree of its numbers.
-
-    What is no number, such as the model, is a static field and must be hashable, see
-    :class:`synthfair.model.Model`; code is compiled anew for each, but not for other numbers.
+    """A method in rounds; a dataclass of :func:`algorithm` is one once it has these functions.
 
     Attributes:
         additive: whether the sum of the reports of two users is the report of their rows together.
             Where nothing is clipped, a cohort is then computed as one user, which is faster.
 
     Example:
-        Counts the rows that were in a cohort; :func:`synthfair.federated.engine.run` runs it.
+        This one counts the rows of a cohort; :func:`synthfair.federated.engine.run` runs it.
 
         >>> import jax.numpy as jnp
         >>> class CountRows:
@@ -75,23 +80,35 @@ class Algorithm(Protocol):
         ...
 
 
-def require_positive(**settings: float) -> None:
-    """Refuses settings that are not positive and finite. Raises InputError."""
-    _require(settings, lambda value: 0 < value < math.inf, "positive and finite")
+def static(*, default: Any = MISSING) -> Any:
+    """A field of an algorithm that is no number, such as its model; it must be hashable."""
+    return field(default=default, metadata={"static": True})
 
 
-def require_at_least_0(**settings: float) -> None:
-    """Refuses settings that are not at least 0 and finite. Raises InputError."""
-    _require(settings, lambda value: 0 <= value < math.inf, "at least 0 and finite")
+@dataclass_transform(frozen_default=True, field_specifiers=(static, field))
+def algorithm(cls: type[_Class]) -> type[_Class]:
+    """Makes a class a frozen dataclass whose numbers are in range, and a pytree of these.
 
+    Code is compiled anew for another :func:`static` field, and not for other numbers. Values of
+    fields that are annotated with a range, such as :data:`Positive`, are refused outside it, with
+    InputError.
+    """
+    also = getattr(cls, "__post_init__", None)
 
-def require_share(**settings: float) -> None:
-    """Refuses settings that are not from 0 to below 1. Raises InputError."""
-    _require(settings, lambda value: 0 <= value < 1, "from 0 to below 1")
+    def check(self: Any) -> None:
+        for name, kind in ranges.items():
+            value = getattr(self, name)
+            if not isinstance(value, int | float):
+                continue  # JAX builds the same class again from what it traces
+            try:
+                kind.validate_python(value)
+            except ValidationError as error:
+                said = error.errors()[0]["msg"].removeprefix("Input should be ")
+                raise InputError(f"{name} = {value}: must be {said}") from error
+        if also:
+            also(self)
 
-
-def _require(settings: dict[str, float], allowed: Callable[[float], bool], words: str) -> None:
-    """Numbers alone: JAX builds the same dataclasses again from what it traces."""
-    for name, value in settings.items():
-        if isinstance(value, int | float) and not allowed(value):
-            raise InputError(f"{name} = {value}: must be {words}")
+    cls.__post_init__ = check  # type: ignore[attr-defined]
+    hints = get_type_hints(cls, include_extras=True)
+    ranges = {n: TypeAdapter(hint) for n, hint in hints.items() if hasattr(hint, "__metadata__")}
+    return jax.tree_util.register_dataclass(dataclass(frozen=True)(cls))

@@ -15,16 +15,11 @@ OVERFLOW_CHANCE = 1e-12
 """Chance with which a cohort drawn user by user is larger than the room first made for it."""
 
 
-class Drawn(NamedTuple):
-    """Cohorts of some rounds, padded to one length.
+class Draw(NamedTuple):
+    """Cohorts of some rounds, padded to one length."""
 
-    Attributes:
-        users: [T, m'] indices.
-        present: [T, m'] False for padding.
-    """
-
-    users: np.ndarray | jax.Array
-    present: np.ndarray | jax.Array
+    users: np.ndarray | jax.Array  # [T, m'] indices
+    present: np.ndarray | jax.Array  # [T, m'] False for padding, which stands at the end
 
 
 @dataclass(frozen=True)
@@ -41,8 +36,8 @@ class Cohorts:
 
     Example:
         >>> import synthfair as sf
-        >>> drawn = sf.federated.Cohorts(1000, 5, "fixed").draw(seed=0, first=0, rounds=3)
-        >>> drawn.users.shape, bool(drawn.present.all())
+        >>> draw = sf.federated.Cohorts(1000, 5, "fixed").draw(seed=0, first=0, rounds=3)
+        >>> draw.users.shape, bool(draw.present.all())
         ((3, 5), True)
     """
 
@@ -62,33 +57,27 @@ class Cohorts:
         """All users take part in every round."""
         return cls(population, population)
 
-    @property
-    def rate(self) -> float:
-        """Chance of a user to be in a cohort."""
-        return self.size / self.population
-
-    def draw(self, seed: int, first: int, rounds: int) -> Drawn:
+    def draw(self, seed: int, first: int, rounds: int) -> Draw:
         """The cohorts of the rounds first, first + 1, ...; each depends on seed and round alone."""
         cohorts = [self._cohort(seed, t) for t in range(first, first + rounds)]
-        room = max(self._room(), *map(len, cohorts))
-        users = np.zeros((rounds, room), np.int32)
+        room = self.size
+        if self.sampling == "poisson":  # so large that all rounds have one shape
+            from scipy.stats import binom
+
+            rate = self.size / self.population
+            room = int(binom.isf(OVERFLOW_CHANCE, self.population, rate)) + 1
+        sizes = np.array([len(cohort) for cohort in cohorts])
+        users = np.zeros((rounds, max(room, *sizes)), np.int32)
         for row, cohort in zip(users, cohorts, strict=True):
             row[: len(cohort)] = cohort
-        sizes = np.array([len(cohort) for cohort in cohorts])
-        return Drawn(users, np.arange(room) < sizes[:, None])
+        return Draw(users, np.arange(users.shape[1]) < sizes[:, None])
 
     def _cohort(self, seed: int, t: int) -> np.ndarray:
-        """Independent of what else a run draws from its seed, see ``engine``."""
+        """Of a seed's independent keys this takes the third, see ``engine.key_from``."""
         if self.sampling == "fixed" and self.size == self.population:
             return np.arange(self.population)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, t)))
-        size = self.size if self.sampling == "fixed" else rng.binomial(self.population, self.rate)
+        size = self.size
+        if self.sampling == "poisson":
+            size = rng.binomial(self.population, self.size / self.population)
         return rng.choice(self.population, size, replace=False, shuffle=False)
-
-    def _room(self) -> int:
-        """Places for a cohort, so that all rounds have one shape."""
-        if self.sampling == "fixed":
-            return self.size
-        from scipy.stats import binom
-
-        return int(binom.isf(OVERFLOW_CHANCE, self.population, self.rate)) + 1

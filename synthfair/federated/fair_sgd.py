@@ -3,45 +3,78 @@
     min over phi, max over kappa of   cross-entropy(phi) + kappa l_fair(phi)
 
 Padala, Damle and Gujar (2021), equations (3) to (5) and algorithm 1. In rounds it is their
-baseline B2, and without a notion B1; one long round of it is their first phase.
+baseline B2, and with a kappa of 0 B1; one long round of it is their first phase.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from synthfair.errors import InputError
-from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
-from synthfair.federated.dp_sgd import cross_entropy
-from synthfair.federated.fedavg import Averaged, Movement, movement
+from synthfair.federated.algorithm import AtLeast0, Count, Positive, Share, algorithm, static
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.fedavg import Averaging
 from synthfair.federated.networks import Trainable
 from synthfair.federated.parity import Parity, RateSums
+from synthfair.federated.row_sums import cross_entropy, random_rows
+from synthfair.federated.settings import BATCH, PassSettings, TrainingPlan
+from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
 
 
-class FairState(NamedTuple):
-    """What is learned.
+class FairPassSettings(PassSettings):
+    """Settings of methods that train fairly on each client's rows.
 
     Attributes:
-        params: phi.
-        kappa: the multiplier, at least 0.
+        notion: rates that must not differ between groups.
+        alpha: most by which a group's rate may differ from another's.
+        kappa: initial weight of unfairness in the loss; 0 leaves it out, unless kappa_rate lets it
+            grow.
+        kappa_rate: kappa grows in each step by this times the unfairness; 0: it is constant. In the
+            paper it grows, at a rate that is not known.
     """
 
-    params: Params
-    kappa: jax.Array
+    notion: Literal["statistical_parity", "equalized_odds"] = "statistical_parity"
+    alpha: Share = 0.01
+    kappa: AtLeast0 = 1.0
+    kappa_rate: AtLeast0 = 0.0
+
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"kappa": 0.0, "kappa_rate": 0.0}
 
 
-def first_state(model: Trainable, kappa: jax.Array | float, key: jax.Array) -> FairState:
-    """The model's first params, and the first kappa."""
-    params = model.init(key)
-    return FairState(params, jnp.asarray(kappa, jnp.result_type(*jax.tree.leaves(params))))
+class FairSgdSettings(FairPassSettings):
+    """Settings of ``fair_sgd``: fair training on each client, averaged; it is never private.
+
+    Attributes:
+        learning_rate: of Adam.
+        batch: rows of a batch, drawn with replacement, so that no client has too few; 500, if not
+            given.
+    """
+
+    method: Literal["fair_sgd"] = "fair_sgd"
+    learning_rate: Positive = 0.01
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """All clients take part in every round."""
+        batch = self.batch or BATCH
+        steps = data.users.steps(batch=batch, epochs=self.local_epochs)
+        numbers = self.numbers(FairSgd) | {"batch": batch, "local_steps": steps}
+        parity = Parity(self.notion, data.groups)
+        algorithm = FairSgd(self.trainable(data), parity, slack=self.alpha, **numbers)
+        return TrainingPlan(algorithm, Cohorts.everyone(len(data.users)), chunk=1)
+
+
+class FairState(NamedTuple):
+    """What is learned."""
+
+    params: Params  # phi
+    kappa: jax.Array  # the multiplier, at least 0
 
 
 def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
@@ -61,13 +94,8 @@ def fair_loss(sums: RateSums, slack: jax.Array | float) -> jax.Array:
     return jnp.maximum(jnp.max(gaps) - slack, 0.0)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("slack", "learning_rate", "kappa", "kappa_rate"),
-    meta_fields=("model", "parity", "batch", "local_steps"),
-)
-@dataclass(frozen=True)
-class FairSgd(Averaged):
+@algorithm
+class FairSgd(Averaging):
     """In each round every user trains by Fair-SGD from the server's state; the mean is sent back.
 
     Nothing is private. Batches are drawn with replacement. Adam's moments start anew each round;
@@ -75,8 +103,7 @@ class FairSgd(Averaged):
 
     Args:
         model: what is trained; of one score.
-        parity: the notion, of one attribute: statistical parity or equalized odds; None: accuracy
-            alone.
+        parity: the notion, of one attribute: statistical parity or equalized odds.
         slack: see :func:`fair_loss`.
         learning_rate: of Adam, positive.
         kappa: the multiplier's first value, at least 0.
@@ -88,37 +115,33 @@ class FairSgd(Averaged):
         InputError: a value out of range, or a notion or attributes that the method does not have.
     """
 
-    model: Trainable
-    parity: Parity | None = None
-    slack: float = 0.01
-    learning_rate: float = 0.01
-    kappa: float = 1.0
-    kappa_rate: float = 0.1
-    batch: int = 500
-    local_steps: int = 1
+    model: Trainable = static()
+    parity: Parity = static()
+    slack: Share = 0.01
+    learning_rate: Positive = 0.01
+    kappa: AtLeast0 = 1.0
+    kappa_rate: AtLeast0 = 0.1
+    batch: Count = static(default=BATCH)
+    local_steps: Count = static(default=1)
 
     def __post_init__(self) -> None:
-        """Refuses values out of range."""
-        require_positive(
-            learning_rate=self.learning_rate, batch=self.batch, local_steps=self.local_steps
-        )
-        require_at_least_0(kappa=self.kappa, kappa_rate=self.kappa_rate)
-        require_share(slack=self.slack)
-        require_two_phase_parity(self.parity)
+        """Refuses notions and attributes that the method does not have."""
+        allowed, parity = ("statistical_parity", "equalized_odds"), self.parity
+        if parity.notion not in allowed or len(parity.groups) != 1:
+            raise InputError(
+                f"parity {parity.notion!r} of {len(parity.groups)} attributes: must be one of"
+                f" {', '.join(allowed)}, of one attribute"
+            )
+
+    # Server, before the first round
 
     def init(self, key: jax.Array) -> FairState:
         """The model's first params, and the first kappa."""
-        return first_state(self.model, self.kappa, key)
+        params = self.model.init(key)
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        return FairState(params, jnp.asarray(self.kappa, dtype))
 
-    def objective(self, state: FairState, rows: UserRows) -> tuple[jax.Array, jax.Array]:
-        """Equation (5) on some rows, and l_fair."""
-        scores = self.model.scores(state.params, rows.a)
-        losses = rows.weight * cross_entropy(scores, rows)
-        loss = jnp.sum(losses) / jnp.maximum(jnp.sum(rows.weight), 1.0)
-        if self.parity is None:
-            return loss, jnp.zeros_like(loss)
-        unfair = fair_loss(self.parity.sums(scores, rows), self.slack)
-        return loss + state.kappa * unfair, unfair
+    # User; the server takes the mean, see Averaging
 
     def train(self, state: FairState, rows: UserRows, key: jax.Array) -> FairState:
         """Local steps of Adam down in phi, and of plain ascent in kappa."""
@@ -139,27 +162,14 @@ class FairSgd(Averaged):
         first = (state, adam.init(state.params))
         return jax.lax.scan(step, first, jax.random.split(key, self.local_steps))[0][0]
 
-    def report(self, state: FairState, rows: UserRows, key: jax.Array) -> Movement:
-        """By how much training moved the state."""
-        return movement(state, self.train(state, rows, key), rows)
+    def objective(self, state: FairState, rows: UserRows) -> tuple[jax.Array, jax.Array]:
+        """Equation (5) on some rows, and l_fair."""
+        scores = self.model.scores(state.params, rows.a)
+        losses = rows.weight * cross_entropy(scores, rows)
+        loss = jnp.sum(losses) / jnp.maximum(jnp.sum(rows.weight), 1.0)
+        unfair = fair_loss(self.parity.sums(scores, rows), self.slack)
+        return loss + state.kappa * unfair, unfair
 
     def params(self, state: FairState) -> Params:
-        """The last."""
+        """The last params."""
         return state.params
-
-
-def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
-    """As many rows as asked for, each drawn from all that are there, with replacement."""
-    chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
-    which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
-    return UserRows(*(part[which] for part in rows))
-
-
-def require_two_phase_parity(parity: Parity | None) -> None:
-    """Refuses notions and attributes that the method does not have. Raises InputError."""
-    allowed = ("statistical_parity", "equalized_odds")
-    if parity is not None and (parity.notion not in allowed or len(parity.groups) != 1):
-        raise InputError(
-            f"parity {parity.notion!r} of {len(parity.groups)} attributes: must be one of"
-            f" {', '.join(allowed)}, of one attribute"
-        )

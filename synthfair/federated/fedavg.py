@@ -8,9 +8,7 @@ it is DP-FedAvg with the fixed denominator of McMahan et al. (2018), eq. (1).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,78 +17,73 @@ from jax.flatten_util import ravel_pytree
 
 from synthfair.fairness.penalties import Penalty
 from synthfair.federated.algorithm import (
+    AtLeast0,
+    Count,
+    Positive,
     ServerState,
-    require_at_least_0,
-    require_positive,
-    require_share,
+    Share,
+    algorithm,
+    static,
 )
 from synthfair.federated.networks import Trainable
+from synthfair.federated.settings import TrainingPlan, UserPrivacySettings
+from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params, Rows, regularized_loss
-
-
-class Movement(NamedTuple):
-    """What a user sends.
-
-    Attributes:
-        change: of the parameters, times the user's weight.
-        weight: of the user; empty where all count alike: it would only take up room below the clip.
-    """
-
-    change: Params
-    weight: jax.Array
-
-
-class AverageRecord(NamedTuple):
-    """Of one round of a method that takes the mean of the users' movements.
-
-    Attributes:
-        moved: Euclidean norm of the change of the server's state.
-    """
-
-    moved: jax.Array
-
-
-def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
-    """A user's, weighted by the number of its rows. No row is repeated to make users equal."""
-    weight = jnp.sum(rows.weight)
-    return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
-
-
-class Averaged:
-    """The server's part of an algorithm whose users, weighted by their rows, send movements."""
-
-    additive: ClassVar[bool] = False
-
-    def update(
-        self, state: ServerState, total: Movement, cohort: float
-    ) -> tuple[ServerState, AverageRecord]:
-        """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
-        del cohort  # users count by their rows
-        count = jnp.maximum(total.weight, 1.0)
-        mean = jax.tree.map(lambda change: change / count, total.change)
-        moved = jnp.linalg.norm(ravel_pytree(mean)[0])
-        return jax.tree.map(jnp.add, state, mean), AverageRecord(moved)
-
-
-class FedAvgState(NamedTuple):
-    """The server's.
-
-    Attributes:
-        params: of the model.
-        velocity: by how much they moved last.
-    """
-
-    params: Params
-    velocity: Params
-
 
 SETTLED = 1e-3
 """Drift below which the rounds have settled, if it stays there."""
 
 
+class FedAvgSettings(UserPrivacySettings):
+    """Settings of ``fedavg``: local steps, then averaging.
+
+    Attributes:
+        learning_rate: of a local step.
+        local_steps: steps of a user in a round.
+        momentum: share of its last movement that the server adds to the next; 0 as first published.
+            It is computed of what the server has, and costs no privacy.
+    """
+
+    method: Literal["fedavg"] = "fedavg"
+    local_steps: Count = 5
+    momentum: Share = 0.0
+
+    row_weights: ClassVar[bool] = True
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """Users count by their rows, unless what they send is clipped."""
+        weights = {"by_rows": self.clip is None, "row_weights": data.row_weights}
+        return self.in_cohorts(
+            FedAvg(self.trainable(data), **weights, **self.numbers(FedAvg)), data
+        )
+
+    def progress(self, history: FedAvgRecord) -> str:
+        """The last drift."""
+        return f"drift {history.drift[-1]:.1e}"
+
+    def converged(self, plan: TrainingPlan, history: FedAvgRecord) -> bool | None:
+        """Whether the rounds have settled, as they do with all users and without noise."""
+        everyone = plan.cohorts.size == plan.cohorts.population
+        return history.settled if everyone and plan.protection.noise == 0 else None
+
+
+class FedAvgState(NamedTuple):
+    """The state of the server."""
+
+    params: Params
+    velocity: Params  # by how much they moved last
+
+
+class Movement(NamedTuple):
+    """What a user sends."""
+
+    change: Params  # times the user's weight
+    weight: jax.Array  # empty where all count alike: it would only take up room below the clip
+
+
 class FedAvgRecord(NamedTuple):
-    """Of one round.
+    """What is kept of a round.
 
     Attributes:
         drift: norm of the users' mean change, per local step and in units of the learning rate: the
@@ -108,21 +101,15 @@ class FedAvgRecord(NamedTuple):
         return bool(np.max(self.drift[-last:]) <= SETTLED)
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("learning_rate", "momentum", "rho", "lambda_theta", "row_weights"),
-    meta_fields=("model", "penalty", "local_steps", "by_rows"),
-)
-@dataclass(frozen=True)
+@algorithm
 class FedAvg:
     """Minimises the users' mean of loss + ridge + rho penalty, each on its own rows.
 
     Args:
         model: what is trained.
-        learning_rate: of a local step, positive; see :func:`safe_rate`.
-        local_steps: of a user in a round, at least 1.
-        momentum: share of the last movement that the server adds to the mean change, 0 to below 1;
-            0 as first published. It is computed of what the server has, and costs no privacy.
+        learning_rate: see :class:`FedAvgSettings`, and :func:`safe_rate`.
+        local_steps: likewise.
+        momentum: likewise.
         penalty: none if not given; each user can compute it of its own rows alone.
         rho: its weight, at least 0.
         lambda_theta: at least 0, see :func:`synthfair.model.regularized_loss`.
@@ -141,40 +128,26 @@ class FedAvg:
         >>> algorithm = sf.federated.FedAvg(model, learning_rate=0.5, local_steps=10)
     """
 
-    model: Trainable
-    learning_rate: float = 0.1
-    local_steps: int = 5
-    momentum: float = 0.0
-    penalty: Penalty | None = None
-    rho: float = 0.0
-    lambda_theta: float = 0.0
-    by_rows: bool = True
+    model: Trainable = static()
+    learning_rate: Positive = 0.1
+    local_steps: Count = static(default=5)
+    momentum: Share = 0.0
+    penalty: Penalty | None = static(default=None)
+    rho: AtLeast0 = 0.0
+    lambda_theta: AtLeast0 = 0.0
+    by_rows: bool = static(default=True)
     row_weights: jax.Array | None = None
 
     additive: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        """Refuses values out of range."""
-        require_positive(learning_rate=self.learning_rate, local_steps=self.local_steps)
-        require_at_least_0(rho=self.rho, lambda_theta=self.lambda_theta)
-        require_share(momentum=self.momentum)
+    # Server, before the first round
 
     def init(self, key: jax.Array) -> FedAvgState:
         """The model's first params, at rest."""
         params = self.model.init(key)
         return FedAvgState(params, jax.tree.map(jnp.zeros_like, params))
 
-    def objective(self, params: Params, rows: UserRows) -> jax.Array:
-        """Of one user."""
-        rows = self._weighted(rows)
-        own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
-        loss = regularized_loss(self.model, params, own, self.lambda_theta)
-        if self.penalty is None:
-            return loss
-        return loss + self.rho * self.penalty(self.model.scores(params, own.a), own)
-
-    def _weighted(self, rows: UserRows) -> UserRows:
-        return rows._replace(weight=rows.weight * rows.factors(self.row_weights))
+    # User
 
     def report(self, state: FedAvgState, rows: UserRows, key: jax.Array) -> Movement:  # noqa: ARG002
         """Local steps on all of the user's rows."""
@@ -183,11 +156,25 @@ class FedAvg:
             slope = jax.grad(self.objective)(params, rows)
             return jax.tree.map(lambda p, g: p - self.learning_rate * g, params, slope), None
 
-        moved = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
+        end = jax.lax.scan(step, state.params, None, length=self.local_steps)[0]
         if self.by_rows:
-            return movement(state.params, moved, self._weighted(rows))
-        change = jax.tree.map(jnp.subtract, moved, state.params)
+            return movement(state.params, end, self._weighed(rows))
+        change = jax.tree.map(jnp.subtract, end, state.params)
         return Movement(change, jnp.zeros(0, rows.weight.dtype))
+
+    def objective(self, params: Params, rows: UserRows) -> jax.Array:
+        """What a user minimises."""
+        rows = self._weighed(rows)
+        own = Rows(rows.a, rows.s[:, 0], rows.y, rows.weight)
+        loss = regularized_loss(self.model, params, own, self.lambda_theta)
+        if self.penalty is None:
+            return loss
+        return loss + self.rho * self.penalty(self.model.scores(params, own.a), own)
+
+    def _weighed(self, rows: UserRows) -> UserRows:
+        return rows._replace(weight=rows.weight * rows.factors(self.row_weights))
+
+    # Server, after each round
 
     def update(
         self, state: FedAvgState, total: Movement, cohort: float
@@ -201,8 +188,44 @@ class FedAvg:
         return FedAvgState(params, velocity), FedAvgRecord(drift)
 
     def params(self, state: FedAvgState) -> Params:
-        """The last."""
+        """The last params."""
         return state.params
+
+
+def movement(old: ServerState, new: ServerState, rows: UserRows) -> Movement:
+    """A user's, weighted by the number of its rows. No row is repeated to make users equal."""
+    weight = jnp.sum(rows.weight)
+    return Movement(jax.tree.map(lambda n, o: weight * (n - o), new, old), weight)
+
+
+class AverageRecord(NamedTuple):
+    """What is kept of a round in which the mean of the users' movements is taken."""
+
+    moved: jax.Array  # Euclidean norm of the change of the server's state
+
+
+class Averaging:
+    """An algorithm whose users train by themselves, and are averaged by their numbers of rows."""
+
+    additive: ClassVar[bool] = False
+
+    def train(self, state: Any, rows: UserRows, key: jax.Array) -> ServerState:
+        """On the user's side: where training on its rows ends, from the server's state."""
+        raise NotImplementedError
+
+    def report(self, state: ServerState, rows: UserRows, key: jax.Array) -> Movement:
+        """By how much training moved the state."""
+        return movement(state, self.train(state, rows, key), rows)
+
+    def update(
+        self, state: ServerState, total: Movement, cohort: float
+    ) -> tuple[ServerState, AverageRecord]:
+        """Adds the users' mean change: sum_k n_k w_k / sum_k n_k, if all took part."""
+        del cohort  # users count by their rows
+        count = jnp.maximum(total.weight, 1.0)
+        mean = jax.tree.map(lambda change: change / count, total.change)
+        moved = jnp.linalg.norm(ravel_pytree(mean)[0])
+        return jax.tree.map(jnp.add, state, mean), AverageRecord(moved)
 
 
 @jax.jit

@@ -12,19 +12,23 @@ without a constraint it is FederatedSGD (McMahan et al. 2017), private or not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
+from pydantic import Field
 
-from synthfair.federated.algorithm import require_at_least_0, require_positive, require_share
+from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm, static
 from synthfair.federated.networks import Trainable
-from synthfair.federated.parity import Parity, RateSums, is_right
+from synthfair.federated.parity import Parity, ParityNotion, RateSums, is_right
+from synthfair.federated.settings import CohortSettings, TrainingPlan, UserPrivacySettings
+from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows
 from synthfair.model import Params
+from synthfair.postprocess.histogram import SURE
 
 SLACK, LEAST_SLACK = 0.1, 1e-3
 """Share of alpha, and difference of rates, beyond which a constraint counts as violated where
@@ -34,118 +38,147 @@ UNKNOWN = -2.0
 """Added to the accuracy where a group's rate is not known: less than any violation."""
 
 
-class CohortSums(NamedTuple):
-    """Counts of a cohort, that may be noisy.
+# Settings of three methods
+
+
+class StepSettings(CohortSettings):
+    """Settings of methods that take one gradient step a round.
 
     Attributes:
-        rates: of the constraint; [0, 0] each where there is none.
-        right: number of rows that the model decides rightly.
-        rows: number of rows.
+        memory: share that sums of earlier cohorts keep in each round, in what is compared with the
+            constraint and in the choice of the best params, which are then averages over the same
+            rounds, with the same weights; 0, as published, takes each cohort by itself. The server
+            computes it from what it has, at no cost in privacy.
+        count_scale: the two counts of which accuracy is made are sent times this, so that they take
+            less of the norm to which a report is clipped, and get more noise. 1, as published,
+            treats all entries alike.
     """
 
-    rates: RateSums
-    right: jax.Array
-    rows: jax.Array
+    memory: Share = 0.9
+    count_scale: Positive = 1.0
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """With groups that are known only where their counts stand out from the noise."""
+        notion: ParityNotion | None = self.get("notion")
+        parity = notion and Parity(notion, data.groups)
+        algorithm = Fpfl(self.trainable(data), parity, **self.numbers(Fpfl))
+        plan = self.in_cohorts(algorithm, data)
+        # Standard deviation, in rows, of a group's noisy count in the recent cohorts:
+        noise = float(plan.protection.noise) / algorithm.rate_scale
+        noise *= (1 / (1 - self.memory**2)) ** 0.5
+        return plan._replace(algorithm=replace(algorithm, least_count=max(1.0, SURE * noise)))
+
+    def progress(self, history: FpflRecord) -> str:
+        """The quality of the last params."""
+        quality = float(history.quality[-1])
+        if quality <= -1:
+            return "too few rows of a group"
+        return f"accuracy {quality:.3f}" if quality >= 0 else f"violation {-quality:.3f}"
+
+
+class FedSgdSettings(StepSettings, UserPrivacySettings):
+    """Settings of ``fedsgd``: one gradient step a round."""
+
+    method: Literal["fedsgd"] = "fedsgd"
+
+
+class ConstraintSettings(StepSettings):
+    """Settings of methods with constraints. Symbols of Rodríguez-Gálvez et al. (2021).
+
+    Attributes:
+        notion: rates that must not differ between groups: of true positives; of positive decisions;
+            of true and of false positives; of right decisions.
+        also: further attributes, by column, whose groups are constrained likewise.
+        alpha: most by which a group's rate may differ from all's.
+        multiplier_rate: gamma, of the multipliers.
+        damping: c, of violated constraints.
+        rate_scale: the same for the sums of the constraint and their gradients. Where few rows meet
+            its condition, these are divided by a small number: above 1 they get less noise.
+    """
+
+    notion: ParityNotion = "statistical_parity"
+    also: tuple[str, ...] = Field(default=(), strict=False, max_length=20)
+    alpha: Share = 0.02
+    multiplier_rate: AtLeast0 = 0.1
+    damping: AtLeast0 = 2.0
+    rate_scale: Positive = 1.0
+
+    def converged(self, plan: TrainingPlan, history: FpflRecord) -> bool:  # noqa: ARG002
+        """Whether some params met the constraint on what the server saw of their cohorts."""
+        return bool(history.quality.max() >= 0)
+
+
+class FpflSettings(ConstraintSettings, UserPrivacySettings):
+    """Settings of ``fpfl``: one gradient step a round under fairness constraints."""
+
+    method: Literal["fpfl"] = "fpfl"
+
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "fedsgd"}
+
+
+class MmdmSettings(ConstraintSettings):
+    """Settings of ``mmdm``: the same with all rows in one place; it is never private."""
+
+    method: Literal["mmdm"] = "mmdm"
+
+    one_place: ClassVar[bool] = True
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"multiplier_rate": 0.0, "damping": 0.0}
+
+
+# What users send, and what the server keeps
+
+
+class CohortSums(NamedTuple):
+    """Counts of a cohort, that may be noisy."""
+
+    rates: RateSums  # of the constraint; [0, 0] each where there is none
+    right: jax.Array  # number of rows that the model decides rightly
+    rows: jax.Array  # number of rows
 
 
 class Statistics(NamedTuple):
-    """What a user sends, (17), and what of it says how good the model is.
+    """What a user sends, (17), and what of it says how good the model is."""
 
-    Attributes:
-        loss_gradient: of the sum of losses.
-        rate_gradients: of each value of the constraint, leaves [Q, G, ...], times a scale.
-        sums: counts, times the algorithm's scales.
-    """
-
-    loss_gradient: Params
-    rate_gradients: Params
-    sums: CohortSums
-
-
-class Recent(NamedTuple):
-    """Of the latest rounds, older ones weighing less.
-
-    Attributes:
-        sums: of the cohorts.
-        params: that the cohorts were asked about.
-    """
-
-    sums: CohortSums
-    params: Params
+    loss_gradient: Params  # of the sum of losses
+    rate_gradients: Params  # of each value of the constraint, leaves [Q, G, ...], times a scale
+    sums: CohortSums  # times scales
 
 
 class FpflState(NamedTuple):
-    """The server's.
+    """The state of the server."""
 
-    Attributes:
-        params: w.
-        multipliers: [Q, G] lambda.
-        recent: weighted sums of what the latest cohorts sent and of what they were asked about.
-        weight: of these cohorts together; that of the last one is 1.
-        best: the params that were best by them.
-        quality: of these: accuracy where the constraint was met, up to :data:`SLACK`, or minus its
-            violation; where that is not known, accuracy with :data:`UNKNOWN`.
-    """
-
-    params: Params
-    multipliers: jax.Array
-    recent: Recent
-    weight: jax.Array
-    best: Params
-    quality: jax.Array
+    params: Params  # w
+    multipliers: jax.Array  # [Q, G] lambda
+    recent: tuple[CohortSums, Params]  # sums of cohorts and of their params, older ones weigh less
+    weight: jax.Array  # of these cohorts together; that of the last one is 1
+    best: Params  # by the recent cohorts
+    quality: jax.Array  # of the best: accuracy where the constraint was met, up to SLACK, or minus
+    # its violation; where that is not known, accuracy with UNKNOWN
 
 
 class FpflRecord(NamedTuple):
-    """Of one round, before the update.
+    """What is kept of a round."""
 
-    Attributes:
-        sums: what the server received, counts as they came, with noise if there was any.
-        multipliers: [Q, G] after the round.
-        quality: of the params that the cohort was asked about.
-    """
-
-    sums: CohortSums
-    multipliers: jax.Array
-    quality: jax.Array
+    sums: CohortSums  # as the server received them, with noise if there was any
+    multipliers: jax.Array  # [Q, G] after the round
+    quality: jax.Array  # of the params that the cohort was asked about
 
 
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=(
-        "alpha",
-        "learning_rate",
-        "multiplier_rate",
-        "damping",
-        "memory",
-        "count_scale",
-        "rate_scale",
-        "least_count",
-    ),
-    meta_fields=("model", "parity"),
-)
-@dataclass(frozen=True)
+# The method
+
+
+@algorithm
 class Fpfl:
     """Modified method of differential multipliers on cohorts.
 
     Args:
         model: what is trained.
         parity: the constraint; None for FederatedSGD.
-        alpha: tolerance of the constraint, a difference of rates, 0 to below 1.
-        learning_rate: eta, positive.
-        multiplier_rate: gamma, at least 0.
-        damping: c, at least 0.
-        memory: share that sums of earlier cohorts keep in each round, 0 to below 1, in what is
-            compared with the constraint and in the choice of the best params, which are then
-            averages over the same rounds, with the same weights; 0, as published, takes each
-            cohort by itself. The server computes it from what it has, at no cost in privacy.
-        count_scale: the two counts of which accuracy is made are sent times this, so that they
-            take less of the norm to which a report is clipped, and get more noise. 1, as
-            published, treats all entries alike.
-        rate_scale: the same for the sums of the constraint and their gradients. Where few rows
-            meet its condition, these are divided by a small number: above 1 they get less noise.
         least_count: rows of a group in the recent cohorts, older ones weighing less, below which it
             is left out of the constraint, and no params count as meeting it; positive. With noise
             take a few of its standard deviations: of a count near 0 a rate means nothing.
+
+    The others are those of :class:`FpflSettings`; the defaults are as published.
 
     Raises:
         InputError: a value out of range.
@@ -157,26 +190,20 @@ class Fpfl:
         >>> algorithm = sf.federated.Fpfl(model, parity, alpha=0.05, multiplier_rate=0.1)
     """
 
-    model: Trainable
-    parity: Parity | None = None
-    alpha: float = 0.02
-    learning_rate: float = 0.1
-    multiplier_rate: float = 0.01
-    damping: float = 2.0
-    memory: float = 0.0
-    count_scale: float = 1.0
-    rate_scale: float = 1.0
-    least_count: float = 1.0
+    model: Trainable = static()
+    parity: Parity | None = static(default=None)
+    alpha: Share = 0.02
+    learning_rate: Positive = 0.1
+    multiplier_rate: AtLeast0 = 0.01
+    damping: AtLeast0 = 2.0
+    memory: Share = 0.0
+    count_scale: Positive = 1.0
+    rate_scale: Positive = 1.0
+    least_count: Positive = 1.0
 
     additive: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        """Refuses values out of range."""
-        require_positive(learning_rate=self.learning_rate)
-        require_positive(count_scale=self.count_scale, rate_scale=self.rate_scale)
-        require_positive(least_count=self.least_count)
-        require_at_least_0(multiplier_rate=self.multiplier_rate, damping=self.damping)
-        require_share(alpha=self.alpha, memory=self.memory)
+    # Server, before the first round
 
     def init(self, key: jax.Array) -> FpflState:
         """The model's first params, and multipliers of 0."""
@@ -184,9 +211,10 @@ class Fpfl:
         dtype = jnp.result_type(*jax.tree.leaves(params))
         shape = (0, 0) if self.parity is None else self.parity.shape
         zero, none = jnp.zeros((), dtype), jnp.zeros(shape, dtype)
-        sums = CohortSums(RateSums(none, none), zero, zero)
-        recent = Recent(sums, jax.tree.map(jnp.zeros_like, params))
+        recent = CohortSums(RateSums(none, none), zero, zero), jax.tree.map(jnp.zeros_like, params)
         return FpflState(params, none, recent, zero, params, zero - jnp.inf)
+
+    # User
 
     def report(self, state: FpflState, rows: UserRows, key: jax.Array) -> Statistics:  # noqa: ARG002
         """Sums over a user's rows, and their derivatives; see :class:`Statistics`."""
@@ -201,24 +229,29 @@ class Fpfl:
             return (jnp.sum(rows.weight * losses), rates.values), counted
 
         (loss_gradient, rate_gradients), counted = jax.jacrev(sums, has_aux=True)(state.params)
-        return Statistics(loss_gradient, *self._scaled(rate_gradients, counted, 1))
+        return self._scaled(Statistics(loss_gradient, rate_gradients, counted), 1)
 
-    def _scaled(self, gradients: Params, sums: CohortSums, power: int) -> tuple[Params, CohortSums]:
+    def _scaled(self, sent: Statistics, power: int) -> Statistics:
         """All but the gradient of the loss, for sending (1) or as received (-1)."""
         rate, count = self.rate_scale**power, self.count_scale**power
-        scaled = CohortSums(_times(rate, sums.rates), count * sums.right, count * sums.rows)
-        return _times(rate, gradients), scaled
+        rates, right, rows = sent.sums
+        sums = CohortSums(_times(rate, rates), count * right, count * rows)
+        return Statistics(sent.loss_gradient, _times(rate, sent.rate_gradients), sums)
+
+    # Server, after each round
 
     def update(
         self, state: FpflState, total: Statistics, cohort: float
     ) -> tuple[FpflState, FpflRecord]:
         """Both updates of (10), and the best params so far."""
         del cohort  # the report has the number of rows
-        total = Statistics(total.loss_gradient, *self._scaled(*total[1:], -1))
-        latest = Recent(total.sums, state.params)
+        total = self._scaled(total, -1)
+        latest = total.sums, state.params
         recent = jax.tree.map(lambda old, new: self.memory * old + new, state.recent, latest)
         weight = self.memory * state.weight + 1.0
-        multipliers, pull = self._multipliers(state, total, recent.sums.rates, weight)
+
+        # The multipliers rise, and the params go against loss and unfairness.
+        multipliers, pull = self._multipliers(state, total, recent[0].rates, weight)
         rate = self.learning_rate / jnp.maximum(total.sums.rows, 1.0)
         params = jax.tree.map(
             lambda w, loss, unfair: w - rate * loss - self.learning_rate * unfair,
@@ -226,9 +259,14 @@ class Fpfl:
             total.loss_gradient,
             pull,
         )
-        quality = self._quality(recent.sums)
-        best = _better(quality, _times(1 / weight, recent.params), state)
-        state = FpflState(params, multipliers, recent, weight, *best)
+
+        # The best params are kept. Reports about params that are no numbers count as nothing when
+        # they are clipped: what is left is noise, which must not choose them.
+        quality, average = self._quality(recent[0]), _times(1 / weight, recent[1])
+        better = (quality > state.quality) & jnp.all(jnp.isfinite(ravel_pytree(average)[0]))
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), average, state.best)
+        least = jnp.where(better, quality, state.quality)
+        state = FpflState(params, multipliers, recent, weight, best, least)
         return state, FpflRecord(total.sums, multipliers, quality)
 
     def _multipliers(
@@ -241,12 +279,12 @@ class Fpfl:
         """
         if self.parity is None:
             return state.multipliers, jax.tree.map(jnp.zeros_like, state.params)
-        found = self.parity.differences(rates, self.least_count)
-        violation = jnp.maximum(jnp.abs(found.values) - self.alpha, 0.0)
+        d = self.parity.differences(rates, self.least_count)
+        violation = jnp.maximum(jnp.abs(d.values) - self.alpha, 0.0)
         multipliers = state.multipliers + self.multiplier_rate * violation
         force = jnp.where(violation > 0, multipliers + self.damping * violation, 0.0)
-        slope = weight * found.slope  # in the sums of one cohort, as they are on average
-        in_sums = jnp.einsum("qg,qgh->qh", force * jnp.sign(found.values), slope)
+        slope = weight * d.slope  # in the sums of one cohort, as they are on average
+        in_sums = jnp.einsum("qg,qgh->qh", force * jnp.sign(d.values), slope)
         pull = jax.tree.map(lambda leaf: jnp.tensordot(in_sums, leaf, axes=2), total.rate_gradients)
         return multipliers, pull
 
@@ -254,10 +292,10 @@ class Fpfl:
         accuracy = jnp.clip(sums.right / jnp.maximum(sums.rows, 1.0), 0.0, 1.0)
         if self.parity is None:
             return accuracy
-        found = self.parity.differences(sums.rates, self.least_count)
-        worst = jnp.max(jnp.abs(found.values)) - self.alpha
+        d = self.parity.differences(sums.rates, self.least_count)
+        worst = jnp.max(jnp.abs(d.values)) - self.alpha
         quality = jnp.where(worst > SLACK * self.alpha + LEAST_SLACK, -worst, accuracy)
-        return jnp.where(jnp.all(found.known), quality, UNKNOWN + accuracy)
+        return jnp.where(jnp.all(d.known), quality, UNKNOWN + accuracy)
 
     def params(self, state: FpflState) -> Params:
         """The best by the cohorts' sums: most accurate among the fair, or the fairest."""
@@ -266,14 +304,3 @@ class Fpfl:
 
 def _times(factor: float | jax.Array, tree: Any) -> Any:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
-
-
-def _better(quality: jax.Array, params: Params, state: FpflState) -> tuple[Params, jax.Array]:
-    """These params, or the best before, with their quality.
-
-    Reports about params that are no numbers count as nothing when they are clipped: what is left is
-    noise, which must not choose them.
-    """
-    better = (quality > state.quality) & jnp.all(jnp.isfinite(ravel_pytree(params)[0]))
-    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), params, state.best)
-    return best, jnp.where(better, quality, state.quality)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import equinox as eqx
 import jax
@@ -82,7 +82,9 @@ class Network:
     def scores(self, params: Params, a: jax.Array) -> jax.Array:
         """[R] or [R, C] outputs."""
         shapes = eqx.filter_eval_shape(self.build, jax.random.key(0))
-        static = eqx.filter(shapes, _is_weight, inverse=True)
+        static = eqx.filter(
+            shapes, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct), inverse=True
+        )
         return jax.vmap(eqx.combine(params, static))(a)
 
     def loss(self, scores: jax.Array, y: jax.Array) -> jax.Array:
@@ -91,10 +93,6 @@ class Network:
             return logistic(y * scores)
         chosen = jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None].astype(int), axis=1)
         return -chosen[:, 0]
-
-
-def _is_weight(leaf: Any) -> bool:
-    return isinstance(leaf, jax.ShapeDtypeStruct) and jnp.issubdtype(leaf.dtype, jnp.inexact)
 
 
 @dataclass(frozen=True)

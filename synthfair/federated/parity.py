@@ -8,27 +8,36 @@ once. Rodríguez-Gálvez et al. (2021), (P), (13), (14).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config.train import ParityNotion
 from synthfair.errors import InputError
 from synthfair.federated.users import UserRows
 
+ParityNotion = Literal[
+    "equal_opportunity", "statistical_parity", "equalized_odds", "accuracy_parity"
+]
+"""Rates that must not differ between groups: of true positives (computed as those of false
+negatives); of positive decisions; of true and of false positives; of right decisions."""
+
 
 class RateSums(NamedTuple):
-    """Sums over rows, that add up over users.
+    """Sums over rows, that add up over users."""
 
-    Attributes:
-        values: [Q, G] of f, for each of Q rates and G groups.
-        counts: [Q, G] number of rows that the condition admits.
-    """
+    values: jax.Array  # [Q, G] of f, for each of Q rates and G groups
+    counts: jax.Array  # [Q, G] number of rows that the condition admits
 
-    values: jax.Array
-    counts: jax.Array
+
+class Differences(NamedTuple):
+    """What sums say of how far groups are from all."""
+
+    values: jax.Array  # [Q, G] d; 0 of a group that is left out
+    slope: jax.Array  # [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the
+    # model's parameters follows, as the counts do not depend on them
+    known: jax.Array  # [Q, G] whether a group was not left out
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,26 @@ class Parity:
         parts = [a * v * (members @ w) for (v, a), w in zip(pairs, weights, strict=True)]
         return sum(parts, start=jnp.zeros_like(members[:, 0]))
 
+    def differences(self, sums: RateSums, least: jax.Array | float = 1.0) -> Differences:
+        """Overall rate minus each group's, from sums that may be noisy.
+
+            d[q, g] = F[q] / n'[q] - F[q, g] / n'[q, g]
+
+        Args:
+            sums: of cohorts together.
+            least: count below which a group is left out, as of it nothing is known: positive.
+        """
+        # A group is compared with all groups of its attribute, which together are all rows.
+        attribute = np.repeat(np.arange(len(self.groups)), self.groups)
+        same = jnp.asarray(attribute[:, None] == attribute, sums.values.dtype)
+        known = sums.counts >= least
+        counts = jnp.where(known, sums.counts, 1.0)
+        overall = jnp.maximum((known * counts) @ same, least)
+        difference = ((known * sums.values) @ same) / overall - sums.values / counts
+        slope = same * known[:, None, :] / overall[:, :, None]
+        slope -= jnp.eye(len(same)) / counts[:, :, None]
+        return Differences(known * difference, known[:, :, None] * slope, known)
+
     def _members(self, s: jax.Array, dtype: jnp.dtype) -> jax.Array:
         """[R, G] indicators, one attribute's groups after the other's."""
         return jnp.hstack(
@@ -98,8 +127,12 @@ class Parity:
 
     def _functions(self, scores: jax.Array, y: jax.Array) -> list[tuple[jax.Array, jax.Array]]:
         """For each rate, f and the condition, [R] each."""
-        if self.notion == "accuracy_parity":
-            right = right_probability(scores, y)
+        if self.notion == "accuracy_parity":  # the probability of the label, (14)
+            if scores.ndim == 1:
+                right = jax.nn.sigmoid(y * scores)
+            else:
+                classes = y[:, None].astype(int)
+                right = jnp.take_along_axis(jax.nn.softmax(scores), classes, axis=1)[:, 0]
             return [(right, jnp.ones_like(right))]
         if scores.ndim != 1:
             raise InputError(
@@ -110,56 +143,9 @@ class Parity:
         if self.notion == "statistical_parity":
             return [(selected, jnp.ones_like(positive))]
         false_negative = (1 - selected, positive)
-        return (
-            [false_negative]
-            if self.notion == "equal_opportunity"
-            else [false_negative, (selected, 1 - positive)]
-        )
-
-    def differences(self, sums: RateSums, least: jax.Array | float = 1.0) -> Differences:
-        """Overall rate minus each group's, from sums that may be noisy.
-
-            d[q, g] = F[q] / n'[q] - F[q, g] / n'[q, g]
-
-        Args:
-            sums: of cohorts together.
-            least: count below which a group is left out, as of it nothing is known: positive.
-        """
-        same, known = self._same_attribute(sums.values.dtype), sums.counts >= least
-        counts = jnp.where(known, sums.counts, 1.0)
-        overall = jnp.maximum((known * counts) @ same, least)
-        difference = ((known * sums.values) @ same) / overall - sums.values / counts
-        slope = same * known[:, None, :] / overall[:, :, None]
-        slope -= jnp.eye(len(same)) / counts[:, :, None]
-        return Differences(known * difference, known[:, :, None] * slope, known)
-
-    def _same_attribute(self, dtype: jnp.dtype) -> jax.Array:
-        """[G, G] whether two groups are of one attribute: its groups together are all rows."""
-        attribute = np.repeat(np.arange(len(self.groups)), self.groups)
-        return jnp.asarray(attribute[:, None] == attribute, dtype)
-
-
-class Differences(NamedTuple):
-    """What sums say of how far groups are from all.
-
-    Attributes:
-        values: [Q, G] d; 0 of a group that is left out.
-        slope: [Q, G, G] derivative of d[q, g] in the sum F[q, h], from which that in the model's
-            parameters follows, as the counts do not depend on them.
-        known: [Q, G] whether a group was not left out.
-    """
-
-    values: jax.Array
-    slope: jax.Array
-    known: jax.Array
-
-
-def right_probability(scores: jax.Array, y: jax.Array) -> jax.Array:
-    """[R] probability that the model gives to the label, Rodríguez-Gálvez et al. (2021), (14)."""
-    if scores.ndim == 1:
-        return jax.nn.sigmoid(y * scores)
-    chosen = jnp.take_along_axis(jax.nn.softmax(scores), y[:, None].astype(int), axis=1)
-    return chosen[:, 0]
+        if self.notion == "equal_opportunity":
+            return [false_negative]
+        return [false_negative, (selected, 1 - positive)]
 
 
 def is_right(scores: jax.Array, y: jax.Array) -> jax.Array:

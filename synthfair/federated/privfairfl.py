@@ -1,4 +1,4 @@
-"""PrivFairFL (Pentyala et al. 2022): a training in rounds, with sums over clients before or after.
+"""PrivFairFL (Pentyala et al. 2022): DP-SGD in rounds, with sums over clients before or after.
 
 Pre weighs rows by counts of group and label; post chooses decisions by group from a histogram of
 scores. Both are summed as :mod:`synthfair.secure` sums, here in one process: all shares are made
@@ -7,17 +7,22 @@ and added up, and each of two aggregators adds noise of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic import Field, model_validator
 
-from synthfair.config import TrainConfig
-from synthfair.config.notions import Notion
+from synthfair.config import LARGEST_EPSILON, Asked, Notion
+from synthfair.config.notions import WeightMethod
 from synthfair.data.schema import Schema
+from synthfair.federated.algorithm import Share
+from synthfair.federated.dp_sgd import NoisyPassSettings
+from synthfair.federated.settings import Epsilon, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
+from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram, count_scores, score_bins
 from synthfair.postprocess.thresholds import choose_decision
 from synthfair.postprocess.weights import make_weights
@@ -29,55 +34,113 @@ from synthfair.trained import TrainedModel
 AGGREGATORS = 2
 
 
-def weigh_rows(
-    data: UserData, config: TrainConfig, noise_seed: int | None
-) -> tuple[UserData, ScoreHistogram]:
-    """PrivFairFL-Pre: the same users with weights by group and label, and the counts behind them.
+# Settings, and what is done with the counts
 
-    Guarantee: that of the counts, see :func:`sum_counts`.
 
-    Raises:
-        InputError: a count that does not stand out from its noise.
+class CountSettings(NoisyPassSettings):
+    """Settings of methods that count rows over all clients.
+
+    Attributes:
+        counts_epsilon: privacy budget of the counts over all clients, for one row; on top of the
+            training's epsilon. Without it counts are exact.
     """
-    counts = sum_counts(
-        data.users, data.schema, epsilon=config.counts_epsilon, source=_source(noise_seed)
-    )
-    weights = make_weights(counts, config.weight_method).array()
-    return data._replace(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
+
+    counts_epsilon: Epsilon | None = None
+
+    counts_rows: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> CountSettings:
+        if self.epsilon is not None:
+            if self.counts_epsilon is None:
+                raise ValueError("epsilon needs counts_epsilon: exact counts have no guarantee")
+            if self.epsilon + self.counts_epsilon > LARGEST_EPSILON:
+                raise ValueError(f"epsilon + counts_epsilon: must be at most {LARGEST_EPSILON:g}")
+        return self
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """That of DP-SGD, whose guarantee includes the counts."""
+        plan = super().plan(data)
+        if plan.guarantee and self.counts_epsilon:
+            return plan._replace(guarantee=plan.guarantee.with_counts(self.counts_epsilon))
+        return plan
 
 
-def decide_by_group(
-    model: TrainedModel,
-    scores: jax.Array,
-    data: UserData,
-    config: TrainConfig,
-    noise_seed: int | None,
-) -> tuple[TrainedModel, ScoreHistogram]:
-    """PrivFairFL-Post: the model with decisions by group, and the histogram they were chosen from.
+class PrivFairFLPreSettings(CountSettings):
+    """Settings of ``privfairfl_pre``: dp_sgd with rows weighed by counts of group and label.
 
-    Guarantee: that of the histogram, see :func:`sum_counts`.
-
-    Args:
-        model: trained, and public.
-        scores: [N] of the rows of ``data.counted``, by this model.
-        data: users.
-        config: notion, alpha, bins, and whether decisions may be drawn by coins.
-        noise_seed: for tests.
-
-    Raises:
-        InputError: a group whose rows do not stand out from the noise.
+    Attributes:
+        weight_method: how weights follow from counts, see the command ``weights``.
     """
-    counts = sum_counts(
-        data.counted,
-        data.schema,
-        epsilon=config.counts_epsilon,
-        scored=(model, np.asarray(scores)),
-        bins=config.bins,
-        source=_source(noise_seed),
-    )
-    notion: Notion = config.notion  # type: ignore[assignment] - accuracy_parity is refused
-    chosen = choose_decision(counts, notion, config.alpha, randomized=config.randomized)
-    return model.model_copy(update={"decision": chosen.decision}), counts
+
+    method: Literal["privfairfl_pre"] = "privfairfl_pre"
+    weight_method: WeightMethod = "kamiran_calders"
+
+    resumes: ClassVar[bool] = False
+
+    @property
+    def asked(self) -> Asked:
+        """Fairness is asked for by the weights."""
+        return Asked(by="row_weights")
+
+    def count_first(
+        self, data: UserData, noise_seed: int | None
+    ) -> tuple[UserData, ScoreHistogram]:
+        """The same users with weights by group and label, and the counts behind them.
+
+        Raises:
+            InputError: a count that does not stand out from its noise.
+        """
+        source = system_entropy if noise_seed is None else seeded(noise_seed)
+        counts = sum_counts(data.users, data.schema, epsilon=self.counts_epsilon, source=source)
+        weights = make_weights(counts, self.weight_method).array()
+        return data._replace(row_weights=jnp.asarray(weights, data.users.a.dtype)), counts
+
+
+class PrivFairFLPostSettings(CountSettings):
+    """Settings of ``privfairfl_post``: dp_sgd, then decisions by group from a histogram of scores.
+
+    Attributes:
+        notion: rates that must not differ between groups.
+        alpha: most by which a group's rate may differ from another's.
+        bins: number of score bins; 21 where counts_epsilon is 0.1 or less.
+        randomized: whether decisions may be drawn by coins.
+        counts_share: share of each client's rows that are counted and not trained on; 0: all are
+            trained on, and counted, as published, so that estimates flatter.
+    """
+
+    method: Literal["privfairfl_post"] = "privfairfl_post"
+    notion: Notion = "statistical_parity"
+    alpha: Share = 0.02
+    bins: Annotated[int, Field(ge=2, le=2**11)] = 101
+    randomized: bool = False
+    counts_share: Share = 0.0
+
+    row_weights: ClassVar[bool] = True
+    unconstrained: ClassVar[Mapping[str, str | float]] = {"method": "dp_sgd"}
+
+    def decide(
+        self, model: TrainedModel, params: Params, data: UserData, noise_seed: int | None
+    ) -> tuple[TrainedModel, ScoreHistogram]:
+        """The model with decisions by group, and the histogram they were chosen from.
+
+        Raises:
+            InputError: a group whose rows do not stand out from the noise.
+        """
+        scores = np.asarray(self.trainable(data).scores(params, data.counted.a))
+        counts = sum_counts(
+            data.counted,
+            data.schema,
+            epsilon=self.counts_epsilon,
+            scored=(model, scores),
+            bins=self.bins,
+            source=system_entropy if noise_seed is None else seeded(noise_seed),
+        )
+        chosen = choose_decision(counts, self.notion, self.alpha, randomized=self.randomized)
+        return model.model_copy(update={"decision": chosen.decision}), counts
+
+
+# Sums over clients
 
 
 def sum_counts(
@@ -99,7 +162,7 @@ def sum_counts(
         users: with their rows.
         schema: of the rows.
         epsilon: None for exact counts, which guarantee nothing.
-        scored: a model, and its scores [N] of the users' rows.
+        scored: a public model, and its scores [N] of the users' rows.
         bins: B, 1 where there are no scores.
         source: of shares and noise; with another one than the system's nothing is guaranteed.
     """
@@ -112,31 +175,25 @@ def sum_counts(
         epsilon=epsilon or 1.0,
         rows_per_client=users.largest,
     )
-    parts = user_counts(users, scored[1] if scored else None, len(groups), bins)
+    s, y = np.asarray(users.s[:, 0]), np.asarray(users.y)
+    in_bin = score_bins(scored[1], bins) if scored else np.zeros(len(y), np.int64)
+
+    def parts() -> Iterator[np.ndarray]:
+        """[2 G B] of each user: what it adds to the sum."""
+        for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
+            own = slice(first, first + size)
+            counts = count_scores(in_bin[own], s[own], y[own], len(groups), bins)
+            yield counts.ravel().astype(np.int64)
+
     if epsilon is not None:
-        return score_histogram(what, noisy_sum(parts, what, aggregators=AGGREGATORS, source=source))
-    exact = np.sum(list(parts), axis=0).reshape(len(groups), 2, bins)
+        total = noisy_sum(parts(), what, aggregators=AGGREGATORS, source=source)
+        return score_histogram(what, total)
+    exact = np.sum(list(parts()), axis=0).reshape(len(groups), 2, bins)
     return ScoreHistogram(
         schema_hash=what.schema_hash, model=what.model, groups=groups, counts=exact.tolist()
     )
 
 
-def user_counts(
-    users: Users, scores: np.ndarray | None, n_groups: int, bins: int
-) -> Iterator[np.ndarray]:
-    """[2 G B] int64 of each user: what it adds to the sum."""
-    s, y = np.asarray(users.s[:, 0]), np.asarray(users.y)
-    in_bin = np.zeros(len(y), np.int64) if scores is None else score_bins(scores, bins)
-    for first, size in zip(np.asarray(users.first), np.asarray(users.size), strict=True):
-        own = slice(first, first + size)
-        counts = count_scores(in_bin[own], s[own], y[own], n_groups, bins)
-        yield counts.ravel().astype(np.int64)
-
-
 def counts_bytes(counts: ScoreHistogram) -> int:
-    """Of one user: to each aggregator a share, or a seed that is padded to its length."""
+    """What one user sends: to each aggregator a share, or a seed that is padded to its length."""
     return AGGREGATORS * max(counts.array().nbytes, SEED_BYTES)
-
-
-def _source(noise_seed: int | None) -> RandomBytes:
-    return system_entropy if noise_seed is None else seeded(noise_seed)

@@ -17,26 +17,21 @@ from pydantic import ValidationError
 from synthfair.config import Relation
 from synthfair.errors import refusal
 from synthfair.privacy.mechanism import grid_for, sensitivity
-from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.noise import system_entropy
 from synthfair.privacy.rounds import SumOfShares
 from synthfair.secure.opening import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors
 
 STEPS_IN_CLIP = 2**30
-"""Of the grid, in the norm to which a report is clipped, where there is no noise to go by."""
+"""Steps of the grid in the norm to which a report is clipped, where there is no noise to go by."""
 
 
 class SecureSums(NamedTuple):
-    """How reports are summed by shares.
+    """How reports are summed by shares; :func:`make_secure_sums` chooses the grid.
 
-    Guarantee: of a total, that of :class:`~synthfair.secure.ClippedVectors`, against any single
+    Guarantee: a total has that of :class:`~synthfair.secure.ClippedVectors`, against any single
     aggregator together with everyone who sees it. Unit: one user, with all its rows.
-
-    Attributes:
-        what: is summed; its rho is None where there is no noise.
-        aggregators: 2 or 3.
-        seed: for tests: noise that anybody can repeat.
 
     Example:
         >>> import numpy as np
@@ -46,9 +41,9 @@ class SecureSums(NamedTuple):
         [0.85, -0.3]
     """
 
-    what: ClippedVectors
-    aggregators: int = 2
-    seed: int | None = None
+    what: ClippedVectors  # its rho is None where there is no noise
+    aggregators: int = 2  # or 3
+    seed: int | None = None  # for tests: noise that anybody can repeat
 
     @property
     def clip(self) -> float:
@@ -67,19 +62,17 @@ class SecureSums(NamedTuple):
 
     @property
     def upload_bytes(self) -> int:
-        """What a user sends in a round: a message to each aggregator, before encryption."""
+        """Size of what a user sends in a round: a message to each aggregator, not encrypted yet."""
         sharing = Sharing(bytes(32), self.what.length, self.aggregators, full_share=0)
         return self.aggregators * sharing.message_bytes
 
     @property
     def shares(self) -> SumOfShares:
-        """For a guarantee."""
+        """What a guarantee says of the sums."""
         what = self.what
+        norm = what.step * what.largest_square**0.5
         return SumOfShares(
-            aggregators=self.aggregators,
-            length=what.length,
-            step=what.step,
-            norm=what.step * what.largest_square**0.5,
+            aggregators=self.aggregators, length=what.length, step=what.step, norm=norm
         )
 
     def total(self, reports: Iterable[np.ndarray], *, round_: int) -> np.ndarray:
@@ -91,27 +84,17 @@ class SecureSums(NamedTuple):
         Raises:
             InputError: a total that cannot be.
         """
+        source = system_entropy
+        if self.seed is not None:  # of the seed and the round alone, see ``engine.key_from``
+            sequence = np.random.SeedSequence(self.seed, spawn_key=(5, round_))
+            source = np.random.default_rng(sequence).bytes
         parts = chain([np.zeros(self.what.length, np.int64)], map(self.what.integers, reports))
-        found = noisy_sum(
-            parts, self.what, aggregators=self.aggregators, source=self._entropy(round_)
-        )
-        return self.what.values(found.total)
-
-    def _entropy(self, round_: int) -> RandomBytes:
-        """Of shares and noise; in tests it depends on seed and round alone, see ``engine``."""
-        if self.seed is None:
-            return system_entropy
-        sequence = np.random.SeedSequence(self.seed, spawn_key=(5, round_))
-        return np.random.default_rng(sequence).bytes
+        opened = noisy_sum(parts, self.what, aggregators=self.aggregators, source=source)
+        return self.what.values(opened.total)
 
 
 def make_secure_sums(
-    length: int,
-    *,
-    clip: float,
-    relation: Relation,
-    multiplier: float | None,
-    aggregators: int = 2,
+    length: int, *, clip: float, relation: Relation, multiplier: float | None, aggregators: int = 2
 ) -> SecureSums:
     """Sums by shares on a grid that is fine next to the noise, or to the clip where there is none.
 

@@ -1,32 +1,42 @@
-"""One training in rounds: settings and users in, a model, its history and its cost out."""
+"""One training in rounds: settings and users in; a model, its history and files out."""
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+import time
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 import synthfair
 from synthfair.checkpoint import CheckpointFile, Saved
-from synthfair.config import TrainConfig
+from synthfair.config import Asked, ServerConfig
+from synthfair.data.encode import encode_own
+from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.evaluation import Evaluation, evaluate, evaluation_document
 from synthfair.federated import engine
 from synthfair.federated.algorithm import RoundRecord, ServerState
 from synthfair.federated.engine import RunProgress
-from synthfair.federated.methods import METHODS, TrainingPlan, make_plan, trainable
-from synthfair.federated.privfairfl import counts_bytes, decide_by_group, weigh_rows
-from synthfair.federated.user_data import UserData
-from synthfair.model import Params
+from synthfair.federated.privfairfl import counts_bytes
+from synthfair.federated.settings import TrainConfig, TrainingPlan
+from synthfair.federated.user_data import AssignedTable, UserData, make_user_data, other_groups
+from synthfair.files import claimed, whole_file, write_json, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.postprocess.weights import RowWeights
+from synthfair.privacy.ledger import Booking, Ledger, purchase_of
 from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.run_files import Communication
-from synthfair.trained import Layer, TrainedModel, input_names
+from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
 SECRET_BITS = 128
-"""Of the seed of noise that protects."""
+"""Length of the seed of noise that protects."""
 
 OnRounds = Callable[[int, int, str], None]
 """Called after each chunk: rounds done, rounds in all, and the state in words."""
@@ -52,23 +62,155 @@ class Training(NamedTuple):
     counts: ScoreHistogram | None = None
 
 
-class Begun(NamedTuple):
-    """An interrupted run that is to be continued.
+@dataclass(frozen=True)
+class TrainFiles:
+    """Where a training writes to.
 
     Attributes:
-        progress: how far it has come.
-        seed: of its cohorts and its noise.
+        output: folder, made if need be.
+        ledger: in which the training is booked.
+        force: whether existing files are overwritten.
+        noise_seed: for tests, 0 to 2^128 - 1; with it, epsilon guarantees nothing.
+
+    Raises:
+        InputError: no such seed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import synthfair as sf
+        >>> files = sf.federated.TrainFiles(Path("fpfl"), ledger=Path("people.ledger.jsonl"))
+        >>> files.model.name, files.metrics.name, files.rounds.name
+        ('model.json', 'metrics.json', 'rounds.csv')
     """
 
-    progress: RunProgress
-    seed: int
+    output: Path
+    ledger: Path
+    force: bool = False
+    noise_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses seeds out of range."""
+        if self.noise_seed is not None and not 0 <= self.noise_seed < 2**SECRET_BITS:
+            raise InputError(f"noise seed = {self.noise_seed}: must be 0 to 2^{SECRET_BITS} - 1")
+
+    @property
+    def model(self) -> Path:
+        """The model file."""
+        return self.output / "model.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Written last."""
+        return self.output / "metrics.json"
+
+    @property
+    def rounds(self) -> Path:
+        """What the server saw in each round; with an epsilon, covered by it."""
+        return self.output / "rounds.csv"
 
 
-def begin(plan: TrainingPlan, data: UserData, config: TrainConfig, noise_seed: int | None) -> Begun:
-    """A run before its first round, with a seed of its own where noise protects."""
-    seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)
-    seed = seed if noise_seed is None else noise_seed
-    return Begun(engine.start(plan.algorithm, data.users, seed), seed)
+def train_table(
+    table: AssignedTable,
+    schema: Schema,
+    config: TrainConfig,
+    files: TrainFiles,
+    *,
+    source: str,
+    weights: RowWeights | None = None,
+    on_rounds: OnRounds | None = None,
+) -> tuple[Training, Evaluation]:
+    """Trains and writes; an interrupted run continues where it stopped.
+
+    The guarantee is booked before the first round, by a name of the run's seed, which is saved
+    before that: where a run ends without its results, by a full disk or killed, the next one books
+    nothing. A run is forgotten once its results have their names: its seed gives no others. One
+    with noise that is drawn anew is forgotten just before that, so that no other results can be had
+    for the same booking.
+
+    Args:
+        table: rows of users, and test tables; of :func:`synthfair.federated.assign_users`.
+        schema: of the table.
+        config: the method and its settings.
+        files: where to write.
+        source: name of the table, for error messages.
+        weights: of rows, by group and label; of :func:`synthfair.postprocess.make_weights`.
+        on_rounds: called after each chunk of rounds.
+
+    Raises:
+        InputError: rows, settings or budget are refused, or a file exists or cannot be written.
+        KeyboardInterrupt: after a checkpoint is written next to the output.
+    """
+    with claimed(files.model, files.metrics, files.rounds, force=files.force):
+        # Who trains on what, and how.
+        start = time.perf_counter()
+        rows = encode_own(table.train, schema, source=source)
+        others = other_groups(table.train, schema, config, source=source)
+        data = make_user_data(rows, table.user, schema, config, others=others, weights=weights)
+        plan = config.plan(data)
+
+        # A guarantee is booked once, by the name of a seed that is saved before that.
+        fingerprint = _fingerprint(data, config, plan, files.noise_seed)
+        checkpoint = CheckpointFile.next_to(files.model, fingerprint)
+        interrupted = read_progress(plan, data, checkpoint)
+        progress = interrupted or first_progress(plan, data, config, files.noise_seed)
+        guarantee = plan.guarantee if files.noise_seed is None else None
+        booking = Booking(
+            kind="training",
+            output=files.output.name,
+            run=fingerprint,
+            guarantee=guarantee,
+            purchase=purchase_of(progress.seed) if guarantee else None,
+        )
+        ledger = Ledger(files.ledger)
+        if guarantee and not interrupted:
+            ledger.require_affordable(booking)
+            checkpoint.save(to_save(progress))
+        ledger.book(booking)
+
+        # Rounds, and what the model does on test rows.
+        training = train_rounds(
+            data,
+            config,
+            noise_seed=files.noise_seed,
+            plan=plan,
+            progress=progress,
+            on_rounds=on_rounds,
+            checkpoint=checkpoint if config.resumes else None,
+        )
+        report = ServerConfig(seed=config.seed)
+        evaluation = evaluate(training.model, dict(table.tests), report)
+        document: dict[str, Any] = {
+            **evaluation_document(evaluation, schema, report),
+            "method": config.method,
+            "config": {},
+            "train": {**config.model_dump(mode="json"), **table.assignment.given},
+            "asked": (Asked(by="row_weights") if weights else config.asked).model_dump(mode="json"),
+            "converged": training.model.converged,
+            "cost": training.cost._asdict(),
+            "seconds": time.perf_counter() - start,
+        }
+        if weights is not None:
+            document["weights"] = weights.model_dump(mode="json")
+        if training.counts is not None:
+            document["counts"] = training.counts.statement
+        if training.guarantee is not None:
+            document["guarantee"] = training.guarantee.model_dump(mode="json")
+        if plan.secure:
+            document["secure_sums"] = plan.secure.shares.model_dump()
+
+        # All files are written before the first gets its name; metrics.json gets its own last.
+        with ExitStack() as outputs:
+            paths = files.metrics, files.rounds, files.model  # which get their names in reverse
+            metrics, rounds, model = (outputs.enter_context(whole_file(path)) for path in paths)
+            write_json(metrics, document)
+            write_text(rounds, rounds_csv(training.history))
+            write_model(training.model, model)
+            if plan.secure or config.counts_rows:
+                # Their noise does not follow from the seed: a run that goes on with what is booked
+                # would have other results, of which some files may be read already.
+                checkpoint.path.unlink(missing_ok=True)
+        checkpoint.path.unlink(missing_ok=True)
+        return training, evaluation
 
 
 def train_rounds(
@@ -77,7 +219,7 @@ def train_rounds(
     *,
     noise_seed: int | None = None,
     plan: TrainingPlan | None = None,
-    begun: Begun | None = None,
+    progress: RunProgress | None = None,
     on_rounds: OnRounds | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Training:
@@ -91,9 +233,9 @@ def train_rounds(
         config: settings.
         noise_seed: for tests: noise that anybody can repeat. If not given, noise that protects has
             a seed from the operating system, and so have the cohorts.
-        plan: of :func:`synthfair.federated.methods.make_plan`, if there is one already.
-        begun: an interrupted run to continue, see :func:`read_begun`; of privfairfl_pre, whose
-            weights have noise that is drawn anew, only one before its first round.
+        plan: of ``config.plan(data)``, if there is one already.
+        progress: of an interrupted run, see :func:`read_progress`; of privfairfl_pre, whose weights
+            have noise that is drawn anew, only before the first round.
         on_rounds: called after each chunk of rounds.
         checkpoint: where a run is saved if it is interrupted. The file holds the seed of the noise:
             whoever reads it can undo the privacy of the run.
@@ -114,95 +256,89 @@ def train_rounds(
         >>> training.cost.rounds, training.model.loss
         (20, 'logistic; trained by fedsgd')
     """
-    counts = None
-    if config.method == "privfairfl_pre":
-        data, counts = weigh_rows(data, config, noise_seed)
-        plan = None
-    plan = plan or make_plan(data, config)
+    # Before the rounds: counts that weigh rows, the plan, the labels that are learned.
+    data, counts = config.count_first(data, noise_seed)
+    if plan is None or counts is not None:
+        plan = config.plan(data)
     if plan.secure and noise_seed is not None:
         plan = plan._replace(protection=plan.secure._replace(seed=noise_seed))
-    begun = begun or begin(plan, data, config, noise_seed)
-    done = begun.progress
+    first = progress = progress or first_progress(plan, data, config, noise_seed)
+    users = data.users
+    if plan.prepare:
+        users = plan.prepare(users, first.seed, range(len(users)))
 
-    def on_chunk(progress: RunProgress) -> None:
-        nonlocal done
-        done = progress
+    # The rounds, which Ctrl-C interrupts and a checkpoint continues.
+    def on_chunk(after: RunProgress) -> None:
+        nonlocal progress
+        progress = after
         if on_rounds is not None:
-            words = METHODS[config.method].progress(progress.history)
-            on_rounds(progress.rounds, config.rounds, words)
+            on_rounds(after.rounds, config.rounds, config.progress(after.history))
 
     try:
-        users = data.users
-        if plan.prepare:
-            users = plan.prepare(users, begun.seed, range(len(users)))
-        done = engine.run(
+        progress = engine.run(
             plan.algorithm,
             users,
             plan.cohorts,
             rounds=config.rounds,
-            seed=begun.seed,
+            seed=first.seed,
             protection=plan.protection,
-            progress=begun.progress,
+            progress=first,
             chunk=plan.chunk,
             on_chunk=on_chunk,
         )
     except KeyboardInterrupt as stop:
-        if checkpoint is None or done.rounds == 0:
+        if checkpoint is None or progress.rounds == 0:
             raise
-        checkpoint.save(to_save(Begun(done, begun.seed)))
-        saved = f"{checkpoint.path} holds {done.rounds} rounds; the same run continues from there"
-        raise KeyboardInterrupt(saved) from stop
-    converged = METHODS[config.method].converged(plan, done.history)
-    model = make_model(plan, config, data, done.state, converged=converged)
-    if config.method == "privfairfl_post":
-        params = plan.algorithm.params(done.state)
-        scores = trainable(data, config).scores(params, data.counted.a)
-        model, counts = decide_by_group(model, scores, data, config, noise_seed)
-    cost = _cost(plan, config, data, done, counts)
+        checkpoint.save(to_save(progress))
+        said = (
+            f"{checkpoint.path} holds {progress.rounds} rounds; the same run continues from there"
+        )
+        raise KeyboardInterrupt(said) from stop
+
+    # After the rounds: the model, and decisions by group from counts of its scores.
+    converged = config.converged(plan, progress.history)
+    model = make_model(plan, config, data, progress.state, converged=converged)
+    params = plan.algorithm.params(progress.state)
+    model, scored = config.decide(model, params, data, noise_seed)
+    counts = counts or scored
+
+    # What was sent: by each user of a cohort a report a round, and by all users their counts.
+    n, rounds = len(users), config.rounds
+    if config.one_place:  # rows are sent once
+        cost = Communication(n, 1, users.nbytes)
+    elif plan.secure:  # where noise hides who was drawn, all users send; the others' are zeros
+        senders = n if plan.guarantee else plan.cohorts.size
+        cost = Communication(n, rounds, plan.secure.upload_bytes * senders * rounds)
+    else:
+        sent = engine.report_size(plan.algorithm, users)[1] * plan.cohorts.size * rounds
+        sent += n * counts_bytes(counts) if counts else 0
+        cost = Communication(n, rounds + (counts is not None), sent)
     guarantee = plan.guarantee if noise_seed is None else None
-    return Training(model, done.history, cost, guarantee, begun.progress.rounds, counts)
+    return Training(model, progress.history, cost, guarantee, first.rounds, counts)
 
 
-def read_begun(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> Begun | None:
+def first_progress(
+    plan: TrainingPlan, data: UserData, config: TrainConfig, noise_seed: int | None = None
+) -> RunProgress:
+    """A run before its first round, with a seed of its own where noise protects."""
+    seed = config.seed if plan.guarantee is None else secrets.randbits(SECRET_BITS)
+    return engine.start(plan.algorithm, data.users, seed if noise_seed is None else noise_seed)
+
+
+def to_save(progress: RunProgress) -> Saved:
+    """A run as a checkpoint holds it, for :func:`read_progress`."""
+    words = np.frombuffer(progress.seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
+    return Saved((np.int32(progress.rounds), words, progress.state), progress.history)
+
+
+def read_progress(plan: TrainingPlan, data: UserData, file: CheckpointFile) -> RunProgress | None:
     """The interrupted run that a checkpoint holds, if there is one of this very run."""
-    fresh = Begun(engine.start(plan.algorithm, data.users, 0), 0)
-    saved = file.load(to_save(fresh))
+    saved = file.load(to_save(engine.start(plan.algorithm, data.users, 0)))
     if saved is None:
         return None
     rounds, words, state = saved.state
     seed = int.from_bytes(np.asarray(words).tobytes(), "little")
-    return Begun(RunProgress(int(rounds), state, saved.history), seed)
-
-
-def to_save(begun: Begun) -> Saved:
-    """A run as a checkpoint holds it, for :func:`read_begun`."""
-    progress, seed = begun
-    words = np.frombuffer(seed.to_bytes(SECRET_BITS // 8, "little"), np.uint32)
-    return Saved((np.int32(progress.rounds), words, progress.state), progress.history)
-
-
-def _cost(
-    plan: TrainingPlan,
-    config: TrainConfig,
-    data: UserData,
-    done: RunProgress,
-    counts: ScoreHistogram | None,
-) -> Communication:
-    """Each user of a cohort sends a report a round, and once its counts.
-
-    For one place, rows are sent once.
-    """
-    users = data.users
-    if config.method == "mmdm":
-        return Communication(len(users), 1, users.nbytes)
-    if plan.secure:  # where noise hides who was drawn, all users send; the others' are zeros
-        senders = len(users) if plan.guarantee else plan.cohorts.size
-        sent = plan.secure.upload_bytes * senders * done.rounds
-        return Communication(len(users), done.rounds, sent)
-    size = engine.report_bytes(plan.algorithm, done.state, users)
-    reports = size * plan.cohorts.size * done.rounds
-    once = len(users) * counts_bytes(counts) if counts else 0
-    return Communication(len(users), done.rounds + (counts is not None), reports + once)
+    return RunProgress(int(rounds), state, saved.history, seed)
 
 
 def make_model(
@@ -224,7 +360,13 @@ def make_model(
             f"learning_rate = {config.learning_rate:g}: training diverged, and its parameters are"
             " no numbers; take a smaller one"
         )
-    hidden, theta = _layers(params, config)
+    hidden, theta = (), params
+    if config.hidden:
+        *layers, last = params.layers[::2]  # between them are the activations
+        hidden = tuple(
+            Layer(weight=layer.weight.tolist(), bias=layer.bias.tolist()) for layer in layers
+        )
+        theta = np.append(last.weight, last.bias)  # the intercept stands last
     return TrainedModel(
         schema=data.schema,
         version=synthfair.__version__,
@@ -241,12 +383,32 @@ def make_model(
     )
 
 
-def _layers(params: Params, config: TrainConfig) -> tuple[tuple[Layer, ...], np.ndarray]:
-    """Hidden layers, and the parameters after them with the intercept last."""
-    if not config.hidden:
-        return (), np.asarray(params)
-    *hidden, last = params.layers[::2]  # between them are the activations
-    layers = tuple(
-        Layer(weight=layer.weight.tolist(), bias=layer.bias.tolist()) for layer in hidden
-    )
-    return layers, np.append(last.weight, last.bias)
+def rounds_csv(history: RoundRecord) -> str:
+    """The records of all rounds, one line each, every number of them in a column of its own."""
+    columns: dict[str, np.ndarray] = {}
+    for path, leaf in jax.tree_util.tree_flatten_with_path(history)[0]:
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        for index in np.ndindex(leaf.shape[1:]):
+            columns[".".join([name, *map(str, index)])] = leaf[(slice(None), *index)]
+    import pandas as pd
+
+    table = pd.DataFrame(columns)
+    table.index = pd.RangeIndex(1, len(table) + 1, name="round")
+    return table.to_csv(float_format="%.10g", na_rep="nan", lineterminator="\n")
+
+
+def _fingerprint(
+    data: UserData, config: TrainConfig, plan: TrainingPlan, noise_seed: int | None
+) -> str:
+    """sha256 of all that a run depends on. It is private: who guesses the rows could confirm them.
+
+    The noise and the version are part of it: the same seed with noise of another size would give
+    away both the noise and what it hides.
+    """
+    guarantee = plan.guarantee.model_dump_json() if plan.guarantee else None
+    settings = f"{synthfair.__version__} {noise_seed} {config.model_dump_json()} {guarantee}"
+    digest = hashlib.sha256(settings.encode())
+    for leaf in jax.tree.leaves((data.users, data.row_weights, data.held_out)):
+        digest.update(np.ascontiguousarray(leaf).data)
+    digest.update(data.schema.hash.encode())
+    return digest.hexdigest()

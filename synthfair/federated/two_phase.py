@@ -3,30 +3,39 @@
 Padala, Damle and Gujar (2021), figure 2. Phase 1 stays on the user's side and happens once; in
 phase 2 the students are averaged in rounds. The teacher is either as published,
 :class:`synthfair.federated.fair_sgd.FairSgd`, which no guarantee covers, or
-:class:`synthfair.federated.private_fair_sgd.PrivateFairSgd`, with which one holds end to end::
+:class:`PrivateFairSgd`, with which one holds end to end::
 
-    method = make_two_phase(model, parity, users)
+    method = make_two_phase(model, parity, users, TwoPhaseSettings(clip=1.5))
     labelled = method.teach(users, seed)
     done = run(method.student, labelled, Cohorts.everyone(len(users)), rounds=4, seed=seed)
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pydantic import model_validator
 
+from synthfair.federated.algorithm import AtLeast0, Positive, Share, algorithm
+from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.dp_sgd import DpSgd
-from synthfair.federated.engine import key_from
-from synthfair.federated.fair_sgd import FairSgd
+from synthfair.federated.engine import add_noise, key_from
+from synthfair.federated.fair_sgd import FairPassSettings, FairSgd, FairState, fair_loss
 from synthfair.federated.networks import Trainable
-from synthfair.federated.parity import Parity
-from synthfair.federated.private_fair_sgd import PrivateFairSgd
-from synthfair.federated.users import Users
-from synthfair.privacy.sampled import SampledSums, common_noise
+from synthfair.federated.parity import Parity, RateSums
+from synthfair.federated.row_sums import clipped_gradients, cross_entropy, noise_of, poisson_sum
+from synthfair.federated.settings import PrivacySettings, TrainingPlan
+from synthfair.federated.user_data import UserData
+from synthfair.federated.users import UserRows, Users
+from synthfair.model import Params
+from synthfair.privacy.rounds import Summed, training_guarantee
+from synthfair.privacy.sampled import SampledSums
 
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
@@ -34,6 +43,172 @@ TEACHER_NOT_COVERED = (
     " that."
 )
 """What the published method's guarantee leaves open."""
+
+
+class TwoPhaseSettings(FairPassSettings, PrivacySettings):
+    """Settings of ``two_phase``: a fair teacher once, and a student of it by noisy steps, averaged.
+
+    Attributes:
+        learning_rate: of the student; the teacher's is 0.01, of Adam, or end to end 2.
+        end_to_end: whether the teachers are private, too. If not, epsilon is conditional on them,
+            and nothing is guaranteed from end to end.
+        teacher_epochs: passes of the teacher over the smallest client's rows; the paper's number is
+            lost.
+    """
+
+    method: Literal["two_phase"] = "two_phase"
+    end_to_end: bool = False
+    teacher_epochs: Positive = 10.0
+
+    @model_validator(mode="after")
+    def _bounds_the_teacher(self) -> TwoPhaseSettings:
+        if self.end_to_end and self.clip is None:
+            raise ValueError("end_to_end needs clip: what a row may add to a sum must be bounded")
+        return self
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """The rounds are the students'; teachers are trained before them."""
+        users, clip, parity = data.users, self.clip or math.inf, Parity(self.notion, data.groups)
+        method = make_two_phase(self.trainable(data), parity, users, self, noise=0.0)
+        guarantee, budget = None, self.budget(users.smallest, "the smallest client's rows")
+        if budget:
+            *teacher, student = method.sums(users, self.rounds)
+            sums: dict[Summed, tuple[SampledSums, float]] = {}
+            if teacher:
+                sums["teacher's gradients"] = (teacher[0], clip * SENSITIVITY)
+            sums["student's gradients"] = (student, clip)
+            condition = None if self.end_to_end else TEACHER_NOT_COVERED
+            guarantee = training_guarantee(sums, condition=condition, **budget)
+            method = method.with_noise(guarantee.mechanisms[-1].noise / clip)
+        everyone = Cohorts.everyone(len(users))
+        return TrainingPlan(
+            method.student, everyone, guarantee=guarantee, chunk=1, prepare=method.teach
+        )
+
+
+# A private teacher
+
+COUNT_SCALE = 0.25
+"""A row's part in the sums of the cells, (h, 1), is sent times this; a gradient has norm 1 at most.
+
+The joint sensitivity is sqrt(1 + 2 COUNT_SCALE^2) = 1.06, as h is at most 1 and a row is in one
+cell. So the gradients get 6 % more noise than alone, and a count noise of 4.2 rows times ``noise``.
+"""
+
+SENSITIVITY = (1.0 + 2.0 * COUNT_SCALE**2) ** 0.5
+
+LEAST_COUNT = 5.0
+"""Rows of a batch below which a noisy cell says nothing of its rate, and is left out."""
+
+
+@algorithm
+class PrivateFairSgd(FairSgd):
+    """Trains one user's network fairly and privately.
+
+    The gap of a batch is no sum over rows, so that no clipping of its gradient bounds what one row
+    does. But the gap's gradient is one, once the rates' counts and the sign of their difference are
+    known: with noisy sums of h and of 1 for each cell (group, and label), each row's loss
+
+        l_i + kappa v[cell of i] h_i,   v = batch (+1 / N highest cell, -1 / N lowest cell, else 0)
+
+    depends on that row and on what was released before. So its gradient is clipped row by row.
+    These are the sums of Rodríguez-Gálvez et al. (2021), (17), on users of one row, with the
+    gradients of the cells added up before the noise and not after, which takes one sum of gradients
+    and not one for each cell.
+
+    Guarantee: :meth:`sums` with noise ``noise``. Unit: one row of one user. Neighbouring relation:
+    add or remove one row; the number of rows is public, and the seed secret, as for
+    :class:`synthfair.federated.dp_sgd.DpSgd`.
+
+    Args:
+        learning_rate: of a plain step, positive: Adam would turn noise alone into whole steps.
+        batch: number of rows expected in a batch, at least 1, at most a user's rows.
+        memory: share that earlier batches keep in the sums of the cells, 0 to below 1.
+        clip: Euclidean norm that no row's gradient exceeds, positive and finite.
+        noise: standard deviation of the noise, in units of the sensitivity; at least 0.
+
+    The others are those of :class:`~synthfair.federated.fair_sgd.FairSgd`.
+
+    Raises:
+        InputError: a value out of range, or a notion or attributes that the method does not have.
+    """
+
+    learning_rate: Positive = 2.0
+    memory: Share = 0.95
+    clip: Positive = 1.5
+    noise: AtLeast0 = 1.3
+
+    def train(self, state: FairState, rows: UserRows, key: jax.Array) -> FairState:
+        """Local steps down in phi and up in kappa, of noisy sums alone."""
+        rate = self.learning_rate * self.clip / self.batch
+
+        def step(carry: tuple[FairState, RateSums, jax.Array], key: jax.Array) -> tuple[Any, None]:
+            # What a batch releases joins the mean over the last batches, older ones weighing less.
+            state, recent, weight = carry
+            gradients, cells = self.noisy_sums(state, recent, rows, key)
+            weight = self.memory * weight + 1.0
+            recent = jax.tree.map(
+                lambda old, new: old + (new / COUNT_SCALE - old) / weight, recent, cells
+            )
+            # Phi goes down, kappa up.
+            params = jax.tree.map(lambda p, g: p - rate * g, state.params, gradients)
+            unfair = fair_loss(_trusted(recent), self.slack)
+            state = FairState(params, state.kappa + self.kappa_rate * unfair)
+            return (state, recent, weight), None
+
+        none = jnp.zeros(self.parity.shape, state.kappa.dtype)
+        first = state, RateSums(none, none), jnp.zeros((), none.dtype)
+        return jax.lax.scan(step, first, jax.random.split(key, self.local_steps))[0][0]
+
+    def noisy_sums(
+        self, state: FairState, recent: RateSums, rows: UserRows, key: jax.Array
+    ) -> tuple[Params, RateSums]:
+        """The noisy sums of one batch, in which a row's part has norm SENSITIVITY at most.
+
+        Args:
+            state: where, with kappa.
+            recent: sums of the cells in a batch, as released before.
+            rows: of the user.
+            key: secret.
+
+        Returns:
+            The sum of the rows' clipped gradients, over the clip; the sums over the cells, times
+            COUNT_SCALE.
+        """
+        batch_key, noise_key = jax.random.split(key)
+        weights = state.kappa * self.batch * cell_weights(recent, self.slack)
+
+        def loss(scores: jax.Array, some: UserRows) -> jax.Array:
+            return cross_entropy(scores, some) + self.parity.of_rows(scores, some, weights)
+
+        def of_batch(some: UserRows) -> tuple[Params, RateSums]:
+            gradients = clipped_gradients(self.model, state.params, some, loss, self.clip)
+            scores = self.model.scores(state.params, some.a)
+            finite = jnp.where(jnp.isfinite(scores), scores, 0.0)  # one row moves no sum beyond all
+            cells = self.parity.sums(finite, some)
+            gradients = jax.tree.map(lambda leaf: leaf / self.clip, gradients)
+            return gradients, jax.tree.map(lambda count: COUNT_SCALE * count, cells)
+
+        total = poisson_sum(of_batch, rows, self.batch, batch_key)
+        return add_noise(total, noise_of(self.noise, SENSITIVITY), noise_key)
+
+    def sums(self, users: Users) -> SampledSums:
+        """What training releases of the rows of the smallest user, sampled most."""
+        return SampledSums(users.smallest, self.batch, self.local_steps)
+
+
+def cell_weights(sums: RateSums, slack: jax.Array | float) -> jax.Array:
+    """[Q, G] derivative of :func:`fair_loss` in the sums of h, from sums that may be noisy."""
+    cells = _trusted(sums)
+    return jax.grad(lambda values: fair_loss(cells._replace(values=values), slack))(cells.values)
+
+
+def _trusted(sums: RateSums) -> RateSums:
+    """Counts that say nothing are set to 0: such cells do not count."""
+    return sums._replace(counts=jnp.where(sums.counts >= LEAST_COUNT, sums.counts, 0.0))
+
+
+# Both phases
 
 
 @dataclass(frozen=True)
@@ -50,13 +225,23 @@ class TwoPhase:
         student: phase 2.
     """
 
-    teacher: FairSgd | PrivateFairSgd
+    teacher: FairSgd
     student: DpSgd
 
-    @property
-    def end_to_end(self) -> bool:
-        """Whether the teacher is private, too."""
-        return isinstance(self.teacher, PrivateFairSgd)
+    def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
+        """Phase 1: the users, with their teachers' decisions for labels.
+
+        Args:
+            users: with their own labels.
+            seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
+            numbers: [K] of the users among all, by which their draws differ; 0 to K - 1 if not
+                given. A site that is user 3 by itself draws as user 3 among the others does.
+        """
+        which = jnp.asarray(range(len(users)) if numbers is None else numbers)
+        decisions = np.asarray(_decisions(self.teacher, users, which, key_from(seed, 4)))
+        owner = np.repeat(np.arange(len(users)), users.size)
+        place = np.arange(len(owner)) - np.asarray(users.first)[owner]
+        return replace(users, y=jnp.asarray(decisions[owner, place], users.y.dtype))
 
     def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
         """What is released of the rows, phase by phase; of the smallest user.
@@ -69,48 +254,23 @@ class TwoPhase:
         return (student,)
 
     def with_noise(self, noise: float) -> TwoPhase:
-        """With another noise, of all that is private."""
-        student = replace(self.student, noise=noise)
-        if isinstance(self.teacher, PrivateFairSgd):
-            return TwoPhase(replace(self.teacher, noise=noise), student)
-        return TwoPhase(self.teacher, student)
-
-    def for_budget(self, users: Users, rounds: int, *, epsilon: float, delta: float) -> TwoPhase:
-        """With the least noise for which (epsilon, delta) holds.
-
-        Raises:
-            InputError: no reasonable noise does.
-        """
-        return self.with_noise(common_noise(self.sums(users, rounds), epsilon, delta))
-
-    def teach(self, users: Users, seed: int, numbers: Sequence[int] | None = None) -> Users:
-        """Phase 1: the users, with their teachers' decisions for labels.
-
-        Args:
-            users: with their own labels.
-            seed: of first params, batches and noise, as for :func:`synthfair.federated.engine.run`.
-            numbers: [K] of the users among all, by which their draws differ; 0 to K - 1 if not
-                given. A site that is user 3 by itself draws as user 3 among the others does.
-        """
-        which = jnp.asarray(range(len(users)) if numbers is None else numbers)
-        decided = np.asarray(_decisions(self.teacher, users, which, key_from(seed, 4)))
-        owner = np.repeat(np.arange(len(users)), users.size)
-        place = np.arange(len(owner)) - np.asarray(users.first)[owner]
-        return replace(users, y=jnp.asarray(decided[owner, place], users.y.dtype))
+        """The same with another noise in all that is private."""
+        teacher = self.teacher
+        if isinstance(teacher, PrivateFairSgd):
+            teacher = replace(teacher, noise=noise)
+        return TwoPhase(teacher, replace(self.student, noise=noise))
 
 
 @jax.jit
-def _decisions(
-    teacher: FairSgd | PrivateFairSgd, users: Users, numbers: jax.Array, key: jax.Array
-) -> jax.Array:
+def _decisions(teacher: FairSgd, users: Users, numbers: jax.Array, key: jax.Array) -> jax.Array:
     """[K, R] -1 or +1, one user after the other."""
 
     def of_user(which: tuple[jax.Array, jax.Array]) -> jax.Array:
         user, number = which
         rows = users.rows_of(user)
         first, training = jax.random.split(jax.random.fold_in(key, number))
-        trained = teacher.train(teacher.init(first), rows, training)
-        return jnp.where(teacher.model.scores(trained.params, rows.a) > 0, 1.0, -1.0)
+        end = teacher.train(teacher.init(first), rows, training)
+        return jnp.where(teacher.model.scores(end.params, rows.a) > 0, 1.0, -1.0)
 
     return jax.lax.map(of_user, (jnp.arange(len(users)), numbers))
 
@@ -119,39 +279,24 @@ def make_two_phase(
     model: Trainable,
     parity: Parity,
     users: Users,
+    settings: TwoPhaseSettings,
     *,
-    end_to_end: bool = False,
     noise: float = 1.3,
-    clip: float = 1.5,
-    learning_rate: float = 0.25,
-    batch: int = 500,
-    local_epochs: float = 5,
-    teacher_epochs: float = 10,
     teacher_rate: float | None = None,
-    slack: float = 0.01,
-    kappa: float = 1.0,
-    kappa_rate: float = 0.1,
 ) -> TwoPhase:
-    """The method with the authors' settings, and passes over the rows turned into steps.
+    """The method with passes over the rows turned into steps.
 
     Args:
         model: of one score; teachers and students have it in common.
         parity: the notion, of one attribute: statistical parity or equalized odds.
         users: of whose sizes the numbers of steps follow.
-        end_to_end: whether the teachers are private, too.
+        settings: all but the notion count; the authors' clip is 1.5, their learning rate 0.25.
         noise: standard deviation, in units of the sensitivity, in phase 2 and, end to end, 1.
-        clip: Euclidean norm that no row's gradient exceeds.
-        learning_rate: of phase 2.
-        batch: rows in a batch.
-        local_epochs: passes over the smallest user's rows in a round.
-        teacher_epochs: passes over them in phase 1; the paper's number is lost.
         teacher_rate: of phase 1; if not given 0.01, of Adam, or end to end 2, of plain steps.
-        slack: gap that costs nothing.
-        kappa: the multiplier's first value; the paper's is lost.
-        kappa_rate: its step; the paper's is lost.
 
     Raises:
-        InputError: a value out of range.
+        InputError: a batch that is larger than the smallest user, noise without a clip, or a notion
+            that the method does not have.
 
     Example:
         >>> import numpy as np
@@ -160,22 +305,23 @@ def make_two_phase(
         >>> users = sf.federated.make_users(a, s, y, user=np.arange(40) // 20)
         >>> model = sf.federated.LogisticRegression(2)
         >>> parity = sf.federated.Parity("statistical_parity")
-        >>> method = sf.federated.make_two_phase(model, parity, users, batch=5, end_to_end=True)
+        >>> settings = sf.federated.TwoPhaseSettings(batch=5, clip=1.5, end_to_end=True)
+        >>> method = sf.federated.make_two_phase(model, parity, users, settings)
         >>> [sums.times for sums in method.sums(users, rounds=4)]  # the teacher's, the student's
         [40, 80]
     """
-    lagrange = {
-        "slack": slack,
-        "learning_rate": teacher_rate or (2.0 if end_to_end else 0.01),
-        "kappa": kappa,
-        "kappa_rate": kappa_rate,
+    clip, batch = settings.clip or math.inf, settings.batch_of(users)
+    lagrange: dict[str, Any] = {
+        "slack": settings.alpha,
+        "kappa": settings.kappa,
+        "kappa_rate": settings.kappa_rate,
         "batch": batch,
-        "local_steps": users.steps(batch=batch, epochs=teacher_epochs),
+        "local_steps": users.steps(batch=batch, epochs=settings.teacher_epochs),
     }
-    teacher = (
-        PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
-        if end_to_end
-        else FairSgd(model, parity, **lagrange)
-    )
-    steps = users.steps(batch=batch, epochs=local_epochs)
-    return TwoPhase(teacher, DpSgd(model, learning_rate, clip, noise, batch, steps))
+    lagrange |= {} if teacher_rate is None else {"learning_rate": teacher_rate}
+    if settings.end_to_end:
+        teacher = PrivateFairSgd(model, parity, clip=clip, noise=noise, **lagrange)
+    else:
+        teacher = FairSgd(model, parity, **lagrange)
+    steps = users.steps(batch=batch, epochs=settings.local_epochs)
+    return TwoPhase(teacher, DpSgd(model, settings.learning_rate, clip, noise, batch, steps))

@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from synthfair.config import TrainConfig
 from synthfair.data.batches import other_inputs
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import partition
@@ -22,6 +21,8 @@ from synthfair.postprocess.weights import RowWeights
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from synthfair.federated.settings import TrainConfig
 
 TEST_SHARE = 0.2
 """Of the rows, where no test table is given."""
@@ -148,7 +149,12 @@ def assign_users(
         (4, 2, ['income'])
     """
     if assignment.clients is not None and tests is None:
-        return _clients_with_tests(table, assignment, assignment.clients, seed)
+        import pandas as pd
+
+        parts = partition(table, clients=assignment.clients, seed=seed)
+        user = np.repeat(np.arange(len(parts)), [len(part.train) for part in parts])
+        tables = {f"client_{i}": part.test for i, part in enumerate(parts)}
+        return AssignedTable(pd.concat([part.train for part in parts]), user, tables, assignment)
     if assignment.user_column is not None:
         user, table = take_users(table, assignment.user_column)
         tested = user  # a user's rows are all tested, or none
@@ -165,32 +171,19 @@ def assign_users(
     return AssignedTable(table[~is_test], user[~is_test], {"test": table[is_test]}, assignment)
 
 
-def _clients_with_tests(
-    table: pd.DataFrame, assignment: UserAssignment, clients: int, seed: int
-) -> AssignedTable:
-    import pandas as pd
-
-    parts = partition(table, clients=clients, seed=seed)
-    user = np.repeat(np.arange(clients), [len(part.train) for part in parts])
-    tests = {f"client_{i}": part.test for i, part in enumerate(parts)}
-    return AssignedTable(pd.concat([part.train for part in parts]), user, tests, assignment)
-
-
 class UserData(NamedTuple):
     """Users, and what their rows mean.
 
     Attributes:
         schema: of the rows.
         users: with their rows, as a model of the configuration sees them.
-        attributes: names of the attributes whose groups the rows have, the sensitive one first.
-        groups: number of groups of each.
+        groups: number of groups of each attribute, the sensitive one first.
         row_weights: [G, 2] by which losses are multiplied, by group and label -1 or +1; or None.
         held_out: the users with rows that are not trained on, but counted; or None.
     """
 
     schema: Schema
     users: Users
-    attributes: tuple[str, ...]
     groups: tuple[int, ...]
     row_weights: jax.Array | None = None
     held_out: Users | None = None
@@ -230,29 +223,38 @@ def make_user_data(
         InputError: nobody has a row of some group, among the rows that are compared; the groups of
             a further attribute are not given; or weights are another schema's, or not read.
     """
+    # What was given must fit together.
+    also = config.get("also", ())
+    if len(others) != len(also):
+        raise InputError(f"also = {list(also)}: needs the groups of each; {len(others)} given")
     if weights is not None:
-        _require_read(weights, schema, config)
-    if len(others) != len(config.also):
-        raise InputError(
-            f"also = {list(config.also)}: needs the groups of each; {len(others)} given"
-        )
+        if not config.row_weights:
+            raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
+        if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
+            raise InputError(
+                f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"
+                f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
+            )
     s = np.column_stack([rows.s, *others])
-    attributes = (schema.sensitive, *config.also)
-    if config.constrained and all_groups:
-        _require_all_groups(schema, attributes, s, rows.y, config)
+    attributes = {name: schema.with_sensitive(name) for name in (schema.sensitive, *also)}
+    if all_groups and config.asked.by == "tolerance":
+        _require_all_groups(schema, attributes, s, rows.y, config.get("notion", ""))
+
+    # Inputs, in the user's default precision.
     n_groups = len(schema.groups) if config.group_input else 1
     more = other_inputs(rows.s, n_groups=n_groups, intercept=not config.hidden)
     a = np.column_stack([rows.x, more.T]).astype(jax.dtypes.canonicalize_dtype(float))
-    owner = np.arange(len(rows.y)) if config.method == "mmdm" else user
-    out = held_out_rows(owner, config.counts_share, seed=config.seed)
+
+    # Users, from whom some rows may be held out.
+    owner = np.arange(len(rows.y)) if config.one_place else user
+    out = held_out_rows(owner, config.get("counts_share", 0.0), seed=config.seed)
 
     def of(own: np.ndarray) -> Users:
         return make_users(a[own], s[own], rows.y[own].astype(a.dtype), owner[own])
 
-    groups = tuple(len(schema.with_sensitive(name).groups) for name in attributes)
+    groups = tuple(len(attribute.groups) for attribute in attributes.values())
     by_pair = None if weights is None else jnp.asarray(weights.array(), a.dtype)
-    held_out = of(out) if out.any() else None
-    return UserData(schema, of(~out), attributes, groups, by_pair, held_out)
+    return UserData(schema, of(~out), groups, by_pair, of(out) if out.any() else None)
 
 
 def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
@@ -279,16 +281,6 @@ def held_out_rows(user: np.ndarray, share: float, *, seed: int) -> np.ndarray:
     return place < np.floor(share * size)[index]
 
 
-def _require_read(weights: RowWeights, schema: Schema, config: TrainConfig) -> None:
-    if not config.weighted:
-        raise InputError(f"weights: not read by {config.method}; take fedavg or dp_sgd")
-    if weights.schema_hash != schema.hash or weights.groups != tuple(map(str, schema.groups)):
-        raise InputError(
-            f"weights: schema_hash {weights.schema_hash}, groups {list(weights.groups)}: are of"
-            f" another schema than the table's, {schema.hash}, {list(schema.groups)}"
-        )
-
-
 def other_groups(
     table: pd.DataFrame, schema: Schema, config: TrainConfig, *, source: str
 ) -> list[np.ndarray]:
@@ -297,31 +289,29 @@ def other_groups(
     Raises:
         InputError: an attribute is unknown, is the sensitive one or the label, or is given twice.
     """
-    if len({schema.sensitive, *config.also}) <= len(config.also):
+    also = config.get("also", ())
+    if len({schema.sensitive, *also}) <= len(also):
         raise InputError(
-            f"also = {list(config.also)}: must be attributes other than {schema.sensitive!r}, each"
-            " once"
+            f"also = {list(also)}: must be attributes other than {schema.sensitive!r}, each once"
         )
-    return [encode(table, schema.with_sensitive(name), source=source).s for name in config.also]
+    return [encode(table, schema.with_sensitive(name), source=source).s for name in also]
 
 
 def _require_all_groups(
-    schema: Schema, attributes: Sequence[str], s: np.ndarray, y: np.ndarray, config: TrainConfig
+    schema: Schema, attributes: Mapping[str, Schema], s: np.ndarray, y: np.ndarray, notion: str
 ) -> None:
-    """Among the rows that the notion compares."""
-    positive, negative = {schema.decisions[1]: y > 0}, {schema.decisions[0]: y < 0}
-    compared: Mapping[Any, np.ndarray] = {
-        "equal_opportunity": positive,
-        "equalized_odds": positive | negative,
-    }.get(config.notion, {None: np.ones(len(y), bool)})
-    for column, name in enumerate(attributes):
-        for label, among in compared.items():
-            present = set(s[among, column].tolist())
-            groups = enumerate(schema.with_sensitive(name).groups)
-            missing = [group for g, group in groups if g not in present]
-            if missing:
+    """Refuses rows without a group among those that the notion compares."""
+    no, yes = schema.decisions
+    among: dict[Any, np.ndarray] = {None: np.ones(len(y), bool)}
+    if notion in ("equal_opportunity", "equalized_odds"):
+        among = {yes: y > 0} | ({no: y < 0} if notion == "equalized_odds" else {})
+    for column, (name, attribute) in enumerate(attributes.items()):
+        for label, rows in among.items():
+            missing = np.setdiff1d(np.arange(len(attribute.groups)), s[rows, column])
+            if len(missing):
                 labelled = "" if label is None else f" and {schema.label} = {label!r}"
                 raise InputError(
-                    f"no user has a row with {name} = {missing[0]!r}{labelled}: {config.notion}"
-                    " cannot be asked for; take another notion, or a schema without that group"
+                    f"no user has a row with {name} = {attribute.groups[missing[0]]!r}{labelled}:"
+                    f" {notion} cannot be asked for; take another notion, or a schema without that"
+                    " group"
                 )

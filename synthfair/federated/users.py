@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
@@ -37,16 +36,8 @@ class UserRows(NamedTuple):
             return jnp.ones_like(self.weight)
         return by_pair[self.s[..., 0], (self.y > 0).astype(int)]
 
-    def merged(self) -> UserRows:
-        """The rows of all users [m, R, ...] as those of one [m R, ...]."""
-        return UserRows(*(part.reshape(-1, *part.shape[2:]) for part in self))
 
-
-@partial(
-    jax.tree_util.register_dataclass,
-    data_fields=("a", "s", "y", "first", "size"),
-    meta_fields=("largest",),
-)
+@jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Users:
     """K users with N rows in all, one user's after the other's; see :func:`make_users`.
@@ -60,7 +51,7 @@ class Users:
         y: [N] label.
         first: [K] position of a user's first row.
         size: [K] number of a user's rows.
-        largest: of these numbers.
+        largest: the largest of these numbers.
     """
 
     a: jax.Array
@@ -68,7 +59,7 @@ class Users:
     y: jax.Array
     first: jax.Array
     size: jax.Array
-    largest: int
+    largest: int = field(metadata={"static": True})
 
     def __len__(self) -> int:
         """K."""
@@ -92,7 +83,7 @@ class Users:
         """The rows [m, R, ...] of some users.
 
         Args:
-            cohort: [m] which.
+            cohort: [m] their indices.
             present: [m] whether each counts; where not, its rows have weight 0.
         """
         place = jnp.arange(self.largest)
@@ -133,13 +124,12 @@ def make_users(a: np.ndarray, s: np.ndarray, y: np.ndarray, user: np.ndarray) ->
         )
     order = np.argsort(user, kind="stable")
     size = np.unique(user, return_counts=True)[1]
-    first = np.concatenate([[0], np.cumsum(size)[:-1]])
     s = s[:, None] if s.ndim == 1 else s
     return Users(
         jnp.asarray(a[order]),
         jnp.asarray(s[order], jnp.int32),
         jnp.asarray(y[order]),
-        jnp.asarray(first, jnp.int32),
+        jnp.asarray(np.cumsum(size) - size, jnp.int32),
         jnp.asarray(size, jnp.int32),
         int(size.max()),
     )

@@ -242,27 +242,75 @@ class TrainingGuarantee(BaseModel):
         return TrainingGuarantee.model_validate(self.model_dump() | changed)
 
 
-def guarantee_for_users(
-    sums: SampledSums, *, epsilon: float, delta: float, clip: float
+def training_guarantee(
+    sums: Mapping[Summed, tuple[SampledSums, float]],
+    *,
+    epsilon: float,
+    delta: float,
+    shares: SumOfShares | None = None,
+    noise: float | None = None,
+    condition: str | None = None,
 ) -> TrainingGuarantee:
-    """A guarantee for users in rounds, with the least noise that gives it.
+    """A guarantee for users, whose reports are summed, or for the rows of one client.
+
+    Noise is the least that gives it, and that all kinds of sums share in units of their
+    sensitivity. A client adds that for its rows itself, before it sends anything: no trusted
+    server, and no secure sum, is assumed.
 
     Args:
-        sums: cohorts and rounds.
-        epsilon: positive.
-        delta: above 0, below 1.
-        clip: of a user's report.
+        sums: by name, and the norm that a user's, or a row's, part of a sum is clipped to; of
+            ``reports`` alone they are about users, else about rows.
+        epsilon: positive, of all together.
+        delta: above 0, below 1, of all together.
+        shares: how reports are summed, if by shares.
+        noise: of shares, standard deviation of what each aggregator adds to each entry.
+        condition: what must be so for it to hold, if anything.
 
     Raises:
-        InputError: no noise is enough.
+        InputError: no noise is enough, or that of shares is less than :func:`noise_for_shares`.
     """
+    kinds = [kind for kind, _ in sums.values()]
+    if shares is None:
+        multiplier = common_noise(kinds, epsilon, delta)
+    else:
+        multiplier = noise_for_shares(kinds[0], epsilon, delta)
+    mechanisms = tuple(
+        SampledMechanism(
+            name=name,
+            sampling=kind.sampling,
+            population=kind.population,
+            sample=kind.sample,
+            times=kind.times,
+            clip=clip,
+            noise=noise or multiplier * sensitivity(clip, kind.relation),
+            shares=shares,
+        )
+        for name, (kind, clip) in sums.items()
+    )
+    if shares and mechanisms[0].multiplier < multiplier * (1 - 1e-12):
+        raise InputError(
+            f"noise: {mechanisms[0].multiplier:g} of the sensitivity; must be at least"
+            f" {multiplier:g}"
+        )
+    account = accountant().replace("exact Gaussian composition", "sampled Gaussian mechanisms")
+    unit: Unit = "one user, with all its rows"
+    against, not_covered = ALL_WHO_SEE_SUMS, NOT_COVERED
+    if shares:
+        account += ", with discrete noise"
+        against, not_covered = ALL_BUT_ONE, SHARES_NOT_COVERED
+    elif "reports" not in sums:
+        unit = "one row of one client"
+        against, not_covered = ALL_WHO_SEE_UPLOADS, ROWS_NOT_COVERED
     return TrainingGuarantee(
         epsilon=epsilon,
         delta=delta,
-        unit="one user, with all its rows",
-        relation=sums.relation,
-        mechanisms=(_mechanism("reports", sums, sums.noise(epsilon, delta), clip),),
-        accountant=_accountant(),
+        unit=unit,
+        relation=kinds[0].relation,
+        mechanisms=mechanisms,
+        accountant=account,
+        condition=condition,
+        holds_against=against,
+        not_covered=not_covered,
     )
 
 
@@ -283,105 +331,3 @@ def noise_for_shares(sums: SampledSums, epsilon: float, delta: float) -> float:
         InputError: no noise is enough.
     """
     return sums.noise(epsilon - DISCRETE, delta * (1 - DISCRETE)) * (1 + 1e-9)
-
-
-def guarantee_for_shares(
-    sums: SampledSums,
-    shares: SumOfShares,
-    *,
-    epsilon: float,
-    delta: float,
-    clip: float,
-    noise: float,
-) -> TrainingGuarantee:
-    """A guarantee for users in rounds whose reports are summed by shares.
-
-    Args:
-        sums: cohorts and rounds.
-        shares: how sums are made.
-        epsilon: positive.
-        delta: above 0, below 1.
-        clip: of a user's report, before it is rounded.
-        noise: standard deviation of what each aggregator adds to each entry.
-
-    Raises:
-        InputError: the noise is less than that of :func:`noise_for_shares`.
-    """
-    found = TrainingGuarantee(
-        epsilon=epsilon,
-        delta=delta,
-        unit="one user, with all its rows",
-        relation=sums.relation,
-        mechanisms=(
-            SampledMechanism(
-                name="reports",
-                sampling=sums.sampling,
-                population=sums.population,
-                sample=sums.sample,
-                times=sums.times,
-                clip=clip,
-                noise=noise,
-                shares=shares,
-            ),
-        ),
-        accountant=f"{_accountant()}, with discrete noise",
-        holds_against=ALL_BUT_ONE,
-        not_covered=SHARES_NOT_COVERED,
-    )
-    needed, there = noise_for_shares(sums, epsilon, delta), found.mechanisms[0].multiplier
-    if there < needed * (1 - 1e-12):
-        raise InputError(f"noise: {there:g} of the sensitivity; must be at least {needed:g}")
-    return found
-
-
-def guarantee_for_rows(
-    kinds: Mapping[Summed, tuple[SampledSums, float]],
-    *,
-    epsilon: float,
-    delta: float,
-    condition: str | None,
-) -> TrainingGuarantee:
-    """A guarantee for the rows of one client, with the least noise that all kinds of sums share.
-
-    The client adds the noise itself, before it sends anything: no trusted server, and no secure
-    sum, is assumed.
-
-    Args:
-        kinds: by name, Poisson samples all, and the norm that a row's part of a sum is clipped to.
-        epsilon: positive, of all together.
-        delta: above 0, below 1, of all together.
-        condition: what must be so for it to hold, if anything.
-
-    Raises:
-        InputError: no noise is enough.
-    """
-    noise = common_noise([sums for sums, _ in kinds.values()], epsilon, delta)
-    return TrainingGuarantee(
-        epsilon=epsilon,
-        delta=delta,
-        unit="one row of one client",
-        relation="add_or_remove",
-        mechanisms=tuple(
-            _mechanism(name, sums, noise, clip) for name, (sums, clip) in kinds.items()
-        ),
-        accountant=_accountant(),
-        condition=condition,
-        holds_against=ALL_WHO_SEE_UPLOADS,
-        not_covered=ROWS_NOT_COVERED,
-    )
-
-
-def _mechanism(name: Summed, sums: SampledSums, noise: float, clip: float) -> SampledMechanism:
-    return SampledMechanism(
-        name=name,
-        sampling=sums.sampling,
-        population=sums.population,
-        sample=sums.sample,
-        times=sums.times,
-        clip=clip,
-        noise=noise * sensitivity(clip, sums.relation),
-    )
-
-
-def _accountant() -> str:
-    return accountant().replace("exact Gaussian composition", "sampled Gaussian mechanisms")

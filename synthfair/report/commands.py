@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import cast
 
-from synthfair.config import DistillConfig, SurrogateConfig, TrainConfig, changed_settings
+from synthfair.config import DistillConfig, SurrogateConfig, changed_settings
 from synthfair.postprocess.decision import RANDOMIZED
 from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.run_files import MetricsFile, RoundSettings, SplitTable
@@ -21,10 +21,14 @@ def commands(metrics: MetricsFile) -> list[str]:
     if metrics.table:
         return [_compare(metrics, metrics.table, least)]
     if train := metrics.train:
-        config = TrainConfig(**{key: getattr(train, key) for key in TrainConfig.model_fields})
+        from synthfair.federated import WITHOUT_FLAGS, own_settings
+
+        changes = own_settings(train.own).changes
+        if WITHOUT_FLAGS & set(changes):  # they stand in metrics.json
+            changes = {"config": "train.toml"}
         flags = {"schema": "schema.json", **_users(train)}
         flags |= {"weights": "weights.json" if metrics.weights else None, "output": "trained"}
-        return [_line("synthfair", "train", "table.csv", **flags, **changed_settings(config))]
+        return [_line("synthfair", "train", "table.csv", **flags, **changes)]
     if decision := metrics.decision:
         flags = {"notion": decision.notion, "alpha": decision.alpha}
         flags |= {"randomized": True if metrics.method == RANDOMIZED else None}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from synthfair.client.history import ENDING, History, read_history
 from synthfair.config import Asked, DistillConfig
 from synthfair.config.server import FOR_SURROGATES
-from synthfair.errors import InputError
+from synthfair.errors import InputError, refusal
 from synthfair.report.table import as_text
 from synthfair.run_files import FrontierLine, GapsFile, MetricsFile, read_frontier, read_run_file
 from synthfair.task.federation_file import FILE as FEDERATION
@@ -62,6 +62,7 @@ class Result(NamedTuple):
         configs = configs or [c for c in (metrics.train, metrics.decision) if c]
         values = [config.model_dump() for config in configs]
         settings = {key: tuple(dict.fromkeys(v[key] for v in values)) for key in values[0]}
+        settings.setdefault("notion", ("statistical_parity",))  # of methods that read none
         if metrics.server:
             settings |= {key: (getattr(metrics.server, key),) for key in FOR_SURROGATES}
             settings["rho_o"] = settings.pop("rho")
@@ -108,7 +109,7 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         result = Result(
             folder,
             name,
-            read_run_file(folder / METRICS, MetricsFile),
+            _read_metrics(folder / METRICS),
             read_histories(folder),
             read_run_file(gaps, GapsFile) if gaps.exists() else None,
             read_frontier(frontier) if frontier.exists() else (),
@@ -116,6 +117,21 @@ def read_results(folders: Sequence[Path]) -> list[Result]:
         )
         results.append(result)
     return results
+
+
+def _read_metrics(path: Path) -> MetricsFile:
+    """With settings of rounds as the method has them; only these load JAX."""
+    metrics = read_run_file(path, MetricsFile)
+    if metrics.train:
+        from pydantic import ValidationError
+
+        from synthfair.federated import own_settings
+
+        try:
+            own_settings(metrics.train.own)
+        except ValidationError as error:
+            raise refusal(f"{path}: train", error) from error
+    return metrics
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:

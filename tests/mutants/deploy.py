@@ -186,7 +186,7 @@ MUTANTS = [
     Mutant(
         "noise of the server's counts as the site's own",
         "deploy/agreed.py",
-        "return (config.averaged or config.secure) and has_guarantee(config)",
+        'return (config.local_passes or config.get("secure", False)) and has_guarantee(config)',
         "return has_guarantee(config)",
         ROUNDS,
     ),
@@ -214,8 +214,8 @@ MUTANTS = [
     Mutant(
         "a conditional epsilon counts as one",
         "deploy/site_training.py",
-        "config.epsilon if has_guarantee(config) else None,",
-        "config.epsilon,",
+        'config.get("epsilon") if has_guarantee(config) else None,',
+        'config.get("epsilon"),',
         "test_deploy_training.py",
     ),
     Mutant(
@@ -263,8 +263,8 @@ MUTANTS = [
     Mutant(
         "anybody can repeat the server's noise",
         "deploy/training.py",
-        "config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)",
-        "config.seed",
+        "first_progress(plan, data, config)",
+        "first_progress(plan, data, config, config.seed)",
         ROUNDS,
     ),
     Mutant(
@@ -291,15 +291,15 @@ MUTANTS = [
     Mutant(
         "a round with an epsilon may be asked for twice",
         "deploy/training.py",
-        "save_each = job.save_each if config.epsilon is None else 1",
+        "save_each = 1 if private_rounds else job.save_each",
         "save_each = job.save_each",
         ROUNDS,
     ),
     Mutant(
         "a new job starts anew",
         "deploy/training.py",
-        "begun = read_begun(plan, data, checkpoint)",
-        "begun = None",
+        "progress = read_progress(plan, data, checkpoint)",
+        "progress = None",
         ROUNDS,
     ),
     Mutant(
@@ -340,8 +340,8 @@ MUTANTS = [
     Mutant(
         "an epsilon that leaves the teacher open counts as one",
         "deploy/agreed.py",
-        'return config.epsilon is not None and (config.end_to_end or not config.reads("end_to_end"))',
-        "return config.epsilon is not None",
+        'return config.get("epsilon") is not None and config.get("end_to_end", True)',
+        'return config.get("epsilon") is not None',
         ROUNDS,
     ),
     Mutant(
@@ -375,7 +375,7 @@ MUTANTS = [
     Mutant(
         "a teacher's decisions are not stored",
         "deploy/site_training.py",
-        "    if ready.agreed.config.epsilon is not None:\n",
+        '    if ready.agreed.config.get("epsilon") is not None:\n',
         "    if False:\n",
         ROUNDS,
     ),

@@ -128,8 +128,8 @@ MUTANTS = [
     Mutant(
         "jobs without an epsilon share their sums",
         "deploy/training.py",
-        "federation.job if config.epsilon is None else begun.seed",
-        "begun.seed",
+        "progress.seed if private_rounds else federation.job",
+        "progress.seed",
         SECURE,
     ),
     Mutant(

@@ -5,17 +5,17 @@ from tests.mutants import Mutant
 MUTANTS = [
     Mutant(
         "an unset batch is larger than a client",
-        "federated/methods.py",
+        "federated/settings.py",
         "return min(BATCH, users.smallest)",
         "return BATCH",
         "test_weights.py",
     ),
     Mutant(
-        "methods without secure sums ask for their clip",
-        "config/train.py",
-        'self.secure and self.reads("secure") and self.clip is None',
-        "self.secure and self.clip is None",
-        "test_train_command.py",
+        "what a method does not read is ignored",
+        "federated/settings.py",
+        "if unread := sorted(key for key in data if key in known and not cls.reads(key)):",
+        "if unread := []:",
+        "test_config.py",
     ),
     Mutant(
         "counts are summed without noise",
@@ -76,8 +76,8 @@ MUTANTS = [
     Mutant(
         "all rounds have the same noise",
         "federated/engine.py",
-        "noise_key = jax.random.fold_in(fixed.keys.noise, t)",
-        "noise_key = fixed.keys.noise",
+        "noise_key = jax.random.fold_in(run.noise_key, t)",
+        "noise_key = run.noise_key",
         "test_engine.py",
     ),
     Mutant(
@@ -111,20 +111,20 @@ MUTANTS = [
     Mutant(
         "the step ignores which group is treated better",
         "federated/fpfl.py",
-        "force * jnp.sign(found.values)",
-        "force * jnp.abs(jnp.sign(found.values))",
+        "force * jnp.sign(d.values)",
+        "force * jnp.abs(jnp.sign(d.values))",
         "test_fpfl.py",
     ),
     Mutant(
         "a row's gradient is not clipped",
-        "federated/dp_sgd.py",
+        "federated/row_sums.py",
         "jnp.minimum(1.0, clip / jnp.maximum(norm, least))",
         "jnp.ones_like(norm)",
         "test_row_gradients.py",
     ),
     Mutant(
         "batches of rows are larger than accounted for",
-        "federated/dp_sgd.py",
+        "federated/row_sums.py",
         "< expected / size)",
         "< 1.5 * expected / size)",
         "test_row_gradients.py",
@@ -138,7 +138,7 @@ MUTANTS = [
     ),
     Mutant(
         "the private teacher's noise is for gradients alone, not for the counts sent with them",
-        "federated/private_fair_sgd.py",
+        "federated/two_phase.py",
         "SENSITIVITY = (1.0 + 2.0 * COUNT_SCALE**2) ** 0.5",
         "SENSITIVITY = 1.0",
         "test_two_phase.py",
@@ -146,13 +146,13 @@ MUTANTS = [
     Mutant(
         "the seed of noise that protects is the setting's",
         "federated/training.py",
-        "seed = config.seed if config.epsilon is None else secrets.randbits(SECRET_BITS)",
+        "seed = config.seed if plan.guarantee is None else secrets.randbits(SECRET_BITS)",
         "seed = config.seed",
         "test_train.py",
     ),
     Mutant(
         "a training is not booked",
-        "federated/from_table.py",
+        "federated/training.py",
         "    ledger.book(booking)\n",
         "",
         "test_train.py",

@@ -182,8 +182,8 @@ MUTANTS = [
     Mutant(
         "users count by their rows, not by the rows' weights",
         "federated/fedavg.py",
-        "return movement(state.params, moved, self._weighted(rows))",
-        "return movement(state.params, moved, rows)",
+        "return movement(state.params, end, self._weighed(rows))",
+        "return movement(state.params, end, rows)",
         "test_weights.py",
     ),
     Mutant(
@@ -195,7 +195,7 @@ MUTANTS = [
     ),
     Mutant(
         "a continued training with other weights is taken for the same",
-        "federated/from_table.py",
+        "federated/training.py",
         "jax.tree.leaves((data.users, data.row_weights, data.held_out))",
         "jax.tree.leaves((data.users, data.held_out))",
         "test_weights.py",
@@ -238,8 +238,8 @@ MUTANTS = [
     Mutant(
         "rows that are held out are trained on",
         "federated/user_data.py",
-        "UserData(schema, of(~out), attributes,",
-        "UserData(schema, of(~out | True), attributes,",
+        "UserData(schema, of(~out), groups,",
+        "UserData(schema, of(~out | True), groups,",
         "test_privfairfl.py",
     ),
     Mutant(

@@ -1,0 +1,167 @@
+"""Sums over random batches of rows, in which no row's gradient has more than a given norm.
+
+The sum of a model's gradients, each row's clipped by itself, takes one pass forward and one back.
+Of a row with score z and loss l(z) the gradient is l'(z) grad z, so that whatever is lost on a row
+enters by one number, its slope l'(z). In a dense layer with inputs h and errors e (the slope as it
+comes back to the layer's outputs) the row's gradient is e h', whose norm is |e| |h|. So all rows'
+norms, and then the clipped sum, follow without any row's gradient (Goodfellow 2015, "Efficient
+per-example gradient computations", section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from synthfair.federated.networks import Network, Perceptron, Trainable
+from synthfair.federated.users import UserRows
+from synthfair.model import Params, derivative, logistic, squared_norm
+
+RowLoss = Callable[[jax.Array, UserRows], jax.Array]
+"""Of scores [R] and rows to losses [R]; each row's depends on its own score alone."""
+
+RowSum = TypeVar("RowSum")
+"""A pytree of arrays that adds up over rows."""
+
+
+def cross_entropy(scores: jax.Array, rows: UserRows) -> jax.Array:
+    """[R] of labels -1 and +1."""
+    return logistic(rows.y * scores)
+
+
+def noise_of(noise: jax.Array | float, sensitivity: jax.Array | float) -> jax.Array:
+    """Standard deviation; 0 without noise even where nothing bounds the sum."""
+    return jnp.where(jnp.asarray(noise) > 0, noise * jnp.asarray(sensitivity), 0.0)
+
+
+def random_rows(rows: UserRows, size: int, key: jax.Array) -> UserRows:
+    """As many rows as asked for, each drawn from all that are there, with replacement."""
+    chance = rows.weight / jnp.maximum(jnp.sum(rows.weight), 1.0)
+    which = jax.random.choice(key, len(rows.weight), (size,), p=chance)
+    return UserRows(*(part[which] for part in rows))
+
+
+def poisson_sum(
+    function: Callable[[UserRows], RowSum],
+    rows: UserRows,
+    expected: int,
+    key: jax.Array,
+    *,
+    room: int | None = None,
+) -> RowSum:
+    """A sum over a batch into which each row comes by itself with the same chance.
+
+    The chance is ``expected`` divided by the number of rows, which is taken as public. No row of a
+    large batch is left out: what does not fit into one pass takes another, so that the sampling is
+    exactly the one that is accounted for, see :class:`synthfair.privacy.sampled.SampledSums`.
+
+    Args:
+        function: of rows, of which those of weight 0 must not enter, to their sum.
+        rows: of one user.
+        expected: mean size of the batch, at least 1.
+        key: must be secret where the sum is made private.
+        room: rows of one pass; if not given, four standard deviations more than expected, so that
+            with 100 or more a second pass is needed less than once in 10,000 batches.
+    """
+    room = min(len(rows.weight), room or expected + 4 * int(expected**0.5) + 1)
+    size = jnp.maximum(jnp.sum(rows.weight), 1.0)
+    chosen = (jax.random.uniform(key, rows.weight.shape) < expected / size) & (rows.weight > 0)
+    order = jnp.nonzero(chosen, size=-(-len(rows.weight) // room) * room, fill_value=0)[0]
+    count = jnp.sum(chosen)
+
+    @jax.jit  # so that JAX traces it once for both uses below
+    def sum_of(start: jax.Array | int) -> RowSum:
+        which = jax.lax.dynamic_slice_in_dim(order, start, room)
+        there = (start + jnp.arange(room) < count).astype(rows.weight.dtype)
+        return function(UserRows(*(part[which] for part in rows))._replace(weight=there))
+
+    def add(number: jax.Array, total: RowSum) -> RowSum:
+        return jax.tree.map(jnp.add, total, sum_of(number * room))
+
+    shapes = jax.eval_shape(sum_of, 0)
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.lax.fori_loop(0, -(-count // room), add, zero)
+
+
+def clipped_gradients(
+    model: Trainable, params: Params, rows: UserRows, loss: RowLoss, clip: jax.Array | float
+) -> Params:
+    """Sum over rows of their clipped gradients of a loss, see :func:`clipped_sum`."""
+    scores = model.scores(params, rows.a)
+    slope = rows.weight * derivative(lambda z: loss(z, rows), scores)
+    return clipped_sum(model, params, rows.a, slope, clip)
+
+
+def clipped_sum(
+    model: Trainable, params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
+) -> Params:
+    """Sum over rows of v min(1, clip / |v|), where v = slope grad z is a row's gradient.
+
+    Sensitivity: one row more or less changes it by at most ``clip`` in Euclidean norm. A row
+    whose gradient has no finite norm counts 0.
+
+    Args:
+        model: with one score z a row.
+        params: where.
+        a: [R, n] model inputs.
+        slope: [R] derivative of each row's loss in its score; 0 for padding.
+        clip: positive, or infinite.
+
+    Returns:
+        As params.
+    """
+    # A subclass may compute other scores: it takes the way that holds for any model.
+    if type(model) is Network and type(model.build) is Perceptron:
+        return _dense_layers(params, a, slope, clip)
+
+    # Of any model, all rows' gradients are held together.
+    def gradient(row: jax.Array, change: jax.Array) -> tuple[Params, jax.Array]:
+        of_score = jax.grad(lambda p: model.scores(p, row[None])[0])(params)
+        own = jax.tree.map(lambda leaf: change * leaf, of_score)
+        return own, jnp.sqrt(squared_norm(own))
+
+    gradients, norm = jax.vmap(gradient)(a, slope)
+    factor = _factor(norm, clip)
+
+    def total(leaf: jax.Array) -> jax.Array:
+        counts = factor.reshape(-1, *(1,) * (leaf.ndim - 1)) > 0
+        return jnp.tensordot(factor, jnp.where(counts, leaf, 0.0), axes=1)
+
+    return jax.tree.map(total, gradients)
+
+
+def _factor(norm: jax.Array, clip: jax.Array | float) -> jax.Array:
+    """[R] by which a row's gradient is multiplied; 0 where it has no finite norm."""
+    least = jnp.finfo(norm.dtype).tiny
+    return jnp.where(jnp.isfinite(norm), jnp.minimum(1.0, clip / jnp.maximum(norm, least)), 0.0)
+
+
+def _dense_layers(
+    params: Params, a: jax.Array, slope: jax.Array, clip: jax.Array | float
+) -> Params:
+    """See the head of the module; the bias is the weight of one more input, 1."""
+    layers = [layer for layer in params.layers if isinstance(layer, eqx.nn.Linear)]
+
+    def forward(probes: list[jax.Array]) -> tuple[jax.Array, list[jax.Array]]:
+        """Scores [R] and each layer's inputs; a probe is added to a layer's outputs."""
+        inputs, outputs = [], a
+        for i, (layer, probe) in enumerate(zip(layers, probes, strict=True)):
+            inputs.append(outputs if i == 0 else jax.nn.relu(outputs))
+            outputs = inputs[-1] @ layer.weight.T + jnp.asarray(layer.bias) + probe
+        return outputs[:, 0], inputs
+
+    probes = [jnp.zeros((len(a), len(layer.weight)), a.dtype) for layer in layers]
+    _, back, inputs = jax.vjp(forward, probes, has_aux=True)
+    (errors,) = back(slope)
+    pairs = list(zip(errors, inputs, strict=True))
+    squares = sum(jnp.sum(e**2, axis=1) * (1.0 + jnp.sum(h**2, axis=1)) for e, h in pairs)
+    factor = _factor(jnp.sqrt(jnp.asarray(squares)), clip)[:, None]
+    leaves = []
+    for e, h in pairs:
+        clipped = jnp.where(factor > 0, factor * e, 0.0)  # 0 times infinity would be no number
+        leaves += [clipped.T @ jnp.where(factor > 0, h, 0.0), jnp.sum(clipped, axis=0)]
+    return jax.tree.unflatten(jax.tree.structure(params), leaves)

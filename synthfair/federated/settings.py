@@ -1,0 +1,341 @@
+"""What the settings of all methods in rounds have in common, and how they become a plan.
+
+A method is its settings: a frozen model of its own, :class:`FpflSettings` for example, which knows
+how to train on some users. :mod:`synthfair.federated.methods` lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+from pydantic import BaseModel, Field, ModelWrapValidatorHandler, model_validator
+
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Asked
+from synthfair.config.rules import Seed
+from synthfair.errors import InputError
+from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import CHUNK, UNPROTECTED, Protection, report_size
+from synthfair.federated.networks import LogisticRegression, Network, Perceptron, Trainable
+from synthfair.federated.secure_sums import SecureSums, make_secure_sums
+from synthfair.federated.user_data import UserData
+from synthfair.federated.users import Users
+from synthfair.model import Params
+from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.privacy.rounds import TrainingGuarantee, noise_for_shares, training_guarantee
+from synthfair.privacy.sampled import SampledSums, Sampling
+from synthfair.trained import TrainedModel
+
+BATCH = 500
+"""Rows of a batch, where the settings name no number."""
+
+Epsilon = Annotated[float, Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)]
+Delta = Annotated[float, Field(ge=LEAST_DELTA, lt=1)]
+
+METHODS: dict[str, type[TrainConfig]] = {}
+"""The settings of each method, by its name; :mod:`synthfair.federated.methods` fills it in."""
+
+
+class TrainingPlan(NamedTuple):
+    """How a training is done.
+
+    Attributes:
+        algorithm: what the server and the users do.
+        cohorts: which users take part.
+        protection: of what users send; sums by shares, if so.
+        guarantee: of privacy, if the settings ask for one.
+        chunk: rounds between two looks at the progress; few where a round takes long.
+        prepare: what happens once, on the users' side, before the rounds: of users, the seed and
+            their numbers among all users, the same users with the labels that they learn.
+    """
+
+    algorithm: Algorithm
+    cohorts: Cohorts
+    protection: Protection | SecureSums = UNPROTECTED
+    guarantee: TrainingGuarantee | None = None
+    chunk: int = CHUNK
+    prepare: Callable[[Users, int, Sequence[int]], Users] | None = None
+
+    @property
+    def secure(self) -> SecureSums | None:
+        """How reports are summed by shares; None where whoever sums sees them."""
+        return self.protection if isinstance(self.protection, SecureSums) else None
+
+
+class TrainConfig(BaseModel):
+    """Settings of a method that trains in rounds: those that the method reads, and no others.
+
+    ``TrainConfig(method="two_phase", ...)`` makes the settings of the method that is named. Flags
+    of ``python -m synthfair train``, and keys of its configuration, are named as the fields are.
+
+    Attributes:
+        method: its name; fpfl, if none is given.
+        hidden: widths of a network's hidden layers; none for a linear model.
+        group_input: whether the model sees the sensitive attribute.
+        rounds: in all.
+        learning_rate: eta, of a step.
+        seed: of everything random; the same seed gives the same bytes.
+
+    Raises:
+        ValueError: a value out of range, an unknown key, or one that the method does not read.
+
+    Example:
+        >>> import synthfair as sf
+        >>> config = sf.TrainConfig(method="two_phase", clip=1.0, epsilon=2.0, delta=1e-4)
+        >>> config.rounds, config.learning_rate  # the method's own defaults
+        (4, 2.0)
+        >>> type(config).__name__, config.reads("memory")
+        ('TwoPhaseSettings', False)
+    """
+
+    model_config = STRICT
+
+    method: Any = "fpfl"  # each method has a literal of its own
+    hidden: tuple[Annotated[int, Field(ge=1)], ...] = Field(default=(), strict=False, max_length=20)
+    group_input: bool = True
+    rounds: Count = 500
+    learning_rate: Positive = 0.5
+    seed: int = Seed
+
+    # What else distinguishes methods
+    one_place: ClassVar[bool] = False  # all rows are in one place, and each is a user by itself
+    local_passes: ClassVar[bool] = False  # all clients make passes over their rows in each round
+    row_weights: ClassVar[bool] = False  # rows may have weights by group and label
+    counts_rows: ClassVar[bool] = False  # rows are counted, with noise that no seed repeats
+    resumes: ClassVar[bool] = True  # an interrupted run goes on, and does not begin anew
+    unconstrained: ClassVar[Mapping[str, str | float]] = {}  # what leaves the constraint out
+
+    # The settings of which method
+
+    def __new__(cls, **settings: Any) -> TrainConfig:
+        """An instance of the method's own class, which takes the settings."""
+        method = settings.get("method", "fpfl")
+        own = METHODS.get(method) if cls is TrainConfig and isinstance(method, str) else None
+        return super().__new__(own or cls)  # type: ignore[arg-type]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _reads_what_is_given(cls, data: Any, handler: ModelWrapValidatorHandler) -> Any:
+        if not isinstance(data, dict):
+            return handler(data)
+        method = data.get("method", cls.model_fields["method"].default)
+        if cls is TrainConfig:
+            if not isinstance(method, str) or method not in METHODS:
+                raise ValueError(f"method: {method!r} is none; must be one of {', '.join(METHODS)}")
+            return METHODS[method].model_validate(data)
+        known = {key for other in METHODS.values() for key in other.model_fields}
+        if unread := sorted(key for key in data if key in known and not cls.reads(key)):
+            raise ValueError(f"{', '.join(unread)}: not read by {method}")
+        return handler(data)
+
+    @classmethod
+    def reads(cls, key: str) -> bool:
+        """Whether the method has such a setting."""
+        return key in cls.model_fields
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """A setting, or a default where the method has no such setting."""
+        return getattr(self, key) if self.reads(key) else default
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from the method's own defaults, and the method unless fpfl."""
+        defaults = type(self)().model_dump() | {"method": "fpfl"}
+        return {key: value for key, value in self.model_dump().items() if value != defaults[key]}
+
+    @property
+    def asked(self) -> Asked:
+        """How much fairness is asked of the model."""
+        alpha = self.get("alpha")
+        return Asked(by="nothing") if alpha is None else Asked(by="tolerance", amounts=(alpha,))
+
+    # How it trains, in the order of what happens
+
+    def count_first(
+        self,
+        data: UserData,
+        noise_seed: int | None,  # noqa: ARG002
+    ) -> tuple[UserData, ScoreHistogram | None]:
+        """Before there is a plan: the users with weights of rows, and the counts behind these."""
+        return data, None
+
+    def plan(self, data: UserData) -> TrainingPlan:
+        """How the method trains on these users.
+
+        Raises:
+            InputError: the cohort is larger than the population, or no noise is enough.
+        """
+        raise NotImplementedError
+
+    def progress(self, history: RoundRecord) -> str:
+        """How the last round went, in a few words."""
+        raise NotImplementedError
+
+    def converged(self, plan: TrainingPlan, history: RoundRecord) -> bool | None:  # noqa: ARG002
+        """Whether a whole history ended well; None where there is no test."""
+        return None
+
+    def decide(
+        self,
+        model: TrainedModel,
+        params: Params,  # noqa: ARG002
+        data: UserData,  # noqa: ARG002
+        noise_seed: int | None,  # noqa: ARG002
+    ) -> tuple[TrainedModel, ScoreHistogram | None]:
+        """After the rounds: the model with decisions by group, and the counts behind these."""
+        return model, None
+
+    # What plans are made of
+
+    def trainable(self, data: UserData) -> Trainable:
+        """A linear model, or a network."""
+        n_inputs = data.users.a.shape[1]
+        if self.hidden:
+            return Network(Perceptron(n_inputs, self.hidden))
+        return LogisticRegression(n_inputs)
+
+    def numbers(self, algorithm: type) -> dict[str, Any]:
+        """The settings that an algorithm has by the same names."""
+        names = {field.name for field in fields(algorithm)}
+        return {key: value for key, value in self if key in names}
+
+
+class CohortSettings(TrainConfig):
+    """Settings of methods in which cohorts of users take part.
+
+    Attributes:
+        cohort: users of a round, or, with Poisson sampling, on average; all if not given.
+        sampling: ``poisson``: each user by itself with the same chance, which protects whether a
+            user is there at all; or cohorts of a ``fixed`` number, which protects what a user's
+            rows are, and needs about three to four times the noise at equal epsilon, as the bound
+            known for it is loose.
+    """
+
+    cohort: Annotated[int, Field(ge=1)] | None = None
+    sampling: Sampling = "poisson"
+
+    def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
+        """The plan without protection."""
+        n = len(data.users)
+        cohort = n if self.cohort is None else self.cohort
+        return TrainingPlan(algorithm, Cohorts(n, cohort, self.sampling))
+
+
+class PrivacySettings(TrainConfig):
+    """Settings of methods that may be private.
+
+    Attributes:
+        clip: Euclidean norm to which what a user sends, or a row adds, is clipped; needed with
+            epsilon.
+        epsilon: makes training differentially private; without it nothing is guaranteed.
+        delta: goes with epsilon; less than 1 / (number of users, or of a client's rows).
+    """
+
+    clip: Positive | None = None
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+
+    @model_validator(mode="after")
+    def _bounds_what_is_protected(self) -> PrivacySettings:
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError("epsilon and delta go together: give both or neither")
+        if self.epsilon is not None and self.clip is None:
+            raise ValueError("epsilon needs clip: what a user may send must be bounded")
+        return self
+
+    def budget(self, number: int, of_what: str) -> dict[str, Any] | None:
+        """Epsilon and delta; None where none are asked for.
+
+        Raises:
+            InputError: delta is so large that publishing somebody drawn at random would be private.
+        """
+        if self.epsilon is None or self.delta is None:
+            return None
+        if self.delta * number >= 1:
+            raise InputError(
+                f"delta = {self.delta:g}: must be below 1 / {number}, the number of {of_what};"
+                " better far below"
+            )
+        return {"epsilon": self.epsilon, "delta": self.delta}
+
+
+class UserPrivacySettings(CohortSettings, PrivacySettings):
+    """Settings of methods whose users are protected with all their rows.
+
+    Attributes:
+        secure: whether what users send is summed by shares of two aggregators, so that nobody sees
+            a user's; each adds discrete noise of its own where epsilon asks for it. Needs clip.
+    """
+
+    secure: bool = False
+
+    @model_validator(mode="after")
+    def _bounds_what_is_shared(self) -> UserPrivacySettings:
+        if self.secure and self.clip is None:
+            raise ValueError("secure needs clip: sums by shares are of bounded numbers on a grid")
+        return self
+
+    def in_cohorts(self, algorithm: Algorithm, data: UserData) -> TrainingPlan:
+        """The plan with clipping and noise as the settings ask for; by shares, if they say so."""
+        plan, clip = super().in_cohorts(algorithm, data), self.clip
+        if clip is None:
+            return plan
+        n = len(data.users)
+        sums = SampledSums(n, plan.cohorts.size, self.rounds, self.sampling)
+        budget = self.budget(n, "users")
+        if not self.secure:
+            if budget is None:
+                return plan._replace(protection=Protection(clip))
+            guarantee = training_guarantee({"reports": (sums, clip)}, **budget)
+            protection = Protection(clip, guarantee.mechanisms[0].noise)
+            return plan._replace(protection=protection, guarantee=guarantee)
+        secure = make_secure_sums(
+            report_size(algorithm, data.users)[0],
+            clip=clip,
+            relation=sums.relation,
+            multiplier=noise_for_shares(sums, **budget) if budget else None,
+        )
+        if budget is None:
+            return plan._replace(protection=secure)
+        guarantee = training_guarantee(
+            {"reports": (sums, clip)}, shares=secure.shares, noise=secure.noise_of_one, **budget
+        )
+        return plan._replace(protection=secure, guarantee=guarantee)
+
+
+class PassSettings(TrainConfig):
+    """Settings of methods in which all clients make passes over their rows in each round.
+
+    Attributes:
+        batch: rows of a batch. If not given: 500; but all of the smallest client's rows where it
+            has fewer.
+        local_epochs: passes over the smallest client's rows in a round.
+    """
+
+    rounds: Count = 4
+    learning_rate: Positive = 2.0
+    batch: Annotated[int, Field(ge=1)] | None = None
+    local_epochs: Positive = 5.0
+
+    local_passes: ClassVar[bool] = True
+
+    def progress(self, history: RoundRecord) -> str:
+        """By how much the mean of the clients' movements moved the server."""
+        return f"moved by {history.moved[-1]:.2f}"
+
+    def batch_of(self, users: Users) -> int:
+        """Rows of a batch; a sum over fewer, divided by the batch, would be too short.
+
+        Raises:
+            InputError: a batch that is larger than the smallest client.
+        """
+        if self.batch is None:
+            return min(BATCH, users.smallest)
+        if self.batch > users.smallest:
+            raise InputError(
+                f"batch = {self.batch}: must be 1 to {users.smallest}, the smallest client's rows"
+                " (--batch)"
+            )
+        return self.batch
