@@ -165,7 +165,7 @@ def test_reports_do_not_come_in_the_order_of_their_groups():
     assert groups not in (sorted(groups), sorted(groups)[::-1])
 
 
-TRAIN = {"method": "fedavg", "rounds": 2, "learning_rate": 0.5, "local_steps": 3, "batch": 20}
+TRAIN = {"method": "fedavg", "rounds": 2, "learning_rate": 0.5, "local_steps": 3}
 PRIVATE_TRAIN = {"method": "fpfl", "rounds": 2, "learning_rate": 0.5, "alpha": 0.01,
                  "multiplier_rate": 1.0, "clip": 0.5, "epsilon": 2.0, "delta": 1e-3}  # fmt: skip
 

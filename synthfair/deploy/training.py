@@ -8,11 +8,9 @@ With ``secure``, reports are shared among aggregators, which add the noise; the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
@@ -32,15 +30,12 @@ from synthfair.deploy.agreed import (
 )
 from synthfair.deploy.sums import make_sum, secure_sum
 from synthfair.errors import InputError
-from synthfair.secure.summands import ClippedVectors
 from synthfair.task.job_sites import JobSites, Query
 
 if TYPE_CHECKING:
-    import jax
-
     from synthfair.checkpoint import CheckpointFile
-    from synthfair.federated.algorithm import Algorithm
-    from synthfair.federated.engine import Protection, RunProgress
+    from synthfair.federated.engine import RunProgress
+    from synthfair.federated.secure_sums import SecureSums
     from synthfair.federated.settings import TrainConfig, TrainingPlan
     from synthfair.trained import TrainedModel
 
@@ -128,47 +123,36 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     from synthfair.trained import write_model
 
     start_jax()
-    import jax
 
-    sites = tuple(sorted(federation.sites))
-    agreed = Agreed(train=job.train, sites=sites, least_rows=job.least_rows)
+    # What is agreed, and where an earlier job has come to.
+    agreed = Agreed(
+        train=job.train, sites=tuple(sorted(federation.sites)), least_rows=job.least_rows
+    )
     config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    run = agreed.run(federation.schema)
     checkpoint, progress = _begin(federation, job, agreed, private.parent)
-    noise_key = engine.key_from(progress.seed, 2)
-    private_rounds = plan.guarantee is not None
-    asked = agreed.model_dump(mode="json")
-    save_each = 1 if private_rounds else job.save_each
-    some = data.users.rows_of(0)
-    like = jax.eval_shape(plan.algorithm.report, progress.state, some, noise_key)
-    expected = _Report(like, plan.protection.clip, *_weights(job, data.row_weights))
-    # With an epsilon, a training that goes on asks for the very sums that it had asked for before.
-    salt = progress.seed if private_rounds else federation.job
-    label = f"{run} {salt}"
-    anew = checkpoint.path if private_rounds else None
-    shares = plan.secure and _Shares(plan.secure.what, label, private.parent / "sums", like, anew)
-    protection = engine.UNPROTECTED if plan.secure else plan.protection
+    save_each = job.save_each if plan.guarantee is None else 1
 
-    update = _compiled_update()
-    while (number := progress.rounds) < config.rounds:
-        if number % save_each == 0:
-            checkpoint.save(to_save(progress))
-        query = Query("train", number, asked, job.timeout, packed(progress.state))
-        summed = shares.total if shares else expected.total
-        total, count = summed(federation, query, job.least_answers)
-        # A site that is missing must not make the step shorter; with an epsilon it does, as the
-        # guarantee is for a public number of sites, where one's part is zeroed out.
-        cohort = float(count if plan.guarantee is None else len(sites))
-        key = jax.random.fold_in(noise_key, number)
-        state, record = update(
-            plan.algorithm, protection, progress.state, total=total, cohort=cohort, key=key
-        )
-        history = jax.tree.map(
-            lambda old, new: np.concatenate([old, np.asarray(new)[None]]), progress.history, record
-        )
-        progress = engine.RunProgress(number + 1, state, history, progress.seed)
-    checkpoint.save(to_save(progress))
+    def save(after: RunProgress) -> None:
+        if after.rounds % save_each == 0 or after.rounds == config.rounds:
+            checkpoint.save(to_save(after))
+
+    # The rounds: sites report, the server adds up and moves on.
+    save(progress)
+    progress = engine.run(
+        plan.algorithm,
+        data.users,
+        plan.cohorts,
+        rounds=config.rounds,
+        seed=progress.seed,
+        protection=plan.protection,
+        sites=_Sites(federation, job, agreed, checkpoint.path, progress.seed),
+        progress=progress,
+        chunk=1,
+        on_chunk=save,
+    )
+
+    # The model, and what it does on test tables.
     converged = config.converged(plan, progress.history)
     model = make_model(plan, config, data, progress.state, converged=converged)
     output.mkdir(parents=True, exist_ok=True)
@@ -208,98 +192,81 @@ def _begin(
     return checkpoint, first_progress(plan, data, config)
 
 
-@cache
-def _compiled_update() -> Callable[..., tuple[Any, Any]]:
-    import jax
+class _Sites:
+    """The sites of a training as the engine asks them: reports in, or sums that nobody sees."""
 
-    from synthfair.federated.engine import add_noise
+    def __init__(
+        self, federation: JobSites, job: TrainJob, agreed: Agreed, checkpoint: Path, seed: int
+    ) -> None:
+        self._federation, self._job, self._agreed = federation, job, agreed
+        data, self._plan = make_planned(agreed, federation.schema)
+        self._users, self._checkpoint = data.users, checkpoint
+        # Between which the weight of a site lies: the sum of its rows' weights.
+        weights = data.row_weights
+        low, high = (1.0, 1.0) if weights is None else map(float, (weights.min(), weights.max()))
+        self._least_weight = (job.least_rows or 0) * min(low, 1.0)
+        self._most_weight = (job.most_rows or 0) * max(high, 1.0)
+        # With an epsilon, a training that goes on asks for the very sums that it had asked for.
+        salt = federation.job if self._plan.guarantee is None else seed
+        self._label = f"{agreed.run(federation.schema)} {salt}"
 
-    @jax.jit
-    def update(
-        algorithm: Algorithm,
-        protection: Protection,
-        state: Any,
-        *,
-        total: Any,
-        cohort: float,
-        key: jax.Array,
-    ) -> tuple[Any, Any]:
-        noisy = add_noise(total, protection.noise, key)
-        return algorithm.update(state, noisy, cohort)
+    def total(self, state: Any, cohort: Any, t: int) -> tuple[np.ndarray, float]:  # noqa: ARG002
+        """[k] the sum of the reports of a round, and the number of sites that it counts as of.
 
-    return update
+        A site that is missing must not make the step shorter. With an epsilon it does, as the
+        guarantee is for a public number of sites, where one's part is zeroed out.
 
+        Raises:
+            TooFewError: fewer sites than the job says, or nobody, has sent one.
+        """
+        asked, job = self._agreed.model_dump(mode="json"), self._job
+        query = Query("train", t, asked, job.timeout, packed(state))
+        total, count = (self._by_shares if self._plan.secure else self._of_reports)(query, state)
+        return total, float(count if self._plan.guarantee is None else len(self._agreed.sites))
 
-def _weights(job: TrainJob, row_weights: jax.Array | None) -> tuple[float, float]:
-    """Between which the weight of a site lies: the sum of its rows' weights."""
-    low, high = (1.0, 1.0) if row_weights is None else (row_weights.min(), row_weights.max())
-    return (job.least_rows or 0) * min(float(low), 1.0), (job.most_rows or 0) * max(
-        float(high), 1.0
-    )
+    def _of_reports(self, query: Query, state: Any) -> tuple[np.ndarray, int]:
+        """Of reports that the server sees; what is none is refused."""
+        from synthfair.federated.engine import report_shapes
 
+        like = report_shapes(self._plan.algorithm, self._users, state)
+        least = self._job.least_answers
+        read = self._federation.collect(
+            query, lambda _, sent: self._report(sent, like), least=least
+        )
+        return np.sum([*read.values()], axis=0), len(read)
 
-class _Report(NamedTuple):
-    """What a report must be: its shapes and types, and the norm and weight that it may have."""
-
-    like: Any
-    clip: jax.Array | float | None
-    least_weight: float
-    most_weight: float
-
-    def read(self, content: bytes) -> Any:
-        """Of a site. Raises ValueError: another length, not finite, too large, or too heavy."""
+    def _report(self, content: bytes, like: Any) -> np.ndarray:
+        """[k] of a site. Raises ValueError: another length, not finite, too large or too heavy."""
         from synthfair.federated.fedavg import Movement
         from synthfair.federated.fpfl import Statistics
 
-        norm = np.linalg.norm(np.frombuffer(content[: len(content) // 8 * 8], "<f8"))
-        most = np.inf if self.clip is None else float(self.clip) * (1 + ROUNDING)
-        if not np.isfinite(norm) or norm > most:
+        report, clip = unpacked(content, like), self._plan.protection.clip
+        numbers = np.frombuffer(content, "<f8")
+        norm, most = np.linalg.norm(numbers), np.inf if clip is None else float(clip)
+        if not np.isfinite(norm) or norm > most * (1 + ROUNDING):
             raise ValueError("its numbers are not finite, or larger than the clip allows")
-        found = unpacked(content, self.like)
-        if isinstance(found, Movement) and found.weight.size:  # else sites count alike
-            if not self.least_weight <= float(found.weight) <= self.most_weight:
+        if isinstance(report, Movement) and report.weight.size:  # else sites count alike
+            if not self._least_weight <= float(report.weight) <= self._most_weight:
                 raise ValueError("its weight is not that of a number of rows that a site may have")
-        elif isinstance(found, Statistics) and not 0 <= found.sums.right <= found.sums.rows:
+        elif isinstance(report, Statistics) and not 0 <= report.sums.right <= report.sums.rows:
             raise ValueError("its counts of rows are negative, or more are right than there are")
-        return found
+        return numbers
 
-    def total(self, federation: JobSites, query: Query, least: int | None) -> tuple[Any, int]:
-        """The sum of the sites' reports in a round, and their number; what is none is refused.
-
-        Raises:
-            TooFewError: fewer than the job says, or nobody, has sent one.
-        """
-        import jax
-
-        read = federation.collect(query, lambda _, content: self.read(content), least=least)
-        reports = [*read.values()]
-        return jax.tree.map(lambda *parts: sum(parts[1:], parts[0]), *reports), len(reports)
-
-
-class _Shares(NamedTuple):
-    """How reports are summed so that the server sees none: what, in which sums, and where to.
-
-    Attributes:
-        what: is summed.
-        label: of the training and its job.
-        folder: of the server's own, for uploads.
-        like: shapes and types of a report.
-        anew: file that holds later jobs to these very sums, if any.
-    """
-
-    what: ClippedVectors
-    label: str
-    folder: Path
-    like: Any
-    anew: Path | None
-
-    def total(self, federation: JobSites, query: Query, least: int | None) -> tuple[Any, int]:
-        """The noisy sum of a round, as aggregators open it, and the number of sites in it."""
-        label, bare = f"{self.label} {query.number}", self.what.rho is None
-        task = make_sum(federation, self.what, label=label, least=least, without_noise=bare)
-        opened = secure_sum(federation, task, query, folder=self.folder, anew=self.anew)
-        total = unpacked(self.what.values(opened.total).astype("<f8").tobytes(), self.like)
-        return total, opened.statement["clients"]
+    def _by_shares(self, query: Query, state: Any) -> tuple[np.ndarray, int]:  # noqa: ARG002
+        """Noisy, as aggregators open it; the server sees no report."""
+        federation, plan, least = self._federation, self._plan, self._job.least_answers
+        what = cast("SecureSums", plan.secure).what
+        task = make_sum(
+            federation,
+            what,
+            label=f"{self._label} {query.number}",
+            least=least,
+            without_noise=what.rho is None,
+        )
+        anew = self._checkpoint if plan.guarantee else None
+        folder = self._checkpoint.parent / "sums"
+        opened = secure_sum(federation, task, query, folder=folder, anew=anew)
+        return what.values(opened.total), opened.statement["clients"]
 
 
 def _write_metrics(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -86,6 +86,7 @@ def run(
     rounds: int,
     seed: int,
     protection: Protection | SecureSums = UNPROTECTED,
+    sites: Sites | None = None,
     progress: RunProgress | None = None,
     chunk: int = CHUNK,
     on_chunk: Callable[[RunProgress], None] | None = None,
@@ -100,6 +101,7 @@ def run(
         seed: of first params, cohorts and noise; 0 to 2^128 - 1. Where noise protects users it
             must come from the operating system's entropy, and stay secret.
         protection: of the users' reports; by shares, a sum takes some ten milliseconds.
+        sites: who compute reports, and clip them, elsewhere; if not given, users do it here.
         progress: an earlier run's; what follows is then as if it had not been interrupted.
         chunk: rounds that are computed together.
         on_chunk: called after each chunk.
@@ -130,14 +132,16 @@ def run(
     secure = protection if isinstance(protection, SecureSums) else None
     here = UNPROTECTED if isinstance(protection, SecureSums) else protection
     constants = _Constants(algorithm, users, here, float(cohorts.size), *keys)
+    by_shares = secure and _by_shares(constants, secure)
+    totals = sites.total if sites else by_shares
     while progress.rounds < rounds:
         n = min(chunk, rounds - progress.rounds)
         draw = cohorts.draw(seed, progress.rounds, n)
-        if secure is None:
+        if totals is None:
             state, records = _rounds(constants, progress.state, draw, progress.rounds)
         else:
-            state, records = _secure_rounds(
-                constants, secure, progress.state, draw, progress.rounds
+            state, records = _rounds_elsewhere(
+                constants, totals, progress.state, draw, progress.rounds
             )
         history = jax.tree.map(
             lambda old, new: np.concatenate([old, new]), progress.history, jax.device_get(records)
@@ -200,17 +204,38 @@ def _rounds(
     return jax.lax.scan(one_round, state, (draw, first + jnp.arange(len(draw.users))))
 
 
-# Rounds whose sums are by shares: reports leave JAX, and the server gets what aggregators open
+# Rounds whose sums come from elsewhere: from aggregators, or from sites that compute reports
 
 
-def _secure_rounds(
-    run: _Constants, secure: SecureSums, state: ServerState, draw: Draw, first: int
+Totals = Callable[[ServerState, Draw, int], tuple[np.ndarray, float]]
+"""[k] the sum of the reports of round t, and the number of users that the server divides by."""
+
+
+class Sites(Protocol):
+    """Users who are somewhere else, and get the server's state in every round."""
+
+    def total(self, state: ServerState, cohort: Draw, t: int) -> tuple[np.ndarray, float]:
+        """See :data:`Totals`."""
+        ...
+
+
+def _rounds_elsewhere(
+    run: _Constants, totals: Totals, state: ServerState, draw: Draw, first: int
 ) -> tuple[ServerState, RoundRecord]:
-    zero, unravel = _empty_report(run, state)
-    at_once, records = _at_once(zero, draw.users.shape[1]), []
+    records = []
+    for t, cohort in enumerate(map(Draw, *draw), first):
+        total, size = totals(state, cohort, t)
+        state, record = _compiled_update(run, state, total, size, t)
+        records.append(record)
+    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
 
-    def reports(cohort: Draw, t: int) -> Iterator[np.ndarray]:
+
+def _by_shares(run: _Constants, secure: SecureSums) -> Totals:
+    """Reports leave JAX, and the server gets what aggregators open."""
+
+    def reports(state: ServerState, cohort: Draw, t: int) -> Iterator[np.ndarray]:
         """[k] each, of the users who are there; none is clipped yet."""
+        at_once = _at_once(_empty_report(run, state)[0], len(cohort.users))
         there = int(cohort.present.sum())  # padding stands at the end
         for begin in range(0, there, at_once):
             users = cohort.users[begin : min(begin + at_once, there)]
@@ -218,11 +243,10 @@ def _secure_rounds(
             block = _compiled_reports(run, state, who, t)
             yield from np.asarray(block, np.float64)[: len(users)]
 
-    for t, cohort in enumerate(map(Draw, *draw), first):
-        total = secure.total(reports(cohort, t), round_=t)
-        state, record = _compiled_update(run, state, unravel(jnp.asarray(total, zero.dtype)))
-        records.append(record)
-    return state, jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
+    def totals(state: ServerState, cohort: Draw, t: int) -> tuple[np.ndarray, float]:
+        return secure.total(reports(state, cohort, t), round_=t), run.expected
+
+    return totals
 
 
 @jax.jit
@@ -232,9 +256,13 @@ def _compiled_reports(run: _Constants, state: ServerState, who: Draw, t: int) ->
 
 @jax.jit
 def _compiled_update(
-    run: _Constants, state: ServerState, total: UserReport
+    run: _Constants, state: ServerState, total: jax.Array, size: float, t: int
 ) -> tuple[ServerState, RoundRecord]:
-    return run.algorithm.update(state, total, run.expected)
+    """With the noise that the server adds, if any."""
+    zero, unravel = _empty_report(run, state)
+    key = jax.random.fold_in(run.noise_key, t)
+    noisy = add_noise(total.astype(zero.dtype), run.protection.noise, key)
+    return run.algorithm.update(state, unravel(noisy), size)
 
 
 # Reports

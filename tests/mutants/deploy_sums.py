@@ -128,8 +128,8 @@ MUTANTS = [
     Mutant(
         "jobs without an epsilon share their sums",
         "deploy/training.py",
-        "progress.seed if private_rounds else federation.job",
-        "progress.seed",
+        "federation.job if self._plan.guarantee is None else seed",
+        "seed",
         SECURE,
     ),
     Mutant(
@@ -141,9 +141,9 @@ MUTANTS = [
     ),
     Mutant(
         "the noise of shares is added again by the server",
-        "deploy/training.py",
-        "protection = engine.UNPROTECTED if plan.secure else plan.protection",
-        "protection = plan.protection",
+        "federated/engine.py",
+        "here = UNPROTECTED if isinstance(protection, SecureSums) else protection",
+        "here = Protection(None, protection.noise)",
         SECURE,
     ),
     Mutant(
