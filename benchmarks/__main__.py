@@ -18,9 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.registry import FOLDERS, NAMES, experiments, folder_of
+from benchmarks.harness import FOLDERS, NAMES, experiments, folder_of
 from benchmarks.reproduction import reproduction_pages
-from benchmarks.showing import page, table
+from benchmarks.showing import table
 from benchmarks.texts import write_texts
 
 
@@ -84,7 +84,7 @@ def status(seeds: int | None) -> str:
             older = len(runs) - len(one.current(runs))
             lines.append((name, one.name, wanted, missing or "", older or ""))
     header = "benchmark | experiment | runs | missing | made with something else"
-    return page(table(header, lines), reproduction_pages())
+    return f"{table(header, lines)}\n\n{reproduction_pages()}\n"
 
 
 if __name__ == "__main__":
