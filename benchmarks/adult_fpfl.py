@@ -26,7 +26,7 @@ from benchmarks import findings as rules
 from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import NO_RUNS, Run, Runs, mean_of
-from benchmarks.showing import as_svg, mark, page, panels, published, rows
+from benchmarks.showing import as_svg, mark, page, page_of, panels, published
 from synthfair.data.datasets import SOURCES, published_split
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.schema import Numeric
@@ -314,11 +314,12 @@ def chosen(runs: Runs) -> dict[tuple[int, str], Candidate]:
 
 def show_candidates(runs: Runs) -> dict[str, str]:
     """All of them, with the chosen."""
-    best, lines = chosen(runs).values(), []
-    for setting, _, values, _ in runs:
-        word = "chosen" if setting in best else ""
-        lines.append((*setting, f"{values.accuracy:.4f}", f"{values.fnr_gap:.4f}", word))
-    return {"choices.md": page("adult_fpfl/choices", seed=SEED, wanted=WANTED, rows=rows(lines))}
+    best = chosen(runs).values()
+
+    def more(setting: Candidate, _: AdultValues) -> dict[str, str]:
+        return {"word": "chosen" if setting in best else ""}
+
+    return {"choices.md": page("adult_fpfl/choices", runs, more, seed=SEED, wanted=WANTED)}
 
 
 ALPHAS, SCALES = (0.01, 0.02), (0.5, 1.0, 2.0, 3.0)
@@ -376,14 +377,6 @@ def run_account(setting: Account, _seed: int, *, smoke: bool) -> Noise:
     return Noise(*(round(one.noise(EPSILON, DELTA), 4) for one in sums))
 
 
-def show_accounts(runs: Runs) -> dict[str, str]:
-    """A row a training."""
-    form = "{s.cohort} | {s.rounds} | {v.added:.3f} | {v.replaced:.3f} | {v.ratio:.1f}"
-    lines = runs.lines(form + " | {v.half:.3f}")
-    numbers = {"epsilon": EPSILON, "delta": DELTA, "users": USERS}
-    return {"accounts.md": page("adult_fpfl/accounts", rows=rows(lines), **numbers)}
-
-
 PRIVATE_ROWS = [row for row in ROWS if row.algorithm in PRIVATE]
 
 ACCOUNTS = Experiment(
@@ -392,7 +385,9 @@ ACCOUNTS = Experiment(
         Account(*one)
         for one in sorted({(row.cohort, SETTINGS[row].rounds) for row in PRIVATE_ROWS})
     ),
-    run=run_account, summary=show_accounts, behind=lambda _: (USERS, EPSILON, DELTA),
+    run=run_account,
+    summary=page_of("adult_fpfl/accounts", epsilon=EPSILON, delta=DELTA, users=USERS),
+    behind=lambda _: (USERS, EPSILON, DELTA),
     float64=False,
 )  # fmt: skip
 
@@ -413,10 +408,10 @@ def show(runs: Runs) -> dict[str, str]:
     gaps = ("eo_gap", "demp_gap", "pp_gap")
     text = page(
         "adult_fpfl/adult_fpfl",
-        seeds=runs.n_seeds,
+        runs,
         constant=CONSTANT,
-        cells=rows(cells),
-        gaps=rows((*row, *(_known(some.values(gap)) for gap in gaps)) for row, some in own.items()),
+        cells=cells,
+        gaps=((*row, *(_known(some.values(gap)) for gap in gaps)) for row, some in own.items()),
         missed=what_does_not(claims(runs), RULE),
     )
     return {"adult_fpfl.md": text, "adult_fpfl.svg": plot(own)}

@@ -24,7 +24,7 @@ from typing import NamedTuple
 import synthfair as sf
 from benchmarks.harness import ROOT, Experiment, main
 from benchmarks.runs import Runs
-from benchmarks.showing import page, rows, verdict
+from benchmarks.showing import page, verdict
 from synthfair.data.partition import write_clients
 
 FLAGS = {
@@ -107,7 +107,7 @@ def show(runs: Runs) -> dict[str, str]:
         best, median = min(seconds), statistics.median(seconds)
         goal = f"{most:g}: {verdict(best <= most)}" if most else ""
         lines.append(f"{case} | {best:.2f} | {median:.2f} | {peak:.0f} | {goal}")
-    return {"cold.md": page("cold/cold", seeds=runs.n_seeds, rows=rows(lines))}
+    return {"cold.md": page("cold/cold", runs, rows=lines)}
 
 
 CASES = (*(f"{case}, {kind}" for case in FLAGS for kind in ("cold", "warm")), HELP)

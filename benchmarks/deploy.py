@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.harness import Experiment, main
-from benchmarks.runs import Runs
-from benchmarks.showing import page, rows
+from benchmarks.showing import page_of
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
 from synthfair.deploy.messages import TaskName
@@ -52,6 +51,11 @@ class DeployValues(NamedTuple):
     site: float
     megabytes: float
 
+    @property
+    def elsewhere(self) -> float:
+        """The share of the job's time in which the slowest site does not work."""
+        return 1 - self.site / self.whole
+
 
 def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     """Starts the processes, runs the job, and stops them."""
@@ -78,22 +82,12 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     )  # fmt: skip
 
 
-def show(runs: Runs) -> dict[str, str]:
-    """A row a job."""
-    lines = [
-        f"{job} | {sites} | {v.load:.0f} on {v.cores} | {v.start:.0f} | {v.whole:.0f} | {v.rounds}"
-        f" | {v.median_round:.2f} | {v.site:.1f} | {1 - v.site / v.whole:.0%} | {v.megabytes:.2f}"
-        for (job, sites), _, v, _ in runs
-    ]
-    return {"deploy.md": page("deploy/deploy", rows=rows(lines))}
-
-
 JOBS: tuple[tuple[TaskName, int], ...] = (("single_shot", 2), ("train", 2), ("single_shot", 8))
 
 # Without a smoke run: .ci/run has the demonstration itself.
 DEPLOY = Experiment(
-    name="deploy", settings=tuple(DeploySetting(*job) for job in JOBS), run=run_job, summary=show,
-    float64=False,
+    name="deploy", settings=tuple(DeploySetting(*job) for job in JOBS), run=run_job,
+    summary=page_of("deploy/deploy"), float64=False,
 )  # fmt: skip
 
 EXPERIMENTS = (DEPLOY,)

@@ -18,7 +18,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import Runs
-from benchmarks.showing import page, rows
+from benchmarks.showing import page
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.config import ReleaseConfig
 from synthfair.data.batches import in_memory
@@ -250,7 +250,7 @@ def behind(setting: FileKind) -> tuple[object, ...]:
 DISCLOSURE = Experiment(
     name="runs", settings=tuple(map(FileKind, CONFIGS)), run=run_files,
     summary=lambda runs: {
-        "disclosure.md": page("disclosure/disclosure", rows=rows(disclosure_lines(runs)))
+        "disclosure.md": page("disclosure/disclosure", rows=disclosure_lines(runs))
     },
     smoke=(FileKind("fair"), FileKind("surrogate --k-min 10")), seeds=3,
     sources=lambda _: SOURCES["loanapp"], behind=behind,

@@ -25,7 +25,7 @@ from benchmarks.digits import GROUPS, SOURCE, Digits, unfair_digits
 from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import Runs
-from benchmarks.showing import as_svg, page, panels, published, rows
+from benchmarks.showing import as_svg, page, panels, published
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection, run
 from synthfair.federated.fpfl import Fpfl
@@ -307,10 +307,10 @@ def show(runs: Runs) -> dict[str, str]:
     axes.set(xlabel="accuracy gap", ylabel="accuracy (x published, o ours)")
     text = page(
         "femnist_fpfl/femnist_fpfl",
+        runs,
         settings=SETTINGS,
-        seeds=runs.n_seeds,
         constant=CONSTANT,
-        rows=rows(lines),
+        rows=lines,
         missed=what_does_not(claims(runs), RULE),
     )
     return {"femnist_fpfl.md": text, "femnist_fpfl.svg": as_svg(figure)}

@@ -43,6 +43,10 @@ FOLDERS = {"figure3": "table2"}
 """The folder of a benchmark's results, where it has not the benchmark's name."""
 
 
+Summary = Callable[[Runs], Mapping[str, str]]
+"""Of all runs: name of a file to its text."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """Settings, how one of them is run, and what is written about all runs.
@@ -70,7 +74,7 @@ class Experiment:
     name: str
     settings: Sequence[Any]
     run: Callable[..., Any]
-    summary: Callable[[Runs], Mapping[str, str]]
+    summary: Summary
     smoke: Sequence[Any] = ()
     seeds: int | None = None
     most_seeds: Callable[[Any], float] = lambda _: math.inf

@@ -21,7 +21,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.harness import Experiment, main, surrogates_version
 from benchmarks.runs import Runs
-from benchmarks.showing import COLORS, accuracy_text, as_svg, legend, page, panels, rows
+from benchmarks.showing import COLORS, accuracy_text, as_svg, legend, page, panels
 from synthfair import compare
 from synthfair.data.datasets import SOURCES
 from synthfair.federated import UserAssignment
@@ -124,7 +124,7 @@ def show(runs: Runs) -> dict[str, str]:
             f" | {setting.weight:g} | {accuracy} | {own.mean('spd').text()}"
             f" | {own[0].values.rounds:,} | {sent:,.1f} kB | {seconds:.1f}"
         )
-    text = page("methods/methods", seeds=runs.n_seeds, rows=rows(lines))
+    text = page("methods/methods", runs, rows=lines)
     return {"methods.md": text, "frontier.svg": plot(runs)}
 
 

@@ -21,7 +21,7 @@ import synthfair as sf
 from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import ROOT, Experiment, main
 from benchmarks.runs import Runs
-from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, rows, verdict
+from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
 from synthfair.compare import federate, run_method
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import SOURCES
@@ -118,7 +118,7 @@ def show(runs: Runs) -> dict[str, str]:
         both = f"{accuracy_text(own, constants, error=True)} | {spd.text(error=True)}"
         lines.append((task, METHODS[method][0], epsilon, both, differences))
     plots = {f"{task}.svg": plot(own) for task, own in runs.by("task").items()}
-    return {"privacy.md": page("privacy/privacy", seeds=runs.n_seeds, rows=rows(lines))} | plots
+    return {"privacy.md": page("privacy/privacy", runs, rows=lines)} | plots
 
 
 def plot(runs: Runs) -> str:

@@ -25,7 +25,7 @@ import synthfair as sf
 from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import RESULTS, Experiment, main, surrogates_version
 from benchmarks.runs import NO_RUNS, Runs
-from benchmarks.showing import page, pair_text, rows, verdict
+from benchmarks.showing import page, pair_text, verdict
 from benchmarks.unlike.clients import accuracy_and_spd
 from benchmarks.unlike.pages import Difference, Goal, difference
 from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
@@ -260,15 +260,14 @@ def earlier_runs() -> Runs:
 
 def show(runs: Runs) -> dict[str, str]:
     """Differences to central training, the goals, and what other surrogates gave."""
-    exact, private = (rows(differences(runs, kind)) for kind in (EXACT, PRIVATE))
     text = page(
         "records/records",
-        seeds=runs.n_seeds,
+        runs,
         rho=RHO,
         most=MOST_VALUES,
-        records=exact,
-        private=private,
-        any_learner=rows(any_learner_lines(runs)),
+        records=differences(runs, EXACT),
+        private=differences(runs, PRIVATE),
+        any_learner=any_learner_lines(runs),
         above_linear=above_linear(runs),
     )
     return {"records.md": text}

@@ -89,10 +89,6 @@ class Runs(tuple[Run, ...]):
             groups.setdefault(entries[0] if len(names) == 1 else entries, []).append(run)
         return {key: Runs(group) for key, group in groups.items()}
 
-    def lines(self, form: str) -> list[str]:
-        """A text for each run, from a format in which s is its setting and v its values."""
-        return [form.format(s=run.setting, v=run.values) for run in self]
-
     def values(self, name: str) -> list[Any]:
         """One value of each run."""
         return [getattr(run.values, name) for run in self]

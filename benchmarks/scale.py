@@ -26,7 +26,7 @@ import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -37,7 +37,7 @@ import synthfair as sf
 from benchmarks.cold import Usage, watch
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import Runs
-from benchmarks.showing import as_svg, page, panels, rows, verdict
+from benchmarks.showing import as_svg, page, page_of, panels, verdict
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.data.tables import write_csv
 
@@ -119,13 +119,14 @@ def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
 
 def show_rows(runs: Runs) -> dict[str, str]:
     """A table, and time and memory over the number of rows with straight lines."""
-    lines = []
-    for (n, kind), _, (seconds, megabytes), _ in runs:
-        tables, goals = megabytes / (n * INPUTS * 8 / 1e6), ""
-        if n == 1_000_000:
-            fast, small = verdict(seconds <= GOAL_SECONDS), verdict(tables <= GOAL_TABLES)
+
+    def more(setting: ManyRows, usage: Usage) -> dict[str, Any]:
+        times, goals = usage.megabytes / (setting.rows * INPUTS * 8 / 1e6), ""
+        if setting.rows == 1_000_000:
+            fast, small = verdict(usage.seconds <= GOAL_SECONDS), verdict(times <= GOAL_TABLES)
             goals = f"time: {fast}, memory: {small}"
-        lines.append(f"{n} | {kind} | {seconds:.1f} | {megabytes:.0f} | {tables:.2f} | {goals}")
+        return {"times": times, "goals": goals}
+
     figure, both = panels(1, 2, 7, 3)
     own = runs.select(kind="parquet")
     n = [*own.by("rows")]
@@ -138,8 +139,8 @@ def show_rows(runs: Runs) -> dict[str, str]:
         axes.set(xlabel="real rows", ylabel=label, ylim=(0, None))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
     both[0].legend(frameon=False)
-    goals = {"inputs": INPUTS, "seconds": GOAL_SECONDS, "tables": GOAL_TABLES}
-    return {"rows.md": page("scale/rows", rows=rows(lines), **goals), "rows.svg": as_svg(figure)}
+    numbers = {"inputs": INPUTS, "seconds": GOAL_SECONDS, "tables": GOAL_TABLES}
+    return {"rows.md": page("scale/rows", runs, more, **numbers), "rows.svg": as_svg(figure)}
 
 
 ROWS = Experiment(
@@ -188,15 +189,10 @@ def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
         )  # fmt: skip
 
 
-def show_releases(runs: Runs) -> dict[str, str]:
-    """A row a number of releases."""
-    lines = runs.lines("{s.releases} | {s.rows} | {v.seconds:.1f} | {v.megabytes:.0f}")
-    return {"releases.md": page("scale/releases", rows=rows(lines))}
-
-
 RELEASES = Experiment(
     name="releases", settings=(ManyReleases(1000, 100), ManyReleases(10_000, 100)),
-    run=run_releases, summary=show_releases, smoke=(ManyReleases(3, 100),), float64=False,
+    run=run_releases, summary=page_of("scale/releases"),
+    smoke=(ManyReleases(3, 100),), float64=False,
 )  # fmt: skip
 
 # Clients
@@ -254,18 +250,10 @@ def run_clients(setting: ManyClients, _seed: int, *, smoke: bool) -> ManyClients
     return ManyClientsValues(seconds, each, off[:, :200].max(), off[:, -1].max(), converged)
 
 
-def show_clients(runs: Runs) -> dict[str, str]:
-    """Next to the time that clients take one by one."""
-    lines = []
-    for setting, _, one, _ in runs:
-        times = f"{one.seconds:.1f} | {setting.clients * one.alone:.1f}"
-        lines.append((*setting, times, f"{one.early:.0e}", f"{one.late:.0e}", one.converged))
-    return {"clients.md": page("scale/clients", rows=rows(lines))}
-
-
 CLIENTS = Experiment(
     name="clients", settings=(ManyClients(1000, 500, 100, 1000),), run=run_clients,
-    summary=show_clients, smoke=(ManyClients(3, 100, 20, 5),),
+    summary=page_of("scale/clients", lambda s, v: {"alone": s.clients * v.alone}),
+    smoke=(ManyClients(3, 100, 20, 5),),
 )  # fmt: skip
 
 # Inputs
@@ -325,20 +313,15 @@ def run_inputs(setting: ManyInputs, _seed: int, *, smoke: bool) -> ManyInputsVal
     return ManyInputsValues(milliseconds, float(objectives[-1]), converged, automatic)
 
 
-def show_inputs(runs: Runs) -> dict[str, str]:
-    """The default method of a size is marked."""
-    lines = [
-        f"{n} | {method}{' *' * v.automatic} | {v.milliseconds:.2f} | {v.objective:.8f}"
-        f" | {'yes' if v.converged else 'no'}"
-        for (n, method), _, v, _ in runs
-    ]
-    return {"inputs.md": page("scale/inputs", rows=rows(lines))}
-
-
 INPUTS_TRIED = Experiment(
     name="inputs",
     settings=tuple(ManyInputs(*one) for one in product((50, 100, 200, 300, 500, 1000), METHODS)),
-    run=run_inputs, summary=show_inputs, smoke=(ManyInputs(50, "Newton, conjugate gradients"),),
+    run=run_inputs,
+    summary=page_of(
+        "scale/inputs",
+        lambda _, v: {"mark": " *" * v.automatic, "converged": "yes" if v.converged else "no"},
+    ),
+    smoke=(ManyInputs(50, "Newton, conjugate gradients"),),
 )  # fmt: skip
 
 # In this order: those that start processes first: see watch

@@ -18,8 +18,7 @@ import numpy as np
 
 from benchmarks.cold import watch
 from benchmarks.harness import Experiment, main
-from benchmarks.runs import Runs
-from benchmarks.showing import page, rows
+from benchmarks.showing import page_of
 from synthfair.secure.aggregator_keys import make_aggregator_keys
 from synthfair.secure.summands import GroupCounts
 from synthfair.secure.task import make_task, write_task
@@ -102,16 +101,10 @@ def write_uploads(folder: Path, setting: SumSetting) -> float:
     return seconds / setting.clients
 
 
-def show(runs: Runs) -> dict[str, str]:
-    """A row a number of clients."""
-    form = "{s.clients} | {s.counts} | {v.client:.2f} | {v.add:.1f} | {v.megabytes:.0f}"
-    lines = runs.lines(form + " | {v.opening:.1f}")
-    return {"secure.md": page("secure/secure", rows=rows(lines))}
-
-
 SUMS = Experiment(
     name="secure", settings=tuple(SumSetting(clients, 101) for clients in (10, 100, 1000, 10_000)),
-    run=run_sum, summary=show, smoke=(SumSetting(3, 5),), float64=False,
+    run=run_sum, summary=page_of("secure/secure"), smoke=(SumSetting(3, 5),),
+    float64=False,
 )  # fmt: skip
 
 EXPERIMENTS = (SUMS,)

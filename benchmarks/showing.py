@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, Summary
 from benchmarks.runs import NO_RUNS, Mean, Runs
 
 if TYPE_CHECKING:
@@ -93,13 +93,38 @@ def table(header: str, lines: Iterable[Sequence[object] | str]) -> str:
     ).rstrip()
 
 
-def page(name: str, **parts: object) -> str:
+More = Callable[[Any, Any], Mapping[str, object]]
+"""Of a run's setting and values: what else its lines show, by name."""
+
+
+def page(name: str, runs: Runs = NO_RUNS, more: More = lambda _s, _v: {}, **parts: object) -> str:
     """A page of results: a template of ``benchmarks/pages`` with tables and numbers filled in.
 
-    Blank lines around a part that is empty become one.
+    A line of the template that shows an entry of s or v is written for each run, s its setting and
+    v its values. Blank lines around a part that is empty become one.
+
+    Args:
+        name: of the template.
+        runs: what is shown; {seeds} is how many seeds they have.
+        more: what such a line shows besides.
+        parts: by name; a list or an iterator holds rows of a table, see :func:`rows`.
     """
-    template = (ROOT / "pages" / f"{name}.md").read_text(encoding="utf-8")
-    return re.sub("\n{3,}", "\n\n", template.format(**parts)).rstrip("\n") + "\n"
+    texts: dict[str, Any] = {"seeds": runs.n_seeds} | parts
+    for key, part in parts.items():
+        if isinstance(part, list | Iterator):
+            texts[key] = rows(part)
+    lines = []
+    for line in (ROOT / "pages" / f"{name}.md").read_text(encoding="utf-8").splitlines():
+        if re.search(r"\{[sv]\.", line):
+            lines += [line.format(s=s, v=v, **texts, **more(s, v)) for s, _, v, _ in runs]
+        else:
+            lines.append(line.format(**texts))
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
+
+
+def page_of(name: str, more: More = lambda _s, _v: {}, **parts: object) -> Summary:
+    """A summary of one page, all of whose tables stand in its template: see :func:`page`."""
+    return lambda runs: {f"{name.rpartition('/')[2]}.md": page(name, runs, more, **parts)}
 
 
 # Plots

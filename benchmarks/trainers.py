@@ -18,7 +18,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.harness import ROOT, Experiment, main, surrogates_version
 from benchmarks.runs import Runs
-from benchmarks.showing import page, pair_text, rows
+from benchmarks.showing import page, pair_text
 from benchmarks.unlike.clients import CONFIGS, Cut, accuracy_and_spd, federation, surrogates
 from benchmarks.unlike.training import LAMBDA_THETA
 from synthfair.compare.federation import pooled
@@ -128,9 +128,7 @@ EXPERIMENTS = (
         name="runs",
         settings=tuple(TrainerSetting(kind, trainer) for kind in ROWS for trainer in TRAINERS),
         run=run_trainer,
-        summary=lambda runs: {
-            "trainers.md": page("trainers/trainers", rows=rows(trainers_lines(runs)))
-        },
+        summary=lambda runs: {"trainers.md": page("trainers/trainers", rows=trainers_lines(runs))},
         smoke=(
             *(TrainerSetting("fair table", trainer) for trainer in TRAINERS),
             TrainerSetting("fair releases", "gradient-boosted trees"),

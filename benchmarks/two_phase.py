@@ -25,7 +25,7 @@ from benchmarks import findings as rules
 from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
 from benchmarks.harness import Experiment, main
 from benchmarks.runs import NO_RUNS, Mean, Runs
-from benchmarks.showing import accuracy_text, as_svg, legend, over_epsilon, page, panels, rows
+from benchmarks.showing import accuracy_text, as_svg, legend, over_epsilon, page, panels
 from synthfair.compare import federate
 from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES, load_dataset
@@ -292,8 +292,7 @@ def show_kappas(runs: Runs) -> dict[str, str]:
             cells.append(f"**{text}**" if best[task] == kappa else text)
         teacher = "private" if task[2] else "published"
         lines.append((*task[:2], teacher, f"{own.mean('constant').mean:.3f}", *cells))
-    text = page("two_phase/choices", seeds=runs.n_seeds, noise=NOISE, rows=rows(lines))
-    return {"choices.md": text}
+    return {"choices.md": page("two_phase/choices", runs, noise=NOISE, rows=lines)}
 
 
 CHOICES = Experiment(
@@ -405,10 +404,10 @@ def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
         means.append((setting.table, setting.notion, name, *budget, accuracy, gap))
     text = page(
         "two_phase/two_phase",
+        runs,
         part=" wide" * bool(networks),
-        seeds=runs.n_seeds,
-        means=rows(means),
-        losses=rows(losses(runs)),
+        means=means,
+        losses=losses(runs),
         least=EPSILONS[0],
         most=EPSILONS[-1],
         missed=what_does_not(claims(runs, results, networks), NOTE),

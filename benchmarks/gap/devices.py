@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import synthfair as sf
 from benchmarks.harness import Experiment
-from benchmarks.runs import Runs
-from benchmarks.showing import page, rows
+from benchmarks.showing import page_of
 from synthfair.evaluation import pooled_scores
 from synthfair.measure import measure_model
 from synthfair.privacy.noise import seeded
@@ -66,22 +65,13 @@ def run_device(setting: DeviceSetting, _seed: int, *, smoke: bool) -> DeviceValu
     )  # fmt: skip
 
 
-def show(runs: Runs) -> dict[str, str]:
-    """A row a rate."""
-    lines = [
-        f"{name} | {epsilon:g} | {rate.replace('_', ' ')} | {v.gap} | {v.measured:+.4f}"
-        f" | [{v.low:.4f}, {v.high:.4f}] | {v.true:+.4f} | {v.pooled:+.4f} | {v.chebyshev:.4f}"
-        for (name, epsilon, rate), _, v, _ in runs
-    ]
-    return {"devices.md": page("gap/devices", rows=rows(lines))}
-
-
 RATES = ("true_positive_rate", "false_positive_rate")
 TABLES = ("dutch", "adult", "law_school")
 
 DEVICES = Experiment(
     name="devices",
     settings=tuple(DeviceSetting(*one) for one in product(TABLES, (2.0, 4.0, 8.0), RATES)),
-    run=run_device, summary=show,
+    run=run_device,
+    summary=page_of("gap/devices", lambda s, _: {"rate": s.rate.replace("_", " ")}),
     smoke=tuple(DeviceSetting("law_school", 4.0, rate) for rate in RATES),
 )  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.findings import NO, PARTLY, YES, Finding, what_does_not
 from benchmarks.harness import Experiment
 from benchmarks.runs import Runs
-from benchmarks.showing import as_svg, page, panels, published, rows
+from benchmarks.showing import as_svg, page, panels, published
 from synthfair.data.datasets import DATA_VARIABLE
 from synthfair.measure.estimate import estimate_gaps, largest_mean_variance, mean_variance
 from synthfair.measure.mechanisms import (
@@ -155,14 +155,15 @@ def show_epsilons(runs: Runs) -> dict[str, str]:
     def text(value: float, otherwise: str = "-") -> str:
         return f"{value:.2f}" if math.isfinite(value) else otherwise
 
-    lines = []
-    for cell, _, values, _ in runs:
-        printed, ours = text(cell.printed), text(values.published)
-        same = "yes" if printed == ours else "NO"
-        true = text(values.true, "-" if math.isinf(values.published) else "none is finite")
-        where = f"{cell.clients:.0e} | {cell.mechanism} | {cell.alpha:g}"
-        lines.append((where, printed, ours, same, true, text(values.corrected)))
-    return {"table1.md": page("gap/table1", rows=rows(lines))}
+    def more(cell: EpsilonSetting, values: EpsilonValues) -> dict[str, str]:
+        printed, recomputed = text(cell.printed), text(values.published)
+        none = "-" if math.isinf(values.published) else "none is finite"
+        return {
+            "printed": printed, "recomputed": recomputed, "true": text(values.true, none),
+            "same": "yes" if printed == recomputed else "NO", "corrected": text(values.corrected),
+        }  # fmt: skip
+
+    return {"table1.md": page("gap/table1", runs, more)}
 
 
 TABLE1 = Experiment(
@@ -277,8 +278,7 @@ def show_errors(runs: Runs) -> dict[str, str]:
             f" | {setting.bound:.4f} | {own.mean('half_width').mean:.4f}"
         )
         lines.append((*setting, cells))
-    missed = what_does_not(table2(runs))
-    return {"table2.md": page("gap/table2", seeds=runs.n_seeds, rows=rows(lines), missed=missed)}
+    return {"table2.md": page("gap/table2", runs, rows=lines, missed=what_does_not(table2(runs)))}
 
 
 def table2(runs: Runs) -> Iterator[Finding]:

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.harness import Experiment
-from benchmarks.runs import Runs
-from benchmarks.showing import page, rows, verdict
+from benchmarks.showing import page_of, verdict
 from synthfair.measure.aggregate import SeenIds, aggregate_reports
 from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.estimate import estimate_gaps
@@ -39,6 +38,17 @@ class GapSpeedValues(NamedTuple):
     reports: int
     seconds: float
     gigabytes: float
+
+    @property
+    def nanoseconds(self) -> float:
+        """Of a report."""
+        return self.seconds / self.reports * 1e9
+
+    @property
+    def goal(self) -> str:
+        """The goals, and whether both are met."""
+        met = verdict(self.seconds <= GOAL_SECONDS and self.gigabytes <= GOAL_GIGABYTES)
+        return f"{GOAL_SECONDS:g} s, {GOAL_GIGABYTES:g} GB: {met}"
 
 
 def run_speed(setting: GapSpeedSetting, _seed: int, *, smoke: bool) -> GapSpeedValues:
@@ -98,19 +108,6 @@ def _write(path: Path, collection: Collection, clients: int) -> None:
             writer.write_table(pa.table([ids, marks, names, noisy], schema=schema))
 
 
-def show(runs: Runs) -> dict[str, str]:
-    """With the goals."""
-    lines = []
-    for setting, _, (reports, seconds, gigabytes), _ in runs:
-        met = verdict(seconds <= GOAL_SECONDS and gigabytes <= GOAL_GIGABYTES)
-        lines.append(
-            f"{setting.mechanism} | {reports:,} | {setting.how} | {seconds:.2f}"
-            f" | {seconds / reports * 1e9:.0f} | {gigabytes:.2f}"
-            f" | {GOAL_SECONDS:g} s, {GOAL_GIGABYTES:g} GB: {met}"
-        )
-    return {"speed.md": page("gap/speed", chunk=CHUNK, rows=rows(lines))}
-
-
 WAYS: tuple[tuple[Kind, str], ...] = (
     *((kind, how) for how in ("stream", "arrays") for kind in MECHANISMS),
     ("randomized", "parquet file, with ids"),
@@ -119,6 +116,6 @@ WAYS: tuple[tuple[Kind, str], ...] = (
 
 SPEED = Experiment(
     name="speed", settings=tuple(GapSpeedSetting(kind, 10**7, how) for kind, how in WAYS),
-    run=run_speed, summary=show,
+    run=run_speed, summary=page_of("gap/speed", chunk=CHUNK),
     smoke=tuple(GapSpeedSetting(kind, 10**5, how) for kind, how in WAYS), float64=False,
 )  # fmt: skip

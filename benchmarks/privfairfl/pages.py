@@ -20,7 +20,7 @@ from benchmarks.findings import (
     what_does_not,
 )
 from benchmarks.runs import Mean, Runs, mean_of
-from benchmarks.showing import as_svg, legend, mark, page, panels, published, rows, verdict
+from benchmarks.showing import as_svg, legend, mark, page, panels, published, verdict
 
 ACCURACY_WITHIN, GAP_WITHIN = 0.002, 0.005
 """Of ThresholdOptimizer, on Adult at epsilon = 1."""
@@ -73,16 +73,16 @@ def show(runs: Runs) -> dict[str, str]:
     ]
     text = page(
         "privfairfl/privfairfl",
-        seeds=runs.n_seeds,
+        runs,
         missed=what_does_not(claims(runs), NOTE),
-        goals=rows((goal.what, goal.numbers, verdict(goal.met)) for goal in every),
+        goals=[(goal.what, goal.numbers, verdict(goal.met)) for goal in every],
         missed_goals="\n".join(missed),
-        against_local=rows(against_local(runs)),
+        against_local=against_local(runs),
         thresholds=THRESHOLDS,
         delta=DELTA,
-        epsilons=rows(epsilons),
-        settings=rows(settings(runs)),
-        published=rows(tuple(line.values()) for line in published("pentyala_2022_table3")),
+        epsilons=epsilons,
+        settings=settings(runs),
+        published=[tuple(line.values()) for line in published("pentyala_2022_table3")],
     )
     plots = {f"{name}.svg": plot(own) for name, own in runs.by("table").items()}
     return {"privfairfl.md": text} | plots

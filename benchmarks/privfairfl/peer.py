@@ -18,7 +18,7 @@ from benchmarks.harness import ROOT, Experiment
 from benchmarks.privfairfl.pages import THRESHOLDS
 from benchmarks.privfairfl.times import NOTE, TimeSetting, figure, published_times, run_times
 from benchmarks.runs import Runs
-from benchmarks.showing import page, rows
+from benchmarks.showing import page
 
 INSTALLED = find_spec("mpyc") is not None
 
@@ -103,19 +103,19 @@ def run_peer(setting: PeerSetting, repeat: int, *, smoke: bool) -> PeerValues:
 
 def show_peer(runs: Runs) -> dict[str, str]:
     """The trend, and what it says of Adult."""
-    lines = []
-    for (n, thresholds), _, (seconds, processor, megabytes, ours), _ in runs:
-        pace = 1e6 / (n * thresholds)
-        lines.append(
-            f"{n} | {thresholds} | {seconds:,.2f} | {processor:,.2f} | {megabytes:,.2f}"
-            f" | {ours:,.2f} | {seconds / ours:,.1f} | {seconds * pace:,.0f}"
-            f" | {processor * pace:,.0f}"
-        )
+
+    def more(setting: PeerSetting, values: PeerValues) -> dict[str, float]:
+        pace = 1e6 / (setting.rows * setting.thresholds)
+        own, of_processor = values.seconds * pace, values.processor * pace
+        times = values.seconds / values.ours
+        return {"times_ours": times, "pace": own, "pace_of_processor": of_processor}
+
     last = max(runs, key=lambda run: run.setting.rows * run.setting.thresholds)
     times = ADULT[0] * ADULT[1] / (last.setting.rows * last.setting.thresholds)
     text = page(
         "privfairfl/peer",
-        rows=rows(lines),
+        runs,
+        more,
         adult=ADULT,
         times=times,
         last=last.setting,

@@ -19,7 +19,7 @@ from benchmarks.distilling import Problem, Steps, prepare, run_steps, train_inne
 from benchmarks.harness import Experiment
 from benchmarks.peers.problem import TURNS, Peer, PeerProblem, Reached, parts, peer_problem
 from benchmarks.runs import Runs
-from benchmarks.showing import COLORS, as_svg, legend, page, panels, rows, verdict
+from benchmarks.showing import COLORS, as_svg, legend, page, panels, verdict
 from benchmarks.speed.limits import Ceilings, least_seconds, measured_ceilings, work_of_step
 from synthfair.compare import federate
 
@@ -254,13 +254,13 @@ def show_steps(runs: Runs) -> dict[str, str]:
     worst = (f"{max(own.values('worst_gradient')):.1e} at N_s = {size}" for size, own in sizes)
     text = page(
         "speed/speed",
-        steps=rows(steps(runs)),
+        steps=steps(runs),
         worst=", ".join(worst),
         objective=OBJECTIVE,
         gradient=GRADIENT,
-        answers=rows(answers(runs)),
+        answers=answers(runs),
         times_limit=TIMES_LIMIT,
-        limits=rows(limits(runs)),
+        limits=limits(runs),
     )
     return {"speed.md": text, "seconds.svg": plot_seconds(runs)}
 
@@ -319,7 +319,7 @@ def show_inner(runs: Runs) -> dict[str, str]:
             ratio, met = seconds / one.ours, verdict(norm <= GRADIENT)
             cells = f"{1e3 * seconds:.2f} | {ratio:.1f} | {norm:.1e} | {met} | {off}"
             lines.append((size, name, cells))
-    return {"inner.md": page("speed/inner", gradient=GRADIENT, rows=rows(lines))}
+    return {"inner.md": page("speed/inner", gradient=GRADIENT, rows=lines)}
 
 
 def plot_seconds(runs: Runs) -> str:

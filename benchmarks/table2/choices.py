@@ -12,7 +12,7 @@ import synthfair as sf
 from benchmarks.findings import Finding, compared, what_does_not
 from benchmarks.harness import Experiment, committed
 from benchmarks.runs import Runs
-from benchmarks.showing import page, pair_text, rows, table
+from benchmarks.showing import page, pair_text, table
 from benchmarks.table2.beaten import published_cells
 from benchmarks.table2.cells import (
     NO_INTERVALS,
@@ -149,9 +149,8 @@ def _units(schema: Schema) -> tuple[np.ndarray, np.ndarray]:
 
 def show_sweep(runs: Runs) -> dict[str, str]:
     """The nearest first."""
-    nearest = sorted(runs, key=lambda run: run.values.distance)
-    lines = rows((f"{run.values.distance:.4f}", *run.setting) for run in nearest)
-    return {"sweep.md": page("table2/sweep", rows=lines)}
+    nearest = Runs(sorted(runs, key=lambda run: run.values.distance))
+    return {"sweep.md": page("table2/sweep", nearest)}
 
 
 SWEEP = Experiment(
@@ -196,9 +195,8 @@ def run_covariance(setting: CovarianceSetting, seed: int, *, smoke: bool) -> Cov
 
 def show_covariance(runs: Runs) -> dict[str, str]:
     """The table, and what does not reproduce."""
-    lines, missed = rows(covariance_lines(runs)), what_does_not(claim(runs))
-    text = page("table2/covariance", seeds=runs.n_seeds, rows=lines, missed=missed)
-    return {"covariance.md": text}
+    parts = {"rows": covariance_lines(runs), "missed": what_does_not(claim(runs))}
+    return {"covariance.md": page("table2/covariance", runs, **parts)}
 
 
 def covariance_lines(runs: Runs) -> Iterator[tuple[object, ...]]:

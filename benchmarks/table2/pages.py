@@ -12,7 +12,7 @@ from benchmarks import findings as rules
 from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
 from benchmarks.harness import Experiment
 from benchmarks.runs import Mean, Runs, mean_of
-from benchmarks.showing import Point, frontier, mark, page, rows, table, verdict
+from benchmarks.showing import Point, frontier, mark, page, table, verdict
 from benchmarks.table2.beaten import beaten, curve, published_cells, published_next_to
 from benchmarks.table2.cells import (
     OTHERS,
@@ -72,18 +72,18 @@ def show(runs: Runs) -> dict[str, str]:
         faithful_seeds=faithful.n_seeds,
         our_seeds=ours.n_seeds,
         n_weights=len(RHO_OURS),
-        cells=rows(_cells(runs)),
-        counts=rows((how, sum(count), *count) for how, count in counts),
-        constants=rows((name, own.mean("accuracy").text(error=True), 0) for name, own in constants),
-        surrogates=rows(_surrogates(runs)),
+        cells=_cells(runs),
+        counts=[(how, sum(count), *count) for how, count in counts],
+        constants=[(name, own.mean("accuracy").text(error=True), 0) for name, own in constants],
+        surrogates=_surrogates(runs),
         **_against_ceiling(ours),
         excesses=_excesses(runs),
-        nearest=rows((*names, f"{min(n):.2f}", f"{max(n):.2f}") for names, n in near.items()),
-        unconverged=rows(
+        nearest=[(*names, f"{min(n):.2f}", f"{max(n):.2f}") for names, n in near.items()],
+        unconverged=[
             (*cell, f"{n} of {len(own)}")
             for cell, own in sorted(runs.by().items())
             if (n := own.values("converged").count(False))
-        ),
+        ],
         missed=what_does_not([*claims(runs)]),
     )
     plots = {f"{task}-{size}.svg": _plot(runs, task, size) for task in TASKS for size in SIZES}
@@ -147,10 +147,10 @@ def _against_ceiling(ours: Runs) -> dict[str, object]:
     return {
         "accuracy_lost": ACCURACY_LOST,
         "spd_lost": SPD_LOST,
-        "ceiling": rows(ceiling),
+        "ceiling": ceiling,
         "met": sum(met),
         "points": len(met),
-        "spreads": rows(spreads),
+        "spreads": spreads,
         "n_larger": len(larger),
         "larger": ", ".join(larger),
     }

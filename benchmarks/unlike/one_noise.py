@@ -11,7 +11,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.harness import Experiment, surrogates_version
 from benchmarks.runs import Runs
-from benchmarks.showing import page, rows
+from benchmarks.showing import page
 from benchmarks.unlike.clients import CONFIGS, Cut, accuracy_and_spd, federation, surrogates
 from benchmarks.unlike.training import MAIN, METHODS, trained
 from synthfair.data.batches import in_memory
@@ -56,12 +56,6 @@ def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> NoiseValues:
     return NoiseValues(*(round(abs(a - b), 6) for a, b in zip(ours, theirs, strict=True)))
 
 
-def show(runs: Runs) -> dict[str, str]:
-    """Means and largest."""
-    lines = rows(one_noise_lines(runs))
-    return {"one_noise.md": page("unlike/one_noise", draws=runs.n_seeds, rows=lines)}
-
-
 def one_noise_lines(runs: Runs) -> Iterator[tuple[object, ...]]:
     """A row a setting."""
     for setting, own in runs.by().items():
@@ -74,6 +68,9 @@ SPLITS, NOISES = ("alike", "0.3"), ("one each", "one for all")
 ONE_NOISE = Experiment(
     name="one_noise",
     settings=tuple(NoiseSetting(*one) for one in product((4, 20), SPLITS, NOISES)), run=run_noise,
-    summary=show, seeds=3 * DRAWS, sources=lambda _: SOURCES["dutch"],
+    summary=lambda runs: {
+        "one_noise.md": page("unlike/one_noise", runs, rows=one_noise_lines(runs))
+    },
+    seeds=3 * DRAWS, sources=lambda _: SOURCES["dutch"],
     behind=lambda _: (surrogates_version(1.0), CONFIGS["private"]), default=False,
 )  # fmt: skip

@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import Experiment
 from benchmarks.runs import NO_RUNS, Runs
-from benchmarks.showing import COLORS, as_svg, legend, mark, page, panels, rows, verdict
+from benchmarks.showing import COLORS, as_svg, legend, mark, page, panels, verdict
 from benchmarks.unlike.clients import TASKS
 from benchmarks.unlike.training import METHODS, behind, run_unlike, settings_of_all
 from synthfair.data.datasets import SOURCES
@@ -119,10 +119,10 @@ def show(runs: Runs) -> dict[str, str]:
     every = compare_all(runs)
     text = page(
         "unlike/unlike",
-        seeds=runs.n_seeds,
-        goals=rows(goals(every)),
-        surrogates=rows(differences([one for one in every if goal_of(one.setting)])),
-        others=rows(differences([one for one in every if not goal_of(one.setting)])),
+        runs,
+        goals=goals(every),
+        surrogates=differences([one for one in every if goal_of(one.setting)]),
+        others=differences([one for one in every if not goal_of(one.setting)]),
     )
     plots = {
         f"spd_{penalty}_{rho:g}.svg": plot(own)

@@ -12,9 +12,8 @@ import numpy as np
 import synthfair as sf
 from benchmarks.cold import Usage, watch
 from benchmarks.harness import Experiment
-from benchmarks.runs import Runs
 from benchmarks.scale import random_parts, random_schema
-from benchmarks.showing import page, rows, verdict
+from benchmarks.showing import page_of, verdict
 from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
 from synthfair.data.tables import write_csv
 from synthfair.surrogate import GlobalProblem, WeightedTable, frontier
@@ -22,7 +21,7 @@ from synthfair.surrogate import GlobalProblem, WeightedTable, frontier
 # A client with many rows
 
 GOALS = {("dutch", 60_000): (5.0, np.inf), ("stream", 10_000_000): (120.0, 2000.0)}
-"""Seconds and MB at most."""
+"""Seconds and MB at most; the template of the page has the same."""
 
 NUMBERS = 19
 """Numeric features of a stream, with the group 20 inputs."""
@@ -55,16 +54,10 @@ def run_client(setting: ClientSetting, _seed: int, *, smoke: bool) -> Usage:
         )  # fmt: skip
 
 
-def show_client(runs: Runs) -> dict[str, str]:
-    """With the goals."""
-    lines = []
-    for setting, _, (seconds, megabytes), _ in runs:
-        most = GOALS.get(setting)
-        met = verdict(seconds <= most[0] and megabytes <= most[1]) if most else ""
-        lines.append(f"{setting[0]} | {setting[1]:,} | {seconds:.1f} | {megabytes:.0f} | {met}")
-    (dutch, _), (stream, memory) = GOALS.values()
-    goals = {"dutch": dutch, "stream": stream, "gigabytes": memory / 1000}
-    return {"client.md": page("unlike/client", rows=rows(lines), numbers=NUMBERS, **goals)}
+def goal_of_client(setting: ClientSetting, usage: Usage) -> dict[str, str]:
+    """Whether it is met, if there is one."""
+    most = GOALS.get(setting)
+    return {"met": verdict(all(np.less_equal(usage, most))) if most else ""}
 
 
 CLIENT = Experiment(
@@ -73,7 +66,8 @@ CLIENT = Experiment(
         ClientSetting("dutch", 60_000),
         *(ClientSetting("stream", n) for n in (1_000_000, 3_000_000, 10_000_000)),
     ),
-    run=run_client, summary=show_client,
+    run=run_client,
+    summary=page_of("unlike/client", goal_of_client, numbers=NUMBERS),
     smoke=(ClientSetting("dutch", 2000), ClientSetting("stream", 2000)), float64=False,
 )  # fmt: skip
 
@@ -132,17 +126,16 @@ def run_frontier(setting: FrontierSetting, _seed: int, *, smoke: bool) -> Fronti
     return FrontierTimes(first - again, float(np.mean(seconds)), max(seconds), converged)
 
 
-def show_frontier(runs: Runs) -> dict[str, str]:
-    """With the goal."""
-    lines = [
-        f"{clients} | {n} | {penalty} | {compiling:.1f} | {mean:.2f} | {most:.2f}"
-        f" | {'yes' if converged else 'no'} | {verdict(most <= POINT_GOAL)}"
-        for (clients, n, penalty), _, (compiling, mean, most, converged), _ in runs
-    ]
-    return {"frontier.md": page("unlike/frontier", rows=rows(lines), goal=POINT_GOAL)}
-
-
 FRONTIER = Experiment(
     name="frontier", settings=tuple(FrontierSetting(1000, 400, penalty) for penalty in PENALTIES),
-    run=run_frontier, summary=show_frontier, smoke=(FrontierSetting(3, 400, "covariance"),),
+    run=run_frontier,
+    summary=page_of(
+        "unlike/frontier",
+        lambda _, v: {
+            "converged": "yes" if v.converged else "no",
+            "met": verdict(v.most <= POINT_GOAL),
+        },
+        goal=POINT_GOAL,
+    ),
+    smoke=(FrontierSetting(3, 400, "covariance"),),
 )  # fmt: skip
