@@ -20,7 +20,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import ROOT, Experiment, main
-from benchmarks.runs import Runs
+from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
 from synthfair.compare import federate, run_method
 from synthfair.config import load_distill_config
@@ -53,13 +53,6 @@ class BudgetSetting(NamedTuple):
     epsilon: float
 
 
-class BudgetValues(NamedTuple):
-    """On all clients' test rows."""
-
-    accuracy: float
-    spd: float
-
-
 def randomised(real: sf.Encoded, epsilon: float, n_groups: int, seed: int) -> sf.Encoded:
     """The rows with (s, y) unchanged with the odds exp(epsilon) against each other pair."""
     pairs = 2 * real.s + (real.y > 0)
@@ -81,7 +74,7 @@ def config_of(task: str, **changes: int) -> sf.DistillConfig:
     return load_distill_config(ROOT.parent / "configs" / TASKS[task][-1], **changes)
 
 
-def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValues:
+def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> AccuracySpd:
     """One method with one budget on one seed."""
     dataset, sensitive, n_clients, _ = TASKS[setting.task]
     table, schema = sf.load_dataset(dataset, sensitive)
@@ -97,7 +90,7 @@ def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValue
         clients = clients._replace(train=tuple(noisy))
     method = "constant" if setting.method == "constant" else "single_shot"
     row, _ = run_method(method, clients, config, sf.ServerConfig(resamples=1))
-    return BudgetValues(*(row.evaluation.overall[name].value for name in BudgetValues._fields))
+    return AccuracySpd(*(row.evaluation.overall[name].value for name in AccuracySpd._fields))
 
 
 def show(runs: Runs) -> dict[str, str]:

@@ -26,7 +26,7 @@ from benchmarks.findings import NOTHING, nothing_learned
 from benchmarks.harness import RESULTS, Experiment, main, surrogates_version
 from benchmarks.runs import NO_RUNS, Runs
 from benchmarks.showing import page, pair_text, verdict
-from benchmarks.unlike.clients import accuracy_and_spd
+from benchmarks.unlike.clients import TASKS, accuracy_and_spd, weighted
 from benchmarks.unlike.pages import Difference, Goal, difference
 from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
 from synthfair.compare import Federation, federate
@@ -34,13 +34,8 @@ from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.data.schema import Numeric
 
-TABLES = {
-    "dutch": ("dutch", "sex"),
-    "law_school_race": ("law_school", "race"),
-    "bank": ("bank", "age_25_to_60"),
-    "adult": ("adult", "sex"),
-}
-"""Table and sensitive attribute."""
+TABLES = ("dutch", "law_school_race", "bank", "adult")
+"""Of :data:`TASKS`."""
 
 ENCODINGS = ("linear", "one-hot")
 """The shipped schema, and that of :func:`one_hot`."""
@@ -116,7 +111,7 @@ def one_hot(table: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
 def clients_of(name: str, encoding: str, seed: int) -> tuple[list[pd.DataFrame], Federation]:
     """The training tables of four clients; and the same with the test rows, encoded."""
     jax.clear_caches()  # each number of rows is compiled for
-    table, schema = sf.load_dataset(*TABLES[name])
+    table, schema = sf.load_dataset(*TASKS[name])
     if encoding == "one-hot":
         schema = one_hot(table, schema)
     parts = sf.partition(table, clients=4, seed=seed, skew=0.3, schema=schema, min_rows=5)
@@ -180,8 +175,7 @@ def linear(
         model = sf.pool_and_train(sent.releases, clients.schema, config)
         return (model.scores(test.x, test.s) > 0).astype(float), model.converged
     train, tested = (
-        sf.surrogate.WeightedTable(*part, np.ones(len(part.y))).rows(n_groups=clients.n_groups)
-        for part in (pooled(clients.train), test)
+        weighted(part).rows(n_groups=clients.n_groups) for part in (pooled(clients.train), test)
     )
     problem = sf.surrogate.GlobalProblem(
         train, PENALTIES[name], "statistical_parity", clients.n_groups, LAMBDA_THETA
@@ -361,7 +355,7 @@ RECORDS = Experiment(
         RecordSetting("law_school_race", "one-hot", EXACT, "trees"),
         RecordSetting("law_school_race", "one-hot", EXACT, "reductions"),
     ),
-    seeds=5, sources=lambda setting: SOURCES[TABLES[setting.table][0]], behind=behind,
+    seeds=5, sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
 )  # fmt: skip
 
 EXPERIMENTS = (RECORDS,)

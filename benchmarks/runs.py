@@ -71,6 +71,13 @@ class Run(NamedTuple):
     made_with: str = ""
 
 
+class AccuracySpd(NamedTuple):
+    """What many experiments measure: accuracy, and the signed SPD, of decisions on test rows."""
+
+    accuracy: float
+    spd: float
+
+
 class Runs(tuple[Run, ...]):
     """Runs in some order."""
 

@@ -27,7 +27,7 @@ from benchmarks.harness import ROOT, committed, written
 from benchmarks.records import any_learner_lines
 from benchmarks.reproduction import reproduction_pages
 from benchmarks.runs import Runs
-from benchmarks.showing import mark, page, pair_text, rows
+from benchmarks.showing import mark, page, pair_text
 from benchmarks.table2.beaten import beaten, published_cells, published_next_to
 from benchmarks.table2.cells import TASKS, TableCell
 from benchmarks.table2.choices import covariance_lines
@@ -82,15 +82,12 @@ def block_of(name: str, read: Read) -> str:
     """A block of some runs; empty where runs are missing."""
     content, *experiments = BLOCKS[name]
     runs = [read(*experiment.split()) for experiment in experiments]
-    parts: Any = []
-    if any(runs):
-        parts = runs[0].lines(content) if isinstance(content, str) else content(*runs)
+    if not any(runs):
+        return ""
+    parts: Any = content(*runs) if content else {"rows": "of each run"}
     if not isinstance(parts, dict):
         parts = {"rows": list(parts)}
-    if not parts.get("rows"):
-        return ""
-    filled = {"seeds": runs[0].n_seeds, **parts, "rows": rows(parts["rows"])}
-    return page(f"blocks/{name}", **filled).rstrip()
+    return page(f"blocks/{name}", runs[0], **parts).rstrip() if parts.get("rows") else ""
 
 
 # Accuracy, gaps and epsilon: lines of a table, or all parts of a template
@@ -115,7 +112,7 @@ def table2(runs: Runs) -> Parts:
         ours = (pair_text(own, constants=constants, form=".4f", error=True) for own in shown)
         lines.append((name, theirs, weight, *ours, f"{constant.text(error=True)} / 0"))
     counts = beaten(published_next_to(runs)).items()
-    return {"rows": lines, "counts": rows((how, sum(count), *count) for how, count in counts)}
+    return {"rows": lines, "counts": [(how, sum(count), *count) for how, count in counts]}
 
 
 def epsilon(runs: Runs) -> Parts:
@@ -175,8 +172,7 @@ def two_phase(runs: Runs, wide: Runs) -> Parts:
     if not more["rows"]:
         return parts
     link = "[Networks as wide as published](../benchmarks/results/two_phase/wide_two_phase.md). "
-    more |= {"before": link, "rows": rows(more["rows"])}
-    return parts | {"wide": page("blocks/two_phase", **more).rstrip()}
+    return parts | {"wide": page("blocks/two_phase", **more | {"before": link}).rstrip()}
 
 
 def _two_phase(runs: Runs) -> Parts:
@@ -229,9 +225,12 @@ def proxy(every: Runs) -> Parts:
 
 def devices(runs: Runs) -> list[str]:
     """Measured and true gaps of a model's rates over devices, at epsilon = 4."""
-    form = "{v.measured:.3f} [{v.low:.3f}, {v.high:.3f}] | {v.true:.3f}"
-    lines = runs.select(epsilon=4.0).lines("{s.table} | {s.rate} | " + form)
-    return [line.replace("_", " ") for line in lines]
+    return [
+        f"{name} | {rate} | {v.measured:.3f} [{v.low:.3f}, {v.high:.3f}] | {v.true:.3f}".replace(
+            "_", " "
+        )
+        for (name, _, rate), _, v, _ in runs.select(epsilon=4.0)
+    ]
 
 
 # Time, memory and what is sent
@@ -275,23 +274,19 @@ def deploy(runs: Runs) -> Iterator[str]:
         )
 
 
-SAMPLING = "{s.cohort:,} | {s.rounds:,} | {v.added:.2f} | {v.replaced:.2f} | {v.ratio:.1f}"
-GAP_SPEED = "{s.mechanism} | {v.reports:,} | {s.how} | {v.seconds:.1f} | {v.gigabytes:.2f}"
-SECURE = "{s.clients:,} | {s.counts} | {v.add:.1f} | {v.megabytes:.0f}"
-"""Lines of blocks with one for each run, s its setting and v its values."""
-
 BLOCKS: dict[str, tuple[Any, ...]] = {
     "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
     "epsilon": (epsilon, "privacy"), "disclosure": (disclosure_lines, "disclosure"),
     "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
     "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
-    "sampling": (SAMPLING, "adult_fpfl accounts"),
+    "sampling": (None, "adult_fpfl accounts"),
     "two_phase": (two_phase, "two_phase", "two_phase wide"),
     "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
     "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
     "cold": (cold, "cold"), "speed": (speed, "speed"),
     "scale": (scale, "scale rows", "scale releases", "scale clients"),
-    "gap_speed": (GAP_SPEED, "gap speed"), "secure": (SECURE, "secure secure"),
+    "gap_speed": (None, "gap speed"), "secure": (None, "secure secure"),
     "deploy": (deploy, "deploy deploy"),
 }  # fmt: skip
-"""Lines, parts or a form of lines; and of which benchmarks and experiments."""
+"""Lines, or all parts, and of which benchmarks and experiments; where all stands in the template,
+neither."""

@@ -14,17 +14,26 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
 
 import synthfair as sf
 from benchmarks.harness import ROOT, Experiment, main, surrogates_version
-from benchmarks.runs import Runs
+from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page, pair_text
-from benchmarks.unlike.clients import CONFIGS, Cut, accuracy_and_spd, federation, surrogates
+from benchmarks.unlike.clients import (
+    CONFIGS,
+    Cut,
+    accuracy_and_spd,
+    federation,
+    surrogates,
+    weighted,
+)
 from benchmarks.unlike.training import LAMBDA_THETA
 from synthfair.compare.federation import pooled
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import SOURCES
-from synthfair.surrogate import FairTable, WeightedTable, make_fair_table, train_fair
+from synthfair.surrogate import FairTable, make_fair_table, train_fair
 
 ROWS = ("fair table", "fair releases", "real rows")
 RHO = 10.0
@@ -37,52 +46,27 @@ class TrainerSetting(NamedTuple):
     trainer: str
 
 
-class TrainerValues(NamedTuple):
-    """On all clients' test rows."""
-
-    accuracy: float
-    spd: float
-
-
-def logistic(table: FairTable) -> Any:
-    """With the regularisation that the fair table names; on other rows that of the server."""
-    from sklearn.linear_model import LogisticRegression
-
-    exact: Any = {"solver": "newton-cholesky", "tol": 1e-10, "max_iter": 10_000}
-    return LogisticRegression(C=table.C, fit_intercept=False, **exact)
-
-
-def usual_logistic(_table: FairTable) -> Any:
-    """As scikit-learn has it, but for iterations enough; the inputs hold an intercept, too."""
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(max_iter=10_000)
-
-
-def trees(_table: FairTable) -> Any:
-    """As scikit-learn has them."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    return HistGradientBoostingClassifier(random_state=0)
-
-
 TRAINERS: dict[str, Callable[[FairTable], Any]] = {
-    "logistic regression with the server's C": logistic,
-    "logistic regression with C = 1": usual_logistic,
-    "gradient-boosted trees": trees,
+    "logistic regression with the server's C": lambda table: LogisticRegression(
+        C=table.C, fit_intercept=False, solver="newton-cholesky", tol=1e-10, max_iter=10_000
+    ),
+    "logistic regression with C = 1": lambda _: LogisticRegression(max_iter=10_000),
+    "gradient-boosted trees": lambda _: HistGradientBoostingClassifier(random_state=0),
 }
-"""Of scikit-learn; each makes a classifier for some rows."""
+"""Of scikit-learn, each makes a classifier for some rows. The first has the regularisation that the
+fair table names, on other rows that of the server; the others are as scikit-learn has them, but for
+iterations enough. The inputs hold an intercept."""
 
 
-def run_trainer(setting: TrainerSetting, seed: int, *, smoke: bool) -> TrainerValues:
+def run_trainer(setting: TrainerSetting, seed: int, *, smoke: bool) -> AccuracySpd:
     """One trainer on the rows of one split."""
     cut = Cut("dutch", 4, "alike", seed)
     table, clients = fair_table(cut, setting.rows, smoke=smoke), federation(cut)
     classifier = TRAINERS[setting.trainer](table)
     classifier.fit(table.a, table.y, sample_weight=table.weight)
-    a = np.asarray(_weighted(clients.test).rows(n_groups=clients.n_groups).a)
+    a = np.asarray(weighted(pooled(clients.test)).rows(n_groups=clients.n_groups).a)
     decided = np.asarray(classifier.decision_function(a)) > 0
-    return TrainerValues(*(round(one, 6) for one in accuracy_and_spd(clients, decided * 1.0)))
+    return AccuracySpd(*(round(one, 6) for one in accuracy_and_spd(clients, decided * 1.0)))
 
 
 @lru_cache(maxsize=3)
@@ -99,7 +83,7 @@ def fair_table(cut: Cut, kind: str, *, smoke: bool) -> FairTable:
         config = distill_config(cut.seed, **({"steps": 5} if smoke else {}))
         releases = [one.release for one in sf.distill_clients(parts, clients.schema, config)]
         parts = tuple(sf.Encoded(one.x, one.s, one.y) for one in releases)
-    table = _weighted(parts).rows(n_groups=clients.n_groups)
+    table = weighted(pooled(parts)).rows(n_groups=clients.n_groups)
     theta = np.zeros(table.a.shape[1])
     return make_fair_table(table, theta, penalty, rho=0.0, lambda_theta=LAMBDA_THETA)
 
@@ -108,11 +92,6 @@ def distill_config(seed: int, **changes: int) -> sf.DistillConfig:
     """That of configs/ for Dutch."""
     path = ROOT.parent / "configs/dutch/gender.toml"
     return load_distill_config(path, seed=seed, rho_o=RHO, **changes)
-
-
-def _weighted(parts: tuple[sf.Encoded, ...]) -> WeightedTable:
-    every = pooled(parts)
-    return WeightedTable(*every, np.ones(len(every.y)))
 
 
 def trainers_lines(runs: Runs) -> list[tuple[str, ...]]:

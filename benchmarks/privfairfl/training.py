@@ -9,8 +9,9 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
+from benchmarks.unlike.clients import weighted
 from synthfair.postprocess import RowWeights
-from synthfair.surrogate import WeightedTable, train_fair
+from synthfair.surrogate import train_fair
 
 TABLES = {"adult": "sex", "dutch": "sex", "law_school": "race"}
 CLIENTS = 100
@@ -83,7 +84,7 @@ def centrally(rows: SplitTable) -> ModelScores:
     """All training rows in one place."""
 
     def inputs(part: sf.Encoded) -> sf.Rows:
-        return WeightedTable(*part, np.ones(len(part.y))).rows(n_groups=rows.n_groups)
+        return weighted(part).rows(n_groups=rows.n_groups)
 
     model = sf.LinearModel()
     params = train_fair(

@@ -11,7 +11,7 @@ import numpy as np
 import synthfair as sf
 from benchmarks.findings import Finding, compared, what_does_not
 from benchmarks.harness import Experiment, committed
-from benchmarks.runs import Runs
+from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page, pair_text, table
 from benchmarks.table2.beaten import published_cells
 from benchmarks.table2.cells import (
@@ -179,18 +179,11 @@ class CovarianceSetting(NamedTuple):
         return TableCell("faithful", "central", "dutch_gender", "train", self.rho_o)
 
 
-class CovarianceValues(NamedTuple):
-    """On test rows; the SPD is signed."""
-
-    accuracy: float
-    spd: float
-
-
-def run_covariance(setting: CovarianceSetting, seed: int, *, smoke: bool) -> CovarianceValues:
+def run_covariance(setting: CovarianceSetting, seed: int, *, smoke: bool) -> AccuracySpd:
     """Central training with the faithful settings: what distillation can at best come to."""
     intercept = setting.intercept
     values = run_cell(setting.cell, seed, smoke=smoke, excess=False, intercept=intercept)
-    return CovarianceValues(values.accuracy, values.spd)
+    return AccuracySpd(values.accuracy, values.spd)
 
 
 def show_covariance(runs: Runs) -> dict[str, str]:

@@ -23,6 +23,7 @@ TASKS = {
     "dutch": ("dutch", "sex"),
     "law_school_race": ("law_school", "race"),
     "law_school_gender": ("law_school", "male"),
+    "bank": ("bank", "age_25_to_60"),
     "adult": ("adult", "sex"),
 }
 """Table and sensitive attribute."""
@@ -90,6 +91,11 @@ def federation(cut: Cut) -> Federation:
     return federate(cut_table(table, schema, cut), schema)
 
 
+def weighted(rows: sf.Encoded) -> WeightedTable:
+    """Rows that each stand for themselves."""
+    return WeightedTable(*rows, np.ones(len(rows.y)))
+
+
 def accuracy_and_spd(clients: Federation, chance: np.ndarray) -> tuple[float, float]:
     """Of chances [N] of the decision +1 over all clients' test rows; the SPD is signed."""
     test = pooled(clients.test)
@@ -137,12 +143,8 @@ def surrogates(cut: Cut, kind: str) -> Surrogates:
         assert release.weight is not None
         x = encode_records(release.x, clients.schema)
         parts.append(WeightedTable(x, release.s, release.y, release.weight))
-        rows_out += rows_without(parts[-1], real)
+        # Rows without one of their pair of group and label in the surrogate.
+        pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, parts[-1]))
+        rows_out += int(np.isin(pairs, there, invert=True).sum())
     seconds = (time.perf_counter() - start) / len(clients.train)
     return Surrogates(together(parts), len(clients.train) - len(parts), rows_out, seconds)
-
-
-def rows_without(table: WeightedTable, real: sf.Encoded) -> int:
-    """Number of real rows whose pair of group and label has no row in a surrogate."""
-    pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, table))
-    return int(np.isin(pairs, there, invert=True).sum())

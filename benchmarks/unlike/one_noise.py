@@ -10,7 +10,7 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks.harness import Experiment, surrogates_version
-from benchmarks.runs import Runs
+from benchmarks.runs import AccuracySpd, Runs
 from benchmarks.showing import page
 from benchmarks.unlike.clients import CONFIGS, Cut, accuracy_and_spd, federation, surrogates
 from benchmarks.unlike.training import MAIN, METHODS, trained
@@ -30,15 +30,8 @@ class NoiseSetting(NamedTuple):
     noise: str
 
 
-class NoiseValues(NamedTuple):
-    """Sizes of the differences to central training without privacy, on the same test rows."""
-
-    accuracy: float
-    spd: float
-
-
-def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> NoiseValues:
-    """One draw of the noise."""
+def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> AccuracySpd:
+    """Sizes of the differences to central training without privacy; one draw of the noise."""
     cut = Cut("dutch", setting.clients, setting.split, seed // DRAWS)
     central = METHODS["central"].train(cut, MAIN, smoke=smoke)
     clients = federation(cut)
@@ -53,13 +46,13 @@ def run_noise(setting: NoiseSetting, seed: int, *, smoke: bool) -> NoiseValues:
     ours, theirs = (
         accuracy_and_spd(clients, (one.scores > 0).astype(float)) for one in (private, central)
     )
-    return NoiseValues(*(round(abs(a - b), 6) for a, b in zip(ours, theirs, strict=True)))
+    return AccuracySpd(*(round(abs(a - b), 6) for a, b in zip(ours, theirs, strict=True)))
 
 
 def one_noise_lines(runs: Runs) -> Iterator[tuple[object, ...]]:
     """A row a setting."""
     for setting, own in runs.by().items():
-        values = (own.values(name) for name in NoiseValues._fields)
+        values = (own.values(name) for name in AccuracySpd._fields)
         yield *setting, *(f"{np.mean(some):.4f} ({max(some):.4f})" for some in values)
 
 

@@ -11,7 +11,14 @@ import numpy as np
 
 import synthfair as sf
 from benchmarks.harness import surrogates_version
-from benchmarks.unlike.clients import CONFIGS, Cut, accuracy_and_spd, federation, surrogates
+from benchmarks.unlike.clients import (
+    CONFIGS,
+    Cut,
+    accuracy_and_spd,
+    federation,
+    surrogates,
+    weighted,
+)
 from synthfair import compare
 from synthfair.compare import Federation
 from synthfair.compare.federation import pooled
@@ -61,8 +68,7 @@ class Scores(NamedTuple):
 def central(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """All training rows in one place, each of weight 1: what one upload is compared with."""
     clients = federation(cut)
-    rows = pooled(clients.train)
-    return trained(WeightedTable(*rows, np.ones(len(rows.y))), weight, clients)
+    return trained(weighted(pooled(clients.train)), weight, clients)
 
 
 def unpenalised(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
@@ -119,7 +125,7 @@ def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores
     solution = train_fair(rows, LAMBDA_THETA, weight.rho, model=model, penalty=penalty)
     converged = bool(solution.converged)
     seconds = time.perf_counter() - start
-    a = WeightedTable(*test, np.ones(len(test.y))).rows(n_groups=n_groups).a
+    a = weighted(test).rows(n_groups=n_groups).a
     scores = np.asarray(model.scores(solution.params, a))
     return Scores(scores, seconds=seconds, converged=converged)
 
