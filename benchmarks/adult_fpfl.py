@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import findings as rules
 from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
-from benchmarks.harness import Experiment, main
+from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import NO_RUNS, Run, Runs, mean_of
 from benchmarks.showing import as_svg, mark, page, page_of, panels, published
 from synthfair.data.datasets import SOURCES, published_split
@@ -98,13 +98,13 @@ CONSTANT = 12_435 / 16_281
 
 
 def published_rows() -> dict[AdultRow, AdultValues]:
-    """Both tables."""
-    values = {}
-    for line in [line for n in "12" for line in published(f"rodriguez_galvez_2021_table{n}")]:
-        cohort = int(line.get("cohort", 400))
-        row = AdultRow(cohort, line["model"], line["algorithm"], "published")
-        values[row] = AdultValues(*(float(line[name]) for name in AdultValues._fields))
-    return values
+    """Both tables; in the first all rows are in one place."""
+    lines = [
+        {"cohort": "400", "settings": "published"} | line
+        for n in "12"
+        for line in published(f"rodriguez_galvez_2021_table{n}")
+    ]
+    return {parsed(AdultRow, line): parsed(AdultValues, line) for line in lines}
 
 
 # The settings of each
@@ -377,13 +377,10 @@ def run_account(setting: Account, _seed: int, *, smoke: bool) -> Noise:
     return Noise(*(round(one.noise(EPSILON, DELTA), 4) for one in sums))
 
 
-PRIVATE_ROWS = [row for row in ROWS if row.algorithm in PRIVATE]
-
 ACCOUNTS = Experiment(
     name="accounts",
     settings=tuple(
-        Account(*one)
-        for one in sorted({(row.cohort, SETTINGS[row].rounds) for row in PRIVATE_ROWS})
+        sorted({Account(r.cohort, SETTINGS[r].rounds) for r in ROWS if r.algorithm in PRIVATE})
     ),
     run=run_account,
     summary=page_of("adult_fpfl/accounts", epsilon=EPSILON, delta=DELTA, users=USERS),
@@ -405,13 +402,20 @@ def show(runs: Runs) -> dict[str, str]:
         both = (cells_of(own.get(one, NO_RUNS)) for one in (row, ours))
         alpha = SETTINGS[ours].alpha if row.algorithm in FAIR else ""
         cells.append((*row[:3], f"{theirs.accuracy:.3f} | {theirs.fnr_gap:.3f}", *both, alpha))
+
+    def gap_text(values: list[float]) -> str:
+        known = [value for value in values if not isnan(value)]  # some group has no such decision
+        text = mean_of(known).text(".3f") if known else "undefined"
+        defined = f" (defined on {len(known)} of {len(values)} seeds)"
+        return text + defined * (len(known) < len(values))
+
     gaps = ("eo_gap", "demp_gap", "pp_gap")
     text = page(
         "adult_fpfl/adult_fpfl",
         runs,
         constant=CONSTANT,
         cells=cells,
-        gaps=((*row, *(_known(some.values(gap)) for gap in gaps)) for row, some in own.items()),
+        gaps=((*row, *(gap_text(some.values(gap)) for gap in gaps)) for row, some in own.items()),
         missed=what_does_not(claims(runs), RULE),
     )
     return {"adult_fpfl.md": text, "adult_fpfl.svg": plot(own)}
@@ -423,14 +427,6 @@ def cells_of(runs: Runs, bar: str = " | ") -> str:
         return bar
     accuracy, gap = runs.mean("accuracy"), runs.mean("fnr_gap")
     return f"{accuracy.text('.3f')}{mark(accuracy, CONSTANT)}{bar}{gap.text('.3f')}"
-
-
-def _known(values: list[float]) -> str:
-    """A gap that may be undefined on a seed: where a group has no positive decision."""
-    known = [value for value in values if not isnan(value)]
-    text = mean_of(known).text(".3f") if known else "undefined"
-    defined = f" (defined on {len(known)} of {len(values)} seeds)"
-    return text + defined * (len(known) < len(values))
 
 
 def plot(own: Mapping[AdultRow, Runs]) -> str:

@@ -23,7 +23,7 @@ from benchmarks import findings as rules
 from benchmarks.adult_fpfl import CLIPPED, FAIR, FEDERATED, PRIVATE, WITHIN
 from benchmarks.digits import GROUPS, SOURCE, Digits, unfair_digits
 from benchmarks.findings import Finding, learned, ordering, verdict_of, what_does_not
-from benchmarks.harness import Experiment, main
+from benchmarks.harness import Experiment, main, parsed
 from benchmarks.runs import Runs
 from benchmarks.showing import as_svg, page, panels, published
 from synthfair.federated.cohorts import Cohorts
@@ -136,11 +136,9 @@ ROWS = (
 
 def published_rows() -> dict[DigitRow, DigitValues]:
     """Table 3."""
-    lines = {}
-    for line in published("rodriguez_galvez_2021_table3"):
-        values = DigitValues(float(line["accuracy"]), float(line["accuracy_gap"]))
-        lines[DigitRow(line["algorithm"], line["population"])] = values
-    return {row: lines[row] for row in ROWS}
+    lines = published("rodriguez_galvez_2021_table3")
+    values = {parsed(DigitRow, line): parsed(DigitValues, line) for line in lines}
+    return {row: values[row] for row in ROWS}
 
 
 class DigitSettings(NamedTuple):

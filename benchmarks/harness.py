@@ -114,8 +114,8 @@ class Experiment:
             with path.open(newline="") as file:
                 for line in csv.DictReader(file):
                     if None not in line.values() and needed <= line.keys():
-                        entries = _parsed(setting, line), int(line.get("seed", 0))
-                        runs.append(Run(*entries, _parsed(values, line), line.get("made_with", "")))
+                        entries = parsed(setting, line), int(line.get("seed", 0))
+                        runs.append(Run(*entries, parsed(values, line), line.get("made_with", "")))
         return Runs(runs)
 
     def write(self, folder: Path, runs: Sequence[Run]) -> None:
@@ -187,7 +187,7 @@ class Experiment:
                 pool.shutdown(cancel_futures=True)
 
 
-def _parsed(kind: type[Any], line: Mapping[str, str]) -> Any:
+def parsed(kind: type[Any], line: Mapping[str, str]) -> Any:
     """A named tuple from the columns of its names."""
     parse: dict[type, Callable[[str], Any]] = {
         bool: lambda text: text in ("1", "True"),

@@ -102,6 +102,7 @@ class ParityProblem(NamedTuple):
         return Parity(self.notion)
 
 
+@lru_cache(maxsize=1)
 def make_parity_problem(
     table: str, notion: ParityNotion, seed: int, hidden: tuple[int, ...] = HIDDEN
 ) -> ParityProblem:
@@ -245,15 +246,10 @@ class TeacherValues(NamedTuple):
     constant: float
 
 
-@lru_cache(maxsize=1)
-def _problem(name: str, notion: ParityNotion, seed: int) -> ParityProblem:
-    return make_parity_problem(name, notion, seed, HIDDEN)
-
-
 def run_teachers(setting: Teachers, seed: int, *, smoke: bool) -> TeacherValues:
     """All clients' teachers, each on its own training rows."""
     seed += FIRST_SEED
-    problem = _problem(setting.table, setting.notion, seed)
+    problem = make_parity_problem(setting.table, setting.notion, seed)
     method = make_two_phase(
         problem.model, problem.parity, problem.users, end_to_end=setting.end_to_end,
         teacher_epochs=1 if smoke else 10, noise=NOISE,

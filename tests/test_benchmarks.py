@@ -11,7 +11,7 @@ import synthfair as sf
 from benchmarks import __main__ as everything
 from benchmarks import cold, harness, privacy
 from benchmarks.harness import Experiment, fingerprint
-from benchmarks.runs import Mean, Run, Runs, mean_of
+from benchmarks.runs import AccuracySpd, Mean, Run, Runs, mean_of
 from benchmarks.showing import accuracy_text, mark, table
 from benchmarks.table2 import beaten, pages
 from benchmarks.table2.cells import TASKS, TableCell, TableValues, cells
@@ -356,7 +356,7 @@ def test_the_table_of_epsilons_says_whether_goals_are_met():
         ("private", 0.5, 0.896, 0.06),
     ]
     runs = [
-        Run(privacy.BudgetSetting("t", method, epsilon), seed, privacy.BudgetValues(accuracy, spd))
+        Run(privacy.BudgetSetting("t", method, epsilon), seed, AccuracySpd(accuracy, spd))
         for method, epsilon, accuracy, spd in some
         for seed in range(2)
     ]
@@ -364,7 +364,7 @@ def test_the_table_of_epsilons_says_whether_goals_are_met():
     assert "0.005 and 0.02: met" in text
     assert "0.01 and 0.03: MISSED" in text
     constant = privacy.BudgetSetting("t", "constant", np.inf)
-    near = [Run(constant, i, privacy.BudgetValues(0.89 + 0.01 * i, 0.0)) for i in range(2)]
+    near = [Run(constant, i, AccuracySpd(0.89 + 0.01 * i, 0.0)) for i in range(2)]
     text = privacy.show(Runs([*runs, *near]))["privacy.md"]
     assert "0.005 and 0.02: nothing was learned" in text
 

@@ -12,8 +12,13 @@ import synthfair as sf
 from benchmarks import findings as rules
 from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl import pages, times
-from benchmarks.privfairfl.comparison import FairSetting, FairValues, measured, responses
-from benchmarks.privfairfl.training import SplitTable
+from benchmarks.privfairfl.comparison import (
+    FairSetting,
+    FairValues,
+    SplitTable,
+    measured,
+    responses,
+)
 from benchmarks.runs import Run, Runs
 from synthfair.compare import RoundOptions, federate, run_method
 from synthfair.errors import InputError

@@ -260,16 +260,20 @@ def run_errors(setting: ErrorSetting, seed: int, *, smoke: bool) -> ErrorValues:
     )
 
 
+PRINTED = {
+    (line["mechanism"], float(line["epsilon"])): line for line in published("juarez_2022_table2")
+}
+"""Lines of table 2, by mechanism and epsilon."""
+
+
 def show_errors(runs: Runs) -> dict[str, str]:
     """Table 2."""
-    paper = {(line["mechanism"], float(line["epsilon"])): line
-             for line in published("juarez_2022_table2")}  # fmt: skip
     lines = []
     for setting, own in runs.by().items():
         epsilon, known = setting.mechanism_of_clients.epsilon, own.values("known")
         error = bound = ""
         if setting.accounting == "published":
-            line = paper[setting[1:]]
+            line = PRINTED[setting[1:]]
             error, bound = f"{line['mean_error']} ({line['error_sd']})", line["chebyshev_alpha"]
         true = f"{epsilon:.3f}" if math.isfinite(epsilon) else "none is finite"
         cells = (
@@ -284,12 +288,8 @@ def show_errors(runs: Runs) -> dict[str, str]:
 def table2(runs: Runs) -> Iterator[Finding]:
     """Bounds and errors, by the paper's own accounting."""
     own, bounds, errors = runs.select(accounting="published").by(), [], []
-    lines = {
-        (line["mechanism"], float(line["epsilon"])): line
-        for line in published("juarez_2022_table2")
-    }
     for setting, some in own.items():
-        line, name = lines[setting[1:]], f"{setting.mechanism} at epsilon = {setting.epsilon:g}"
+        line, name = PRINTED[setting[1:]], f"{setting.mechanism} at epsilon = {setting.epsilon:g}"
         off = abs(setting.bound - float(line["chebyshev_alpha"]))
         bounds.append((name, off < 1.5e-4))
         here, their_error = some.mean("known"), float(line["error_sd"]) / 10**0.5

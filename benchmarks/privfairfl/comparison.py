@@ -1,32 +1,26 @@
-"""The settings, and how one of them is run."""
+"""Tables cut into clients, models of them, and what is done for fairness: how a setting is run."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
 
 import synthfair as sf
 from benchmarks.harness import Experiment
 from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl.pages import LOCAL, POST, show
-from benchmarks.privfairfl.training import (
-    CLIENTS,
-    TABLES,
-    ModelScores,
-    SplitTable,
-    in_rounds,
-    split,
-    trained,
-    training_settings,
-)
+from benchmarks.unlike.clients import weighted
 from synthfair.config.notions import WeightMethod
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.postprocess import (
+    RowWeights,
     ScoreHistogram,
     choose_decision,
     count_scores,
@@ -34,6 +28,92 @@ from synthfair.postprocess import (
     score_bins,
 )
 from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
+from synthfair.surrogate import train_fair
+
+# A table among the clients, and models of it
+
+TABLES = {"adult": "sex", "dutch": "sex", "law_school": "race"}
+CLIENTS = 100
+
+LAMBDA_THETA = sf.DistillConfig().lambda_theta
+IN_ROUNDS = {"method": "dp_sgd", "rounds": 20, "batch": 50}
+"""Without an epsilon, local steps on batches and a mean: FedAvg."""
+
+PRIVATE = {"clip": 1.0, "epsilon": 1.0, "delta": 1e-4}
+"""Of DP-SGD, for one row of one client."""
+
+
+def training_settings(training: str, seed: int = 0) -> sf.TrainConfig:
+    """Of training in rounds; of others, those of FL, which they do not need."""
+    own = IN_ROUNDS | (PRIVATE if training == "FL-DP-SGD" else {})
+    return sf.TrainConfig.model_validate(own | {"seed": seed})
+
+
+class SplitTable(NamedTuple):
+    """The rows of all clients.
+
+    Attributes:
+        schema: theirs.
+        train: rows.
+        user: [N] whose each training row is.
+        test: rows.
+    """
+
+    schema: sf.Schema
+    train: sf.Encoded
+    user: np.ndarray
+    test: sf.Encoded
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return len(self.schema.groups)
+
+
+class ModelScores(NamedTuple):
+    """A model's, of all rows."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+@lru_cache(maxsize=3)
+def split(name: str, seed: int) -> SplitTable:
+    """A table among the clients, a fifth of each for testing."""
+    table, schema = sf.load_dataset(name, TABLES[name])
+    parts = sf.partition(table, clients=CLIENTS, seed=seed)
+    user = np.repeat(np.arange(CLIENTS), [len(part.train) for part in parts])
+    train, test = (
+        sf.encode(pd.concat(list(some)), schema)
+        for some in ([part.train for part in parts], [part.test for part in parts])
+    )
+    return SplitTable(schema, train, user, test)
+
+
+@lru_cache(maxsize=12)
+def trained(name: str, seed: int, training: str, *, smoke: bool) -> ModelScores:
+    """Without anything for fairness; of CL all training rows in one place."""
+    rows, model = split(name, seed), sf.LinearModel()
+    if training != "CL":
+        return in_rounds(rows, seed, private=training == "FL-DP-SGD", smoke=smoke)
+    parts = [weighted(part).rows(n_groups=rows.n_groups) for part in (rows.train, rows.test)]
+    free = sf.CovariancePenalty()
+    params = train_fair(parts[0], LAMBDA_THETA, 0.0, model=model, penalty=free).params
+    return ModelScores(*(np.asarray(model.scores(params, part.a)) for part in parts))
+
+
+def in_rounds(
+    rows: SplitTable, seed: int, *, private: bool, smoke: bool, weights: RowWeights | None = None
+) -> ModelScores:
+    """By all clients, in rounds."""
+    config = training_settings("FL-DP-SGD" if private else "FL", seed=seed)
+    config = config.model_copy(update={"rounds": 1}) if smoke else config
+    data = sf.federated.make_user_data(rows.train, rows.user, rows.schema, config, weights=weights)
+    model = sf.federated.train_rounds(data, config).model
+    return ModelScores(*(model.scores(part.x, part.s) for part in (rows.train, rows.test)))
+
+
+# What is done for fairness
 
 EPSILONS = (0.1, 0.5, 1.0, 5.0, np.inf)
 """Of the counts. Training with DP-SGD has one of its own."""
@@ -88,34 +168,25 @@ class FairValues(NamedTuple):
     gap: float
 
 
-class Counting(NamedTuple):
-    """How rows are counted.
-
-    Attributes:
-        privacy: MPC+DP; or local noise or local response, at each client.
-        epsilon: infinite for exact counts.
-        bins: B, of scores.
-        seed: of responses; noise is the system's.
-    """
-
-    privacy: str
-    epsilon: float
-    bins: int
-    seed: tuple[int, int]
-
-
-def counted(rows: SplitTable, scores: np.ndarray | None, how: Counting) -> ScoreHistogram:
-    """Rows by group and label, and by bin where there are scores.
+def counted(
+    rows: SplitTable, scores: np.ndarray | None, setting: FairSetting, seed: tuple[int, int]
+) -> ScoreHistogram:
+    """Rows by group and label, and by bin where there are scores; a seed is of responses.
 
     Guarantee: of MPC+DP, the sum's; of local noise and local response, epsilon-differential
     privacy of one row against everybody but its client, when the row is added or removed (noise),
     or replaced (response).
     """
-    exact, bins = np.isinf(how.epsilon), 1 if scores is None else how.bins
+    privacy, epsilon = setting[-2:]
+    exact, bins = (
+        np.isinf(epsilon),
+        21 if epsilon <= 0.1 else 101,
+    )  # fewer where there is much noise
+    bins = 1 if scores is None else bins
     what = GroupCounts(
         schema_hash=rows.schema.hash, groups=tuple(map(str, rows.schema.groups)),
         model=None if scores is None else MODEL, bins=bins,
-        epsilon=1.0 if exact else how.epsilon, rows_per_client=len(rows.user),
+        epsilon=1.0 if exact else epsilon, rows_per_client=len(rows.user),
     )  # fmt: skip
     # [clients, 2 G B]
     _, s, y = rows.train
@@ -123,13 +194,13 @@ def counted(rows: SplitTable, scores: np.ndarray | None, how: Counting) -> Score
     own = [rows.user == client for client in range(CLIENTS)]
     counts = [count_scores(in_bin[one], s[one], y[one], rows.n_groups, bins) for one in own]
     parts = np.array(counts, np.int64).reshape(CLIENTS, -1)
-    if how.privacy == "MPC+DP" and not exact:
+    if privacy == "MPC+DP" and not exact:
         return score_histogram(what, noisy_sum(parts, what))
     total = parts.sum(axis=0)
-    if how.privacy == "local noise":
+    if privacy == "local noise":
         total = total + np.sum([what.noise() for _ in parts], axis=0)
-    if how.privacy == "local response":
-        total = responses(total, how.epsilon, np.random.default_rng(how.seed))
+    if privacy == "local response":
+        total = responses(total, epsilon, np.random.default_rng(seed))
     # Nothing is refused here for its noise: the baselines are published without such a rule.
     return score_histogram(what, NoisyTotal(total, 0.0, {}))
 
@@ -168,11 +239,9 @@ def chances(
     """
     if setting.training == "constant":
         return np.full(len(rows.test.y), float(rows.train.y.mean() > 0))
-    n_bins = 21 if setting.epsilon <= 0.1 else 101  # fewer where there is much noise
-    counting = Counting(setting.privacy, setting.epsilon, n_bins, (seed, draw))
     for method in PRE:
         if setting.fairness == method:
-            weights = make_weights(counted(rows, None, counting), method)
+            weights = make_weights(counted(rows, None, setting, (seed, draw)), method)
             private = setting.training == "FL-DP-SGD"
             scores = in_rounds(rows, seed, private=private, smoke=smoke, weights=weights)
             return (scores.test > 0).astype(float)
@@ -181,7 +250,8 @@ def chances(
         return (scores.test > 0).astype(float)
     if setting.fairness == "ThresholdOptimizer":
         return threshold_optimizer(rows, scores)
-    histogram, randomized = counted(rows, scores.train, counting), setting.fairness == "randomised"
+    histogram = counted(rows, scores.train, setting, (seed, draw))
+    randomized = setting.fairness == "randomised"
     alpha = 0.0 if randomized else ALPHA
     chosen = choose_decision(histogram, "equalized_odds", alpha, randomized=randomized)
     return chosen.decision.probabilities(scores.test, rows.test.s)

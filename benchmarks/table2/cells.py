@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -175,10 +175,16 @@ def run_cell(
         _, fitted = run_method(cell.method, clients, config, NO_INTERVALS)
     seconds = time.perf_counter() - start
     overall = evaluate_fitted(fitted, clients, NO_INTERVALS).overall
-    sought = excess and seed < SEEDS_OF_EXCESS and fitted.distillations
+    excess_found = np.nan
+    if excess and seed < SEEDS_OF_EXCESS and fitted.distillations:
+        pairs = zip(clients.train, fitted.distillations, strict=True)
+        excess_found = max(
+            float(distillation.reached.objective) / least_objective(real, config) - 1
+            for real, distillation in pairs
+        )
     return TableValues(
         *(round(overall[name].value, 6) for name in ("accuracy", "spd", "covariance")),
-        excess=largest_excess(clients, fitted, config) if sought else np.nan,
+        excess=excess_found,
         nearest=nearest(clients, fitted),
         converged=fitted.converged is not False,
         seconds=round(seconds, 2),
@@ -193,12 +199,7 @@ def nearest(clients: Federation, fitted: Fitted) -> float:
     return float(min(KDTree(d.release.x).query(real.x)[0].min() for real, d in pairs))
 
 
-def largest_excess(clients: Federation, fitted: Fitted, config: sf.DistillConfig) -> float:
-    """Outer objective over min F, minus 1, of the client where it is largest."""
-    return max(
-        float(distillation.reached.objective) / least_objective(real, config) - 1
-        for real, distillation in zip(clients.train, fitted.distillations, strict=True)
-    )
+VALUE_AND_GRAD = jax.jit(jax.value_and_grad(lambda objective, theta: objective(theta), argnums=1))
 
 
 def least_objective(real: sf.Encoded, config: sf.DistillConfig) -> float:
@@ -209,7 +210,7 @@ def least_objective(real: sf.Encoded, config: sf.DistillConfig) -> float:
 
     def lowest(objective: Any, start: np.ndarray) -> Any:
         def value(theta: np.ndarray) -> tuple[float, np.ndarray]:
-            f, slope = _value_and_grad()(objective, theta)
+            f, slope = VALUE_AND_GRAD(objective, theta)
             return float(f), np.asarray(slope)
 
         options = {"gtol": 1e-8, "maxiter": 2000}
@@ -219,8 +220,3 @@ def least_objective(real: sf.Encoded, config: sf.DistillConfig) -> float:
     free = prepare(real, config.model_copy(update={"rho_o": 0.0})).objective
     objective = prepare(real, config).objective
     return min(float(lowest(objective, start).fun) for start in (zero, lowest(free, zero).x))
-
-
-@cache
-def _value_and_grad() -> Any:
-    return jax.jit(jax.value_and_grad(lambda objective, theta: objective(theta), argnums=1))

@@ -143,8 +143,12 @@ def surrogates(cut: Cut, kind: str) -> Surrogates:
         assert release.weight is not None
         x = encode_records(release.x, clients.schema)
         parts.append(WeightedTable(x, release.s, release.y, release.weight))
-        # Rows without one of their pair of group and label in the surrogate.
-        pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, parts[-1]))
-        rows_out += int(np.isin(pairs, there, invert=True).sum())
+        rows_out += rows_without(parts[-1], real)
     seconds = (time.perf_counter() - start) / len(clients.train)
     return Surrogates(together(parts), len(clients.train) - len(parts), rows_out, seconds)
+
+
+def rows_without(table: WeightedTable, real: sf.Encoded) -> int:
+    """Number of real rows whose pair of group and label has no row in a surrogate."""
+    pairs, there = (2 * rows.s + (rows.y > 0) for rows in (real, table))
+    return int(np.isin(pairs, there, invert=True).sum())
