@@ -147,8 +147,8 @@ CHOSEN = {
     (200, "FPFL"): (0.01, 1.0),
     (1000, "FPFL"): (0.01, 3.0),
 }
-"""alpha and rate_scale of rows with a constraint, by cohort: what :mod:`.choices` chose on training
-rows."""
+"""alpha and rate_scale of rows with a constraint, by cohort: what :data:`CHOICES` chose on
+training rows."""
 
 OURS: dict[str, dict[str, Any]] = {
     "SGD": {"memory": 0.95},
@@ -164,7 +164,7 @@ LARGE: dict[str, Any] = {"rounds": 400, "learning_rate": 0.4}
 
 
 def settings_of(row: AdultRow) -> AdultSettings:
-    """As published; or ours, of which :mod:`.choices` chose alpha and rate_scale."""
+    """As published; or ours, of which :data:`CHOICES` chose alpha and rate_scale."""
     fair, clip = row.algorithm in FAIR, PUBLISHED_CLIP[row.algorithm in FAIR, row.model]
     if row.settings == "published":
         rounds = 250 if fair and row.algorithm not in CENTRAL else 1000

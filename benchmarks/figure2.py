@@ -49,6 +49,7 @@ def draw(runs: Runs) -> dict[str, str]:
     """Heat maps of accuracy, covariance and SPD, means over seeds."""
     across, up = sorted(runs.by("rho_o")), sorted(runs.by("rho_s"))
     groups = runs.by("rho_s", "rho_o")
+    constants = committed("table2", "table2").select(method="constant", task="law_school_race")
     figure, three = panels(1, 3, 13, 4)
     for axes, name in zip(three, ("accuracy", "covariance", "spd"), strict=True):
         cells = [[groups.get((s, o), Runs()).mean(name).mean for o in across] for s in up]
@@ -60,18 +61,12 @@ def draw(runs: Runs) -> dict[str, str]:
             axes.text(j, i, f"{value:.3f}", ha="center", va="center", **look)
         axes.set_xticks(range(len(across)), [f"{rho:g}" for rho in across])
         axes.set_yticks(range(len(up)), [f"{rho:g}" for rho in up])
-        axes.set(xlabel="rho_o", ylabel="rho_s", title=_title(name))
+        title = name.replace("spd", "SPD")
+        if name == "accuracy" and constants:
+            title += f" (constant classifier: {constants.mean(name).mean:.3f})"
+        axes.set(xlabel="rho_o", ylabel="rho_s", title=title)
         figure.colorbar(image, ax=axes, shrink=0.8)
     return {"figure2.svg": as_svg(figure)}
-
-
-def _title(name: str) -> str:
-    """That of a map; of accuracy with the constant classifier's, from the runs of table 2."""
-    if name == "accuracy":
-        constants = committed("table2", "table2").select(method="constant", task="law_school_race")
-        if constants:
-            return f"accuracy (constant classifier: {constants.mean(name).mean:.3f})"
-    return name.replace("spd", "SPD")
 
 
 # What the paper claims

@@ -131,23 +131,18 @@ def reproduction_pages() -> str:
     shown = [verdict for verdict in VERDICTS if counts["all"][verdict]]
     lines = [(name, *(count[one] or "" for one in shown)) for name, count in counts.items()]
     summary = table(" | ".join(["paper", *shown]), lines)
-    sections = (_section(paper, of_paper[paper.name]) for paper in PAPERS)
-    return "\n\n".join([summary, rules.RULE, *sections])
-
-
-def _section(paper: Paper, own: Sequence[Finding]) -> str:
-    """What the paper's main page shows first, then what others show, then what a test refutes."""
-    results = "../benchmarks/results"  # from docs/
-    parts = [f"## [{paper.name}]({results}/{paper.page})"]
-    measured = [one for one in own if one.verdict != REFUTED]
-    for evidence in dict.fromkeys([paper.page, *(one.evidence for one in measured)]):
-        lines = [one[:4] for one in measured if one.evidence == evidence]
-        if evidence != paper.page:
-            parts.append(f"From [{evidence}]({results}/{evidence}):")
-        parts.append(table("claim | published | here | verdict", lines))
-    items = [
-        "- {claim}. Published: {published}. In truth: {truth} (`{test}`).".format(**one)
-        for one in paper.refuted
-    ]
-    parts.append("Refuted, each by a test:\n\n" + "\n".join(items))
-    return "\n\n".join([*parts, paper.note if isinstance(paper.note, str) else paper.note()])
+    parts, results = [summary, rules.RULE], "../benchmarks/results"  # from docs/
+    for paper in PAPERS:
+        # What its main page shows, then what others show, then what a test refutes.
+        parts.append(f"## [{paper.name}]({results}/{paper.page})")
+        measured = [one for one in of_paper[paper.name] if one.verdict != REFUTED]
+        for evidence in dict.fromkeys([paper.page, *(one.evidence for one in measured)]):
+            if evidence != paper.page:
+                parts.append(f"From [{evidence}]({results}/{evidence}):")
+            own = [one[:4] for one in measured if one.evidence == evidence]
+            parts.append(table("claim | published | here | verdict", own))
+        form = "- {claim}. Published: {published}. In truth: {truth} (`{test}`)."
+        items = [form.format(**one) for one in paper.refuted]
+        parts.append("Refuted, each by a test:\n\n" + "\n".join(items))
+        parts.append(paper.note if isinstance(paper.note, str) else paper.note())
+    return "\n\n".join(parts)

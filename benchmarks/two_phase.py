@@ -76,7 +76,7 @@ KAPPAS: dict[tuple[str, ParityNotion, bool], tuple[float, float]] = {
     ("dutch", "statistical_parity", True): (0.3, 0.1),
 }
 """Start and step of kappa by table, notion and whether end to end: the paper's are lost, and these
-were chosen on training rows (choices.py, results/two_phase/choices.md)."""
+were chosen on training rows (:data:`CHOICES`, results/two_phase/choices.md)."""
 
 LOCAL_EPOCHS = 5
 

@@ -7,7 +7,7 @@ from conftest import needs_data
 
 from benchmarks import adult_fpfl, femnist_fpfl, findings, two_phase
 from benchmarks.digits import Digits, unfair_digits
-from benchmarks.harness import committed
+from benchmarks.harness import committed, experiments, written
 from benchmarks.runs import Run, Runs
 from synthfair.data.encode import Encoded
 
@@ -33,6 +33,12 @@ def test_all_published_rows_have_a_setting():
     both = {row._replace(settings=name) for row in adult_fpfl.published_rows() for name in OF_WHOM}
     assert both == set(adult_fpfl.SETTINGS) == set(adult_fpfl.ROWS)
     assert set(femnist_fpfl.published_rows()) == set(femnist_fpfl.ROWS)
+
+
+@pytest.mark.parametrize(("name", "seeds"), [("adult_fpfl", 5), ("femnist_fpfl", 1)])
+def test_the_committed_runs_are_of_the_settings_of_today(name, seeds):
+    (one, *_) = experiments(name)
+    assert one.missing(written(name), one.settings, seeds) == []
 
 
 def test_the_page_tells_what_is_missed():

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
+from benchmarks.showing import published
 from synthfair.client.surrogate_release import surrogate_release
 from synthfair.compare import Federation, federate
 from synthfair.compare.federation import pooled
@@ -31,23 +32,7 @@ TASKS = {
 FEWEST = 5
 """Rows of a client; with fewer it would have no test row, and takes no part in any method."""
 
-_REGIONS = {
-    "North America": ("United-States", "Canada"),
-    "Latin America": (
-        "Puerto-Rico", "Outlying-US(Guam-USVI-etc)", "Cuba", "Honduras", "Jamaica", "Mexico",
-        "Dominican-Republic", "Ecuador", "Haiti", "Columbia", "Guatemala", "Nicaragua",
-        "El-Salvador", "Trinadad&Tobago", "Peru",
-    ),
-    "Europe": (
-        "England", "Germany", "Greece", "Italy", "Poland", "Portugal", "Ireland", "France",
-        "Hungary", "Scotland", "Yugoslavia", "Holand-Netherlands",
-    ),
-    "Asia": (
-        "Cambodia", "India", "Japan", "South", "China", "Iran", "Philippines", "Vietnam", "Laos",
-        "Taiwan", "Thailand", "Hong",
-    ),
-}  # fmt: skip
-REGION_OF = {country: region for region, some in _REGIONS.items() for country in some}
+REGION_OF = {line["country"]: line["region"] for line in published("adult_regions")}
 """Of each country of birth in Adult."""
 
 

@@ -50,11 +50,8 @@ class Scores(NamedTuple):
 
     Attributes:
         scores: [N] of the test rows of all clients, one client after the other.
-        clients_out: clients whose rows took no part.
-        rows_out: training rows that took no part.
-        client_seconds: of a client before it sends its file, the mean; 0 where it sends none.
-        seconds: of all else.
-        converged: whether training met its tolerance.
+
+    The others are those of :class:`UnlikeValues`.
     """
 
     scores: np.ndarray
@@ -219,7 +216,8 @@ class UnlikeValues(NamedTuple):
         spd: signed.
         clients_out: clients whose training rows took no part.
         rows_out: training rows that took no part, those of these clients included.
-        client_seconds: of a client before it sends its file, the mean; compilation included.
+        client_seconds: of a client before it sends its file, the mean; compilation included. 0
+            where it sends none.
         seconds: of training after that.
         converged: whether it met its tolerance.
     """
