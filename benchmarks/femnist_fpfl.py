@@ -3,9 +3,9 @@
     python -m benchmarks.femnist_fpfl                    # 5 seeds; goes on where it stopped
     python -m benchmarks.femnist_fpfl --seeds 1 --output elsewhere
 
-201 writers instead of 3,383, and shorter runs on fewer images, see :class:`DigitSettings`: orderings can be
-compared, not digits after the point. Larger populations exist in the accounts alone, as in the
-paper.
+201 writers instead of 3,383, and shorter runs on fewer images, see :class:`DigitSettings`:
+orderings can be compared, not digits after the point. Larger populations exist in the accounts
+alone, as in the paper.
 """
 
 from __future__ import annotations
