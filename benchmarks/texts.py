@@ -172,7 +172,8 @@ def two_phase(runs: Runs, wide: Runs) -> Parts:
     if not more["rows"]:
         return parts
     link = "[Networks as wide as published](../benchmarks/results/two_phase/wide_two_phase.md). "
-    return parts | {"wide": page("blocks/two_phase", **more | {"before": link}).rstrip()}
+    more["before"] = link
+    return parts | {"wide": page("blocks/two_phase", **more).rstrip()}
 
 
 def _two_phase(runs: Runs) -> Parts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -130,7 +130,7 @@ def _surrogates(runs: Runs) -> Iterator[str]:
             yield f"{task} | {rho:g} | {both[0]} | {text} | {both[1]}"
 
 
-def _against_ceiling(ours: Runs) -> dict[str, object]:
+def _against_ceiling(ours: Runs) -> dict[str, Any]:
     """Differences to central training, and spreads over seeds: of both, and of the differences."""
     ceiling, spreads, met, larger = [], [], [], []
     for (_, task, size), own in _blocks(ours):
