@@ -18,9 +18,9 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.registry import FOLDERS, NAMES, experiments, folder_of
+from benchmarks.harness import FOLDERS, NAMES, experiments, folder_of
 from benchmarks.reproduction import reproduction_pages
-from benchmarks.showing import page, table
+from benchmarks.showing import table
 from benchmarks.texts import write_texts
 
 
@@ -51,26 +51,20 @@ def run_all(args: argparse.Namespace) -> None:
     """Each benchmark as a command."""
     lines, failed = [], []
     for name in NAMES:
-        seconds, code = _run(name, args)
+        command = [sys.executable, "-m", f"benchmarks.{name}", *["--smoke"] * args.smoke]
+        command += ["--seeds", str(args.seeds)] if args.seeds else []
+        if args.output:  # figure3 reads what table2 has written
+            command += ["--output", str(args.output / FOLDERS.get(name, name))]
+        print(f"== {' '.join(command[1:])}", flush=True)
+        start = time.perf_counter()
+        quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if args.smoke else {}  # compiles sooner
+        code = subprocess.run(command, check=False, env=os.environ | quick).returncode
         failed += [name] if code else []
+        seconds = time.perf_counter() - start
         lines.append((name, f"{seconds:.0f}", "FAILED" if code else ""))
     print(table("benchmark | s | ", lines))
     if failed:
         raise SystemExit(f"failed: {', '.join(failed)}")
-
-
-def _run(name: str, args: argparse.Namespace) -> tuple[float, int]:
-    """Seconds, and the exit code."""
-    command = [sys.executable, "-m", f"benchmarks.{name}"]
-    command += ["--smoke"] * args.smoke
-    command += ["--seeds", str(args.seeds)] if args.seeds else []
-    if args.output:  # figure3 reads what table2 has written
-        command += ["--output", str(args.output / FOLDERS.get(name, name))]
-    print(f"== {' '.join(command[1:])}", flush=True)
-    start = time.perf_counter()
-    quick = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} if args.smoke else {}  # compiles in less time
-    code = subprocess.run(command, check=False, env=os.environ | quick).returncode
-    return time.perf_counter() - start, code
 
 
 def status(seeds: int | None) -> str:
@@ -84,7 +78,7 @@ def status(seeds: int | None) -> str:
             older = len(runs) - len(one.current(runs))
             lines.append((name, one.name, wanted, missing or "", older or ""))
     header = "benchmark | experiment | runs | missing | made with something else"
-    return page(table(header, lines), reproduction_pages())
+    return f"{table(header, lines)}\n\n{reproduction_pages()}\n"
 
 
 if __name__ == "__main__":

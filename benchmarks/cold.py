@@ -17,23 +17,22 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import synthfair as sf
-from benchmarks.harness import ROOT, Experiment, Run, main
-from benchmarks.showing import by, n_seeds, page, table, verdict
+from benchmarks.harness import ROOT, Experiment, main
+from benchmarks.runs import Runs
+from benchmarks.showing import page, verdict
 from synthfair.data.partition import write_clients
 
 FLAGS = {
     "N_s = 800": [],
-    "N_s = 8319": [
-        *("--labels", "copy", "--n-synthetic", "8319"),
-        *("--hold-out", "0", "--accept-risk"),  # copied labels stop a release
-    ],
+    "N_s = 8319": ["--labels", "copy", "--n-synthetic", "8319", "--hold-out", "0", "--accept-risk"],
 }
+"""Copied labels stop a release whose risk is not accepted."""
+
 HELP = "python -m synthfair --help"
 GOALS = {"N_s = 800, cold": 4.5, "N_s = 800, warm": 3.0, HELP: 0.4}
 """Seconds at most."""
@@ -52,13 +51,14 @@ class Usage(NamedTuple):
     megabytes: float
 
 
-def watch(command: Sequence[str], *, cache_folder: Path | None = None) -> Usage:
-    """Runs a command to its end.
+def watch(*words: object, cache_folder: Path | None = None) -> Usage:
+    """Runs a Python module to its end.
 
     Args:
-        command: and its arguments.
+        words: its name and arguments.
         cache_folder: the user's; if not given, nothing compiled is read or stored.
     """
+    command = [sys.executable, "-m", *map(str, words)]
     environment = {k: v for k, v in os.environ.items() if "COMPILATION_CACHE" not in k}
     no_cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     environment |= {"XDG_CACHE_HOME": str(cache_folder)} if cache_folder else no_cache
@@ -77,42 +77,37 @@ def watch(command: Sequence[str], *, cache_folder: Path | None = None) -> Usage:
 def _folder() -> tempfile.TemporaryDirectory[str]:
     """One client's table and schema; removed when this process ends."""
     folder = tempfile.TemporaryDirectory()
-    rows, schema = sf.load_dataset("law_school", "race")
-    write_clients(sf.partition(rows, clients=2, seed=0), schema, Path(folder.name))
+    table, schema = sf.load_dataset("law_school", "race")
+    write_clients(sf.partition(table, clients=2, seed=0), schema, Path(folder.name))
     return folder
 
 
 def run_start(setting: StartSetting, seed: int, *, smoke: bool) -> Usage:
     """One process; a warm one reads what a cold one of the same repeat has compiled."""
     if setting.case == HELP:
-        return watch([sys.executable, "-m", "synthfair", "--help"])
+        return watch("synthfair", "--help")
     case, kind = setting.case.split(", ")
     folder = Path(_folder().name)
-    command = [
-        *(sys.executable, "-m", "synthfair.client", "--force"),
-        *("--config", str(ROOT.parent / "configs" / "law_school" / "race.toml")),
-        *("--data", str(folder / "client_0_train.csv"), "--schema", str(folder / "schema.json")),
-        *("--output", str(folder / "release.parquet"), *FLAGS[case]),
-        *(["--steps", "5"] if smoke else []),
-    ]
+    words = (
+        "synthfair.client", "--force", "--config", ROOT.parent / "configs/law_school/race.toml",
+        "--data", folder / "client_0_train.csv", "--schema", folder / "schema.json",
+        "--output", folder / "release.parquet", *FLAGS[case], *(["--steps", 5] if smoke else []),
+    )  # fmt: skip
     cache_folder = folder / f"{case}-{seed}"
     if kind == "warm" and not cache_folder.exists():
-        watch(command, cache_folder=cache_folder)
-    return watch(command, cache_folder=cache_folder)
+        watch(*words, cache_folder=cache_folder)
+    return watch(*words, cache_folder=cache_folder)
 
 
-def show(runs: Sequence[Run[StartSetting, Usage]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = []
-    for setting, own in by(runs, lambda setting: setting).items():
-        seconds = [run.values.seconds for run in own]
-        best, median, most = min(seconds), statistics.median(seconds), GOALS.get(setting.case)
+def show(runs: Runs) -> dict[str, str]:
+    """With the goals."""
+    lines = []
+    for case, own in runs.by("case").items():
+        seconds, peak, most = own.values("seconds"), max(own.values("megabytes")), GOALS.get(case)
+        best, median = min(seconds), statistics.median(seconds)
         goal = f"{most:g}: {verdict(best <= most)}" if most else ""
-        peak = max(run.values.megabytes for run in own)
-        rows.append((setting.case, f"{best:.2f}", f"{median:.2f}", f"{peak:.0f}", goal))
-    before = f"One Law School client, 1,000 steps, each run a new process; {n_seeds(runs)} of each."
-    text = table("case | best s | median s | peak MB | at most, s", rows)
-    return {"cold.md": page("# Start of a client", before, text)}
+        lines.append(f"{case} | {best:.2f} | {median:.2f} | {peak:.0f} | {goal}")
+    return {"cold.md": page("cold/cold", runs, rows=lines)}
 
 
 CASES = (*(f"{case}, {kind}" for case in FLAGS for kind in ("cold", "warm")), HELP)

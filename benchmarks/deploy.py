@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.harness import Experiment, Run, main
-from benchmarks.showing import page, table
+from benchmarks.harness import Experiment, main
+from benchmarks.showing import page_of
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
 from synthfair.task.messages import TaskName
-
-GOAL = "Goal for a round of FPFL on one machine: 0.5 s."
 
 
 class DeploySetting(NamedTuple):
@@ -54,12 +51,16 @@ class DeployValues(NamedTuple):
     site: float
     megabytes: float
 
+    @property
+    def elsewhere(self) -> float:
+        """The share of the job's time in which the slowest site does not work."""
+        return 1 - self.site / self.whole
+
 
 def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     """Starts the processes, runs the job, and stops them."""
     from synthfair.deploy.demo import demonstrate, unlike_lenders
 
-    del smoke
     load = os.getloadavg()[0]
     if setting.sites == 2:
         lenders = unlike_lenders()
@@ -81,42 +82,13 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     )  # fmt: skip
 
 
-def show_jobs(runs: Sequence[Run[DeploySetting, DeployValues]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = []
-    for (job, sites), _, found, _ in runs:
-        share = 1 - found.site / found.whole
-        rows.append(
-            (
-                job, sites, f"{found.load:.0f} on {found.cores}", f"{found.start:.0f}",
-                f"{found.whole:.0f}", found.rounds, f"{found.median_round:.2f}",
-                f"{found.site:.1f}", f"{share:.0%}", f"{found.megabytes:.2f}",
-            )
-        )  # fmt: skip
-    text = table(
-        "job | sites | load before, on cores | start, s | job, s | rounds | median round, s"
-        " | slowest site, s | not at the sites | MB received",
-        rows,
-    )
-    note = (
-        "Not at the sites: the share of a job's time in which the slowest site does not work: the"
-        " engine, the server's own work, and processes that start."
-    )
-    return {"deploy.md": page("## A federation on one machine", GOAL, text, note)}
+JOBS: tuple[tuple[TaskName, int], ...] = (("single_shot", 2), ("train", 2), ("single_shot", 8))
 
-
+# Without a smoke run: .ci/run has the demonstration itself.
 DEPLOY = Experiment(
-    name="deploy",
-    settings=(
-        DeploySetting("single_shot", 2),
-        DeploySetting("train", 2),
-        DeploySetting("single_shot", 8),
-    ),
-    run=run_job,
-    summary=show_jobs,
-    smoke=(),  # processes take too long; .ci/run has the demonstration itself
-    float64=False,
-)
+    name="deploy", settings=tuple(DeploySetting(*job) for job in JOBS), run=run_job,
+    summary=page_of("deploy/deploy"), float64=False,
+)  # fmt: skip
 
 EXPERIMENTS = (DEPLOY,)
 

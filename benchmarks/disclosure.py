@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 import synthfair as sf
-from benchmarks.harness import Experiment, Run, fingerprint, main, surrogates_version
-from benchmarks.showing import by, means, page, table
+from benchmarks.harness import Experiment, main, surrogates_version
+from benchmarks.runs import Runs
+from benchmarks.showing import page
 from synthfair.client.from_table import surrogate_release
 from synthfair.config import ReleaseConfig
 from synthfair.data.batches import in_memory
@@ -226,44 +227,34 @@ def singled_out(column: np.ndarray) -> tuple[float, np.ndarray] | None:
     return (constant, others) if len(others) in (1, 2) else None
 
 
-def disclosure_table(runs: Sequence[Run[FileKind, Disclosed]]) -> str:
+def disclosure_lines(runs: Runs) -> list[str]:
     """Means over seeds, of all clients together."""
-    kinds: dict[tuple[str, ...], list[str]] = {}
-    for (kind,), own in by(runs, lambda setting: setting).items():
-        value = {name: means(own, name).mean for name in Disclosed._fields}
+    kinds: dict[str, list[str]] = {}
+    for kind, own in runs.by("kind").items():
+        value = {name: own.mean(name).mean for name in Disclosed._fields}
         pairs = ("cells_given", "cells"), ("counts_given", "counts"), ("singled_out", "rows")
         cells, counts, single = (f"{value[a]:,.0f} of {value[b]:,.0f}" for a, b in pairs)
-        cell = cells, counts, f"{value['counts_wrong']:,.0f}", single, f"{value['numbers']:.0f}"
-        kinds.setdefault(cell, []).append(f"`{kind}`")  # equal rows are one
-    header = (
-        "file | numbers of rows | counts of two categories | wrong counts that seem exact"
-        " | rows singled out | numbers of a person"
-    )
-    return table(header, [(", ".join(names), *cell) for cell, names in kinds.items()])
+        wrong, numbers = f"{value['counts_wrong']:,.0f}", f"{value['numbers']:.0f}"
+        line = f"{cells} | {counts} | {wrong} | {single} | {numbers}"
+        kinds.setdefault(line, []).append(f"`{kind}`")  # equal rows are one
+    return [f"{', '.join(names)} | {line}" for line, names in kinds.items()]
 
 
-def show(runs: Sequence[Run[FileKind, Disclosed]]) -> dict[str, str]:
-    """As Markdown."""
-    return {"disclosure.md": page("## What files give away", disclosure_table(runs))}
-
-
-def setting_fingerprint(setting: FileKind) -> str:
-    """Of the settings of a release."""
+def behind(setting: FileKind) -> tuple[object, ...]:
+    """The settings of a release."""
     config = CONFIGS[setting.kind]
     version = [surrogates_version(config.epsilon)] if "surrogate" in setting.kind else []
-    return fingerprint(*version, config, getattr(config, "k_min", None))
+    return *version, config, getattr(config, "k_min", None)
 
 
 DISCLOSURE = Experiment(
-    name="runs",
-    settings=tuple(map(FileKind, CONFIGS)),
-    run=run_files,
-    summary=show,
-    smoke=(FileKind("fair"), FileKind("surrogate --k-min 10")),
-    seeds=3,
-    sources=lambda _: SOURCES["loanapp"],
-    fingerprint=setting_fingerprint,
-)
+    name="runs", settings=tuple(map(FileKind, CONFIGS)), run=run_files,
+    summary=lambda runs: {
+        "disclosure.md": page("disclosure/disclosure", rows=disclosure_lines(runs))
+    },
+    smoke=(FileKind("fair"), FileKind("surrogate --k-min 10")), seeds=3,
+    sources=lambda _: SOURCES["loanapp"], behind=behind,
+)  # fmt: skip
 
 EXPERIMENTS = (DISCLOSURE,)
 

@@ -10,9 +10,11 @@ from dataclasses import replace
 from matplotlib.axes import Axes
 
 from benchmarks.harness import main
-from benchmarks.showing import as_svg, legend, means, panels, select
+from benchmarks.runs import Runs
+from benchmarks.showing import as_svg, legend, panels
+from benchmarks.table2.beaten import curve, published_cells
 from benchmarks.table2.cells import TASKS
-from benchmarks.table2.pages import TABLE2, TableRuns, curve, published_cells
+from benchmarks.table2.pages import TABLE2
 
 LOOKS = {
     ("faithful", "single_shot", "train"): ("#0072B2", "o-"),
@@ -21,36 +23,32 @@ LOOKS = {
     ("ours", "single_shot", "small"): ("#D55E00", "s--"),
     ("ours", "central", ""): ("#000000", "x:"),
 }
+"""Colour and line of each recipe, method and size."""
 
 
-def draw_panel(axes: Axes, runs: TableRuns, task: str, value: str) -> None:
+def draw_panel(axes: Axes, runs: Runs, task: str, value: str) -> None:
     """Means and standard errors of one metric of one task against rho_o; and the constant's."""
     for (recipe, method, size), (color, line) in LOOKS.items():
-        points = curve(select(runs, recipe=recipe, method=method, task=task, size=size))
+        points = curve(runs.select(recipe=recipe, method=method, task=task, size=size))
         if points:
             label = f"{recipe}, {size}" if size else f"{method} ({recipe})"
-            found = [getattr(point, value) for point in points]
-            axes.errorbar(
-                [point.rho_o for point in points],
-                [mean.mean for mean in found],
-                [mean.error for mean in found],
-                fmt=line, color=color, label=label,
-            )  # fmt: skip
+            means, rhos = [getattr(point, value) for point in points], [p.rho_o for p in points]
+            heights, errors = [mean.mean for mean in means], [mean.error for mean in means]
+            axes.errorbar(rhos, heights, errors, fmt=line, color=color, label=label)
     for size, line in {"train": "^-", "small": "^--"}.items():
-        theirs = {
-            c.rho_o: v for c, v in published_cells().items() if (c.task, c.size) == (task, size)
-        }
-        heights = [pair[value == "spd"] for pair in theirs.values()]
+        cells = published_cells().items()
+        theirs = {c.rho_o: values for c, values in cells if (c.task, c.size) == (task, size)}
+        heights = [values[value == "spd"] for values in theirs.values()]
         axes.plot([*theirs], heights, line, color="#009E73", label=f"published, {size}")
-    constant = select(runs, method="constant", task=task)
+    constant = runs.select(method="constant", task=task)
     if constant and value == "accuracy":
-        height = means(constant, "accuracy").mean
+        height = constant.mean("accuracy").mean
         axes.axhline(height, color="0.4", linestyle="-.", label="constant classifier")
     axes.set_xscale("symlog", linthresh=1)
     axes.set(xlabel="rho_o", ylabel="SPD" if value == "spd" else value)
 
 
-def draw(runs: TableRuns) -> dict[str, str]:
+def draw(runs: Runs) -> dict[str, str]:
     """A column for each task."""
     figure, grid = panels(2, len(TASKS), 13, 7)
     places = [(value, task) for value in ("accuracy", "spd") for task in TASKS]

@@ -1,4 +1,4 @@
-"""What all benchmarks share: runs in a CSV file, and the command line.
+"""What all benchmarks share: experiments with runs in a CSV file, and the command line.
 
 An :class:`Experiment` has settings, a function that makes one run (a setting and a seed give
 values), and a summary of all runs as files. Runs that are in the CSV file are not made again.
@@ -10,177 +10,166 @@ import argparse
 import csv
 import hashlib
 import io
+import math
 import multiprocessing
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import BaseModel
 
+from benchmarks.runs import Run, Runs
 from synthfair.data.datasets import Source
 from synthfair.files import write_text
-
-Setting = TypeVar("Setting", bound=tuple)
-Values = TypeVar("Values", bound=tuple)
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
 
+NAMES = (
+    "table2", "figure2", "figure3", "adult_fpfl", "femnist_fpfl", "two_phase", "methods", "unlike",
+    "records", "trainers", "privacy", "disclosure", "gap", "secure", "privfairfl", "speed", "scale",
+    "cold", "deploy",
+)  # fmt: skip
+"""All benchmarks, in this order: figure3 is drawn from the runs of table2."""
 
-class Run(NamedTuple, Generic[Setting, Values]):
-    """One line of the CSV file.
+FOLDERS = {"figure3": "table2"}
+"""The folder of a benchmark's results, where it has not the benchmark's name."""
 
-    Attributes:
-        setting: what was run, a named tuple of text and numbers.
-        seed: of all that is random; a repeat where nothing is.
-        values: what was measured, a named tuple.
-        made_with: all else that the values depend on; see :meth:`Experiment.made_with`.
-    """
 
-    setting: Setting
-    seed: int
-    values: Values
-    made_with: str = ""
+Summary = Callable[[Runs], Mapping[str, str]]
+"""Of all runs: name of a file to its text."""
 
 
 @dataclass(frozen=True)
-class Experiment(Generic[Setting, Values]):
+class Experiment:
     """Settings, how one of them is run, and what is written about all runs.
 
     Attributes:
         name: on the command line.
-        settings: all of one type.
+        settings: named tuples, all of one type.
         run: ``run(setting, seed, smoke=...)`` gives values, a named tuple of the type that it is
             annotated with; with smoke in the fewest steps.
         summary: of all runs, in the order of the settings: name of a file to its text.
         smoke: settings of a smoke run; none where another experiment runs the same code.
         seeds: how many, if not asked for otherwise; None where nothing is random.
+        most_seeds: how many seeds of a setting there are at most.
         file: name of the CSV file, if not the experiment's; fields of a setting in braces are
             filled in.
         version: of the method; raised by hand where a change of code changes values.
         sources: files that a setting reads; their content counts.
-        fingerprint: of all other settings behind a setting, see :func:`fingerprint`.
+        behind: all other settings behind a setting, see :func:`fingerprint`; None if there are
+            none.
         parallel: whether processes may share the runs; not where time is measured.
         float64: whether JAX computes in double precision.
         default: whether it is run where no experiment is named.
     """
 
     name: str
-    settings: Sequence[Setting]
-    run: Callable[..., Values]
-    summary: Callable[[Sequence[Run[Setting, Values]]], Mapping[str, str]]
-    smoke: Sequence[Setting]
+    settings: Sequence[Any]
+    run: Callable[..., Any]
+    summary: Summary
+    smoke: Sequence[Any] = ()
     seeds: int | None = None
+    most_seeds: Callable[[Any], float] = lambda _: math.inf
     file: str = ""
     version: int = 1
-    sources: Callable[[Setting], Sequence[Source]] = lambda _: ()
-    fingerprint: Callable[[Setting], str] = lambda _: ""
+    sources: Callable[[Any], Sequence[Source]] = lambda _: ()
+    behind: Callable[[Any], Sequence[object] | None] = lambda _: None
     parallel: bool = False
     float64: bool = True
     default: bool = True
 
-    @property
-    def values(self) -> type[Values]:
-        """What a run gives."""
-        return get_type_hints(self.run)["return"]
-
-    def small(self) -> Experiment[Setting, Values]:
+    def small(self) -> Experiment:
         """The smoke run; its runs are never taken for others."""
-        settings, seeds = tuple(self.smoke), None if self.seeds is None else 1
-        return replace(self, settings=settings, seeds=seeds, version=0)
+        seeds = None if self.seeds is None else 1
+        return replace(self, settings=tuple(self.smoke), seeds=seeds, version=0)
 
-    def made_with(self, setting: Setting) -> str:
+    def made_with(self, setting: Any) -> str:
         """What a run depends on beside setting and seed; a run with anything else is made again.
 
-        The version, the sha256 of the files, and the fingerprint.
+        This is the version, the sha256 of the files, and the fingerprint.
         """
         files = [source.sha256[:8] for source in self.sources(setting)]
-        return " ".join([f"v{self.version}", *files, self.fingerprint(setting)]).rstrip()
+        behind = self.behind(setting)
+        digest = [] if behind is None else [fingerprint(*behind)]
+        return " ".join([f"v{self.version}", *files, *digest])
 
-    def read(self, folder: Path) -> list[Run[Setting, Values]]:
+    def read(self, folder: Path) -> Runs:
         """All runs in the file, whatever they were made with.
 
         A line that was cut off, or lacks a column, is none.
         """
-        setting, paths = type(self.settings[0]), {folder / self._file(one) for one in self.settings}
-        needed = {*setting._fields, *self.values._fields}  # type: ignore[attr-defined]
-        lines: list[dict[str, str]] = []
-        for path in sorted(path for path in paths if path.exists()):
+        setting, values = type(self.settings[0]), get_type_hints(self.run)["return"]
+        needed, runs = {*setting._fields, *values._fields}, []
+        for path in sorted({folder / self._file(one) for one in self.settings}):
+            if not path.exists():
+                continue
             with path.open(newline="") as file:
-                lines += [
-                    line
-                    for line in csv.DictReader(file)
-                    if None not in line.values() and needed <= line.keys()
-                ]
-        return [
-            Run(
-                _parsed(setting, line),
-                int(line.get("seed", 0)),
-                _parsed(self.values, line),
-                line.get("made_with", ""),
-            )
-            for line in lines
-        ]
+                for line in csv.DictReader(file):
+                    if None not in line.values() and needed <= line.keys():
+                        entries = parsed(setting, line), int(line.get("seed", 0))
+                        runs.append(Run(*entries, parsed(values, line), line.get("made_with", "")))
+        return Runs(runs)
 
-    def write(self, folder: Path, runs: Sequence[Run[Setting, Values]]) -> None:
+    def write(self, folder: Path, runs: Sequence[Run]) -> None:
         """The whole file anew, or not at all."""
         text = io.StringIO(newline="")
-        writer = csv.writer(text, lineterminator="\n")
-        seeded = self.seeds is not None
-        names: tuple[str, ...] = runs[0].setting._fields  # type: ignore[attr-defined]
-        columns = [*names, *["seed"] * seeded, *self.values._fields]  # type: ignore
-        writer.writerow([*columns, "made_with"])
+        writer, seeded = csv.writer(text, lineterminator="\n"), self.seeds is not None
+        first = runs[0]
+        names = [*first.setting._fields, *["seed"] * seeded, *first.values._fields, "made_with"]
+        writer.writerow(names)
         for run in runs:
             cells = [*run.setting, *[run.seed] * seeded, *run.values, run.made_with]
             writer.writerow([int(cell) if isinstance(cell, bool) else cell for cell in cells])
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / self._file(runs[0].setting), text.getvalue())
+        write_text(folder / self._file(first.setting), text.getvalue())
 
     def _file(self, setting: Any) -> str:
         return (self.file or f"{self.name}.csv").format(**setting._asdict())
 
-    def current(self, runs: Iterable[Run[Setting, Values]]) -> list[Run[Setting, Values]]:
+    def current(self, runs: Sequence[Run]) -> Runs:
         """The runs that would come out the same today, in the order of the settings."""
-        place = {setting: i for i, setting in enumerate(self.settings)}
-        fit = [run for run in runs if run.setting in place]
-        fit = [run for run in fit if run.made_with == self.made_with(run.setting)]
-        return sorted(fit, key=lambda run: (place[run.setting], run.seed))
+        place = {setting: (i, self.made_with(setting)) for i, setting in enumerate(self.settings)}
+        same = [run for run in runs if place.get(run.setting, ("", None))[1] == run.made_with]
+        return Runs(sorted(same, key=lambda run: (place[run.setting], run.seed)))
 
     def missing(
-        self, runs: Iterable[Run[Setting, Values]], settings: Sequence[Setting], seeds: int | None
-    ) -> list[tuple[Setting, int]]:
+        self, runs: Sequence[Run], settings: Sequence[Any], seeds: int | None
+    ) -> list[tuple[Any, int]]:
         """What must still be run of these, seeds first: interrupted, it leaves whole tables."""
         done = {(run.setting, run.seed) for run in self.current(runs)}
         count = 1 if self.seeds is None else seeds or self.seeds
-        wanted = [(setting, seed) for seed in range(count) for setting in settings]
-        return [one for one in wanted if one not in done]
+        wanted = [(one, seed) for seed in range(count) for one in settings]
+        return [one for one in wanted if one[1] < self.most_seeds(one[0]) and one not in done]
 
     def resume(
-        self, folder: Path, settings: Sequence[Setting], *, seeds: int | None, smoke: bool = False,
+        self, folder: Path, settings: Sequence[Any], *, seeds: int | None, smoke: bool = False,
         workers: int = 1,
     ) -> None:  # fmt: skip
         """Makes the missing runs, and adds each to its file in place of an older one."""
         from rich.progress import track
 
-        runs = self.read(folder)
+        runs = list(self.read(folder))
         if older := len(runs) - len(self.current(runs)):
             print(f"{self.name}: {older} runs were made with something else; they do not count")
         todo = self.missing(runs, settings, seeds)
-        made = self._made(todo, smoke=smoke, workers=workers if self.parallel else 1)
-        for setting, seed, values in track(made, self.name, len(todo), disable=smoke):
+        results = self._results(todo, smoke=smoke, workers=workers if self.parallel else 1)
+        for setting, seed, values in track(results, self.name, len(todo), disable=smoke):
             runs = [run for run in runs if (run.setting, run.seed) != (setting, seed)]
             runs.append(Run(setting, seed, values, self.made_with(setting)))
             file = self._file(setting)
             self.write(folder, [run for run in runs if self._file(run.setting) == file])
 
-    def _made(
-        self, todo: Sequence[tuple[Setting, int]], *, smoke: bool, workers: int
-    ) -> Iterator[tuple[Setting, int, Values]]:
+    def _results(
+        self, todo: Sequence[tuple[Any, int]], *, smoke: bool, workers: int
+    ) -> Iterator[tuple[Any, int, Any]]:
         if workers == 1 or len(todo) < 2:
             for setting, seed in todo:
                 yield setting, seed, self.run(setting, seed, smoke=smoke)
@@ -198,15 +187,15 @@ class Experiment(Generic[Setting, Values]):
                 pool.shutdown(cancel_futures=True)
 
 
-def _parsed(kind: type[Any], line: Mapping[str, str]) -> Any:
+def parsed(kind: type[Any], line: Mapping[str, str]) -> Any:
     """A named tuple from the columns of its names."""
-    kinds = {
+    parse: dict[type, Callable[[str], Any]] = {
         bool: lambda text: text in ("1", "True"),
         int: int,
         float: lambda text: float(text or "nan"),
     }
     hints = get_type_hints(kind)
-    return kind(*(kinds.get(hints[name], str)(line[name]) for name in kind._fields))
+    return kind(*(parse.get(hints[name], str)(line[name]) for name in kind._fields))
 
 
 def use_float64() -> None:
@@ -217,7 +206,7 @@ def use_float64() -> None:
 
 
 def fingerprint(*settings: object) -> str:
-    """Of settings, 12 hexadecimal digits.
+    """Twelve hexadecimal digits that name settings.
 
     Of pydantic models, dataclasses and named tuples those entries count that are not the defaults:
     a setting that is new, with a default that changes nothing, leaves all fingerprints as they are.
@@ -239,19 +228,44 @@ def _changed(settings: Any) -> object:
         entries = dict.fromkeys(settings._fields) | settings._field_defaults
     else:
         return settings
-    return sorted(
-        (name, value)
-        for name, usual in entries.items()
-        if (value := getattr(settings, name)) != usual
-    )
+    values = {name: getattr(settings, name) for name in entries}
+    return sorted((name, value) for name, value in values.items() if value != entries[name])
+
+
+# Experiments and their committed runs, by name
+
+
+def experiments(name: str) -> tuple[Experiment, ...]:
+    """Those of a benchmark."""
+    spec = find_spec(f"benchmarks.{name}")
+    package = spec is not None and spec.submodule_search_locations is not None
+    module = import_module(f"benchmarks.{name}.__main__" if package else f"benchmarks.{name}")
+    return module.EXPERIMENTS
+
+
+def written(name: str, experiment: str = "runs") -> Runs:
+    """All runs in ``benchmarks/results``, those of earlier versions of the code, too."""
+    return _experiment(name, experiment).read(folder_of(name))
+
+
+def committed(name: str, experiment: str = "runs") -> Runs:
+    """The runs in ``benchmarks/results`` that would come out the same today."""
+    return _experiment(name, experiment).current(written(name, experiment))
+
+
+def folder_of(name: str) -> Path:
+    """The folder of a benchmark's results."""
+    return RESULTS / FOLDERS.get(name, name)
+
+
+def _experiment(name: str, experiment: str) -> Experiment:
+    return next(one for one in experiments(name) if one.name == experiment)
 
 
 # The command line
 
 
-def main(
-    doc: str | None, folder: str, *experiments: Experiment[Any, Any], show: bool = False
-) -> None:
+def main(doc: str | None, folder: str, *experiments: Experiment, show: bool = False) -> None:
     """Runs what is asked for, of one benchmark.
 
     Args:
@@ -282,35 +296,34 @@ def main(
                 print(text, flush=True)
 
 
-def _chosen(experiment: Experiment[Setting, Values], only: Sequence[str]) -> Sequence[Setting]:
+def _chosen(experiment: Experiment, only: Sequence[str]) -> Sequence[Any]:
     """Those settings whose entries are, as text, among what is wanted."""
     wanted: dict[str, set[str]] = {}
     for one in only:
         name, _, value = one.partition("=")
         wanted.setdefault(name, set()).add(value)
-    names: tuple[str, ...] = experiment.settings[0]._fields  # type: ignore[attr-defined]
+    names = experiment.settings[0]._fields
     if unknown := wanted.keys() - set(names):
         raise SystemExit(f"--only {', '.join(unknown)}: must be of {', '.join(names)}")
 
-    def fits(setting: Any) -> bool:
-        return all(_plain(getattr(setting, name)) in wanted[name] for name in wanted)
+    def plain(value: object) -> str:
+        return f"{value:g}" if isinstance(value, float) else str(value)
 
-    chosen = [setting for setting in experiment.settings if fits(setting)]
+    chosen = [
+        setting
+        for setting in experiment.settings
+        if all(plain(getattr(setting, name)) in wanted[name] for name in wanted)
+    ]
     if not chosen:
         raise SystemExit(f"--only {' '.join(only)}: fits no setting of {experiment.name}")
     return chosen
 
 
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _arguments(
-    doc: str | None, folder: str, experiments: Sequence[Experiment[Any, Any]]
+    doc: str | None, folder: str, experiments: Sequence[Experiment]
 ) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=formatter)
     names = [one.name for one in experiments]
     usual = ", ".join(one.name for one in experiments if one.default)
     parser.add_argument(
@@ -324,9 +337,8 @@ def _arguments(
         help="Of the settings those with these entries, e.g. table=adult.",
     )  # fmt: skip
     parser.add_argument("--output", type=Path, help="Folder of the results.")
-    parser.add_argument(
-        "--smoke", action="store_true", help="A few small runs, to see that it runs."
-    )
+    small = "A few small runs, to see that it runs."
+    parser.add_argument("--smoke", action="store_true", help=small)
     parser.add_argument("--show", action="store_true", help="Make no runs; show those there are.")
     cores = os.cpu_count() or 1
     parser.add_argument("--workers", type=_positive, default=cores, help="Processes, if possible.")

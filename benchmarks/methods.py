@@ -13,15 +13,15 @@ this file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import synthfair as sf
-from benchmarks import showing
-from benchmarks.harness import Experiment, Run, fingerprint, main, surrogates_version
+from benchmarks.harness import Experiment, main, surrogates_version
+from benchmarks.runs import Runs
+from benchmarks.showing import COLORS, accuracy_text, as_svg, legend, page, panels
 from synthfair import compare
 from synthfair.data.datasets import SOURCES
 from synthfair.federated import UserAssignment
@@ -111,62 +111,43 @@ def run_method(setting: MethodSetting, seed: int, *, smoke: bool) -> MethodValue
     )  # fmt: skip
 
 
-MethodRuns = Sequence[Run[MethodSetting, MethodValues]]
-
-
-def show(runs: MethodRuns) -> dict[str, str]:
+def show(runs: Runs) -> dict[str, str]:
     """One table and one plot."""
-    before = (
-        f"`python -m benchmarks.methods`: mean ± standard deviation over"
-        f" {showing.n_seeds(runs)} seeds, all clients' test rows. Sent: by all clients together, as"
-        " files or plain numbers; what comes back is not counted. A run that is marked * did not"
-        f" converge, or met its constraint in no round, on some seed. {showing.WORSE_NOTE}"
-    )
-    header = "table | method | weight | accuracy | SPD | rounds | sent | seconds"
-    rows = []
-    for setting, own in showing.by(runs, lambda setting: setting).items():
-        converged = all(run.values.converged for run in own)
-        rows.append(
-            (
-                setting.table,
-                setting.method + ("" if converged else " *"),
-                setting.weight,
-                showing.marked(own, showing.select(runs, table=setting.table, method=CONSTANT)),
-                showing.means(own, "spd").text(),
-                f"{own[0].values.rounds:,}",
-                f"{showing.means(own, 'bytes_sent').mean / 1e3:,.1f} kB",
-                f"{showing.means(own, 'seconds').mean:.1f}",
-            )
+    lines = []
+    for setting, own in runs.by().items():
+        sent, seconds = own.mean("bytes_sent").mean / 1e3, own.mean("seconds").mean
+        accuracy = accuracy_text(own, runs.select(table=setting.table, method=CONSTANT))
+        lines.append(
+            f"{setting.table} | {setting.method}{' *' * (False in own.values('converged'))}"
+            f" | {setting.weight:g} | {accuracy} | {own.mean('spd').text()}"
+            f" | {own[0].values.rounds:,} | {sent:,.1f} kB | {seconds:.1f}"
         )
-    text = showing.page("# One upload or many rounds", before, showing.table(header, rows))
+    text = page("methods/methods", runs, rows=lines)
     return {"methods.md": text, "frontier.svg": plot(runs)}
 
 
-def plot(runs: MethodRuns) -> str:
+def plot(runs: Runs) -> str:
     """Accuracy against |SPD|, a panel for each table and a line for each method."""
-    tables = showing.by(runs, lambda setting: setting.table)
-    figure, across = showing.panels(1, len(tables), 4 * len(tables), 3.8)
+    tables = runs.by("table")
+    figure, across = panels(1, len(tables), 4 * len(tables), 3.8)
     for axes, (name, here) in zip(across, tables.items(), strict=True):
         for i, method in enumerate(METHODS):
-            weights = showing.by(
-                showing.select(here, method=method), lambda setting: setting.weight
-            ).values()
+            weights = here.select(method=method).by("weight").values()
             # Mean sizes of SPDs: their signs would cancel.
-            gaps = [float(np.mean([abs(run.values.spd) for run in own])) for own in weights]
-            accuracies = [showing.means(own, "accuracy").mean for own in weights]
-            color = showing.COLORS[i % len(showing.COLORS)]
-            look: Any = {"color": color, "marker": MARKERS[i], "linewidth": 1}
+            gaps = [float(np.mean(np.abs(own.values("spd")))) for own in weights]
+            accuracies = [own.mean("accuracy").mean for own in weights]
+            look: Any = {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i], "linewidth": 1}
             axes.plot(gaps, accuracies, label=method, **look)
         axes.set(title=name, xlabel="mean size of the SPD", ylabel="accuracy")
-    showing.legend(figure, 4)
-    return showing.as_svg(figure)
+    legend(figure, 4)
+    return as_svg(figure)
 
 
-def setting_fingerprint(setting: MethodSetting) -> str:
-    """Of the settings of a method."""
+def behind(setting: MethodSetting) -> tuple[object, ...]:
+    """The settings of a method."""
     method = METHODS[setting.method]
     version = [surrogates_version(method[1].get("epsilon"))] if method[0] == "surrogate" else []
-    return fingerprint(*version, method)
+    return *version, method
 
 
 METHOD_COMPARISON = Experiment(
@@ -176,16 +157,13 @@ METHOD_COMPARISON = Experiment(
         for one in product(TABLES, METHODS, WEIGHTS)
         if one[1] != CONSTANT or one[2] == 0
     ),
-    run=run_method,
-    summary=show,
+    run=run_method, summary=show,
     smoke=tuple(
         MethodSetting("law_school", method, 10.0)
         for method in ("central", "fair releases", "surrogates", "FedAvg", "FPFL, epsilon = 1")
     ),
-    seeds=3,
-    sources=lambda setting: SOURCES[setting.table],
-    fingerprint=setting_fingerprint,
-)
+    seeds=3, sources=lambda setting: SOURCES[setting.table], behind=behind,
+)  # fmt: skip
 
 EXPERIMENTS = (METHOD_COMPARISON,)
 

@@ -13,16 +13,15 @@ from the system, so that a repetition differs within the errors shown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 import synthfair as sf
-from benchmarks import showing
-from benchmarks.harness import ROOT, Experiment, Run, fingerprint, main
-from benchmarks.papers.finding import NOTHING, nothing_learned
+from benchmarks.findings import NOTHING, nothing_learned
+from benchmarks.harness import ROOT, Experiment, main
+from benchmarks.runs import AccuracySpd, Runs
+from benchmarks.showing import accuracy_text, as_svg, over_epsilon, page, panels, verdict
 from synthfair.compare import federate, run_method
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import SOURCES
@@ -37,22 +36,13 @@ METHODS = {
     "private": ("private fair releases", "#0072B2", "o"),
     "randomised": ("local randomisation of (s, y)", "#D55E00", "s"),
 }
-"""Name, colour and marker of each."""
-
-
-class PrivateTask(NamedTuple):
-    """A table cut into clients."""
-
-    dataset: str
-    sensitive: str
-    clients: int
-    config: Path
-
+"""Name, colour and marker of each; none of those without an epsilon."""
 
 TASKS = {
-    "law_school_race": PrivateTask("law_school", "race", 2, Path("law_school/race.toml")),
-    "dutch_gender": PrivateTask("dutch", "sex", 4, Path("dutch/gender.toml")),
+    "law_school_race": ("law_school", "race", 2, "law_school/race.toml"),
+    "dutch_gender": ("dutch", "sex", 4, "dutch/gender.toml"),
 }
+"""Table, sensitive attribute, number of clients, and the file of configs/."""
 
 
 class BudgetSetting(NamedTuple):
@@ -61,13 +51,6 @@ class BudgetSetting(NamedTuple):
     task: str
     method: str
     epsilon: float
-
-
-class BudgetValues(NamedTuple):
-    """On all clients' test rows."""
-
-    accuracy: float
-    spd: float
 
 
 def randomised(real: sf.Encoded, epsilon: float, n_groups: int, seed: int) -> sf.Encoded:
@@ -86,84 +69,58 @@ def randomised_response(
     return np.where(unchanged, values, others)
 
 
-def config_of(task: PrivateTask, **changes: int) -> sf.DistillConfig:
+def config_of(task: str, **changes: int) -> sf.DistillConfig:
     """Without an epsilon."""
-    return load_distill_config(ROOT.parent / "configs" / task.config, **changes)
+    return load_distill_config(ROOT.parent / "configs" / TASKS[task][-1], **changes)
 
 
-def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> BudgetValues:
+def run_budget(setting: BudgetSetting, seed: int, *, smoke: bool) -> AccuracySpd:
     """One method with one budget on one seed."""
-    task, epsilon = TASKS[setting.task], setting.epsilon
-    rows, schema = sf.load_dataset(task.dataset, task.sensitive)
-    clients = federate(sf.partition(rows, clients=task.clients, seed=seed), schema)
-    config = config_of(task, seed=seed, **({"steps": 5} if smoke else {}))
+    dataset, sensitive, n_clients, _ = TASKS[setting.task]
+    table, schema = sf.load_dataset(dataset, sensitive)
+    clients = federate(sf.partition(table, clients=n_clients, seed=seed), schema)
+    config = config_of(setting.task, seed=seed, **({"steps": 5} if smoke else {}))
+    epsilon, train = setting.epsilon, clients.train
     if setting.method == "private":
         # Settings that a file leaves open have other defaults with an epsilon.
-        private = {"epsilon": epsilon, "delta": len(clients.train[0].y) ** -1.1, "start": "middle"}
+        private = {"epsilon": epsilon, "delta": len(train[0].y) ** -1.1, "start": "middle"}
         config = sf.DistillConfig.model_validate(config.model_dump() | private)
     if setting.method == "randomised":
-        noisy = (
-            randomised(real, epsilon, clients.n_groups, seed + i)
-            for i, real in enumerate(clients.train)
-        )
+        noisy = (randomised(r, epsilon, clients.n_groups, seed + i) for i, r in enumerate(train))
         clients = clients._replace(train=tuple(noisy))
     method = "constant" if setting.method == "constant" else "single_shot"
-    made, _ = run_method(method, clients, config, sf.ServerConfig(resamples=1))
-    overall = made.evaluation.overall
-    return BudgetValues(overall["accuracy"].value, overall["spd"].value)
+    row, _ = run_method(method, clients, config, sf.ServerConfig(resamples=1))
+    return AccuracySpd(*(row.evaluation.overall[name].value for name in AccuracySpd._fields))
 
 
-BudgetRuns = Sequence[Run[BudgetSetting, BudgetValues]]
-
-
-def show(runs: BudgetRuns) -> dict[str, str]:
+def show(runs: Runs) -> dict[str, str]:
     """All means next to the non-private run, and a plot for each task."""
-    before = (
-        f"`python -m benchmarks.privacy`: mean ± standard error over"
-        f" {showing.n_seeds(runs)} seeds, all clients' test rows. Differences are between the"
-        " means and those of the non-private run on the same splits."
-        f" {showing.WORSE_NOTE}"
-    )
-    rows = [
-        _cells(setting, own, showing.select(runs, task=setting.task))
-        for setting, own in showing.by(runs, lambda setting: setting).items()
-    ]
-    header = "task | method | epsilon | accuracy | SPD | accuracy lost | SPD changed by | goal"
-    plots = {
-        f"{task}.svg": plot(own) for task, own in showing.by(runs, lambda one: one.task).items()
-    }
-    return {
-        "privacy.md": showing.page(
-            "# Accuracy and SPD against epsilon", before, showing.table(header, rows)
-        )
-    } | plots
+    lines = []
+    for (task, method, epsilon), own in runs.by().items():
+        plain, constants = (runs.select(task=task, method=name) for name in ("plain", "constant"))
+        accuracy, spd, differences = own.mean("accuracy"), own.mean("spd"), " |  | "
+        if plain:
+            lost = plain.mean("accuracy").mean - accuracy.mean
+            changed, goal = spd.mean - plain.mean("spd").mean, ""
+            if method == "private" and epsilon in GOALS:
+                most = GOALS[epsilon]
+                met = verdict(lost <= most[0] and abs(changed) <= most[1])
+                met = NOTHING if nothing_learned(own, constants) else met
+                goal = f"{most[0]:g} and {most[1]:g}: {met}"
+            differences = f"{lost:.4f} | {changed:+.4f} | {goal}"
+        both = f"{accuracy_text(own, constants, error=True)} | {spd.text(error=True)}"
+        lines.append((task, METHODS[method][0], epsilon, both, differences))
+    plots = {f"{task}.svg": plot(own) for task, own in runs.by("task").items()}
+    return {"privacy.md": page("privacy/privacy", runs, rows=lines)} | plots
 
 
-def _cells(setting: BudgetSetting, runs: BudgetRuns, others: BudgetRuns) -> tuple[object, ...]:
-    """A row, next to the task's other runs."""
-    plain, constants = (showing.select(others, method=name) for name in ("plain", "constant"))
-    accuracy, spd, goal = showing.means(runs, "accuracy"), showing.means(runs, "spd"), ""
-    texts = (showing.marked(runs, constants, error=True), spd.text(error=True))
-    if not plain:
-        return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, "", "", ""
-    lost = showing.means(plain, "accuracy").mean - accuracy.mean
-    changed = spd.mean - showing.means(plain, "spd").mean
-    if setting.method == "private" and setting.epsilon in GOALS:
-        most = GOALS[setting.epsilon]
-        met = showing.verdict(lost <= most[0] and abs(changed) <= most[1])
-        nothing = nothing_learned(runs, constants)
-        goal = f"{most[0]:g} and {most[1]:g}: {NOTHING if nothing else met}"
-    texts += (f"{lost:.4f}", f"{changed:+.4f}")
-    return setting.task, METHODS[setting.method][0], setting.epsilon, *texts, goal
-
-
-def plot(runs: BudgetRuns) -> str:
+def plot(runs: Runs) -> str:
     """Accuracy and SPD over epsilon, with the non-private run as a band."""
-    figure, both = showing.panels(1, 2, 8, 3.2)
+    figure, both = panels(1, 2, 8, 3.2)
     for axes, field in zip(both, ("accuracy", "spd"), strict=True):
-        showing.over_epsilon(axes, runs, field, METHODS, error=True)
+        over_epsilon(axes, runs, field, METHODS, error=True)
     both[0].legend(frameon=False, fontsize=8)
-    return showing.as_svg(figure)
+    return as_svg(figure)
 
 
 BUDGETS = Experiment(
@@ -171,21 +128,18 @@ BUDGETS = Experiment(
     settings=tuple(
         BudgetSetting(task, method, epsilon)
         for task in TASKS
-        for method in METHODS
-        for epsilon in ((np.inf,) if method in ("constant", "plain") else EPSILONS)
+        for method, (_, _, marker) in METHODS.items()
+        for epsilon in (EPSILONS if marker else (np.inf,))
     ),
-    run=run_budget,
-    summary=show,
+    run=run_budget, summary=show,
     smoke=(
         BudgetSetting("law_school_race", "plain", np.inf),
         BudgetSetting("law_school_race", "private", 1.0),
         BudgetSetting("law_school_race", "randomised", 1.0),
     ),
-    seeds=10,
-    sources=lambda setting: SOURCES[TASKS[setting.task].dataset],
-    fingerprint=lambda setting: fingerprint(config_of(TASKS[setting.task])),
-    parallel=True,
-)
+    seeds=10, sources=lambda setting: SOURCES[TASKS[setting.task][0]],
+    behind=lambda setting: (config_of(setting.task),), parallel=True,
+)  # fmt: skip
 
 EXPERIMENTS = (BUDGETS,)
 

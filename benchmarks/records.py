@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -22,10 +22,11 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
-from benchmarks import showing
-from benchmarks.blocks.reading import both
-from benchmarks.harness import RESULTS, Experiment, Run, fingerprint, main, surrogates_version
-from benchmarks.papers.finding import NOTHING, nothing_learned
+from benchmarks.findings import NOTHING, nothing_learned
+from benchmarks.harness import RESULTS, Experiment, main, surrogates_version
+from benchmarks.runs import NO_RUNS, Runs
+from benchmarks.showing import page, pair_text, verdict
+from benchmarks.unlike.clients import TASKS, accuracy_and_spd, weighted
 from benchmarks.unlike.pages import Difference, Goal, difference
 from benchmarks.unlike.training import LAMBDA_THETA, PENALTIES
 from synthfair.compare import Federation, federate
@@ -33,13 +34,8 @@ from synthfair.compare.federation import pooled
 from synthfair.data.datasets import SOURCES
 from synthfair.data.schema import Numeric
 
-TABLES = {
-    "dutch": ("dutch", "sex"),
-    "law_school_race": ("law_school", "race"),
-    "bank": ("bank", "age_25_to_60"),
-    "adult": ("adult", "sex"),
-}
-"""Table and sensitive attribute."""
+TABLES = ("dutch", "law_school_race", "bank", "adult")
+"""Of :data:`TASKS`."""
 
 ENCODINGS = ("linear", "one-hot")
 """The shipped schema, and that of :func:`one_hot`."""
@@ -96,7 +92,7 @@ class RecordValues(NamedTuple):
     converged: bool = True
 
 
-def one_hot(rows: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
+def one_hot(table: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
     """The schema with codes as categories.
 
     These are columns of whole numbers of which the public table has at most :data:`MOST_VALUES`.
@@ -104,9 +100,10 @@ def one_hot(rows: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
     body = schema.model_dump()
     for name, column in schema.columns.items():
         if isinstance(column, Numeric):
-            found = np.unique(rows[name].astype(float))
-            if len(found) <= MOST_VALUES and not (found % 1).any():
-                body["columns"][name] = {"kind": "categorical", "categories": [*map(int, found)]}
+            values = np.unique(table[name].astype(float))
+            if len(values) <= MOST_VALUES and not (values % 1).any():
+                codes = [*map(int, values)]
+                body["columns"][name] = {"kind": "categorical", "categories": codes}
     return sf.Schema.model_validate(body)
 
 
@@ -114,10 +111,10 @@ def one_hot(rows: pd.DataFrame, schema: sf.Schema) -> sf.Schema:
 def clients_of(name: str, encoding: str, seed: int) -> tuple[list[pd.DataFrame], Federation]:
     """The training tables of four clients; and the same with the test rows, encoded."""
     jax.clear_caches()  # each number of rows is compiled for
-    rows, schema = sf.load_dataset(*TABLES[name])
+    table, schema = sf.load_dataset(*TASKS[name])
     if encoding == "one-hot":
-        schema = one_hot(rows, schema)
-    parts = sf.partition(rows, clients=4, seed=seed, skew=0.3, schema=schema, min_rows=5)
+        schema = one_hot(table, schema)
+    parts = sf.partition(table, clients=4, seed=seed, skew=0.3, schema=schema, min_rows=5)
     return [part.train for part in parts], federate(parts, schema)
 
 
@@ -131,17 +128,16 @@ class Upload(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def upload(cut: tuple[str, str, int], rows: str) -> Upload:
+def upload(cut: tuple[str, str, int], kind: str) -> Upload:
     """Surrogates of all clients that can make one, with one of :data:`CONFIGS`."""
     tables, clients = clients_of(*cut)
-    config = CONFIGS[rows].model_copy(update={"seed": cut[-1]})
+    config = CONFIGS[kind].model_copy(update={"seed": cut[-1]})
     releases, start = {}, time.perf_counter()
     for name, own in zip(clients.names, tables, strict=True):
         with suppress(sf.InputError):  # no pair of group and label has rows enough
             releases[name] = sf.distill_table(own, clients.schema, config).release
     seconds = (time.perf_counter() - start) / len(tables)
-    records, weight = sf.pool_records(releases, clients.schema)
-    return Upload(releases, records, weight, seconds)
+    return Upload(releases, *sf.pool_records(releases, clients.schema), seconds)
 
 
 def run_records(setting: RecordSetting, seed: int, *, smoke: bool) -> RecordValues:
@@ -149,14 +145,12 @@ def run_records(setting: RecordSetting, seed: int, *, smoke: bool) -> RecordValu
     cut = setting.table, setting.encoding, seed
     clients = clients_of(*cut)[1]
     sent = None if setting.rows == CENTRAL else upload(cut, setting.rows)
-    test, start = pooled(clients.test), time.perf_counter()
+    start, converged = time.perf_counter(), True
     if setting.learner in ("linear", *PENALTIES):
         chance, converged = linear(setting.learner, clients, sent)
     else:
-        chance, converged = LEARNING[setting.learner](clients, sent, smoke=smoke), True
+        chance = LEARNING[setting.learner](clients, sent, smoke=smoke)
     seconds = time.perf_counter() - start
-    right = np.where(test.y > 0, chance, 1.0 - chance).mean()
-    spd = chance[test.s == 1].mean() - chance[test.s == 0].mean()
     took: dict[str, Any] = {"seconds": round(seconds, 3), "converged": bool(converged)}
     if sent is not None:
         n = sum(len(part.y) for part in clients.train)
@@ -166,7 +160,8 @@ def run_records(setting: RecordSetting, seed: int, *, smoke: bool) -> RecordValu
             "records": len(sent.weight),
             "client_seconds": round(sent.seconds, 3),
         }
-    return RecordValues(round(float(right), 6), round(float(spd), 6), **took)
+    accuracy, spd = accuracy_and_spd(clients, chance)
+    return RecordValues(round(accuracy, 6), round(spd, 6), **took)
 
 
 def linear(
@@ -180,8 +175,7 @@ def linear(
         model = sf.pool_and_train(sent.releases, clients.schema, config)
         return (model.scores(test.x, test.s) > 0).astype(float), model.converged
     train, tested = (
-        sf.surrogate.WeightedTable(*part, np.ones(len(part.y))).rows(n_groups=clients.n_groups)
-        for part in (pooled(clients.train), test)
+        weighted(part).rows(n_groups=clients.n_groups) for part in (pooled(clients.train), test)
     )
     problem = sf.surrogate.GlobalProblem(
         train, PENALTIES[name], "statistical_parity", clients.n_groups, LAMBDA_THETA
@@ -205,24 +199,23 @@ def reductions(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.n
     from fairlearn.reductions import DemographicParity, ExponentiatedGradient
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    rows = pooled(clients.train)
+    train = pooled(clients.train)
     if sent is not None:
         n, weight = round(sent.weight.sum()), sent.weight
         drawn = sent.records.sample(n, replace=True, weights=weight, random_state=0)
-        rows = sf.encode(drawn, clients.schema)
+        train = sf.encode(drawn, clients.schema)
     learner = HistGradientBoostingClassifier(random_state=0, max_iter=2 if smoke else 40)
     parity, most = DemographicParity(difference_bound=0.01), 2 if smoke else 15
     fair = ExponentiatedGradient(learner, parity, max_iter=most)
     with warnings.catch_warnings():  # fairlearn writes to pandas in a way that pandas will give up
         warnings.simplefilter("ignore", DeprecationWarning)
-        fair.fit(rows.x, (rows.y > 0).astype(int), sensitive_features=rows.s)
+        fair.fit(train.x, (train.y > 0).astype(int), sensitive_features=train.s)
     parts, x = zip(fair.weights_, fair.predictors_, strict=True), pooled(clients.test).x
     return np.sum([share * part.predict(x) for share, part in parts if share], axis=0)
 
 
 def constant(clients: Federation, sent: Upload | None, *, smoke: bool) -> np.ndarray:
     """[N_test] decisions for the more frequent label of all training rows."""
-    del sent, smoke
     label = pooled(clients.train).y.mean() > 0
     return np.full(len(pooled(clients.test).y), float(label))
 
@@ -232,8 +225,6 @@ LEARNING = {"trees": trees, "reductions": reductions, "constant": constant}
 
 
 # The page
-
-RecordRuns = Sequence[Run[RecordSetting, RecordValues]]
 
 PRIVATE_GOALS = {
     "dutch": Goal(0.003, 0.01),
@@ -256,107 +247,85 @@ def goal_of(setting: RecordSetting) -> Goal | None:
     return PRIVATE_GOALS[setting.table] if shipped else None
 
 
-def earlier_runs() -> RecordRuns:
+def earlier_runs() -> Runs:
     """What surrogates of another kind gave: rows moved until their sums agree with the client's."""
     return replace(RECORDS, file="moved_rows.csv").read(RESULTS / "records")
 
 
-def show(runs: RecordRuns) -> dict[str, str]:
+def show(runs: Runs) -> dict[str, str]:
     """Differences to central training, the goals, and what other surrogates gave."""
-    own, earlier = showing.by(runs, lambda one: one), showing.by(earlier_runs(), lambda one: one)
-    before = (
-        f"`python -m benchmarks.records`: {showing.n_seeds(runs)} seeds, four clients cut by"
-        " Dirichlet(0.3) on pairs of group and label, test rows of all clients together; penalties"
-        f" have the weight {RHO:g}; with epsilon = 1, delta = 1e-6. Accuracy / signed SPD, mean ±"
-        " standard deviation. Off: from the same learner on all training rows of the same split:"
-        " mean of the accuracy's difference (of its size) / mean size of the SPD's (largest). Goals"
-        " are for the two mean sizes. One-hot: columns of at most"
-        f" {MOST_VALUES} whole numbers are categories. What did not converge on some seed is marked"
-        f" *. {showing.WORSE_NOTE} Where a model is not more accurate by two standard errors,"
-        " nothing was learned, and no goal is met or missed."
+    text = page(
+        "records/records",
+        runs,
+        rho=RHO,
+        most=MOST_VALUES,
+        records=differences(runs, EXACT),
+        private=differences(runs, PRIVATE),
+        any_learner=any_learner_lines(runs),
+        above_linear=above_linear(runs),
     )
-    history = (
-        "Moved rows: an earlier kind of surrogates, whose rows were moved until moments and smooth"
-        " sums agree, on the first seeds; [their runs](moved_rows.csv) name the version, not times."
-    )
-    parts = ["# Surrogates that are records", before, history]
-    for rows in (EXACT, PRIVATE):
-        some = {one: mine for one, mine in own.items() if one.rows == rows}
-        parts += [f"## {rows.capitalize()}", differences(some, own, earlier)]
-    parts += ["## Any learner", any_learner_table(runs), *above_linear(runs)]
-    return {"records.md": showing.page(*parts)}
+    return {"records.md": text}
 
 
-Groups = dict[RecordSetting, list[Run[RecordSetting, RecordValues]]]
+Groups = dict[RecordSetting, Runs]
 
 
-def differences(some: Groups, own: Groups, earlier: Groups) -> str:
-    """A line for each setting."""
-    lines = []
-    for setting, mine in some.items():
-        constants = own.get(RecordSetting(setting.table, "linear", CENTRAL, "constant"), [])
+def differences(runs: Runs, kind: str) -> Iterator[str]:
+    """A line for each setting of a kind of rows."""
+    own, earlier = runs.by(), earlier_runs().by()
+    for setting, mine in runs.select(rows=kind).by().items():
+        constants = own.get(RecordSetting(setting.table, "linear", CENTRAL, "constant"), NO_RUNS)
         goal, off = goal_of(setting), off_of(setting, own)
-        met = showing.verdict(bool(goal and off and off.meets(goal)))
-        lines.append((
-            setting.table, setting.encoding,
-            LEARNERS[setting.learner] + " *" * (showing.means(mine, "converged").mean < 1),
-            both(own.get(setting._replace(rows=CENTRAL), [])), both(mine, constants=constants),
-            showing.means(constants, "accuracy").text(".3f") if constants else "",
-            off_text(setting, own),
-            f"{goal}: {NOTHING if nothing_learned(mine, constants) else met}" if goal else "",
-            off_text(setting, earlier),
-            f"{showing.means(mine, 'client_seconds').mean:.1f}",
-            f"{showing.means(mine, 'records').mean:.0f}",
-        ))  # fmt: skip
-    header = (
-        "table | encoding | learner | all rows | records | constant classifier"
-        " | off in accuracy / SPD | goal | moved rows: off"
-        " | seconds of a client | records in the pool"
-    )
-    return showing.table(header, lines)
+        met = verdict(bool(goal and off and off.meets(goal)))
+        met = NOTHING if nothing_learned(mine, constants) else met
+        central = pair_text(own.get(setting._replace(rows=CENTRAL), NO_RUNS))
+        label = LEARNERS[setting.learner] + " *" * (False in mine.values("converged"))
+        yield (
+            f"{setting.table} | {setting.encoding} | {label} | {central}"
+            f" | {pair_text(mine, constants=constants)}"
+            f" | {constants.mean('accuracy').text('.3f') if constants else ''}"
+            f" | {off_text(setting, own)} | {f'{goal}: {met}' if goal else ''}"
+            f" | {off_text(setting, earlier)} | {mine.mean('client_seconds').mean:.1f}"
+            f" | {mine.mean('records').mean:.0f}"
+        )
 
 
 def off_of(setting: RecordSetting, own: Groups) -> Difference | None:
     """Difference to the same learner on all rows."""
-    central = own.get(setting._replace(rows=CENTRAL), [])
-    return difference(own.get(setting, []), central)  # type: ignore[arg-type]
+    central = own.get(setting._replace(rows=CENTRAL), NO_RUNS)
+    return difference(own.get(setting, NO_RUNS), central)
 
 
 def off_text(setting: RecordSetting, own: Groups) -> str:
     """Signed mean and mean size of the accuracy's, mean size and largest of the SPD's."""
     if (off := off_of(setting, own)) is None:
         return ""
-    mean = showing.paired(own[setting._replace(rows=CENTRAL)], own[setting], "accuracy").mean
+    mean = own[setting].less(own[setting._replace(rows=CENTRAL)], "accuracy").mean
     return f"{mean:+.4f} ({off.accuracy:.4f}) / {off.spd:.4f} ({off.spd_most:.4f})"
 
 
-def any_learner_table(runs: RecordRuns) -> str:
+def any_learner_lines(runs: Runs) -> Iterator[tuple[str, ...]]:
     """Accuracy / SPD of each learner on all rows and on the records of one upload."""
-    lines, here = [], showing.select(runs, encoding="linear")
     for name in ("dutch", "adult"):
-        constants = showing.select(here, table=name, learner="constant")
+        here = runs.select(encoding="linear", table=name)
+        constants = here.select(learner="constant")
         for learner in ("linear", "trees", "reductions", "constant"):
-            some = showing.select(here, table=name, learner=learner)
-            cells = [
-                both(showing.select(some, rows=rows), constants=constants)
-                for rows in (CENTRAL, EXACT, PRIVATE)
-            ]
-            lines.append((name, LEARNERS[learner], *cells))
-    return showing.table("table | learner | all rows | records | records, ε = 1", lines)
+            some = [here.select(learner=learner, rows=kind) for kind in (CENTRAL, EXACT, PRIVATE)]
+            cells = (pair_text(own, constants=constants) for own in some)
+            yield name, LEARNERS[learner], *cells
 
 
-def above_linear(runs: RecordRuns) -> Iterator[str]:
+def above_linear(runs: Runs) -> str:
     """Whether trees on private records of Adult are better than the linear model on all rows."""
-    adult = showing.select(runs, table="adult", encoding="linear")
-    trees = showing.select(adult, learner="trees", rows=PRIVATE)
-    better = showing.paired(
-        showing.select(adult, learner="linear", rows=CENTRAL), trees, "accuracy"
+    adult = runs.select(table="adult", encoding="linear")
+    trees = adult.select(learner="trees", rows=PRIVATE)
+    better = trees.less(adult.select(learner="linear", rows=CENTRAL), "accuracy")
+    if not better.n:
+        return ""
+    return (
+        "Goal: boosted trees on private records of Adult are more accurate than the linear"
+        f" model on all rows. By {better.text('+.4f')}: {verdict(better.mean > 0)}."
     )
-    if better.n:
-        yield (
-            "Goal: boosted trees on private records of Adult are more accurate than the linear"
-            f" model on all rows. By {better.text('+.4f')}: {showing.verdict(better.mean > 0)}."
-        )
 
 
 def settings_of_all() -> Iterator[RecordSetting]:
@@ -365,34 +334,29 @@ def settings_of_all() -> Iterator[RecordSetting]:
         yield RecordSetting(name, "linear", CENTRAL, "constant")
         for encoding in ENCODINGS:
             more = name in ("dutch", "adult") and encoding == "linear"
-            for rows in (CENTRAL, *CONFIGS):
+            for kind in (CENTRAL, *CONFIGS):
                 for learner in (*PENALTIES, *(("linear", "trees", "reductions") if more else ())):
-                    yield RecordSetting(name, encoding, rows, learner)
+                    yield RecordSetting(name, encoding, kind, learner)
 
 
-def setting_fingerprint(setting: RecordSetting) -> str:
-    """Of the settings of surrogates and server."""
+def behind(setting: RecordSetting) -> tuple[object, ...]:
+    """The settings of surrogates and server."""
     config = CONFIGS.get(setting.rows)
     version = [surrogates_version(None)] if config and not config.epsilon else []
     of_client = (*version, config, config.k_min) if config else ()
-    return fingerprint(*of_client, RHO, MOST_VALUES, LAMBDA_THETA)
+    return *of_client, RHO, MOST_VALUES, LAMBDA_THETA
 
 
 RECORDS = Experiment(
-    name="runs",
-    settings=tuple(settings_of_all()),
-    run=run_records,
-    summary=show,
+    name="runs", settings=tuple(settings_of_all()), run=run_records, summary=show,
     smoke=(
         RecordSetting("law_school_race", "one-hot", CENTRAL, "covariance"),
         RecordSetting("law_school_race", "one-hot", EXACT, "covariance"),
         RecordSetting("law_school_race", "one-hot", EXACT, "trees"),
         RecordSetting("law_school_race", "one-hot", EXACT, "reductions"),
     ),
-    seeds=5,
-    sources=lambda setting: SOURCES[TABLES[setting.table][0]],
-    fingerprint=setting_fingerprint,
-)
+    seeds=5, sources=lambda setting: SOURCES[TASKS[setting.table][0]], behind=behind,
+)  # fmt: skip
 
 EXPERIMENTS = (RECORDS,)
 

@@ -21,13 +21,12 @@ L-BFGS many more iterations than it is given.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,14 +35,59 @@ from pyarrow import csv, parquet
 
 import synthfair as sf
 from benchmarks.cold import Usage, watch
-from benchmarks.harness import Experiment, Run, main
-from benchmarks.showing import as_svg, page, panels, table, verdict
+from benchmarks.harness import Experiment, main
+from benchmarks.runs import Runs
+from benchmarks.showing import as_svg, page, page_of, panels, verdict
 from synthfair.data.schema import Categorical, Numeric
 from synthfair.data.tables import write_csv
 
-NUMBERS, CHOICES, CATEGORIES = 33, 5, ("low", "middle", "high")
+# Random tables
+
+CATEGORIES = ("low", "middle", "high")
+
+
+def random_schema(name: str, numbers: int, choices: int) -> sf.Schema:
+    """The codebook of a table of numbers, columns of three categories, a group and a label."""
+    columns: dict[str, Numeric | Categorical] = {
+        **{f"number_{i}": Numeric(lower=0.0, upper=1.0) for i in range(numbers)},
+        **{f"choice_{i}": Categorical(categories=CATEGORIES) for i in range(choices)},
+        "town": Categorical(categories=("a", "b")),
+        "paid": Categorical(categories=("no", "yes")),
+    }
+    return sf.Schema(
+        name=name, label="paid", positive="yes", sensitive="town", columns=columns, ignored=(),
+        missing_values=(),
+    )  # fmt: skip
+
+
+def random_parts(n: int, numbers: int, choices: int, *, size: int) -> Iterator[pd.DataFrame]:
+    """A table of n rows, the same for the same n, a part of so many rows at a time.
+
+    The process that writes a table must stay smaller than the one that is measured.
+    """
+    rng, words = np.random.default_rng(0), np.array(CATEGORIES)
+    weights = rng.normal(size=numbers)
+    for begin in range(0, n, size):
+        many = min(size, n - begin)
+        x = rng.random((many, numbers)).round(4)
+        choice, town = rng.integers(3, size=(many, choices)), rng.integers(2, size=many)
+        z = 2 * (x - 0.5) @ weights + 0.3 * (choice - 1).sum(axis=1) + town - 0.5
+        part = pd.DataFrame(x, columns=[f"number_{i}" for i in range(numbers)])
+        for i in range(choices):
+            part[f"choice_{i}"] = words[choice[:, i]]
+        part["town"] = np.array(["a", "b"])[town]
+        part["paid"] = np.where(z + rng.logistic(size=many) > 0, "yes", "no")
+        yield part
+
+
+# Rows
+
+NUMBERS, CHOICES = 33, 5
 INPUTS = NUMBERS + CHOICES * len(CATEGORIES) + 2
 """The group and the intercept counted."""
+
+GOAL_SECONDS, GOAL_TABLES = 150.0, 2.5
+"""Of a million rows: time, and memory as a multiple of the encoded table."""
 
 
 class ManyRows(NamedTuple):
@@ -57,105 +101,62 @@ def run_rows(setting: ManyRows, _seed: int, *, smoke: bool) -> Usage:
     """Writes a table, and distils it in a new process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "schema.json").write_text(many_rows_schema().to_json())
-        write_many_rows(folder / f"table.{setting.kind}", setting.rows)
+        schema, data = folder / "schema.json", folder / f"table.{setting.kind}"
+        schema.write_text(random_schema("many rows", NUMBERS, CHOICES).to_json())
+        parts = random_parts(setting.rows, NUMBERS, CHOICES, size=20_000)
+        tables = (pa.Table.from_pandas(part, preserve_index=False) for part in parts)
+        first = next(tables)
+        writer = csv.CSVWriter if setting.kind == "csv" else parquet.ParquetWriter
+        with writer(data, first.schema) as file:
+            file.write_table(first)
+            for table in tables:
+                file.write_table(table)
         return watch(
-            [
-                *(sys.executable, "-m", "synthfair.client"),
-                *("--schema", str(folder / "schema.json")),
-                *("--data", str(folder / f"table.{setting.kind}")),
-                *("--output", str(folder / "release.parquet"), "--n-synthetic", "2000"),
-                *("--steps", "5" if smoke else "1000"),
-            ]
-        )
+            "synthfair.client", "--schema", schema, "--data", data, "--n-synthetic", 2000,
+            "--steps", 5 if smoke else 1000, "--output", folder / "release.parquet",
+        )  # fmt: skip
 
 
-def many_rows_schema() -> sf.Schema:
-    """Its codebook."""
-    columns: dict[str, Numeric | Categorical] = {
-        **{f"number_{i}": Numeric(lower=0.0, upper=1.0) for i in range(NUMBERS)},
-        **{f"choice_{i}": Categorical(categories=CATEGORIES) for i in range(CHOICES)},
-        "town": Categorical(categories=("a", "b")),
-        "paid": Categorical(categories=("no", "yes")),
-    }
-    return sf.Schema(
-        name="many rows", label="paid", positive="yes", sensitive="town", columns=columns,
-        ignored=(), missing_values=(),
-    )  # fmt: skip
-
-
-def write_many_rows(path: Path, n: int) -> None:
-    """A table of n rows, CSV or Parquet, the same for the same n."""
-    parts = (pa.Table.from_pandas(part, preserve_index=False) for part in _parts(n))
-    first = next(parts)
-    kind = csv.CSVWriter if path.suffix == ".csv" else parquet.ParquetWriter
-    with kind(path, first.schema) as file:
-        file.write_table(first)
-        for part in parts:
-            file.write_table(part)
-
-
-def _parts(n: int, most: int = 20_000) -> Iterator[pd.DataFrame]:
-    """A part at a time: this process must stay smaller than the one that it measures."""
-    rng, words = np.random.default_rng(0), np.array(CATEGORIES)
-    weights = rng.normal(size=NUMBERS)
-    for begin in range(0, n, most):
-        size = min(most, n - begin)
-        numbers = rng.random((size, NUMBERS)).round(4)
-        choices, town = rng.integers(3, size=(size, CHOICES)), rng.integers(2, size=size)
-        z = 2 * (numbers - 0.5) @ weights + 0.3 * (choices - 1).sum(axis=1) + town - 0.5
-        part = pd.DataFrame(numbers, columns=[f"number_{i}" for i in range(NUMBERS)])
-        for i in range(CHOICES):
-            part[f"choice_{i}"] = words[choices[:, i]]
-        part["town"] = np.array(["a", "b"])[town]
-        part["paid"] = np.where(z + rng.logistic(size=size) > 0, "yes", "no")
-        yield part
-
-
-GOAL_SECONDS, GOAL_TABLES = 150.0, 2.5
-"""Of a million rows: time, and memory as a multiple of the encoded table."""
-
-
-def table_megabytes(setting: ManyRows) -> float:
-    """Of the encoded table."""
-    return setting.rows * INPUTS * 8 / 1e6
-
-
-def _goals(setting: ManyRows, values: Usage) -> str:
-    """Whether both are met."""
-    if setting.rows != 1_000_000:
-        return ""
-    fast = verdict(values.seconds <= GOAL_SECONDS)
-    small = verdict(values.megabytes <= GOAL_TABLES * table_megabytes(setting))
-    return f"time: {fast}, memory: {small}"
-
-
-def show_rows(runs: Sequence[Run[ManyRows, Usage]]) -> dict[str, str]:
+def show_rows(runs: Runs) -> dict[str, str]:
     """A table, and time and memory over the number of rows with straight lines."""
-    rows = [
-        (
-            *setting, f"{values.seconds:.1f}", f"{values.megabytes:.0f}",
-            f"{values.megabytes / table_megabytes(setting):.2f}", _goals(setting, values),
-        )
-        for setting, _, values, _ in runs
-    ]  # fmt: skip
-    before = (
-        f"One client, {INPUTS} inputs, 2000 synthetic rows, 1000 steps: the whole process. Goals"
-        f" for a million rows: {GOAL_SECONDS:g} s, {GOAL_TABLES:g} times the encoded table."
-    )
-    text = table("rows | file | s | peak MB | times the encoded table | goals", rows)
+
+    def more(setting: ManyRows, usage: Usage) -> dict[str, Any]:
+        times, goals = usage.megabytes / (setting.rows * INPUTS * 8 / 1e6), ""
+        if setting.rows == 1_000_000:
+            fast, small = verdict(usage.seconds <= GOAL_SECONDS), verdict(times <= GOAL_TABLES)
+            goals = f"time: {fast}, memory: {small}"
+        return {"times": times, "goals": goals}
+
     figure, both = panels(1, 2, 7, 3)
-    own = [run for run in runs if run.setting.kind == "parquet"]
-    n = [run.setting.rows for run in own]
-    for axes, i, label in zip(both, (0, 1), ("wall time, s", "peak memory, MB"), strict=True):
-        values = [run[2][i] for run in own]
+    own = runs.select(kind="parquet")
+    n = [*own.by("rows")]
+    labels = {"seconds": "wall time, s", "megabytes": "peak memory, MB"}
+    for axes, (name, label) in zip(both, labels.items(), strict=True):
+        values = own.values(name)
         axes.plot(n, values, "o", color="#0072B2", label="measured")
         ends = ([n[0], n[-1]], [values[0], values[-1]])
         axes.plot(*ends, "--", color="0.5", label="straight line")
         axes.set(xlabel="real rows", ylabel=label, ylim=(0, None))
         axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
     both[0].legend(frameon=False)
-    return {"rows.md": page("## Rows", before, text), "rows.svg": as_svg(figure)}
+    numbers = {"inputs": INPUTS, "seconds": GOAL_SECONDS, "tables": GOAL_TABLES}
+    return {"rows.md": page("scale/rows", runs, more, **numbers), "rows.svg": as_svg(figure)}
+
+
+ROWS = Experiment(
+    name="rows",
+    version=2,  # with a trial release
+    settings=(
+        *(ManyRows(n, "parquet") for n in (10_000, 100_000, 300_000, 1_000_000)),
+        ManyRows(1_000_000, "csv"),
+    ),
+    run=run_rows,
+    summary=show_rows,
+    smoke=(ManyRows(2000, "parquet"),),
+    float64=False,
+)
+
+# Releases
 
 
 class ManyReleases(NamedTuple):
@@ -169,11 +170,10 @@ def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
     """Writes releases, which takes longer than the rest, and pools them in a new process."""
     from synthfair.release.format import make_header
 
-    del smoke
     with tempfile.TemporaryDirectory() as name:
         folder, rng = Path(name), np.random.default_rng(0)
-        rows, schema = sf.load_dataset("law_school", "race")
-        write_csv(rows.head(2000), folder / "test.csv")
+        table, schema = sf.load_dataset("law_school", "race")
+        write_csv(table.head(2000), folder / "test.csv")
         (folder / "schema.json").write_text(schema.to_json())
         model = sf.LinearModel()
         header = make_header(sf.DistillConfig(), schema, model=model, penalty="covariance")
@@ -184,20 +184,18 @@ def run_releases(setting: ManyReleases, _seed: int, *, smoke: bool) -> Usage:
             paths.append(folder / f"client_{i}.parquet")
             sf.write_release(sf.Release(header, names, x, s, 2.0 * positive - 1.0), paths[-1])
         return watch(
-            [
-                *(sys.executable, "-m", "synthfair.server", *map(str, paths)),
-                *("--schema", str(folder / "schema.json"), "--test", str(folder / "test.csv")),
-                *("--output", str(folder / "server")),
-            ]
-        )
+            "synthfair.server", *paths, "--schema", folder / "schema.json",
+            "--test", folder / "test.csv", "--output", folder / "server",
+        )  # fmt: skip
 
 
-def show_releases(runs: Sequence[Run[ManyReleases, Usage]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = [(*setting, f"{one[0]:.1f}", f"{one[1]:.0f}") for setting, _, one, _ in runs]
-    before = "The server's whole process. Goal for ten thousand: 30 s."
-    text = table("releases | rows of each | s | peak MB", rows)
-    return {"releases.md": page("## Releases", before, text)}
+RELEASES = Experiment(
+    name="releases", settings=(ManyReleases(1000, 100), ManyReleases(10_000, 100)),
+    run=run_releases, summary=page_of("scale/releases"),
+    smoke=(ManyReleases(3, 100),), float64=False,
+)  # fmt: skip
+
+# Clients
 
 
 class ManyClients(NamedTuple):
@@ -231,10 +229,9 @@ class ManyClientsValues(NamedTuple):
 
 def run_clients(setting: ManyClients, _seed: int, *, smoke: bool) -> ManyClientsValues:
     """Distils all together, and up to ten of them again one by one."""
-    del smoke
-    rows, schema = sf.load_dataset("dutch")
-    everything, rng = sf.encode(rows, schema), np.random.default_rng(0)
-    drawn = rng.integers(len(rows), size=(setting.clients, setting.rows))
+    table, schema = sf.load_dataset("dutch")
+    everything, rng = sf.encode(table, schema), np.random.default_rng(0)
+    drawn = rng.integers(len(table), size=(setting.clients, setting.rows))
     clients = [sf.Encoded(*(part[one] for part in everything)) for one in drawn]
     config = sf.DistillConfig(n_synthetic=setting.n_synthetic, steps=setting.steps)
     start = time.perf_counter()
@@ -253,25 +250,13 @@ def run_clients(setting: ManyClients, _seed: int, *, smoke: bool) -> ManyClients
     return ManyClientsValues(seconds, each, off[:, :200].max(), off[:, -1].max(), converged)
 
 
-def show_clients(runs: Sequence[Run[ManyClients, ManyClientsValues]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = [
-        (
-            *setting, f"{one.seconds:.1f}", f"{setting.clients * one.alone:.1f}",
-            f"{one.early:.0e}", f"{one.late:.0e}", one.converged,
-        )
-        for setting, _, one, _ in runs
-    ]  # fmt: skip
-    before = (
-        "In one process. Goal for a thousand: 60 s. One by one: ten of them, times their number."
-        " Differences are relative, between the batch and one by one."
-    )
-    header = (
-        "clients | rows | synthetic rows | steps | s | one by one, s | P(x), first 200 steps"
-        " | P(x), end | converged"
-    )
-    return {"clients.md": page("## Clients", before, table(header, rows))}
+CLIENTS = Experiment(
+    name="clients", settings=(ManyClients(1000, 500, 100, 1000),), run=run_clients,
+    summary=page_of("scale/clients", lambda s, v: {"alone": s.clients * v.alone}),
+    smoke=(ManyClients(3, 100, 20, 5),),
+)  # fmt: skip
 
+# Inputs
 
 METHODS = {
     "L-BFGS, Cholesky": ("lbfgs", "cholesky"),
@@ -321,65 +306,23 @@ def run_inputs(setting: ManyInputs, _seed: int, *, smoke: bool) -> ManyInputsVal
     y = np.where(z + rng.logistic(size=n_rows) > 0, 1.0, -1.0)
     problem = prepare(sf.Encoded(x, s, y), config)
     run_steps(problem, config)  # compiles
-    made = run_steps(problem, config)
+    steps = run_steps(problem, config)
     automatic = solvers(problem, sf.DistillConfig()) == solvers(problem, config)
-    objectives, converged = made.records.objective, bool(made.records.inner_converged.all())
-    milliseconds = 1e3 * made.seconds / len(objectives)
+    objectives, converged = steps.records.objective, bool(steps.records.inner_converged.all())
+    milliseconds = 1e3 * steps.seconds / len(objectives)
     return ManyInputsValues(milliseconds, float(objectives[-1]), converged, automatic)
 
-
-def show_inputs(runs: Sequence[Run[ManyInputs, ManyInputsValues]]) -> dict[str, str]:
-    """The default method of a size is marked."""
-    rows = [
-        (
-            setting.inputs, setting.method + " *" * one.automatic, f"{one.milliseconds:.2f}",
-            f"{one.objective:.8f}", "yes" if one.converged else "no",
-        )
-        for setting, _, one, _ in runs
-    ]  # fmt: skip
-    before = "One outer step; what solves the inner problem and for its derivative."
-    text = table("inputs | method | ms a step | P(x) | converged", rows)
-    after = "\\* what is chosen where nothing is asked for."
-    return {"inputs.md": page("## Inputs", before, text, after)}
-
-
-ROWS = Experiment(
-    name="rows",
-    version=2,  # with a trial release
-    settings=(
-        *(ManyRows(n, "parquet") for n in (10_000, 100_000, 300_000, 1_000_000)),
-        ManyRows(1_000_000, "csv"),
-    ),
-    run=run_rows,
-    summary=show_rows,
-    smoke=(ManyRows(2000, "parquet"),),
-    float64=False,
-)
-
-RELEASES = Experiment(
-    name="releases",
-    settings=(ManyReleases(1000, 100), ManyReleases(10_000, 100)),
-    run=run_releases,
-    summary=show_releases,
-    smoke=(ManyReleases(3, 100),),
-    float64=False,
-)
-
-CLIENTS = Experiment(
-    name="clients",
-    settings=(ManyClients(1000, 500, 100, 1000),),
-    run=run_clients,
-    summary=show_clients,
-    smoke=(ManyClients(3, 100, 20, 5),),
-)
 
 INPUTS_TRIED = Experiment(
     name="inputs",
     settings=tuple(ManyInputs(*one) for one in product((50, 100, 200, 300, 500, 1000), METHODS)),
     run=run_inputs,
-    summary=show_inputs,
+    summary=page_of(
+        "scale/inputs",
+        lambda _, v: {"mark": " *" * v.automatic, "converged": "yes" if v.converged else "no"},
+    ),
     smoke=(ManyInputs(50, "Newton, conjugate gradients"),),
-)
+)  # fmt: skip
 
 # In this order: those that start processes first: see watch
 EXPERIMENTS = (ROWS, RELEASES, CLIENTS, INPUTS_TRIED)

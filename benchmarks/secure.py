@@ -9,24 +9,20 @@ its peak memory; and the process that opens.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.cold import watch
-from benchmarks.harness import Experiment, Run, main
-from benchmarks.showing import page, table
+from benchmarks.harness import Experiment, main
+from benchmarks.showing import page_of
 from synthfair.secure.aggregator_keys import make_aggregator_keys
 from synthfair.secure.summands import GroupCounts
-from synthfair.secure.task import Task, make_task, write_task
+from synthfair.secure.task import make_task, write_task
 from synthfair.secure.upload import make_uploads
-
-GOAL = "Goal for ten thousand clients: 60 s, with memory that does not grow."
 
 
 class SumSetting(NamedTuple):
@@ -34,6 +30,11 @@ class SumSetting(NamedTuple):
 
     clients: int
     bins: int
+
+    @property
+    def counts(self) -> int:
+        """How many counts there are: of two groups and two labels."""
+        return 4 * self.bins
 
 
 class SumValues(NamedTuple):
@@ -54,29 +55,21 @@ class SumValues(NamedTuple):
 
 def run_sum(setting: SumSetting, _seed: int, *, smoke: bool) -> SumValues:
     """Writes all uploads, and sums them in new processes."""
-    del smoke
     with tempfile.TemporaryDirectory() as name:
-        folder, command = Path(name), [sys.executable, "-m", "synthfair", "secure"]
-        client = 1e3 * write_uploads(folder, setting)
+        folder, command = Path(name), ("synthfair", "secure")
+        client, task = 1e3 * write_uploads(folder, setting), folder / "task.json"
+        sums = [folder / f"sum_{role}.json" for role in range(2)]
         added = [
             watch(
-                [
-                    *(*command, "add", str(folder), "--task", str(folder / "task.json")),
-                    *("--key", str(folder / f"aggregator_{role}.key")),
-                    *("--output", str(folder / f"sum_{role}.json"), "--most-epsilon", "1"),
-                ]
+                *command, "add", folder, "--task", task, "--output", path, "--most-epsilon", 1,
+                "--key", folder / f"aggregator_{role}.key",
             )
-            for role in range(2)
-        ]
-        sums = [str(folder / f"sum_{role}.json") for role in range(2)]
-        opened = watch(
-            [
-                *(*command, "open", *sums, "--task", str(folder / "task.json")),
-                *("--output", str(folder / "histogram.json")),
-            ]
-        )
-    slower = max(one.seconds for one in added)
-    return SumValues(client, slower, max(one.megabytes for one in added), opened.seconds)
+            for role, path in enumerate(sums)
+        ]  # fmt: skip
+        histogram = folder / "histogram.json"
+        opened = watch(*command, "open", *sums, "--task", task, "--output", histogram)
+    seconds, megabytes = map(max, zip(*added, strict=True))
+    return SumValues(client, seconds, megabytes, opened.seconds)
 
 
 def counts_of(bins: int) -> GroupCounts:
@@ -95,7 +88,7 @@ def write_uploads(folder: Path, setting: SumSetting) -> float:
     keys = [Ed25519PrivateKey.generate() for _ in range(setting.clients)]
     what = counts_of(setting.bins)
     known = [key.public_key().public_bytes_raw().hex() for key in keys]
-    task: Task = make_task(what, public, known, least_clients=setting.clients)
+    task = make_task(what, public, known, least_clients=setting.clients)
     write_task(task, folder / "task.json")
     rng, seconds = np.random.default_rng(0), 0.0
     for i, key in enumerate(keys):
@@ -108,27 +101,11 @@ def write_uploads(folder: Path, setting: SumSetting) -> float:
     return seconds / setting.clients
 
 
-def show_sums(runs: Sequence[Run[SumSetting, SumValues]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = [
-        (
-            run.setting.clients, 4 * run.setting.bins, f"{run.values.client:.2f}",
-            f"{run.values.add:.1f}", f"{run.values.megabytes:.0f}", f"{run.values.opening:.1f}",
-        )
-        for run in runs
-    ]  # fmt: skip
-    text = table("clients | counts | a client, ms | an aggregator, s | peak MB | opening, s", rows)
-    return {"secure.md": page("## Secure sums", GOAL, text)}
-
-
 SUMS = Experiment(
-    name="secure",
-    settings=tuple(SumSetting(clients, 101) for clients in (10, 100, 1000, 10_000)),
-    run=run_sum,
-    summary=show_sums,
-    smoke=(SumSetting(3, 5),),
+    name="secure", settings=tuple(SumSetting(clients, 101) for clients in (10, 100, 1000, 10_000)),
+    run=run_sum, summary=page_of("secure/secure"), smoke=(SumSetting(3, 5),),
     float64=False,
-)
+)  # fmt: skip
 
 EXPERIMENTS = (SUMS,)
 

@@ -1,92 +1,32 @@
-"""How runs are shown: means over seeds, Markdown, and plots."""
+"""How runs are shown: Markdown, plots, and the numbers that papers print."""
 
 from __future__ import annotations
 
 import csv
 import io
-import math
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from benchmarks.harness import ROOT, Run, Setting, Values
+from benchmarks.harness import ROOT, Summary
+from benchmarks.runs import NO_RUNS, Mean, Runs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Key = TypeVar("Key")
-
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "0.4", "#000000")
-"""Of Okabe and Ito."""
-
-PUBLISHED = ROOT / "published"
+"""The colours of Okabe and Ito."""
 
 
-class Mean(NamedTuple):
-    """Of numbers over seeds: mean, standard deviation (0 of one number), and how many."""
-
-    mean: float
-    spread: float
-    n: int
-
-    @property
-    def error(self) -> float:
-        """Standard error of the mean; of no number, none."""
-        return self.spread / self.n**0.5 if self.n else math.nan
-
-    def text(self, form: str = ".4f", *, error: bool = False) -> str:
-        """Mean ± standard deviation, or error; one number, or an infinite one, claims neither."""
-        uncertain = self.error if error else self.spread
-        more = (
-            f" ± {uncertain:{form.lstrip('+')}}" if self.n > 1 and not math.isnan(uncertain) else ""
-        )
-        return f"{self.mean:{form}}{more}"
+def published(name: str) -> list[dict[str, str]]:
+    """Lines of a table in ``benchmarks/published``."""
+    with (ROOT / "published" / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def mean_of(numbers: Iterable[float]) -> Mean:
-    """Of at least one number."""
-    found = list(map(float, numbers))
-    if not all(map(math.isfinite, found)):
-        return Mean(statistics.fmean(found), math.nan, len(found))
-    spread = statistics.stdev(found) if len(found) > 1 else 0.0
-    return Mean(statistics.fmean(found), spread, len(found))
-
-
-def means(runs: Sequence[Run[Any, Any]], name: str) -> Mean:
-    """Of one value of runs."""
-    return mean_of(getattr(run.values, name) for run in runs)
-
-
-def select(runs: Iterable[Run[Setting, Values]], **wanted: object) -> list[Run[Setting, Values]]:
-    """The runs whose setting has these entries."""
-    return [r for r in runs if all(getattr(r.setting, k) == v for k, v in wanted.items())]
-
-
-def by(
-    runs: Iterable[Run[Setting, Values]], key: Callable[[Setting], Key]
-) -> dict[Key, list[Run[Setting, Values]]]:
-    """The runs by something of their setting, in the order in which they come."""
-    groups: dict[Key, list[Run[Setting, Values]]] = {}
-    for run in runs:
-        groups.setdefault(key(run.setting), []).append(run)
-    return groups
-
-
-def n_seeds(runs: Iterable[Run[Any, Any]]) -> int:
-    """How many there are."""
-    return len({run.seed for run in runs})
-
-
-def paired(low: Iterable[Run[Any, Any]], high: Iterable[Run[Any, Any]], field: str) -> Mean:
-    """What the second has more than the first, over the seeds in which both have a number."""
-    lower = {run.seed: getattr(run.values, field) for run in low}
-    found = [getattr(run.values, field) - lower[run.seed] for run in high if run.seed in lower]
-    known = [one for one in found if not math.isnan(one)]
-    return mean_of(known) if known else Mean(math.nan, math.nan, 0)
-
-
-# Markdown and plots
+# Markdown
 
 WORSE = " ‡"
 """Marks what the constant classifier beats."""
@@ -105,37 +45,89 @@ def mark(accuracy: Mean | float | None, constant: Mean | float | None) -> str:
     return WORSE if first is not None and other is not None and first <= other else ""
 
 
+def accuracy_text(
+    runs: Runs, constants: Runs = NO_RUNS, form: str = ".4f", *, error: bool = False
+) -> str:
+    """Mean accuracy, with a mark where the runs of the constant classifier beat it."""
+    accuracy = runs.mean("accuracy")
+    itself = not constants or runs[0].setting == constants[0].setting
+    worse = "" if itself else mark(accuracy, constants.mean("accuracy"))
+    return accuracy.text(form, error=error) + worse
+
+
+def pair_text(
+    runs: Runs, gap: str = "spd", *, constants: Runs = NO_RUNS, form: str = ".3f",
+    error: bool = False,
+) -> str:  # fmt: skip
+    """Mean accuracy / mean gap with standard deviations or errors, marked; empty without runs."""
+    if not runs:
+        return ""
+    accuracy = accuracy_text(runs, constants, form, error=error)
+    return f"{accuracy} / {runs.mean(gap).text(form, error=error)}"
+
+
 def verdict(met: bool) -> str:
-    """Of a goal."""
+    """The word for a goal that is met, or missed."""
     return "met" if met else "MISSED"
 
 
-def table(header: str, rows: Iterable[Sequence[object]]) -> str:
-    """Markdown: the header's cells between bars; floats as they are shortest."""
-    lines = [f"| {header} |", "|---" * (header.count("|") + 1) + "|"]
-    for row in rows:
-        cells = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in row)
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def rows(lines: Iterable[Sequence[object] | str]) -> str:
+    """Rows of a Markdown table.
+
+    Args:
+        lines: each with its cells between bars, or a sequence of cells, of which floats are as they
+            are shortest.
+    """
+    texts = []
+    for line in lines:
+        cells = [line] if isinstance(line, str) else line
+        plain = (f"{cell:g}" if isinstance(cell, float) else str(cell) for cell in cells)
+        texts.append(f"| {' | '.join(plain)} |")
+    return "\n".join(texts)
 
 
-def page(*parts: str) -> str:
-    """Markdown of some paragraphs and tables."""
-    return "\n\n".join(parts) + "\n"
+def table(header: str, lines: Iterable[Sequence[object] | str]) -> str:
+    """A Markdown table, its header with cells between bars, too."""
+    return "\n".join(
+        [f"| {header} |", "|---" * (header.count("|") + 1) + "|", rows(lines)]
+    ).rstrip()
 
 
-def marked(
-    runs: Sequence[Run[Any, Any]],
-    constants: Sequence[Run[Any, Any]],
-    form: str = ".4f",
-    *,
-    error: bool = False,
-) -> str:
-    """Mean accuracy, with the mark of what the runs of the constant classifier beat."""
-    found = means(runs, "accuracy")
-    itself = not constants or runs[0].setting == constants[0].setting
-    worse = "" if itself else mark(found, means(constants, "accuracy"))
-    return found.text(form, error=error) + worse
+More = Callable[[Any, Any], Mapping[str, object]]
+"""Of a run's setting and values: what else its lines show, by name."""
+
+
+def page(name: str, runs: Runs = NO_RUNS, more: More = lambda _s, _v: {}, **parts: object) -> str:
+    """A page of results: a template of ``benchmarks/pages`` with tables and numbers filled in.
+
+    A line of the template that shows an entry of s or v is written for each run, s its setting and
+    v its values. Blank lines around a part that is empty become one.
+
+    Args:
+        name: of the template.
+        runs: what is shown; {seeds} is how many seeds they have.
+        more: what such a line shows besides.
+        parts: by name; a list or an iterator holds rows of a table, see :func:`rows`.
+    """
+    texts: dict[str, Any] = {"seeds": runs.n_seeds} | parts
+    for key, part in parts.items():
+        if isinstance(part, list | Iterator):
+            texts[key] = rows(part)
+    lines = []
+    for line in (ROOT / "pages" / f"{name}.md").read_text(encoding="utf-8").splitlines():
+        if re.search(r"\{[sv]\.", line):
+            lines += [line.format(s=s, v=v, **texts, **more(s, v)) for s, _, v, _ in runs]
+        else:
+            lines.append(line.format(**texts))
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)).rstrip("\n") + "\n"
+
+
+def page_of(name: str, more: More = lambda _s, _v: {}, **parts: object) -> Summary:
+    """A summary of one page, all of whose tables stand in its template: see :func:`page`."""
+    return lambda runs: {f"{name.rpartition('/')[2]}.md": page(name, runs, more, **parts)}
+
+
+# Plots
 
 
 def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure, list[Axes]]:
@@ -143,28 +135,24 @@ def panels(rows: int, columns: int, width: float, height: float) -> tuple[Figure
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    found = list(figure.subplots(rows, columns, squeeze=False).ravel())
-    for axes in found:
+    every = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes in every:
         axes.spines[["top", "right"]].set_visible(False)
-    return figure, found
+    return figure, every
 
 
 def legend(figure: Figure, columns: int) -> None:
-    """Below the panels, of what the first of them shows."""
+    """A legend below the panels, of what the first of them shows."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     place: Any = {"loc": "outside lower center", "ncols": columns}
     figure.legend(handles, labels, frameon=False, fontsize=8, **place)
 
 
 def over_epsilon(
-    axes: Axes,
-    runs: Sequence[Run[Any, Any]],
-    field: str,
-    looks: Mapping[str, tuple[str, str, str]],
-    *,
-    error: bool = False,
-) -> None:
-    """A value of methods over epsilon; of those without an epsilon, a band.
+    axes: Axes, runs: Runs, field: str, looks: Mapping[str, tuple[str, str, str]],
+    *, error: bool = False,
+) -> None:  # fmt: skip
+    """Draws a value of methods over epsilon; of those without an epsilon, a band.
 
     Args:
         axes: to draw into.
@@ -174,19 +162,52 @@ def over_epsilon(
         error: whether bars show standard errors, not standard deviations.
     """
     for method, (label, color, marker) in looks.items():
-        own = by(select(runs, method=method), lambda setting: setting.epsilon)
-        found = {epsilon: means(some, field) for epsilon, some in own.items()}
-        heights = [mean.mean for mean in found.values()]
-        spreads = [mean.error if error else mean.spread for mean in found.values()]
+        own = runs.select(method=method).by("epsilon")
+        means = {epsilon: some.mean(field) for epsilon, some in own.items()}
+        heights = [mean.mean for mean in means.values()]
+        spreads = [mean.error if error else mean.spread for mean in means.values()]
         if marker:
             look: Any = {"color": color, "marker": marker, "capsize": 2, "label": label}
-            axes.errorbar([*found], heights, yerr=spreads, **look)
+            axes.errorbar([*means], heights, yerr=spreads, **look)
             continue
         for height, spread in zip(heights, spreads, strict=True):
             axes.axhline(height, color=color, linestyle="--", label=label)
             low, high = height - spread, height + spread
             axes.axhspan(low, high, color=color, alpha=0.2, linewidth=0)
     axes.set(xscale="log", xlabel="epsilon", ylabel=field.replace("spd", "SPD"))
+
+
+class Point(NamedTuple):
+    """One point of a frontier.
+
+    Attributes:
+        gap: size of the mean SPD, which is not the mean of the sizes.
+        accuracy: mean.
+        gap_error: half the length of its error bar, 0 for none.
+        accuracy_error: the same.
+    """
+
+    gap: float
+    accuracy: float
+    gap_error: float = 0.0
+    accuracy_error: float = 0.0
+
+
+def frontier(curves: Mapping[str, Sequence[Point]]) -> str:
+    """Accuracy against |SPD|, a curve for each method; better is up and to the left."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 3.6), layout="constrained")
+    axes = figure.subplots()
+    colors, dashes = (*COLORS[:6], "#000000", "#F0E442"), ("-", "--", "-.", ":")
+    looks = zip(cycle(colors), cycle("osD^vPX*"), cycle(dashes), curves.items(), strict=False)
+    for color, marker, dash, (name, points) in looks:
+        x, y, x_error, y_error = zip(*sorted(points), strict=True)
+        look: Any = {"color": color, "marker": marker, "linestyle": dash, "capsize": 2}
+        axes.errorbar(x, y, xerr=x_error, yerr=y_error, label=name, **look)
+    axes.set(xlabel="|mean SPD| on test rows (smaller is fairer)", ylabel="accuracy")
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+    return as_svg(figure)
 
 
 def as_svg(figure: Figure) -> str:
@@ -197,70 +218,3 @@ def as_svg(figure: Figure) -> str:
     with mpl.rc_context({"svg.hashsalt": "synthfair", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
-
-
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
-_MARKERS = "osD^vPX*"
-_DASHES = ("-", "--", "-.", ":")
-_LABEL = 48  # longest label, in characters
-
-
-class Point(NamedTuple):
-    """One point of the frontier.
-
-    Attributes:
-        gap: size of the mean gap, which is not the mean of the sizes.
-        accuracy: mean.
-        gap_error: half the length of its error bar: a standard error or deviation, as the caption
-            says; 0 for a single run.
-        accuracy_error: the same.
-    """
-
-    gap: float
-    accuracy: float
-    gap_error: float = 0.0
-    accuracy_error: float = 0.0
-
-
-def frontier(curves: Mapping[str, Sequence[Point]], *, gap: str = "SPD") -> str:
-    """Accuracy against the size of a gap, a curve for each method; better is up and to the left."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 3.6), layout="constrained")
-    axes = figure.subplots()
-    for i, (name, points) in enumerate(curves.items()):
-        ordered = sorted(points)
-        axes.errorbar(
-            [p.gap for p in ordered],
-            [p.accuracy for p in ordered],
-            xerr=[p.gap_error for p in ordered],
-            yerr=[p.accuracy_error for p in ordered],
-            label=_plain(name),
-            capsize=2,
-            color=_cycle(_COLORS, i),
-            marker=_cycle(_MARKERS, i),
-            linestyle=_cycle(_DASHES, i),
-        )
-    axes.set(xlabel=f"|mean {gap}| on test rows (smaller is fairer)", ylabel="accuracy")
-    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
-    return as_svg(figure)
-
-
-def _plain(name: str) -> str:
-    """As it stands, or its beginning.
-
-    A dollar would start a formula, and a leading underscore hide it.
-    """
-    shown = name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
-    shown = shown.replace("$", r"\$")
-    return f" {shown}" if shown.startswith("_") else shown
-
-
-def _cycle(looks: Sequence[str], i: int) -> str:
-    return looks[i % len(looks)]
-
-
-def published(name: str) -> list[dict[str, str]]:
-    """Lines of a table in ``benchmarks/published``."""
-    with (PUBLISHED / f"{name}.csv").open(newline="") as file:
-        return list(csv.DictReader(file))

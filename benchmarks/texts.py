@@ -6,19 +6,34 @@ the runs disagree:
     <!-- results: table2 -->
     ...
     <!-- end of results -->
+
+Each is filled into a template of ``benchmarks/pages/blocks``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from typing import Any
 
-from benchmarks.blocks import costs, quality
-from benchmarks.blocks.reading import Read
-from benchmarks.harness import ROOT
-from benchmarks.registry import committed, written
+import numpy as np
+
+from benchmarks import adult_fpfl as adult
+from benchmarks import methods as rounds
+from benchmarks.disclosure import disclosure_lines
+from benchmarks.findings import NO, NOTHING, YES, nothing_learned, of_learned, verdict_of
+from benchmarks.harness import ROOT, committed, written
+from benchmarks.records import any_learner_lines
 from benchmarks.reproduction import reproduction_pages
+from benchmarks.runs import Runs
+from benchmarks.showing import mark, page, pair_text
+from benchmarks.table2.beaten import beaten, published_cells, published_next_to
+from benchmarks.table2.cells import TASKS, TableCell
+from benchmarks.table2.choices import covariance_lines
+from benchmarks.trainers import trainers_lines
+from benchmarks.two_phase import whole_wide
+from benchmarks.unlike.one_noise import one_noise_lines
 from synthfair.files import write_text
 
 BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", re.DOTALL)
@@ -26,6 +41,12 @@ BLOCK = re.compile(r"(<!-- results: (\w+) -->\n).*?(<!-- end of results -->)", r
 NOT_RUN = "*Not run with the code of today.*"
 
 EARLIER = "*Runs of an earlier version of the code.*"
+
+Read = Callable[..., Runs]
+"""Benchmark and experiment to runs."""
+
+Lines = Iterable[Any]
+Parts = dict[str, Any]
 
 
 def write_texts() -> None:
@@ -43,39 +64,230 @@ def with_results(text: str) -> str:
     Raises:
         KeyError: a block of an unknown name.
     """
-    return BLOCK.sub(lambda found: f"{found[1]}{block(found[2])}\n{found[3]}", text)
+    return BLOCK.sub(lambda match: f"{match[1]}{block(match[2])}\n{match[3]}", text)
 
 
 @cache
 def block(name: str) -> str:
     """What is to stand in a block: today's runs or, where there are none, earlier ones."""
-    if today := BLOCKS[name](committed):
+    if name == "reproduction":
+        return reproduction_pages()
+    if today := block_of(name, committed):
         return today
-    earlier = BLOCKS[name](written)
+    earlier = block_of(name, written)
     return f"{EARLIER}\n\n{earlier}" if earlier else NOT_RUN
 
 
-BLOCKS: Mapping[str, Callable[[Read], str]] = {
-    "table2": quality.table2,
-    "covariance": quality.covariance,
-    "epsilon": quality.epsilon,
-    "disclosure": quality.disclosure,
-    "trainers": quality.trainers,
-    "any_learner": quality.any_learner,
-    "methods": quality.methods,
-    "fpfl": quality.fpfl,
-    "sampling": quality.sampling,
-    "two_phase": quality.two_phase,
-    "unlike": quality.unlike,
-    "proxy": quality.proxy,
-    "one_noise": quality.one_noise,
-    "devices": quality.devices,
-    "cold": costs.cold,
-    "speed": costs.speed,
-    "scale": costs.scale,
-    "gap_speed": costs.gap_speed,
-    "secure": costs.secure,
-    "deploy": costs.deploy,
-    "reproduction": lambda _: reproduction_pages(),
-}
-"""By name."""
+def block_of(name: str, read: Read) -> str:
+    """A block of some runs; empty where runs are missing."""
+    content, *experiments = BLOCKS[name]
+    runs = [read(*experiment.split()) for experiment in experiments]
+    if not any(runs):
+        return ""
+    parts: Any = content(*runs) if content else {"rows": "of each run"}
+    if not isinstance(parts, dict):
+        parts = {"rows": list(parts)}
+    return page(f"blocks/{name}", runs[0], **parts).rstrip() if parts.get("rows") else ""
+
+
+# Accuracy, gaps and epsilon: lines of a table, or all parts of a template
+
+
+def table2(runs: Runs) -> Parts:
+    """Our small releases next to the published ones and central training; and what is beaten."""
+    lines = []
+    for task, weight in zip(TASKS, (100.0, 100.0, 10.0), strict=True):
+        here = runs.select(task=task)
+        constants, at = here.select(method="constant"), here.select(rho_o=weight)
+        shown = [
+            at.select(method="single_shot", recipe="ours", size="small"),
+            at.select(method="surrogate"),
+            at.select(method="central"),
+        ]
+        if not all([*shown, constants]):
+            return {}
+        accuracy, spd = published_cells()[TableCell("faithful", "single_shot", task, "small", 1e3)]
+        constant, name = constants.mean("accuracy"), task.replace("_", " ")
+        theirs = f"{accuracy:.3f}{mark(accuracy, constant)} / {spd:.3f}"
+        ours = (pair_text(own, constants=constants, form=".4f", error=True) for own in shown)
+        lines.append((name, theirs, weight, *ours, f"{constant.text(error=True)} / 0"))
+    counts = beaten(published_next_to(runs)).items()
+    return {"rows": lines, "counts": [(how, sum(count), *count) for how, count in counts]}
+
+
+def epsilon(runs: Runs) -> Parts:
+    """Private fair releases."""
+    lines, nothing = [], []
+    for task, own in runs.by("task").items():
+        constants, name = own.select(method="constant"), task.replace("_", " ")
+        private = {e: own.select(method="private", epsilon=e) for e in (1.0, 0.5, 0.1)}
+        cells = (own.select(method="plain"), *private.values(), constants)
+        lines.append((name, *(pair_text(some, constants=constants, error=True) for some in cells)))
+        for e, some in private.items():
+            nothing += [f"{name} at ε = {e:g}"] * (bool(some) and nothing_learned(some, constants))
+    words = (
+        "Not more accurate than the constant classifier by two standard errors, so that gaps say"
+        f" nothing: {', '.join(nothing)}."
+    )
+    return {"rows": lines, "nothing": words * bool(nothing)}
+
+
+def methods(every: Runs) -> Parts:
+    """One upload and many rounds, at rho_o = 10; and the constant classifier."""
+    constants = every.select(method=rounds.CONSTANT)
+    runs, lines, spreads = Runs((*every.select(weight=10.0), *constants)), [], []
+    for method, own in runs.by("method").items():
+        cells = []
+        for name in ("law_school", "dutch", "adult"):
+            some, others = own.select(table=name), constants.select(table=name)
+            accuracy, spd = some.mean("accuracy"), some.mean("spd")
+            known = others and method != rounds.CONSTANT
+            worse = mark(accuracy, others.mean("accuracy") if known else None)
+            cells.append(f"{accuracy.mean:.3f}{worse} / {spd.mean:.3f}" if some else "")
+            spreads += [(accuracy.spread, spd.spread)] * bool(some)
+        sent = own.select(table="adult").mean("bytes_sent").mean / 1e6
+        lines.append((method, *cells, f"{sent:.2f}"))
+    most = np.max(spreads, axis=0) if spreads else (0.0, 0.0)
+    return {"seeds": runs.n_seeds, "rows": lines, "accuracy": most[0], "spd": most[1]}
+
+
+def fpfl(runs: Runs) -> Iterator[object]:
+    """Adult in rounds."""
+    own = runs.by()
+    for row, theirs in adult.published_rows().items():
+        ours = row._replace(settings="ours")
+        if row.model == "shallow" and row.cohort != 400 and row in own and ours in own:
+            cells = [f"{row.cohort:,} | {row.algorithm}"]
+            cells.append(f"{theirs.accuracy:.3f} / {theirs.fnr_gap:.3f}")
+            for one in (row, ours):
+                alpha = f"{adult.SETTINGS[one].alpha:g}" * (row.algorithm in adult.FAIR)
+                cells += [alpha, adult.cells_of(own[one], " / ")]
+            yield cells
+    yield f" | constant classifier |  |  | {adult.CONSTANT:.3f} / 0 |  | "
+
+
+def two_phase(runs: Runs, wide: Runs) -> Parts:
+    """Gap and accuracy at epsilon = 2; with networks as wide as published, if they were run."""
+    parts, more = _two_phase(runs), _two_phase(whole_wide(wide))
+    if not more["rows"]:
+        return parts
+    link = "[Networks as wide as published](../benchmarks/results/two_phase/wide_two_phase.md). "
+    more["before"] = link
+    return parts | {"wide": page("blocks/two_phase", **more).rstrip()}
+
+
+def _two_phase(runs: Runs) -> Parts:
+    lines, excesses = [], []
+    for (name, notion), own in runs.by("table", "notion").items():
+        constants, accurate, fair = (own.select(method=m) for m in ("constant", "B1", "B2"))
+        private, end = (own.select(method=m, epsilon=2.0) for m in ("two_phase", "end_to_end"))
+        cells = (accurate, fair, private, end, constants)
+        texts = (pair_text(some, "gap", constants=constants) for some in cells)
+        lines += [(name, notion.replace("_", " "), *texts)] * bool(accurate)
+        # A model that learned nothing has no gap to compare.
+        excesses.append(of_learned(private.less(end, "gap"), constants, private, end))
+    verdicts = [verdict_of(one) for one in excesses if one.n]
+    nothing = len(excesses) - len(verdicts)
+    words = (
+        f"End to end the gap is wider on {verdicts.count(YES)} and narrower on"
+        f" {verdicts.count(NO)} of {len(verdicts)}, beyond two standard errors"
+        f"{f'; {NOTHING} on {nothing}' * bool(nothing)}."
+    )
+    n = runs.n_seeds
+    spread = f"Mean ± standard deviation of {n} seeds." if n > 1 else "One seed."
+    more = {"before": "", "spread": spread, "wider": words * bool(verdicts), "wide": ""}
+    return {"rows": lines, **more}
+
+
+def unlike(every: Runs) -> Iterator[object]:
+    """What each kind of release costs where clients are unlike, with the covariance."""
+    kinds = ("central", "surrogate", "private", "fair", "alone", "constant")
+    runs = every.select(penalty="covariance")
+    for (task, clients, split), own in runs.by("task", "clients", "split").items():
+        if split in ("0.3", "occupation", "region") or (clients, split) == (20, "alike"):
+            constants = own.select(method="constant")
+            cells = (pair_text(own.select(method=one), constants=constants) for one in kinds)
+            cut = split if not split.startswith("0") else f"Dirichlet({split})"
+            yield task.replace("_", " "), f"{clients}, {cut}", *cells
+
+
+def proxy(every: Runs) -> Parts:
+    """What each penalty leaves of SPD on Dutch, with all rows in one place."""
+    here = every.select(task="dutch", clients=4, split="alike")
+    runs, constants = (here.select(method=name) for name in ("central", "constant"))
+    groups = [(f"{p.replace('_', ' ')} | {rho:g}", own)
+              for (p, rho), own in runs.by("penalty", "rho").items()]  # fmt: skip
+    lines = [
+        (name, *(own.mean(value).text(".3f") for value in ("accuracy", "spd")))
+        for name, own in [*groups, ("constant classifier | ", constants)]
+    ]
+    return {"seeds": runs.n_seeds, "rows": lines if runs and constants else []}
+
+
+def devices(runs: Runs) -> list[str]:
+    """Measured and true gaps of a model's rates over devices, at epsilon = 4."""
+    return [
+        f"{name} | {rate} | {v.measured:.3f} [{v.low:.3f}, {v.high:.3f}] | {v.true:.3f}".replace(
+            "_", " "
+        )
+        for (name, _, rate), _, v, _ in runs.select(epsilon=4.0)
+    ]
+
+
+# Time, memory and what is sent
+
+
+def cold(runs: Runs) -> Iterator[str]:
+    """Seconds and memory of a client."""
+    for case, own in runs.by("case").items():
+        seconds, megabytes = (np.median(own.values(name)) for name in ("seconds", "megabytes"))
+        yield f"{case} | {seconds:.{1 if seconds >= 1 else 2}f} | {megabytes:.0f}"
+
+
+def speed(runs: Runs) -> Iterator[str]:
+    """A thousand outer steps, next to PyTorch."""
+    for size, own in runs.by("n_synthetic").items():
+        ours, theirs = (own.select(package=name) for name in ("synthfair", "torch"))
+        if ours and theirs:
+            ratio = theirs[0].values.ratio
+            yield f"{size:,} | {ours[0].values.seconds:.1f} | {ratio:.0f} times"
+
+
+def scale(many_rows: Runs, releases: Runs, clients: Runs) -> Iterator[str]:
+    """Many rows, releases and clients."""
+    for (n, kind), _, v, _ in many_rows:
+        yield f"a client of {n:,} rows, {kind} | {v.seconds:.0f} | {v.megabytes:,.0f}"
+    for (n, each), _, v, _ in releases:
+        what = f"a server of {n:,} releases, {each:,} rows each"
+        yield f"{what} | {v.seconds:.0f} | {v.megabytes:,.0f}"
+    for (n, each, *_), _, v, _ in clients:
+        yield f"{n:,} clients of {each:,} rows, in one process | {v.seconds:.0f} | "
+
+
+def deploy(runs: Runs) -> Iterator[str]:
+    """Jobs of a federation on one machine."""
+    for (job, sites), _, v, _ in runs:
+        name = "one upload" if job == "single_shot" else f"{v.rounds} rounds of FPFL"
+        yield (
+            f"{name} | {sites} | {v.load:.0f} on {v.cores} cores | {v.start:.0f} | {v.whole:.0f}"
+            f" | {v.median_round:.2f} | {v.site:.1f} | {1 - v.site / v.whole:.0%}"
+            f" | {v.megabytes / sites:.2f}"
+        )
+
+
+BLOCKS: dict[str, tuple[Any, ...]] = {
+    "table2": (table2, "table2 table2"), "covariance": (covariance_lines, "table2 covariance"),
+    "epsilon": (epsilon, "privacy"), "disclosure": (disclosure_lines, "disclosure"),
+    "trainers": (trainers_lines, "trainers"), "any_learner": (any_learner_lines, "records"),
+    "methods": (methods, "methods"), "fpfl": (fpfl, "adult_fpfl"),
+    "sampling": (None, "adult_fpfl accounts"),
+    "two_phase": (two_phase, "two_phase", "two_phase wide"),
+    "unlike": (unlike, "unlike"), "proxy": (proxy, "unlike"),
+    "one_noise": (one_noise_lines, "unlike one_noise"), "devices": (devices, "gap devices"),
+    "cold": (cold, "cold"), "speed": (speed, "speed"),
+    "scale": (scale, "scale rows", "scale releases", "scale clients"),
+    "gap_speed": (None, "gap speed"), "secure": (None, "secure secure"),
+    "deploy": (deploy, "deploy deploy"),
+}  # fmt: skip
+"""Lines, or all parts, and of which benchmarks and experiments; where all stands in the template,
+neither."""

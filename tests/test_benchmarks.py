@@ -9,21 +9,12 @@ from scipy.stats import chisquare
 
 import synthfair as sf
 from benchmarks import __main__ as everything
-from benchmarks import cold, harness, registry
-from benchmarks.harness import Experiment, Run, fingerprint
-from benchmarks.showing import (
-    Mean,
-    by,
-    mark,
-    marked,
-    mean_of,
-    means,
-    paired,
-    select,
-    table,
-)
+from benchmarks import cold, harness, privacy
+from benchmarks.harness import Experiment, fingerprint
+from benchmarks.runs import AccuracySpd, Mean, Run, Runs, mean_of
+from benchmarks.showing import accuracy_text, mark, table
 from benchmarks.table2 import beaten, pages
-from benchmarks.table2.cells import TASKS, TableCell, TableValues, cell_fingerprint, cells
+from benchmarks.table2.cells import TASKS, TableCell, TableValues, cells
 from synthfair.data.datasets import Source
 from synthfair.data.encode import Encoded
 
@@ -100,15 +91,15 @@ def test_a_line_that_was_cut_off_is_run_again(tmp_path, done):
 def test_a_run_of_other_settings_is_replaced(tmp_path, done):
     source = Source("a.csv", "0123456789")
     changes = [
-        {"fingerprint": lambda _: "old"},
-        {"fingerprint": lambda _: "new"},
+        {"behind": lambda _: ["old"]},
+        {"behind": lambda _: ["new"]},
         {"version": 2},
         {"sources": lambda _: (source,)},
         {"sources": lambda _: (replace(source, sha256="1" * 64),)},
     ]
     for count, change in enumerate(changes, 1):
         changed = replace(EXPERIMENT, **change)
-        assert changed.current(changed.read(tmp_path)) == []
+        assert not changed.current(changed.read(tmp_path))
         changed.resume(tmp_path, TOYS[:1], seeds=1)
         assert [run.made_with for run in changed.read(tmp_path)] == [changed.made_with(TOYS[0])]
         assert len(done) == count
@@ -201,11 +192,11 @@ def test_a_setting_that_is_new_changes_no_fingerprint():
     assert fingerprint({"rate": 0.1}) != fingerprint({"rate": 0.2})
 
 
-@pytest.mark.parametrize("name", registry.NAMES)
+@pytest.mark.parametrize("name", harness.NAMES)
 def test_the_committed_runs_would_come_out_the_same_today(name):
     """If not, run the benchmark again: its results are older than the code."""
-    for one in registry.experiments(name):
-        runs = one.read(registry.folder_of(name))
+    for one in harness.experiments(name):
+        runs = one.read(harness.folder_of(name))
         assert len(one.current(runs)) == len(runs)
         assert not one.default or not one.missing(runs, one.settings, None)
 
@@ -221,9 +212,12 @@ def test_means_deviations_and_errors():
 
 
 def test_runs_are_grouped_and_selected():
-    runs = [Run(toy, seed, Found(seed, True)) for toy in TOYS for seed in (0, 2)]
-    assert [*by(runs, lambda toy: toy.weight)] == [1.0, 2.0]
-    assert means(select(runs, kind="a", weight=2.0), "score") == Mean(1.0, 2**0.5, 2)
+    runs = Runs(Run(toy, seed, Found(seed, True)) for toy in TOYS for seed in (0, 2))
+    assert [*runs.by("weight")] == [1.0, 2.0]
+    assert [*runs.by("kind", "even")] == [("a", False), ("a", True), ("b", False), ("b", True)]
+    assert [*runs.by()] == [*TOYS]
+    assert runs.select(kind="a", weight=2.0).mean("score") == Mean(1.0, 2**0.5, 2)
+    assert runs.n_seeds == 2
     assert table("a | b", [(1.0, "x")]) == "| a | b |\n|---|---|\n| 1 | x |"
 
 
@@ -235,10 +229,15 @@ def some_run(rho_o=10.0, seed=0, accuracy=0.8, spd=0.05, *, method="single_shot"
     return Run(cell, seed, TableValues(accuracy, spd, 0.1, np.nan, 0.3, converged, 1.5))
 
 
+def published_cell(runs, accuracy=0.8, spd=0.05):
+    cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 10.0)
+    return beaten.PublishedCell(cell, accuracy, spd, [], beaten.curve(Runs(runs)), None)
+
+
 def test_one_seed_claims_no_error():
-    points = beaten.curve([some_run(accuracy=0.8001, spd=0.0499)])
-    assert str(beaten.answer(0.8, 0.05, points)) == "yes, on one seed"
-    assert "±" not in str(points[0])
+    point, word = published_cell([some_run(accuracy=0.8001, spd=0.0499)]).answer()
+    assert word == "yes, on one seed"
+    assert "±" not in point.text()
 
 
 @pytest.mark.parametrize(
@@ -255,10 +254,9 @@ def test_one_seed_claims_no_error():
 )
 def test_a_cell_is_beaten_in_both_or_not_at_all(accuracy, spd, answer):
     runs = [some_run(10.0, i, accuracy + e, spd + e) for i, e in enumerate((-0.001, 0, 0.001))]
-    found = beaten.answer(0.8, 0.05, beaten.curve([*runs, some_run(99.0, accuracy=0.1, spd=0.9)]))
-    assert str(found) == answer
-    assert found.point.rho_o == 10.0
-    assert beaten.answer(0.8, 0.05, []) is None
+    point, word = published_cell([*runs, some_run(99.0, accuracy=0.1, spd=0.9)]).answer()
+    assert (word, point.rho_o) == (answer, 10.0)
+    assert published_cell([]).answer() is None
 
 
 def test_cells_are_counted_by_several_rules():
@@ -270,22 +268,26 @@ def test_cells_are_counted_by_several_rules():
         some_run(0.0, 0, 0.76, 0.0, method="constant"),
     ]
     constant = TableCell("ours", "constant", "dutch_gender", "", 0.0)
-    found = beaten.beaten([*runs[:3], runs[3]._replace(setting=constant)])
+    some = Runs([*runs[:3], runs[3]._replace(setting=constant)])
+    counts = beaten.beaten(beaten.published_next_to(some))
     # 0.77 and a mean of 0 beat the cells at rho_o > 0, 0.79 and 0.1 that at 0; there is a cell at
     # 10, and none at 99; the constant beats the last cell of size train
-    assert [*found.values()] == [(0, 5), (0, 1), (0, 1), (0, 0), (0, 1)]
+    assert [*counts.values()] == [(0, 5), (0, 1), (0, 1), (0, 0), (0, 1)]
     law_school = TableCell("ours", "constant", "law_school_race", "", 0.0)
-    found = beaten.beaten([some_run(accuracy=0.86)._replace(setting=law_school)])
-    assert found["by the constant classifier"] == (4, 0)
-    assert str(found["by the constant classifier"]) == "4: Law School 4 of 20, Dutch 0 of 10"
+    some = Runs([some_run(accuracy=0.86)._replace(setting=law_school)])
+    counts = beaten.beaten(beaten.published_next_to(some))
+    assert counts["by the constant classifier"] == (4, 0)
 
 
 def test_what_the_constant_classifier_beats_is_marked():
     assert mark(0.8, 0.8) == mark(Mean(0.79, 0.1, 3), Mean(0.8, 0.1, 3)) == " ‡"
     assert mark(0.81, 0.8) == mark(0.8, None) == mark(None, 0.8) == ""
-    runs, constant = [Run(TOYS[0], 0, Accuracy(0.8))], [Run(TOYS[1], 0, Accuracy(0.9))]
-    assert marked(runs, constant, ".2f") == "0.80 ‡"
-    assert marked(constant, constant, ".2f") == "0.90"  # the classifier itself
+    runs, constant = (
+        Runs([Run(toy, 0, Accuracy(value))])
+        for toy, value in zip(TOYS[:2], (0.8, 0.9), strict=True)
+    )
+    assert accuracy_text(runs, constant, ".2f") == "0.80 ‡"
+    assert accuracy_text(constant, constant, ".2f") == "0.90"  # the classifier itself
 
 
 class Accuracy(NamedTuple):
@@ -294,40 +296,41 @@ class Accuracy(NamedTuple):
 
 def test_differences_are_of_the_seeds_that_both_have():
     low, high = (
-        [Run(TOYS[0], seed, Accuracy(value)) for seed, value in enumerate(values)]
+        Runs(Run(TOYS[0], seed, Accuracy(value)) for seed, value in enumerate(values))
         for values in ((0.1, 0.2, np.nan, 0.4), (0.2, 0.5, 0.9))
     )
-    assert paired(low, high, "accuracy") == pytest.approx((0.2, 0.02**0.5, 2))
-    assert paired(low[2:], high, "accuracy").n == 0
+    assert high.less(low, "accuracy") == pytest.approx((0.2, 0.02**0.5, 2))
+    assert high.less(Runs(low[2:]), "accuracy").n == 0
 
 
 def test_the_ceiling_is_compared_on_common_seeds():
-    single = [some_run(seed=s, accuracy=0.8 + s / 100, spd=0.05 - s / 10) for s in (0, 1, 2)]
-    central = [some_run(seed=s, accuracy=0.804 + s / 100, spd=0.02) for s in (0, 1, 7)]
+    single = Runs(some_run(seed=s, accuracy=0.8 + s / 100, spd=0.05 - s / 10) for s in (0, 1, 2))
+    central = Runs(some_run(seed=s, accuracy=0.804 + s / 100, spd=0.02) for s in (0, 1, 7))
     (gap,) = pages.gaps_to_ceiling(single, central)
     assert gap.accuracy == pytest.approx((-0.004, 0, 2))
     assert gap.spd_more == pytest.approx(-0.02)  # |0.0| - |0.02|
     assert gap.met
     assert not gap._replace(accuracy=gap.accuracy._replace(mean=-0.0051)).met
     assert not gap._replace(spd_more=0.0101).met
-    assert pages.gaps_to_ceiling(single, [some_run(rho_o=1.0)]) == []
+    assert not [*pages.gaps_to_ceiling(single, Runs([some_run(rho_o=1.0)]))]
 
 
 def test_the_published_table_is_whole():
-    found = beaten.published_cells()
-    assert len(found) == 30
-    assert {cell.task for cell in found} == set(TASKS)
+    published = beaten.published_cells()
+    assert len(published) == 30
+    assert {cell.task for cell in published} == set(TASKS)
     cell = TableCell("faithful", "single_shot", "dutch_gender", "small", 1000.0)
-    assert found[cell] == (0.7670, 0.0390)
-    assert set(found) <= set(cells())
+    assert published[cell] == (0.7670, 0.0390)
+    assert set(published) <= set(cells())
 
 
 def test_the_page_is_whole_and_names_what_did_not_converge():
-    runs = [some_run(), some_run(method="central", converged=False)]
+    runs = Runs([some_run(), some_run(method="central", converged=False)])
     text = pages.show(runs)["table2.md"]
     assert "| ours | central | dutch_gender | small | 10 | 1 of 1 |" in text
     assert "| 0.8000 | +0.0500 | 10 | yes, on one seed |" in text
-    assert len({cell_fingerprint(cell) for cell in cells()}) > 60
+    assert "\n\n\n" not in text
+    assert len({pages.TABLE2.made_with(cell) for cell in cells()}) > 60
 
 
 # Privacy, and starts
@@ -336,11 +339,9 @@ def test_the_page_is_whole_and_names_what_did_not_converge():
 def test_randomised_response_has_its_odds():
     """The pair reported is the true one exp(epsilon) times as often as each other pair; the
     features are as they were. One false alarm in 10,000."""
-    from benchmarks.privacy import randomised
-
     n, epsilon = 40_000, 1.0
     real = Encoded(np.arange(n)[:, None] / n, np.ones(n, int), -np.ones(n))
-    noisy = randomised(real, epsilon, 2, seed=0)
+    noisy = privacy.randomised(real, epsilon, 2, seed=0)
     counts = np.bincount(2 * noisy.s + (noisy.y > 0), minlength=4)
     odds = np.array([1, 1, np.e, 1]) / (np.e + 3)
     assert chisquare(counts, n * odds).pvalue > 1e-4
@@ -349,24 +350,22 @@ def test_randomised_response_has_its_odds():
 
 
 def test_the_table_of_epsilons_says_whether_goals_are_met():
-    from benchmarks.privacy import BudgetSetting, BudgetValues, show
-
     some = [
         ("plain", np.inf, 0.9, 0.02),
         ("private", 1.0, 0.896, 0.03),
         ("private", 0.5, 0.896, 0.06),
     ]
     runs = [
-        Run(BudgetSetting("t", method, epsilon), seed, BudgetValues(accuracy, spd))
+        Run(privacy.BudgetSetting("t", method, epsilon), seed, AccuracySpd(accuracy, spd))
         for method, epsilon, accuracy, spd in some
         for seed in range(2)
     ]
-    text = show(runs)["privacy.md"]
+    text = privacy.show(Runs(runs))["privacy.md"]
     assert "0.005 and 0.02: met" in text
     assert "0.01 and 0.03: MISSED" in text
-    constant = BudgetSetting("t", "constant", np.inf)
-    near = [Run(constant, seed, BudgetValues(0.89 + 0.01 * seed, 0.0)) for seed in range(2)]
-    text = show([*runs, *near])["privacy.md"]
+    constant = privacy.BudgetSetting("t", "constant", np.inf)
+    near = [Run(constant, i, AccuracySpd(0.89 + 0.01 * i, 0.0)) for i in range(2)]
+    text = privacy.show(Runs([*runs, *near]))["privacy.md"]
     assert "0.005 and 0.02: nothing was learned" in text
 
 
@@ -379,7 +378,7 @@ def test_the_table_of_starts_says_whether_goals_are_met():
         for case, usages in found.items()
         for seed, usage in enumerate(usages)
     ]
-    lines = cold.show(runs)["cold.md"].splitlines()[6:]
+    lines = cold.show(Runs(runs))["cold.md"].splitlines()[6:]
     assert lines[0] == f"| {warm} | 2.90 | 3.10 | 350 | 3: met |"
     assert lines[1] == f"| {other} | 2.90 | 2.90 | 300 |  |"
     assert lines[2].endswith("| 0.4: MISSED |")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.deploy import DeploySetting, run_job, show_jobs
-from benchmarks.harness import Run
+from benchmarks.deploy import DEPLOY, DeploySetting, run_job
+from benchmarks.runs import Run, Runs
 from synthfair.deploy import demo, session
 from synthfair.task.federation_file import Booked, FederationFile
 
@@ -23,7 +23,7 @@ def test_a_run_is_measured_and_shown(monkeypatch):
     setting = DeploySetting("train", 2)
     found = run_job(setting, 0, smoke=False)
     assert found[2:] == (5.0, 10.0, 3, 0.4, 1.5, 0.5)
-    page = show_jobs([Run(setting, 0, found, 10.0)])["deploy.md"]
+    page = DEPLOY.summary(Runs([Run(setting, 0, found)]))["deploy.md"]
     assert "| 1.5 | 85% | 0.50 |" in page
 
 

@@ -70,13 +70,13 @@ def test_cells_are_those_of_the_real_rows_and_weights_give_their_size():
 def test_a_small_run_of_surrogates_is_stored_and_shown(tmp_path):
     experiment, kind = disclosure.DISCLOSURE.small(), "surrogate --k-min 10"
     experiment.resume(tmp_path, [disclosure.FileKind(kind)], seeds=1, smoke=True)
-    (run,) = experiment.read(tmp_path)
+    runs = experiment.read(tmp_path)
+    (run,) = runs
     assert run.values.cells == 4
     assert (run.values.numbers, run.values.rows) == (0, 397)
     assert run.values.singled_out < 0.05 * run.values.rows  # by chance
-    assert (
-        f"| `{kind}` | {run.values.cells_given} of 4 |" in disclosure.show([run])["disclosure.md"]
-    )
+    line = f"| `{kind}` | {run.values.cells_given} of 4 |"
+    assert line in experiment.summary(runs)["disclosure.md"]
 
 
 @pytest.mark.parametrize("trainer", trainers.TRAINERS)
@@ -88,7 +88,7 @@ def test_a_trainer_is_measured_on_the_test_rows(monkeypatch, trainer):
     table = FairTable(*(np.tile(part, (20, 1)[: part.ndim]) for part in _inputs(test)), C=10.0)
     alone = Federation(make_schema(), (test,), (test,), ("only",))
     monkeypatch.setattr(trainers, "federation", lambda _: alone)
-    monkeypatch.setattr(trainers, "given_rows", lambda *_, **__: table)
+    monkeypatch.setattr(trainers, "fair_table", lambda *_, **__: table)
     setting = trainers.TrainerSetting("fair table", trainer)
     assert trainers.run_trainer(setting, 0, smoke=True) == (1.0, 0.5)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from conftest import needs_data
 
-from benchmarks.femnist_fpfl.data import (
+from benchmarks.digits import (
     SOURCE,
     distinct,
     group_of_writer,

@@ -1,22 +1,14 @@
 """The benchmarks of methods in rounds: their own logic, and a round or two of each."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import needs_data
 
-from benchmarks.adult_fpfl import choices, experiment, pages, problem, settings
-from benchmarks.femnist_fpfl import experiment as digit_experiment
-from benchmarks.femnist_fpfl import network
-from benchmarks.femnist_fpfl import pages as digit_pages
-from benchmarks.femnist_fpfl import settings as digit_settings
-from benchmarks.femnist_fpfl.data import Digits, unfair_digits
-from benchmarks.harness import RESULTS, Run
-from benchmarks.papers import finding, rodriguez
-from benchmarks.registry import committed
-from benchmarks.two_phase import choices as kappa_choices
-from benchmarks.two_phase.phases import KAPPAS
+from benchmarks import adult_fpfl, femnist_fpfl, findings, two_phase
+from benchmarks.digits import Digits, unfair_digits
+from benchmarks.harness import committed, experiments, written
+from benchmarks.runs import Run, Runs
 from synthfair.data.encode import Encoded
 
 OF_WHOM = ("published", "ours")
@@ -25,7 +17,7 @@ OF_WHOM = ("published", "ours")
 def test_gaps_of_a_table_by_hand():
     y = np.array([1.0, 1, -1, -1, 1, 1, -1, -1])
     rows = Encoded(np.zeros((8, 1)), np.repeat([0, 1], 4), y)
-    found = problem.measured(jnp.array([1.0, 1, 1, -1, 1, -1, -1, -1]), rows)
+    found = adult_fpfl.measured(np.array([1.0, 1, 1, -1, 1, -1, -1, -1]), rows)
     assert found.accuracy == 6 / 8
     assert found.fnr_gap == pytest.approx(0.25)  # overall 1/4, groups 0 and 1/2
     assert found.eo_gap == pytest.approx(0.25)
@@ -34,29 +26,25 @@ def test_gaps_of_a_table_by_hand():
 
 
 def test_a_gap_without_a_decision_in_a_group_is_undefined():
-    assert np.isnan(problem.gap(np.ones(2, bool), np.array([True, False]), np.array([0, 1])))
+    assert np.isnan(adult_fpfl.gap(np.ones(2, bool), np.array([True, False]), np.array([0, 1])))
 
 
 def test_all_published_rows_have_a_setting():
-    both = {row._replace(settings=name) for row in pages.published_rows() for name in OF_WHOM}
-    assert both == set(settings.SETTINGS) == set(settings.ROWS)
-    assert set(digit_pages.published_rows()) == set(digit_settings.ROWS)
+    both = {row._replace(settings=name) for row in adult_fpfl.published_rows() for name in OF_WHOM}
+    assert both == set(adult_fpfl.SETTINGS) == set(adult_fpfl.ROWS)
+    assert set(femnist_fpfl.published_rows()) == set(femnist_fpfl.ROWS)
 
 
-@pytest.mark.parametrize(
-    ("one", "seeds"),
-    [(experiment.ADULT, 5), (digit_experiment.FEMNIST, 1)],
-    ids=["adult", "femnist"],
-)
-def test_the_committed_runs_are_of_the_settings_of_today(one, seeds):
-    folder = "adult_fpfl" if one is experiment.ADULT else "femnist_fpfl"
-    assert one.missing(one.read(RESULTS / folder), one.settings, seeds) == []
+@pytest.mark.parametrize(("name", "seeds"), [("adult_fpfl", 5), ("femnist_fpfl", 1)])
+def test_the_committed_runs_are_of_the_settings_of_today(name, seeds):
+    (one, *_) = experiments(name)
+    assert one.missing(written(name), one.settings, seeds) == []
 
 
 def test_the_page_tells_what_is_missed():
-    bad = problem.AdultValues(0.8, 0.2, 0.2, 0.2, 0.2)
-    runs = [Run(row, seed, bad) for row in settings.ROWS for seed in (0, 1)]
-    page = pages.show(runs)["adult_fpfl.md"]
+    bad = adult_fpfl.AdultValues(0.8, 0.2, 0.2, 0.2, 0.2)
+    runs = Runs(Run(row, seed, bad) for row in adult_fpfl.ROWS for seed in (0, 1))
+    page = adult_fpfl.show(runs)["adult_fpfl.md"]
     some = "0.8000 ± 0.0000 / 0.200 ± 0.000 | not reproduced |"
     assert f"| FPFL, shallow, 200 users: accuracy / FNR gap | 0.840 / 0.001 | {some}" in page
     assert "| PFL, shallow, 1,000 users: accuracy / FNR gap | 0.847 / 0.148 | 0.8000 ± 0.0" in page
@@ -67,10 +55,11 @@ def test_the_page_tells_what_is_missed():
 
 def adult_runs(values):
     """Of rows as published: (accuracy, FNR gap) of each seed."""
-    return {
-        row: [Run(row, i, problem.AdultValues(*one, 0, 0, 0)) for i, one in enumerate(seeds)]
+    return Runs(
+        Run(row, i, adult_fpfl.AdultValues(*one, 0, 0, 0))
         for row, seeds in values.items()
-    }
+        for i, one in enumerate(seeds)
+    )
 
 
 def verdicts(found):
@@ -80,33 +69,33 @@ def verdicts(found):
 @pytest.mark.parametrize(
     ("accuracies", "gap", "verdict", "words"),
     [
-        ((0.8575, 0.8585), 0.07, finding.YES, ""),
-        ((0.8518, 0.8528), 0.07, finding.NO, "; accuracy is 11 standard errors below"),
-        ((0.8635, 0.8645), 0.07, finding.NO, "; accuracy is 12 standard errors above"),
-        ((0.8575, 0.8585), 0.12, finding.NO, ""),
+        ((0.8575, 0.8585), 0.07, findings.YES, ""),
+        ((0.8518, 0.8528), 0.07, findings.NO, "; accuracy is 11 standard errors below"),
+        ((0.8635, 0.8645), 0.07, findings.NO, "; accuracy is 12 standard errors above"),
+        ((0.8575, 0.8585), 0.12, findings.NO, ""),
     ],
 )
 def test_rows_without_a_constraint_compare_accuracy_too(accuracies, gap, verdict, words):
     """Published are 0.858 and 0.070; the standard error of the accuracies is 0.0005."""
-    row = settings.AdultRow(400, "deep", "SGD", "published")
-    (found,) = rodriguez.adult(adult_runs({row: [(one, gap) for one in accuracies]}))
+    row = adult_fpfl.AdultRow(400, "deep", "SGD", "published")
+    (found,) = adult_fpfl.claims(adult_runs({row: [(one, gap) for one in accuracies]}))
     assert found.verdict == verdict
     assert found.ours.partition("0.000")[2].endswith(words)
 
 
 def test_a_level_of_a_model_that_learned_nothing_can_only_fail():
     """Published is 0.804 / 0.079: the gap here would be fair enough, and so would 0.8 be."""
-    row = settings.AdultRow(200, "deep", "FPFL", "published")
-    for accuracies, verdict in (((0.76, 0.77), finding.NO), ((0.70, 0.90), finding.UNDECIDED)):
-        (found,) = rodriguez.adult(adult_runs({row: [(one, 0.0) for one in accuracies]}))
+    row = adult_fpfl.AdultRow(200, "deep", "FPFL", "published")
+    for accuracies, verdict in (((0.76, 0.77), findings.NO), ((0.70, 0.90), findings.UNDECIDED)):
+        (found,) = adult_fpfl.claims(adult_runs({row: [(one, 0.0) for one in accuracies]}))
         assert (found.verdict, found.ours[-20:]) == (verdict, " nothing was learned")
 
 
 def test_private_training_accentuates_unfairness_or_learned_nothing():
-    free, private = (settings.AdultRow(200, "deep", n, "published") for n in ("FL", "PFL"))
-    for accuracy, verdict in ((0.85, finding.YES), (0.76, finding.UNDECIDED)):
+    free, private = (adult_fpfl.AdultRow(200, "deep", n, "published") for n in ("FL", "PFL"))
+    for accuracy, verdict in ((0.85, findings.YES), (0.76, findings.UNDECIDED)):
         values = {free: [(0.85, 0.08)] * 2, private: [(accuracy, 0.2), (accuracy, 0.21)]}
-        found = verdicts(rodriguez.adult(adult_runs(values)))
+        found = verdicts(adult_fpfl.claims(adult_runs(values)))
         claim = "private FL accentuates unfairness, deep: difference of FNR gaps"
         assert found[claim][0] == verdict
         assert found[claim][1].endswith("nothing was learned by PFL") is (accuracy == 0.76)
@@ -115,91 +104,90 @@ def test_private_training_accentuates_unfairness_or_learned_nothing():
 @pytest.mark.parametrize(
     ("gaps", "verdict"),
     [
-        ((0.005, 0.006), finding.YES),
-        ((0.0, 0.064), finding.UNDECIDED),
-        ((0.064, 0.065), finding.NO),
+        ((0.005, 0.006), findings.YES),
+        ((0.0, 0.064), findings.UNDECIDED),
+        ((0.064, 0.065), findings.NO),
     ],
 )
 def test_a_pair_of_accuracy_and_gap_regards_the_spread(gaps, verdict):
-    row = settings.AdultRow(1000, "shallow", "FPFL", "published")
-    runs = [Run(row, i, problem.AdultValues(0.86, gap, 0, 0, 0)) for i, gap in enumerate(gaps)]
-    (found,) = rodriguez.adult({row: runs})
+    row = adult_fpfl.AdultRow(1000, "shallow", "FPFL", "published")
+    (found,) = adult_fpfl.claims(adult_runs({row: [(0.86, gap) for gap in gaps]}))
     assert (found.published, found.verdict) == ("0.851 / 0.001", verdict)
 
 
 def test_a_difference_counts_beyond_two_standard_errors():
-    clipped, free = (settings.AdultRow(200, "deep", n, "published") for n in ("FL+Clip", "FL"))
-    for spread, verdict in ((0.01, finding.YES), (0.1, finding.UNDECIDED)):
+    clipped, free = (adult_fpfl.AdultRow(200, "deep", n, "published") for n in ("FL+Clip", "FL"))
+    for spread, verdict in ((0.01, findings.YES), (0.1, findings.UNDECIDED)):
         gaps = {clipped: (0.15 - spread, 0.15 + spread), free: (0.1, 0.1)}
         own = adult_runs({row: [(0.85, gap) for gap in two] for row, two in gaps.items()})
         claim = "clipping makes FL less fair, deep: difference of FNR gaps"
-        assert verdicts(rodriguez.adult(own))[claim][0] == verdict
+        assert verdicts(adult_fpfl.claims(own))[claim][0] == verdict
 
 
 @needs_data
 def test_the_constant_classifier_is_that_of_the_test_rows():
-    assert pages.constant_accuracy() == np.mean(problem.load().test.y < 0)
+    assert np.mean(adult_fpfl.load()[1].y < 0) == adult_fpfl.CONSTANT
 
 
 @needs_data
 def test_the_constant_classifier_of_digits_is_that_of_the_test_images():
     digits = unfair_digits(0)
     most = np.bincount(digits.labels[~digits.is_test]).argmax()
-    assert digit_pages.constant_accuracy() == np.mean(digits.labels[digits.is_test] == most)
+    assert np.mean(digits.labels[digits.is_test] == most) == femnist_fpfl.CONSTANT
 
 
 def test_our_settings_are_those_that_were_chosen():
-    runs = choices.CHOICES.current(choices.CHOICES.read(RESULTS / "adult_fpfl"))
-    found = {row[:1] + row[2:3]: one[2:] for row, one in choices.chosen(runs).items()}
-    assert found == settings.CHOSEN
+    chosen = adult_fpfl.chosen(committed("adult_fpfl", "choices"))
+    assert {row: one[2:] for row, one in chosen.items()} == adult_fpfl.CHOSEN
 
 
 def test_the_most_accurate_candidate_that_keeps_the_gap_is_chosen():
     def run(cohort, rate, accuracy, gap):
-        setting = choices.Candidate(cohort, "FPFL", 0.01, rate)
-        return Run(setting, 0, problem.AdultValues(accuracy, gap, 0, 0, 0))
+        setting = adult_fpfl.Candidate(cohort, "FPFL", 0.01, rate)
+        return Run(setting, 0, adult_fpfl.AdultValues(accuracy, gap, 0, 0, 0))
 
     runs = [run(200, 1.0, 0.85, 0.03), run(200, 2.0, 0.84, 0.02), run(200, 3.0, 0.83, 0.01)]
     runs += [run(1000, 1.0, 0.85, 0.05), run(1000, 2.0, 0.84, 0.04)]
-    assert [one.rate_scale for one in choices.chosen(runs).values()] == [2.0, 2.0]
+    assert [one.rate_scale for one in adult_fpfl.chosen(Runs(runs)).values()] == [2.0, 2.0]
 
 
 def test_claims_about_digits_hold_do_not_or_are_undecided():
-    values = {row: [(0.9, 0.1), (0.9, 0.12)] for row in digit_settings.ROWS}
-    values[digit_settings.DigitRow("FL")] = [(0.9, 0.2), (0.9, 0.22)]
-    values[digit_settings.DigitRow("FFL+Clip")] = [(0.1, 0.05), (0.12, 0.05)]
-    values[digit_settings.DigitRow("PFL")] = [(0.1, 0.3), (0.12, 0.3)]
-    values[digit_settings.DigitRow("PFL", "1000K")] = [(0.9, 0.11), (0.9, 0.13)]
-    own = {
-        row: [Run(row, seed, digit_settings.DigitValues(*one)) for seed, one in enumerate(seeds)]
+    values = {row: [(0.9, 0.1), (0.9, 0.12)] for row in femnist_fpfl.ROWS}
+    values[femnist_fpfl.DigitRow("FL")] = [(0.9, 0.2), (0.9, 0.22)]
+    values[femnist_fpfl.DigitRow("FFL+Clip")] = [(0.1, 0.05), (0.12, 0.05)]
+    values[femnist_fpfl.DigitRow("PFL")] = [(0.1, 0.3), (0.12, 0.3)]
+    values[femnist_fpfl.DigitRow("PFL", "1000K")] = [(0.9, 0.11), (0.9, 0.13)]
+    own = Runs(
+        Run(row, i, femnist_fpfl.DigitValues(*one))
         for row, seeds in values.items()
-    }
-    found = {one.claim.partition(": ")[2]: one[2:4] for one in rodriguez.femnist(own)}
+        for i, one in enumerate(seeds)
+    )
+    found = {one.claim.partition(": ")[2]: one[2:4] for one in femnist_fpfl.claims(own)}
     assert found["the constraint narrows the gap (FL K less FFL K)"] == (
-        "+0.100 ± 0.000", finding.YES,
+        "+0.100 ± 0.000", findings.YES,
     )  # fmt: skip
     assert found["the constraint narrows the gap under clipping (FL+Clip K less FFL+Clip K)"] == (
-        "+0.060 ± 0.010; nothing was learned by FFL+Clip K", finding.UNDECIDED,
+        "+0.060 ± 0.010; nothing was learned by FFL+Clip K", findings.UNDECIDED,
     )  # fmt: skip
-    assert found["clipping widens the gap (FL+Clip K less FL K)"][1] == finding.NO
+    assert found["clipping widens the gap (FL+Clip K less FL K)"][1] == findings.NO
     assert found["noise costs accuracy (FL K less PFL K)"] == (
-        "+0.790 ± 0.010; nothing was learned by PFL K", finding.UNDECIDED,
+        "+0.790 ± 0.010; nothing was learned by PFL K", findings.UNDECIDED,
     )  # fmt: skip
-    assert found["private FL accentuates unfairness (PFL K less FL K)"][1] == finding.UNDECIDED
-    assert found["accuracy of PFL K"] == ("0.110 ± 0.010; nothing was learned", finding.NO)
-    assert found["accuracy of FPFL 1000K"][1] == finding.NO  # 0.9 in place of 0.927
+    assert found["private FL accentuates unfairness (PFL K less FL K)"][1] == findings.UNDECIDED
+    assert found["accuracy of PFL K"] == ("0.110 ± 0.010; nothing was learned", findings.NO)
+    assert found["accuracy of FPFL 1000K"][1] == findings.NO  # 0.9 in place of 0.927
 
 
 @needs_data
 def test_rounds_on_adult_run():
-    row = settings.AdultRow(200, "shallow", "FFL+Clip")
-    assert np.abs(problem.load().test.x).max() == 2.0
-    found = experiment.run_row(row, 0, smoke=True)
+    row = adult_fpfl.AdultRow(200, "shallow", "FFL+Clip")
+    assert np.abs(adult_fpfl.load()[1].x).max() == 2.0
+    found = adult_fpfl.run_row(row, 0, smoke=True)
     assert 0.2 < found.accuracy < 0.8
 
 
 def test_convolution_by_patches_is_equinox_convolution():
-    layer = network.Convolution(3, 4, jax.random.key(0))
+    layer = femnist_fpfl.Convolution(3, 4, jax.random.key(0))
     image = jax.random.normal(jax.random.key(1), (3, 28, 28))
     np.testing.assert_allclose(layer(image), layer.conv(image), rtol=1e-6, atol=1e-6)
 
@@ -214,41 +202,41 @@ def few_digits():
 
 
 def test_rounds_on_digits_run(monkeypatch):
-    monkeypatch.setattr(digit_experiment, "load", lambda _: few_digits())
-    setting = digit_settings.DigitSettings(rounds=2, cohort=5, images=2)
-    found = digit_experiment.trained(digit_settings.DigitRow("FFL+Clip"), setting, 0)
+    monkeypatch.setattr(femnist_fpfl, "load", lambda _: few_digits())
+    setting = femnist_fpfl.DigitSettings(rounds=2, cohort=5, images=2)
+    found = femnist_fpfl.trained(femnist_fpfl.DigitRow("FFL+Clip"), setting, 0)
     assert 0 <= found.accuracy <= 1
     assert 0 <= found.accuracy_gap <= 1
 
 
 def test_of_a_writer_so_many_images_are_kept_and_none_for_testing():
-    users = digit_experiment.writers_of(few_digits(), 2, seed=0)
+    users = femnist_fpfl.writers_of(few_digits(), 2, seed=0)
     assert list(users.size) == [2] * 30
 
 
 def test_the_noise_of_a_larger_population_is_scaled_to_the_cohort_at_hand(monkeypatch):
-    monkeypatch.setattr(digit_experiment, "relative_noise", lambda *_: 3.0)
-    setting = digit_settings.DigitSettings(cohort=20)
-    own = digit_experiment.protection(digit_settings.DigitRow("PFL"), setting, 201)
-    larger = digit_experiment.protection(digit_settings.DigitRow("PFL", "100K"), setting, 201)
+    monkeypatch.setattr(femnist_fpfl, "relative_noise", lambda *_: 3.0)
+    setting = femnist_fpfl.DigitSettings(cohort=20)
+    own = femnist_fpfl.protection(femnist_fpfl.DigitRow("PFL"), setting, 201)
+    larger = femnist_fpfl.protection(femnist_fpfl.DigitRow("PFL", "100K"), setting, 201)
     assert own.noise == pytest.approx(3 * own.clip)
     assert larger.noise == pytest.approx(own.noise * 20 / 2000)
 
 
 def test_kappas_are_those_that_were_chosen():
-    assert kappa_choices.chosen(committed("two_phase", "choices")) == KAPPAS
+    assert two_phase.chosen(committed("two_phase", "choices")) == two_phase.KAPPAS
 
 
 def test_a_constant_decision_is_never_the_chosen_kappa():
     def run(kappa, accuracy, gap):
-        setting = kappa_choices.Candidate("bank", "statistical_parity", False, *kappa)
-        return Run(setting, 0, kappa_choices.TeacherValues(accuracy, gap, 0.8))
+        setting = two_phase.Teachers("bank", "statistical_parity", False, *kappa)
+        return Run(setting, 0, two_phase.TeacherValues(accuracy, gap, 0.8))
 
-    free, near, fair, *_, constant = kappa_choices.KAPPAS
+    free, near, fair, *_, constant = two_phase.STEPS
     runs = [run(free, 0.9, 0.3), run(near, 0.89, 0.1), run(fair, 0.881, 0.05)]
-    others = [run(kappa, 0.879, 0.01) for kappa in kappa_choices.KAPPAS[3:-1]]
-    (found,) = kappa_choices.chosen([*runs, *others, run(constant, 0.8, 0.0)]).values()
+    others = [run(kappa, 0.879, 0.01) for kappa in two_phase.STEPS[3:-1]]
+    (found,) = two_phase.chosen(Runs([*runs, *others, run(constant, 0.8, 0.0)])).values()
     assert found == fair
     few = [run(free, 0.9, 0.3), *others, run(near, 0.86, 0.2), run(fair, 0.85, 0.1)]
-    (found,) = kappa_choices.chosen([*few, run(constant, 0.8, 0.0)]).values()
-    assert found in kappa_choices.KAPPAS[3:-1]
+    (found,) = two_phase.chosen(Runs([*few, run(constant, 0.8, 0.0)])).values()
+    assert found in two_phase.STEPS[3:-1]

@@ -6,17 +6,24 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from benchmarks.gap import figures, tables
-from benchmarks.gap.published import PUBLISHED
-from benchmarks.gap.tables import EPSILONS, TABLE1, UNIT, corrected, known_error, least_epsilon
-from benchmarks.harness import Run
-from benchmarks.papers import finding, juarez
+from benchmarks.findings import NO
+from benchmarks.gap import paper
+from benchmarks.gap.paper import (
+    EPSILONS,
+    PUBLISHED,
+    TABLE1,
+    UNIT,
+    corrected,
+    known_error,
+    least_epsilon,
+)
+from benchmarks.runs import Run, Runs
 from benchmarks.showing import published
 
 
 @pytest.fixture(scope="module")
 def cells():
-    return [(cell, tables.run_epsilon(cell)) for cell in TABLE1.settings]
+    return [(cell, paper.run_epsilon(cell)) for cell in TABLE1.settings]
 
 
 def test_table_1_has_its_printed_digits(cells):
@@ -52,13 +59,13 @@ def test_bounds_of_table_2_are_those_of_rates_mapped_to_the_range_of_v():
 
 def test_errors_cross_where_the_lines_through_them_do():
     """On lines of logs: MSE 1 / epsilon^2 and 1 / epsilon are equal at 1."""
-    runs = [
-        Run(figures.ErrorPoint("published", name, epsilon), 0, figures.ErrorBounds(0, error))
+    runs = Runs(
+        Run(paper.ErrorPoint("published", name, epsilon), 0, paper.ErrorBounds(0, error))
         for epsilon in (0.1, 0.7, 2.0, 10.0)
         for name, error in (("M_R", epsilon**-2), ("M_L", 1 / epsilon))
-    ]
-    assert juarez.crossings(runs) == pytest.approx([1.0])
-    assert next(juarez.figure1(runs)).verdict == finding.NO  # the paper has two
+    )
+    assert paper.crossings(runs) == pytest.approx([1.0])
+    assert next(paper.figure1(runs)).verdict == NO  # the paper has two
 
 
 def test_errors_fall_with_epsilon():
@@ -73,9 +80,9 @@ def test_errors_of_table_2_are_as_expected_in_units_of_the_rate(monkeypatch):
     rng = np.random.default_rng(0)
     group = np.arange(20_000) % 2
     rate = np.where(group == 1, 0.9 * (rng.random(20_000) < 0.234), 0.002)
-    monkeypatch.setattr(tables, "sensor_clients", lambda: (group, rate))
-    setting = tables.ErrorSetting("true", "M_R", 1.0)
-    runs = [Run(setting, i, tables.run_errors(setting, i, smoke=False)) for i in range(40)]
-    ratio = np.mean([run.values.known for run in runs]) / runs[0].values.expected
+    monkeypatch.setattr(paper, "sensor_clients", lambda: (group, rate))
+    setting = paper.ErrorSetting("true", "M_R", 1.0)
+    runs = Runs(Run(setting, i, paper.run_errors(setting, i, smoke=False)) for i in range(40))
+    ratio = runs.mean("known").mean / runs[0].values.expected
     assert abs(ratio - 1) < 0.47
-    assert "| true | M_R | 1 | 1.000 |" in tables.show_errors(runs)["table2.md"]
+    assert "| true | M_R | 1 | 1.000 |" in paper.show_errors(runs)["table2.md"]

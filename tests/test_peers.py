@@ -7,10 +7,10 @@ import pytest
 
 import synthfair as sf
 from benchmarks.distilling import prepare, run_steps, train_inner
-from benchmarks.harness import Run
-from benchmarks.peers import with_jaxopt, with_scipy
+from benchmarks.peers import with_jaxopt
 from benchmarks.peers.problem import TURNS, Reached, parts, peer_problem
-from benchmarks.speed import measure, pages
+from benchmarks.runs import Run, Runs
+from benchmarks.speed import measure
 from benchmarks.speed.limits import (
     Ceilings,
     Work,
@@ -69,8 +69,8 @@ def test_all_find_one_theta_and_one_objective(plain, ours):
     theta = plain.solve(plain.x)
     found = train_inner(plain.inputs(plain.x), plain.s_hat, plain.y_hat, plain.lambda_theta)
     np.testing.assert_allclose(found, theta, atol=1e-5)
-    np.testing.assert_allclose(with_scipy.solve(plain, plain.x), theta, atol=1e-5)
-    assert np.abs(plain.inner_gradient(theta, plain.x)).max() < 1e-12
+    np.testing.assert_allclose(plain.solve_by_scipy(plain.x), theta, atol=1e-5)
+    assert np.abs(plain.inner(theta, plain.inputs(plain.x))[1]).max() < 1e-12
     assert plain.outer(theta, plain.x) == pytest.approx(ours.records.objective[0], rel=1e-8)
     assert plain.outer(plain.solve(ours.x), ours.x) == pytest.approx(
         ours.records.objective[-1], rel=1e-8
@@ -95,7 +95,7 @@ def test_a_turn_is_timed_without_ours(monkeypatch):
         for _ in range(TURNS):
             passed.append(0.02)
             yield np.zeros(2)
-        return Reached(np.zeros((1, 1)), np.zeros(1))
+        yield Reached(np.zeros((1, 1)), np.zeros(1))
 
     run = take_turns(peer(), 20, lambda: passed.append(0.1) or 1.0)
     assert run.seconds == pytest.approx([0.2] * TURNS)
@@ -147,43 +147,43 @@ def some_runs(ratio=50.0, totals=50.0, objective=0.3, gradient=1e-7, ours=1.0):
     same = (8319, 11, 1000, 60.0, 30.0, 990.0, 0.1)
     end = (objective, gradient, 3.0, 1e-9)
     values = {
-        "synthfair": pages.StepsValues(
+        "synthfair": measure.StepsValues(
             *same, 1.0, 1.0, 1.0, 1.0, ours, 0.3, 1e-9, 3.0, 1e-9, *CEILINGS
         ),
-        "torch": pages.StepsValues(*same, ratio, 30.0, 110.0, totals, 9.0, *end, 0.0, 0.0),
+        "torch": measure.StepsValues(*same, ratio, 30.0, 110.0, totals, 9.0, *end, 0.0, 0.0),
     }
-    return [Run(pages.StepsSetting(8319, name), 0, one) for name, one in values.items()]
+    return Runs(Run(measure.StepsSetting(8319, name), 0, one) for name, one in values.items())
 
 
 @pytest.mark.parametrize(
     ("ratio", "totals", "goal"), [(50, 50, "met"), (49.9, 90, "MISSED"), (90, 49.9, "MISSED")]
 )
 def test_the_median_of_ratios_and_that_of_totals_must_meet_the_goal(ratio, totals, goal):
-    assert f"at least 50: {goal}" in pages.steps_table(some_runs(ratio, totals))
+    assert f"at least 50: {goal}" in "".join(measure.steps(some_runs(ratio, totals)))
 
 
 @pytest.mark.parametrize(
     ("changes", "end"),
     [
-        ({}, "| 0.0e+00 | met | 1.0e-07 | met |"),
-        ({"objective": 0.30004}, "| 1.3e-04 | MISSED | 1.0e-07 | met |"),
-        ({"gradient": 4e-6}, "| 0.0e+00 | met | 4.0e-06 | MISSED |"),
+        ({}, "| 0.0e+00 | met | 1.0e-07 | met"),
+        ({"objective": 0.30004}, "| 1.3e-04 | MISSED | 1.0e-07 | met"),
+        ({"gradient": 4e-6}, "| 0.0e+00 | met | 4.0e-06 | MISSED"),
     ],
 )
 def test_an_answer_is_evaluated_in_both(changes, end):
-    lines = pages.answers_table(some_runs(**changes)).splitlines()
+    lines = measure.answers(some_runs(**changes))
     assert next(line for line in lines if "torch" in line).endswith(end)
 
 
 @pytest.mark.parametrize(("share", "verdict"), [(0.99, "met"), (1.01, "MISSED")])
 def test_four_times_the_limit_is_the_goal(share, verdict):
     limit = sum(least_seconds(work, CEILINGS) for work in work_of_step(8319, 8319, 11, 3.0))
-    text = pages.limit_table(some_runs(ours=1000 * 4 * share * limit))
-    assert f"| {4 * share:.1f} | {verdict} |" in text
+    (line,) = measure.limits(some_runs(ours=1000 * 4 * share * limit))
+    assert f"| {4 * share:.1f} | {verdict} |" in line
 
 
 def test_tables_are_whole_and_plots_are_drawn():
-    found = pages.show_steps(some_runs())
+    found = measure.show_steps(some_runs())
     for block in found["speed.md"].split("\n\n"):
         assert len({line.count("|") for line in block.splitlines() if line[:1] == "|"}) <= 1
     assert "seconds for 1,000 outer steps" in found["seconds.svg"]

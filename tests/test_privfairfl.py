@@ -9,13 +9,17 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
-from benchmarks.harness import Run
-from benchmarks.papers import finding, pentyala
+from benchmarks import findings as rules
 from benchmarks.privacy import randomised_response
-from benchmarks.privfairfl import pages
-from benchmarks.privfairfl.comparison import FairSetting, FairValues, measured
-from benchmarks.privfairfl.counts import responses
-from benchmarks.privfairfl.training import SplitTable
+from benchmarks.privfairfl import pages, times
+from benchmarks.privfairfl.comparison import (
+    FairSetting,
+    FairValues,
+    SplitTable,
+    measured,
+    responses,
+)
+from benchmarks.runs import Run, Runs
 from synthfair.compare import RoundOptions, federate, run_method
 from synthfair.errors import InputError
 from synthfair.federated import (
@@ -223,7 +227,7 @@ def test_compare_measures_decisions_and_not_scores():
     assert abs(free.value) > 0.1
 
 
-YES_OR_NO = {finding.YES, finding.NO}
+YES_OR_NO = {rules.YES, rules.NO}
 
 
 class TestBenchmark:
@@ -234,7 +238,7 @@ class TestBenchmark:
         return Run(self.SETTING._replace(**changed), 0, values)
 
     def verdicts(self, *runs):
-        return {goal.what: goal.met for goal in pages.goals(runs)}
+        return {goal.what: goal.met for goal in pages.goals(Runs(runs))}
 
     @pytest.mark.parametrize(
         ("accuracy", "gap", "met"),
@@ -282,21 +286,19 @@ class TestBenchmark:
         """Same is within two standard errors of the differences: these differ by 0.001 a seed."""
         own = self.seeds(self.SETTING, 0.83, 0.01, spread=0.0)
         other = self.seeds(self.SETTING._replace(privacy="local noise"), *local)
+        runs = Runs([*own, *other])
         for field, counts in (("accuracy", accuracy), ("gap", gap)):
-            found = pentyala.worse_than_local([*own, *other], field).values()
-            assert pentyala.tally(found) == counts
-        row = "| adult | post | {} | {} | {} | {} | {} | {} | {} |"
-        line = row.format(sum(accuracy), *accuracy, *gap)
-        assert line in pages.against_local([*own, *other])
+            found = pages.worse_than_local(runs, field).values()
+            assert pages.tally(found) == counts
+        lines = [*pages.against_local(runs)]
+        assert ("adult", "post", sum(accuracy), *accuracy, *gap) in lines
 
-    @pytest.mark.parametrize(
-        ("constant", "verdict"), [(0.7, finding.YES), (0.825, finding.UNDECIDED)]
-    )
+    @pytest.mark.parametrize(("constant", "verdict"), [(0.7, rules.YES), (0.825, rules.UNDECIDED)])
     def test_pairs_of_models_that_learned_nothing_do_not_decide(self, constant, verdict):
         runs = self.seeds(self.CONSTANT, constant, 0.0)
         runs += self.seeds(self.SETTING, 0.83, 0.01)
         runs += self.seeds(self.SETTING._replace(privacy="local noise"), 0.82, 0.05, spread=0.002)
-        found = list(pentyala.beats_local(runs))
+        found = list(pages.beats_local(Runs(runs)))
         assert [one.verdict for one in found] == [verdict] * 2
         assert found[0].ours.startswith("1 better, 0 same, 0 worse; of models that learned")
 
@@ -306,31 +308,28 @@ class TestBenchmark:
         for training, gap in rows.items():
             runs += self.seeds(FairSetting("adult", training, "none", "none", np.inf), 0.8, gap)
         pre = FairSetting("adult", "FL-DP-SGD", "published", "MPC+DP", 1.0)
-        found = {
-            one.claim: one for one in pentyala.comparison([*runs, *self.seeds(pre, 0.8, 0.05)])
-        }
+        runs = Runs([*runs, *self.seeds(pre, 0.8, 0.05)])
+        found = {one.claim: one for one in pages.claims(runs)}
         lower = found["adult: Pre lowers ΔEODD"]
         assert lower[1:4] == (
-            "+0.0160, -0.0240", "0.1000 to 0.0500: +0.0500 ± 0.0000", finding.YES,
+            "+0.0160, -0.0240", "0.1000 to 0.0500: +0.0500 ± 0.0000", rules.YES,
         )  # fmt: skip
         assert found["adult: FL is less accurate than CL"].published == "+0.0077, +0.0311"
-        assert found["adult: DP-SGD lowers the ΔEODD of FL"].verdict == finding.UNDECIDED
+        assert found["adult: DP-SGD lowers the ΔEODD of FL"].verdict == rules.UNDECIDED
 
     def test_post_that_learned_nothing_lowers_no_gap(self):
         before = self.run(0.85, 0.1, fairness="none", privacy="none", epsilon=np.inf)
         constant = self.run(0.84, 0.0, training="constant", fairness="none", privacy="none")
         lost = self.run(0.83, 0.0, epsilon=0.5)
-        (goal,) = pages.goals([before, constant, lost, self.run(0.845, 0.09)])
-        assert (goal.met, goal.found) == (True, "1 of 1; nothing was learned by 1")
+        (goal,) = pages.goals(Runs([before, constant, lost, self.run(0.845, 0.09)]))
+        assert (goal.met, goal.numbers) == (True, "1 of 1; nothing was learned by 1")
 
     def test_seconds_of_another_protocol_decide_nothing(self):
-        from benchmarks.privfairfl.times import TimeSetting, TimeValues
-
         runs = [
-            Run(TimeSetting("files", 100, bins), 0, TimeValues(seconds, 0.01))
+            Run(times.TimeSetting("files", 100, bins), 0, times.TimeValues(seconds, 0.01))
             for bins, seconds in ((1, 0.1), (101, 0.2))
         ]
-        found = {one.claim: one for one in pentyala.seconds(runs)}
+        found = {one.claim: one for one in times.claims(Runs(runs))}
         pre, post = (found[f"table 2: seconds of {name}"] for name in ("Pre", "Post"))
         assert (pre.published, post.published) == ("0.02 to 3.55", "2,427.87 to 1,199,060")
         assert pre.ours.startswith("0.11, ")
@@ -341,9 +340,9 @@ class TestBenchmark:
     @pytest.mark.parametrize(
         ("eodd", "accuracy", "verdicts"),
         [
-            ((0.01, 0.02), (0.805, 0.806), (finding.YES, finding.YES)),
-            ((0.01, 0.19), (0.78, 0.80), (finding.UNDECIDED, finding.UNDECIDED)),
-            ((0.15, 0.16), (0.77, 0.78), (finding.NO, finding.NO)),
+            ((0.01, 0.02), (0.805, 0.806), (rules.YES, rules.YES)),
+            ((0.01, 0.19), (0.78, 0.80), (rules.UNDECIDED, rules.UNDECIDED)),
+            ((0.15, 0.16), (0.77, 0.78), (rules.NO, rules.NO)),
         ],
     )
     def test_claims_of_the_paper_regard_the_spread(self, eodd, accuracy, verdicts):
@@ -359,7 +358,7 @@ class TestBenchmark:
             )
             for seed, (right, odds) in enumerate(both)
         ]
-        found = {one.claim: one for one in pentyala.comparison(runs)}
+        found = {one.claim: one for one in pages.claims(Runs(runs))}
         lower, cost = found["adult: Post lowers ΔEODD"], found["adult: Post costs little accuracy"]
         assert (lower.published, cost.published) == ("+0.0380, +0.0130", "+0.0004, -0.0016")
         assert (lower.verdict, cost.verdict) == verdicts

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, gamma, kstest, laplace
 
-from benchmarks.harness import Run
 from benchmarks.privfairfl.peer import (
     ADULT,
     INSTALLED,
@@ -15,6 +14,7 @@ from benchmarks.privfairfl.peer import (
     run_parties,
     show_peer,
 )
+from benchmarks.runs import Run, Runs
 
 needs_mpyc = pytest.mark.skipif(not INSTALLED, reason="MPyC is in the extra bench alone")
 
@@ -78,7 +78,7 @@ def test_adult_is_extrapolated_from_the_largest_run():
         Run(largest, 0, PeerValues(72.0, 36.0, 70.0, 0.5)),
         Run(PeerSetting(100, 11), 0, PeerValues(9.0, 9.0, 9.0, 1.0)),
     ]
-    text = show_peer(runs)["peer.md"]
+    text = show_peer(Runs(runs))["peer.md"]
     assert "Extrapolated 100 times from 390 rows and 1,001 thresholds: 2.0 hours" in text
     assert "1.0 hours of processor a party, 7 GB sent by a party" in text
     assert "| 390 | 1001 | 72.00 | 36.00 | 70.00 | 0.50 | 144.0 | 184 | 92 |" in text

@@ -6,8 +6,8 @@ import pytest
 
 import synthfair as sf
 from benchmarks import records
-from benchmarks.harness import Run
 from benchmarks.records import CENTRAL, EXACT, PRIVATE, RecordSetting, RecordValues
+from benchmarks.runs import Run, Runs
 from benchmarks.unlike.pages import Goal
 from synthfair.compare import federate
 from synthfair.data.partition import ClientTable
@@ -18,7 +18,7 @@ SETTING = RecordSetting("dutch", "linear", EXACT, "covariance")
 
 def some_runs(setting, accuracy, spd=0.0, seeds=2):
     found = [RecordValues(accuracy + seed / 1e4, spd, client_seconds=1.0) for seed in range(seeds)]
-    return [Run(setting, seed, values) for seed, values in enumerate(found)]
+    return Runs(Run(setting, seed, values) for seed, values in enumerate(found))
 
 
 @pytest.fixture
@@ -73,10 +73,10 @@ def test_the_page_compares_with_all_rows_with_goals_and_with_earlier_runs(monkey
     other = SETTING._replace(learner="selection_rate")
     constant = some_runs(central._replace(learner="constant"), 0.5)
     earlier = [*some_runs(central, 0.8), *some_runs(SETTING, 0.79, 0.03)]
-    monkeypatch.setattr(records, "earlier_runs", lambda: earlier)
+    monkeypatch.setattr(records, "earlier_runs", lambda: Runs(earlier))
     runs = [*constant, *some_runs(central, 0.8), *some_runs(SETTING, 0.798, 0.005)]
     runs += [*some_runs(central._replace(learner="selection_rate"), 0.8), *some_runs(other, 0.8, 1)]
-    text = records.show(runs)["records.md"]
+    text = records.show(Runs(runs))["records.md"]
     (good,) = [line for line in text.splitlines() if "| linear, covariance |" in line]
     assert "-0.0020 (0.0020) / 0.0050 (0.0050) | 0.003 / 0.006: met" in good
     assert "-0.0100 (0.0100) / 0.0300 (0.0300) | 1.0 |" in good
@@ -85,9 +85,9 @@ def test_the_page_compares_with_all_rows_with_goals_and_with_earlier_runs(monkey
 
 def test_a_mean_that_hides_differences_of_both_signs_meets_no_goal():
     central = some_runs(SETTING._replace(rows=CENTRAL), 0.8)
-    own = [
+    own = Runs(
         Run(SETTING, seed, RecordValues(0.8 + sign, 0.0)) for seed, sign in ((0, 0.1), (1, -0.1))
-    ]
+    )
     off = records.off_of(SETTING, {SETTING: own, SETTING._replace(rows=CENTRAL): central})
     assert off is not None
     assert off.accuracy == pytest.approx(0.1, abs=1e-3)
@@ -97,10 +97,10 @@ def test_a_mean_that_hides_differences_of_both_signs_meets_no_goal():
 def test_private_trees_are_compared_with_the_linear_model_on_all_rows():
     trees = SETTING._replace(table="adult", rows=PRIVATE, learner="trees")
     linear = trees._replace(rows=CENTRAL, learner="linear")
-    (text,) = records.above_linear([*some_runs(trees, 0.85), *some_runs(linear, 0.84)])
+    text = records.above_linear(Runs([*some_runs(trees, 0.85), *some_runs(linear, 0.84)]))
     assert "By +0.0100" in text
     assert text.endswith(": met.")
-    assert not list(records.above_linear(some_runs(trees, 0.85)))
+    assert not records.above_linear(some_runs(trees, 0.85))
 
 
 @pytest.mark.parametrize("learn", [records.trees, records.reductions])

@@ -13,11 +13,11 @@ from comparison import same_text
 from test_goals import RUNS
 
 import synthfair as sf
-from benchmarks import registry, reproduction, texts
-from benchmarks.blocks import quality
+from benchmarks import harness, reproduction, texts
+from benchmarks.findings import REFUTED, YES
 from benchmarks.harness import RESULTS
-from benchmarks.papers.finding import REFUTED, YES
-from benchmarks.two_phase.phases import WIDE
+from benchmarks.runs import Runs
+from benchmarks.two_phase import WIDE
 from synthfair.cli import COMMANDS, main
 from synthfair.data.datasets import configs_folder
 from synthfair.data.schema import parse_schema
@@ -156,7 +156,7 @@ def test_counts_of_verdicts_are_those_of_the_claims():
 
 
 def test_networks_as_wide_as_published_are_shown_once_all_were_run():
-    narrow = registry.committed("two_phase")
+    narrow = harness.committed("two_phase")
     wide = [
         one._replace(made_with=WIDE.made_with(one.setting))
         for one in narrow
@@ -164,7 +164,8 @@ def test_networks_as_wide_as_published_are_shown_once_all_were_run():
     ]
 
     def shown(some):
-        text = quality.two_phase(lambda _, part="runs": narrow if part == "runs" else some)
+        read = {"runs": narrow, "wide": Runs(some)}
+        text = texts.block_of("two_phase", lambda _, part="runs": read[part])
         return text.partition("[Networks as wide as published]")
 
     before, _, after = shown(wide)

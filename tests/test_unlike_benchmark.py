@@ -6,15 +6,10 @@ import numpy as np
 import pytest
 from conftest import make_schema, make_table, needs_data
 
-from benchmarks.harness import Run
+from benchmarks.runs import Run, Runs
 from benchmarks.unlike import clients, pages
-from benchmarks.unlike.comparison import (
-    UNLIKE,
-    UnlikeSetting,
-    UnlikeValues,
-    setting_fingerprint,
-)
-from benchmarks.unlike.training import METHODS
+from benchmarks.unlike.pages import UNLIKE
+from benchmarks.unlike.training import METHODS, UnlikeSetting, UnlikeValues
 from synthfair.data.encode import Encoded
 from synthfair.surrogate import WeightedTable
 
@@ -104,10 +99,10 @@ def test_methods_that_are_slow_have_fewer_seeds():
 
 
 def test_settings_of_surrogates_count_and_those_of_others_do_not(monkeypatch):
-    before = {name: setting_fingerprint(SETTING._replace(method=name)) for name in METHODS}
+    before = {name: UNLIKE.made_with(SETTING._replace(method=name)) for name in METHODS}
     more = clients.CONFIGS["surrogate"].model_copy(update={"k_min": 17})
     monkeypatch.setitem(clients.CONFIGS, "surrogate", more)
-    after = {name: setting_fingerprint(SETTING._replace(method=name)) for name in METHODS}
+    after = {name: UNLIKE.made_with(SETTING._replace(method=name)) for name in METHODS}
     assert [name for name in METHODS if before[name] != after[name]] == ["surrogate"]
 
 
@@ -117,12 +112,12 @@ def test_settings_of_surrogates_count_and_those_of_others_do_not(monkeypatch):
 def test_differences_are_between_the_same_seeds():
     own = [some_run(0.79, 0.08, 0), some_run(0.81, 0.03, 1), some_run(0.1, 0.9, 2)]
     central = [some_run(0.80, 0.07, 0), some_run(0.80, 0.05, 1), some_run(0.5, 0.5, 7)]
-    assert pages.difference(own, central) == pytest.approx((0.01, 0.01, 0.015, 0.02))
-    assert pages.difference(own[2:], central) is None
+    assert pages.difference(Runs(own), Runs(central)) == pytest.approx((0.01, 0.01, 0.015, 0.02))
+    assert pages.difference(Runs(own[2:]), Runs(central)) is None
 
 
 def test_signs_count():
-    off = pages.difference([some_run(0.8, -0.01)], [some_run(0.8, 0.01)])
+    off = pages.difference(Runs([some_run(0.8, -0.01)]), Runs([some_run(0.8, 0.01)]))
     assert off.spd == pytest.approx(0.02)
 
 
@@ -156,9 +151,10 @@ def test_goals(changed, goal):
 def test_the_page_says_whether_goals_are_met(accuracy, spds, met):
     own = [some_run(accuracy, spd, i, out=(1, 70)) for i, spd in enumerate(spds)]
     central = [some_run(0.8, 0.05, i, method="central") for i in range(len(spds))]
-    (one,) = (one for one in pages.compare_all([*own, *central]) if one.goal)
+    runs = Runs([*own, *central])
+    (one,) = (one for one in pages.compare_all(runs) if one.goal)
     assert one.met is met
-    text = pages.show([*own, *central])["unlike.md"]
+    text = pages.show(runs)["unlike.md"]
     assert f"0.002 / 0.005 / 0.015: {'met' if met else 'MISSED'}" in text
     assert f"| {int(met)} of 1 |  | {'met' if met else 'MISSED'} |" in text
     assert "| 1.0, 70 |" in text
@@ -169,13 +165,13 @@ def test_a_model_that_learned_nothing_meets_and_misses_no_goal():
     central = [some_run(0.8, 0.05, i, method="central") for i in range(3)]
     for accuracy, met, counts in ((0.79, True, "1 of 1 |  | met"), (0.8, None, "0 of 0 | 1 | ")):
         constant = [some_run(accuracy, 0.0, i, method="constant") for i in range(3)]
-        runs = [*own, *central, *constant]
+        runs = Runs([*own, *central, *constant])
         assert next(one.met for one in pages.compare_all(runs) if one.goal) is met
         assert counts in pages.show(runs)["unlike.md"]
 
 
 def test_without_central_training_nothing_is_met_or_missed():
-    text = pages.show([some_run(0.8, 0.05, converged=False)])["unlike.md"]
+    text = pages.show(Runs([some_run(0.8, 0.05, converged=False)]))["unlike.md"]
     assert "surrogates * |" in text
     assert ": met" not in text
     assert "MISSED" not in text
@@ -184,5 +180,5 @@ def test_without_central_training_nothing_is_met_or_missed():
 def test_there_is_a_plot_for_each_penalty():
     runs = [some_run(0.8, 0.05, split=split) for split in pages.SKEWS]
     runs += [some_run(0.8, 0.05, penalty="selection_rate", rho=100.0)]
-    plots = set(pages.show(runs)) - {"unlike.md"}
+    plots = set(pages.show(Runs(runs))) - {"unlike.md"}
     assert plots == {"spd_covariance_10.svg", "spd_selection_rate_100.svg"}

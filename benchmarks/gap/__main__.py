@@ -8,9 +8,8 @@ paper lie in benchmarks/published.
 """
 
 from benchmarks.gap.devices import DEVICES
-from benchmarks.gap.figures import MSE, UNBALANCED
+from benchmarks.gap.paper import MSE, TABLE1, TABLE2, UNBALANCED
 from benchmarks.gap.speed import SPEED
-from benchmarks.gap.tables import TABLE1, TABLE2
 from benchmarks.harness import main
 
 # In this order: speed first: its memory is that of the process so far

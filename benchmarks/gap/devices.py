@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import synthfair as sf
-from benchmarks.harness import Experiment, Run
-from benchmarks.showing import page, table
+from benchmarks.harness import Experiment
+from benchmarks.showing import page_of
 from synthfair.evaluation import pooled_scores
 from synthfair.measure import measure_model
 from synthfair.privacy.noise import seeded
@@ -36,14 +35,16 @@ class DeviceValues(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _scored(name: str, steps: int):  # noqa: ANN202 - whatever measure_model takes
-    """Distilled without the penalty, so that there is a gap; all rows are cut into devices."""
+def _scored(name: str, steps: int) -> tuple[Any, tuple[str, ...]]:
+    """Scores of a model that is distilled without the penalty, so that there is a gap; and groups.
+
+    All rows are cut into devices.
+    """
     rows, schema = sf.load_dataset(name)
     config = sf.DistillConfig(n_synthetic=1200, rho_o=0.0, start="range", steps=steps)
-    clients = sf.partition(rows, clients=4, seed=0)
     releases = {
         str(i): sf.distill_table(client.train, schema, config).release
-        for i, client in enumerate(clients)
+        for i, client in enumerate(sf.partition(rows, clients=4, seed=0))
     }
     scored = pooled_scores(sf.pool_and_train(releases, schema), {name: rows})
     return scored, tuple(map(str, schema.groups))
@@ -52,11 +53,11 @@ def _scored(name: str, steps: int):  # noqa: ANN202 - whatever measure_model tak
 def run_device(setting: DeviceSetting, _seed: int, *, smoke: bool) -> DeviceValues:
     """One rate of a model."""
     scored, groups = _scored(setting.table, 5 if smoke else 1000)
-    found = measure_model(
+    gaps = measure_model(
         scored, groups, devices=10_000, epsilon=setting.epsilon, seed=0,
         source=seeded(round(setting.epsilon)),
-    )  # fmt: skip
-    (gap,) = (gap for gap in found.gaps if gap.rate == setting.rate)
+    ).gaps  # fmt: skip
+    (gap,) = (gap for gap in gaps if gap.rate == setting.rate)
     m = gap.measured
     return DeviceValues(
         f"{gap.groups[1]} - {gap.groups[0]}", m.value, m.interval.low, m.interval.high, gap.true,
@@ -64,39 +65,13 @@ def run_device(setting: DeviceSetting, _seed: int, *, smoke: bool) -> DeviceValu
     )  # fmt: skip
 
 
-def show(runs: Sequence[Run[DeviceSetting, DeviceValues]]) -> dict[str, str]:
-    """As Markdown."""
-    rows = [
-        (
-            setting.table, setting.epsilon, setting.rate.replace("_", " "), m.gap,
-            f"{m.measured:+.4f}", f"[{m.low:.4f}, {m.high:.4f}]", f"{m.true:+.4f}",
-            f"{m.pooled:+.4f}", f"{m.chebyshev:.4f}",
-        )
-        for setting, _, m, _ in runs
-    ]  # fmt: skip
-    before = (
-        "`python -m benchmarks.gap devices`: all rows of a table cut into 10,000 devices of one"
-        " group each; single-shot model of four clients without a penalty. Each device sends two"
-        " reports, of its true and of its false positive rate; epsilon is that of both together."
-        " 95 % intervals, each by itself."
-    )
-    header = (
-        "table | epsilon | rate | gap | measured | interval | true, over devices | over rows"
-        " | Chebyshev"
-    )
-    title = "# A model's rates over many devices"
-    return {"devices.md": page(title, before, table(header, rows))}
-
-
 RATES = ("true_positive_rate", "false_positive_rate")
+TABLES = ("dutch", "adult", "law_school")
 
 DEVICES = Experiment(
     name="devices",
-    settings=tuple(
-        DeviceSetting(*one)
-        for one in product(("dutch", "adult", "law_school"), (2.0, 4.0, 8.0), RATES)
-    ),
+    settings=tuple(DeviceSetting(*one) for one in product(TABLES, (2.0, 4.0, 8.0), RATES)),
     run=run_device,
-    summary=show,
+    summary=page_of("gap/devices", lambda s, _: {"rate": s.rate.replace("_", " ")}),
     smoke=tuple(DeviceSetting("law_school", 4.0, rate) for rate in RATES),
-)
+)  # fmt: skip

@@ -5,14 +5,13 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.harness import Experiment, Run
-from benchmarks.showing import page, table, verdict
+from benchmarks.harness import Experiment
+from benchmarks.showing import page_of, verdict
 from synthfair.measure.aggregate import SeenIds, aggregate_reports
 from synthfair.measure.collection import Collection, make_collection
 from synthfair.measure.estimate import estimate_gaps
@@ -40,10 +39,20 @@ class GapSpeedValues(NamedTuple):
     seconds: float
     gigabytes: float
 
+    @property
+    def nanoseconds(self) -> float:
+        """Of a report."""
+        return self.seconds / self.reports * 1e9
+
+    @property
+    def goal(self) -> str:
+        """The goals, and whether both are met."""
+        met = verdict(self.seconds <= GOAL_SECONDS and self.gigabytes <= GOAL_GIGABYTES)
+        return f"{GOAL_SECONDS:g} s, {GOAL_GIGABYTES:g} GB: {met}"
+
 
 def run_speed(setting: GapSpeedSetting, _seed: int, *, smoke: bool) -> GapSpeedValues:
     """At epsilon = 1, noise from the system."""
-    del smoke
     from_file = setting.how not in ("stream", "arrays")
     reports, seconds = _from_file(setting) if from_file else _in_memory(setting)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
@@ -74,9 +83,9 @@ def _from_file(setting: GapSpeedSetting) -> tuple[int, float]:
         path = Path(folder) / f"reports.{setting.how.split()[0]}"
         _write(path, collection, setting.clients)
         start = time.perf_counter()
-        found = aggregate_reports([path], collection, SeenIds())
-        estimate_gaps(found.tally, mechanism)
-        return found.tally.reports, time.perf_counter() - start
+        tally = aggregate_reports([path], collection, SeenIds()).tally
+        estimate_gaps(tally, mechanism)
+        return tally.reports, time.perf_counter() - start
 
 
 def _write(path: Path, collection: Collection, clients: int) -> None:
@@ -99,29 +108,6 @@ def _write(path: Path, collection: Collection, clients: int) -> None:
             writer.write_table(pa.table([ids, marks, names, noisy], schema=schema))
 
 
-def show(runs: Sequence[Run[GapSpeedSetting, GapSpeedValues]]) -> dict[str, str]:
-    """With the goals."""
-    rows = []
-    for setting, _, values, _ in runs:
-        met = values.seconds <= GOAL_SECONDS and values.gigabytes <= GOAL_GIGABYTES
-        rows.append(
-            (
-                setting.mechanism, f"{values.reports:,}", setting.how, f"{values.seconds:.2f}",
-                f"{values.seconds / values.reports * 1e9:.0f}", f"{values.gigabytes:.2f}",
-                f"{GOAL_SECONDS:g} s, {GOAL_GIGABYTES:g} GB: {verdict(met)}",
-            )
-        )  # fmt: skip
-    before = (
-        "`python -m benchmarks.gap speed`: perturbed with noise from the system, added up and"
-        " estimated, one process; peak memory of the process so far, the clients' own numbers"
-        " included. From a file, reports are read, checked, looked through for repeated ids (128"
-        " MB) and added up; the goal is for perturbing and adding up. A stream makes"
-        f" {CHUNK} clients at a time and forgets them, so its memory is that of any number."
-    )
-    header = "mechanism | clients | from | s | ns a client | peak GB | goal"
-    return {"speed.md": page("# Speed", before, table(header, rows))}
-
-
 WAYS: tuple[tuple[Kind, str], ...] = (
     *((kind, how) for how in ("stream", "arrays") for kind in MECHANISMS),
     ("randomized", "parquet file, with ids"),
@@ -129,10 +115,7 @@ WAYS: tuple[tuple[Kind, str], ...] = (
 )
 
 SPEED = Experiment(
-    name="speed",
-    settings=tuple(GapSpeedSetting(kind, 10**7, how) for kind, how in WAYS),
-    run=run_speed,
-    summary=show,
-    smoke=tuple(GapSpeedSetting(kind, 10**5, how) for kind, how in WAYS),
-    float64=False,
-)
+    name="speed", settings=tuple(GapSpeedSetting(kind, 10**7, how) for kind, how in WAYS),
+    run=run_speed, summary=page_of("gap/speed", chunk=CHUNK),
+    smoke=tuple(GapSpeedSetting(kind, 10**5, how) for kind, how in WAYS), float64=False,
+)  # fmt: skip

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize
 from scipy.special import expit
 
 import synthfair as sf
@@ -49,25 +50,31 @@ class PeerProblem(NamedTuple):
         """[N_s, n] of the synthetic rows."""
         return np.column_stack([x, self.s_hat])
 
-    def inner_gradient(self, theta: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """Of equation (11) in theta."""
-        a = self.inputs(x)
-        slope = -self.y_hat * expit(-self.y_hat * (a @ theta))
-        return a.T @ slope / len(a) + self.lambda_theta / len(theta) ** 2 * theta
+    def inner(self, theta: np.ndarray, a: np.ndarray) -> tuple[float, np.ndarray]:
+        """Equation (11) and its gradient in theta, of inputs a [N_s, n]."""
+        ridge = self.lambda_theta / len(theta) ** 2
+        margin = self.y_hat * (a @ theta)
+        loss = np.logaddexp(0, -margin).mean() + ridge / 2 * theta @ theta
+        return float(loss), a.T @ (-self.y_hat * expit(-margin)) / len(a) + ridge * theta
 
     def solve(self, x: np.ndarray) -> np.ndarray:
         """theta(x) by damped Newton steps, to the last digits."""
         a, theta = self.inputs(x), np.zeros(self.a.shape[1])
+        ridge = self.lambda_theta / len(theta) ** 2 * np.eye(len(theta))
         for _ in range(100):
             p = expit(a @ theta)
-            ridge = self.lambda_theta / len(theta) ** 2 * np.eye(len(theta))
-            step = np.linalg.solve(
-                (a.T * (p * (1 - p))) @ a / len(a) + ridge, self.inner_gradient(theta, x)
-            )
+            hessian = (a.T * (p * (1 - p))) @ a / len(a) + ridge
+            step = np.linalg.solve(hessian, self.inner(theta, a)[1])
             theta = theta - step / max(1.0, np.abs(a @ step).max() / 2)
             if np.abs(step).max() < 1e-12:
                 break
         return theta
+
+    def solve_by_scipy(self, x: np.ndarray) -> np.ndarray:
+        """theta(x) by SciPy's L-BFGS-B, from zero."""
+        options = {"gtol": 1e-7, "ftol": 0.0, "maxiter": 1000}
+        a, start = self.inputs(x), np.zeros(self.a.shape[1])
+        return minimize(self.inner, start, a, jac=True, method="L-BFGS-B", options=options).x
 
     def outer(self, theta: np.ndarray, x: np.ndarray) -> float:
         """P(x) where theta = theta(x), equation (12) with rho_s = 0."""
@@ -90,22 +97,16 @@ class Reached(NamedTuple):
     theta: np.ndarray
 
 
-Peer = Generator[np.ndarray, None, Reached]
-"""A peer at work: once it has compiled or warmed up it yields an empty array, and after each turn
-P(x) as it found it itself before each of the turn's steps."""
+Peer = Iterator[Any]
+"""A peer at work: once it has compiled or warmed up it yields an empty array, after each turn P(x)
+as it found it itself before each of the turn's steps, and then where it ended, :class:`Reached`."""
 
 
 def peer_problem(real: sf.Encoded, ours: Problem, config: sf.DistillConfig) -> PeerProblem:
     """The same problem, from the same first features, as synthfair has it."""
     first = first_rows(ours)
+    s_hat, y_hat, y = (np.asarray(part, float) for part in (first.s, first.y, real.y))
     return PeerProblem(
-        np.column_stack([real.x, real.s]),
-        np.asarray(real.y, float),
-        first.x,
-        np.asarray(first.s, float),
-        np.asarray(first.y, float),
-        config.rho_o,
-        config.lambda_x,
-        config.lambda_theta,
-        config.learning_rate,
-    )
+        np.column_stack([real.x, real.s]), y, first.x, s_hat, y_hat, config.rho_o,
+        config.lambda_x, config.lambda_theta, config.learning_rate,
+    )  # fmt: skip

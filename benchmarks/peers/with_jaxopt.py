@@ -68,4 +68,4 @@ def distil(problem: PeerProblem, steps: int) -> Peer:
     for part in turns:
         carry, values = compiled[part](carry, arrays)
         yield np.asarray(values)
-    return Reached(np.asarray(carry[0]), np.asarray(jax.jit(solve)(carry[0], arrays)))
+    yield Reached(np.asarray(carry[0]), np.asarray(jax.jit(solve)(carry[0], arrays)))

@@ -88,15 +88,13 @@ def distil(
     adam = torch.optim.Adam([x], lr=problem.learning_rate)
     yield np.empty(0)
     for part in parts(steps):
-        yield np.array([_step(bilevel, x, adam) for _ in range(part)])
+        values = []
+        for _ in range(part):
+            now = x.detach()
+            value, x.grad = bilevel.hypergradient(bilevel.solve(now), now)
+            adam.step()
+            values.append(value)  # P(x) where it was
+        yield np.array(values)
     theta = bilevel.solve(x.detach()).numpy()
     torch.set_num_threads(usual)
-    return Reached(x.detach().numpy(), theta)
-
-
-def _step(bilevel: Bilevel, x: torch.Tensor, adam: torch.optim.Adam) -> float:
-    """Moves x, and returns P(x) where it was."""
-    now = x.detach()
-    value, x.grad = bilevel.hypergradient(bilevel.solve(now), now)
-    adam.step()
-    return value
+    yield Reached(x.detach().numpy(), theta)

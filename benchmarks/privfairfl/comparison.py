@@ -1,32 +1,119 @@
-"""The settings, and how one of them is run."""
+"""Tables cut into clients, models of them, and what is done for fairness: how a setting is run."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple, get_args
 
 import numpy as np
+import pandas as pd
 
 import synthfair as sf
-from benchmarks.harness import Experiment, fingerprint
-from benchmarks.papers.pentyala import LOCAL
-from benchmarks.privfairfl.counts import MODEL, Counting, counted
-from benchmarks.privfairfl.pages import POST, show
-from benchmarks.privfairfl.training import (
-    TABLES,
-    ModelScores,
-    SplitTable,
-    in_rounds,
-    split,
-    trained,
-    training_settings,
-)
+from benchmarks.harness import Experiment
+from benchmarks.privacy import randomised_response
+from benchmarks.privfairfl.pages import LOCAL, POST, show
+from benchmarks.unlike.clients import weighted
 from synthfair.config.notions import WeightMethod
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, group_rates
-from synthfair.postprocess import choose_decision, make_weights
+from synthfair.postprocess import (
+    RowWeights,
+    ScoreHistogram,
+    choose_decision,
+    count_scores,
+    make_weights,
+    score_bins,
+)
+from synthfair.secure import GroupCounts, NoisyTotal, noisy_sum, score_histogram
+from synthfair.surrogate import train_fair
+
+# A table among the clients, and models of it
+
+TABLES = {"adult": "sex", "dutch": "sex", "law_school": "race"}
+CLIENTS = 100
+
+LAMBDA_THETA = sf.DistillConfig().lambda_theta
+IN_ROUNDS = {"method": "dp_sgd", "rounds": 20, "batch": 50}
+"""Without an epsilon, local steps on batches and a mean: FedAvg."""
+
+PRIVATE = {"clip": 1.0, "epsilon": 1.0, "delta": 1e-4}
+"""Of DP-SGD, for one row of one client."""
+
+
+def training_settings(training: str, seed: int = 0) -> sf.TrainConfig:
+    """Of training in rounds; of others, those of FL, which they do not need."""
+    own = IN_ROUNDS | (PRIVATE if training == "FL-DP-SGD" else {})
+    return sf.TrainConfig.model_validate(own | {"seed": seed})
+
+
+class SplitTable(NamedTuple):
+    """The rows of all clients.
+
+    Attributes:
+        schema: theirs.
+        train: rows.
+        user: [N] whose each training row is.
+        test: rows.
+    """
+
+    schema: sf.Schema
+    train: sf.Encoded
+    user: np.ndarray
+    test: sf.Encoded
+
+    @property
+    def n_groups(self) -> int:
+        """G."""
+        return len(self.schema.groups)
+
+
+class ModelScores(NamedTuple):
+    """A model's, of all rows."""
+
+    train: np.ndarray
+    test: np.ndarray
+
+
+@lru_cache(maxsize=3)
+def split(name: str, seed: int) -> SplitTable:
+    """A table among the clients, a fifth of each for testing."""
+    table, schema = sf.load_dataset(name, TABLES[name])
+    parts = sf.partition(table, clients=CLIENTS, seed=seed)
+    user = np.repeat(np.arange(CLIENTS), [len(part.train) for part in parts])
+    train, test = (
+        sf.encode(pd.concat(list(some)), schema)
+        for some in ([part.train for part in parts], [part.test for part in parts])
+    )
+    return SplitTable(schema, train, user, test)
+
+
+@lru_cache(maxsize=12)
+def trained(name: str, seed: int, training: str, *, smoke: bool) -> ModelScores:
+    """Without anything for fairness; of CL all training rows in one place."""
+    rows, model = split(name, seed), sf.LinearModel()
+    if training != "CL":
+        return in_rounds(rows, seed, private=training == "FL-DP-SGD", smoke=smoke)
+    parts = [weighted(part).rows(n_groups=rows.n_groups) for part in (rows.train, rows.test)]
+    free = sf.CovariancePenalty()
+    params = train_fair(parts[0], LAMBDA_THETA, 0.0, model=model, penalty=free).params
+    return ModelScores(*(np.asarray(model.scores(params, part.a)) for part in parts))
+
+
+def in_rounds(
+    rows: SplitTable, seed: int, *, private: bool, smoke: bool, weights: RowWeights | None = None
+) -> ModelScores:
+    """By all clients, in rounds."""
+    config = training_settings("FL-DP-SGD" if private else "FL", seed=seed)
+    config = config.model_copy(update={"rounds": 1}) if smoke else config
+    data = sf.federated.make_user_data(rows.train, rows.user, rows.schema, config, weights=weights)
+    model = sf.federated.train_rounds(data, config).model
+    return ModelScores(*(model.scores(part.x, part.s) for part in (rows.train, rows.test)))
+
+
+# What is done for fairness
 
 EPSILONS = (0.1, 0.5, 1.0, 5.0, np.inf)
 """Of the counts. Training with DP-SGD has one of its own."""
@@ -36,6 +123,11 @@ ALPHA = 0.02
 
 HISTOGRAMS = 5
 """Of Post in a run, each with noise of its own: the values are means over them."""
+
+MODEL = "0" * 64
+"""Takes the place of a model's hash: scores here are arrays."""
+
+PRE: tuple[WeightMethod, ...] = get_args(WeightMethod)
 
 
 class FairSetting(NamedTuple):
@@ -76,18 +168,65 @@ class FairValues(NamedTuple):
     gap: float
 
 
+def counted(
+    rows: SplitTable, scores: np.ndarray | None, setting: FairSetting, seed: tuple[int, int]
+) -> ScoreHistogram:
+    """Rows by group and label, and by bin where there are scores; a seed is of responses.
+
+    Guarantee: of MPC+DP, the sum's; of local noise and local response, epsilon-differential
+    privacy of one row against everybody but its client, when the row is added or removed (noise),
+    or replaced (response).
+    """
+    privacy, epsilon = setting[-2:]
+    exact, bins = (
+        np.isinf(epsilon),
+        21 if epsilon <= 0.1 else 101,
+    )  # fewer where there is much noise
+    bins = 1 if scores is None else bins
+    what = GroupCounts(
+        schema_hash=rows.schema.hash, groups=tuple(map(str, rows.schema.groups)),
+        model=None if scores is None else MODEL, bins=bins,
+        epsilon=1.0 if exact else epsilon, rows_per_client=len(rows.user),
+    )  # fmt: skip
+    # [clients, 2 G B]
+    _, s, y = rows.train
+    in_bin = np.zeros(len(y), np.int64) if scores is None else score_bins(scores, bins)
+    own = [rows.user == client for client in range(CLIENTS)]
+    counts = [count_scores(in_bin[one], s[one], y[one], rows.n_groups, bins) for one in own]
+    parts = np.array(counts, np.int64).reshape(CLIENTS, -1)
+    if privacy == "MPC+DP" and not exact:
+        return score_histogram(what, noisy_sum(parts, what))
+    total = parts.sum(axis=0)
+    if privacy == "local noise":
+        total = total + np.sum([what.noise() for _ in parts], axis=0)
+    if privacy == "local response":
+        total = responses(total, epsilon, np.random.default_rng(seed))
+    # Nothing is refused here for its noise: the baselines are published without such a rule.
+    return score_histogram(what, NoisyTotal(total, 0.0, {}))
+
+
+def responses(total: np.ndarray, epsilon: float, rng: np.random.Generator) -> np.ndarray:
+    """[k] counts of k-ary randomised responses of rows in k cells, without their bias.
+
+    A row reports its cell with the odds e^epsilon against each other one.
+    """
+    k = len(total)
+    reported = randomised_response(np.repeat(np.arange(k), total), k, epsilon, rng)
+    other = 1 / (np.exp(epsilon) + k - 1)
+    excess = np.bincount(reported, minlength=k) - total.sum() * other
+    return np.rint(excess / ((np.exp(epsilon) - 1) * other)).astype(np.int64)
+
+
 def run_fair(setting: FairSetting, seed: int, *, smoke: bool) -> FairValues:
     """One method on one split."""
     rows = split(setting.table, seed)
     noisy = setting.fairness in POST and np.isfinite(setting.epsilon)
-    draws = HISTOGRAMS if noisy and not smoke else 1
+    draws = range(HISTOGRAMS if noisy and not smoke else 1)
     try:
-        found = [
-            measured(rows, chances(rows, setting, seed, draw, smoke=smoke)) for draw in range(draws)
-        ]
+        each = [measured(rows, chances(rows, setting, seed, i, smoke=smoke)) for i in draws]
     except sf.InputError:
         return FairValues(*[np.nan] * len(FairValues._fields))
-    return FairValues(*np.mean(found, axis=0).round(6).tolist())
+    return FairValues(*np.mean(each, axis=0).round(6).tolist())
 
 
 def chances(
@@ -100,29 +239,22 @@ def chances(
     """
     if setting.training == "constant":
         return np.full(len(rows.test.y), float(rows.train.y.mean() > 0))
-    counts = Counting(setting.privacy, setting.epsilon, n_bins(setting.epsilon), (seed, draw))
-    if setting.fairness in get_args(WeightMethod):
-        method: WeightMethod = setting.fairness  # type: ignore[assignment]
-        weights = make_weights(counted(rows, None, counts), method)
-        private = setting.training == "FL-DP-SGD"
-        found = in_rounds(rows, seed, private=private, smoke=smoke, weights=weights)
-        return (found.test > 0).astype(float)
+    for method in PRE:
+        if setting.fairness == method:
+            weights = make_weights(counted(rows, None, setting, (seed, draw)), method)
+            private = setting.training == "FL-DP-SGD"
+            scores = in_rounds(rows, seed, private=private, smoke=smoke, weights=weights)
+            return (scores.test > 0).astype(float)
     scores = trained(setting.table, seed, setting.training, smoke=smoke)
     if setting.fairness == "none":
         return (scores.test > 0).astype(float)
     if setting.fairness == "ThresholdOptimizer":
         return threshold_optimizer(rows, scores)
-    histogram = counted(rows, scores.train, counts)
-    assert histogram.model == MODEL
+    histogram = counted(rows, scores.train, setting, (seed, draw))
     randomized = setting.fairness == "randomised"
     alpha = 0.0 if randomized else ALPHA
     chosen = choose_decision(histogram, "equalized_odds", alpha, randomized=randomized)
     return chosen.decision.probabilities(scores.test, rows.test.s)
-
-
-def n_bins(epsilon: float) -> int:
-    """Fewer where there is much noise."""
-    return 21 if epsilon <= 0.1 else 101
 
 
 def threshold_optimizer(rows: SplitTable, scores: ModelScores) -> np.ndarray:
@@ -139,8 +271,8 @@ def threshold_optimizer(rows: SplitTable, scores: ModelScores) -> np.ndarray:
             objective="accuracy_score", predict_method="predict_proba",
         )  # fmt: skip
         rule.fit(scores.train[:, None], (rows.train.y > 0) * 1, sensitive_features=rows.train.s)
-        found = rule._pmf_predict(scores.test[:, None], sensitive_features=rows.test.s)
-    return np.asarray(found)[:, 1]
+        chance = rule._pmf_predict(scores.test[:, None], sensitive_features=rows.test.s)
+    return np.asarray(chance)[:, 1]
 
 
 def measured(rows: SplitTable, chance: np.ndarray) -> FairValues:
@@ -157,9 +289,6 @@ def measured(rows: SplitTable, chance: np.ndarray) -> FairValues:
     return FairValues(right, ratio - 1, eop, (eop + fpr) / 2, sp, max(eop, fpr))
 
 
-FINITE = EPSILONS[:-1]
-
-
 def settings_of(table: str) -> Iterator[FairSetting]:
     """Of one table."""
     yield FairSetting(table, "constant", "none", "none", np.inf)
@@ -168,29 +297,24 @@ def settings_of(table: str) -> Iterator[FairSetting]:
         yield FairSetting(table, training, "ThresholdOptimizer", "none", np.inf)
         for fairness, epsilon in product(POST, EPSILONS):
             yield FairSetting(table, training, fairness, "MPC+DP", epsilon)
-    for fairness, epsilon in product(get_args(WeightMethod), EPSILONS):
+    for fairness, epsilon in product(PRE, EPSILONS):
         yield FairSetting(table, "FL", fairness, "MPC+DP", epsilon)
-    for fairness, privacy, epsilon in product((*POST, "published"), LOCAL, FINITE):
+    for fairness, privacy, epsilon in product((*POST, "published"), LOCAL, EPSILONS[:-1]):
         yield FairSetting(table, "FL", fairness, privacy, epsilon)
     for privacy in ("MPC+DP", "local noise"):  # the rows of Table 3
         yield FairSetting(table, "FL-DP-SGD", "published", privacy, 1.0)
 
 
+SMOKE = (
+    ("constant", "none", "none", np.inf), ("FL", "none", "none", np.inf),
+    ("FL", "ThresholdOptimizer", "none", np.inf), ("FL", "randomised", "MPC+DP", 1.0),
+    ("FL", "thresholds", "local response", 1.0), ("FL", "published", "MPC+DP", 1.0),
+    ("FL", "published", "local noise", 1.0),
+)  # fmt: skip
+
 COMPARISON = Experiment(
-    name="runs",
-    settings=tuple(one for table in TABLES for one in settings_of(table)),
-    run=run_fair,
-    summary=show,
-    smoke=(
-        FairSetting("law_school", "constant", "none", "none", np.inf),
-        FairSetting("law_school", "FL", "none", "none", np.inf),
-        FairSetting("law_school", "FL", "ThresholdOptimizer", "none", np.inf),
-        FairSetting("law_school", "FL", "randomised", "MPC+DP", 1.0),
-        FairSetting("law_school", "FL", "thresholds", "local response", 1.0),
-        FairSetting("law_school", "FL", "published", "MPC+DP", 1.0),
-        FairSetting("law_school", "FL", "published", "local noise", 1.0),
-    ),
-    seeds=10,
-    sources=lambda setting: SOURCES[setting.table],
-    fingerprint=lambda setting: fingerprint(ALPHA, HISTOGRAMS, training_settings(setting.training)),
-)
+    name="runs", settings=tuple(one for table in TABLES for one in settings_of(table)),
+    run=run_fair, summary=show, smoke=tuple(FairSetting("law_school", *one) for one in SMOKE),
+    seeds=10, sources=lambda setting: SOURCES[setting.table],
+    behind=lambda setting: (ALPHA, HISTOGRAMS, training_settings(setting.training)),
+)  # fmt: skip

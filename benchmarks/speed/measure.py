@@ -1,11 +1,12 @@
-"""Times ours and the peers on one problem, turn by turn."""
+"""Ours and the peers on one problem, turn by turn; each goal next to its measure."""
 
 from __future__ import annotations
 
 import importlib
+import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import pairwise, product
@@ -16,21 +17,96 @@ import numpy as np
 import synthfair as sf
 from benchmarks.distilling import Problem, Steps, prepare, run_steps, train_inner
 from benchmarks.harness import Experiment
-from benchmarks.peers import with_scipy
 from benchmarks.peers.problem import TURNS, Peer, PeerProblem, Reached, parts, peer_problem
-from benchmarks.speed.limits import measured_ceilings
-from benchmarks.speed.pages import (
-    ALL_ROWS,
-    OURS,
-    SMALL,
-    InnerSetting,
-    InnerValues,
-    StepsSetting,
-    StepsValues,
-    show_inner,
-    show_steps,
-)
+from benchmarks.runs import Runs
+from benchmarks.showing import COLORS, as_svg, legend, page, panels, verdict
+from benchmarks.speed.limits import Ceilings, least_seconds, measured_ceilings, work_of_step
 from synthfair.compare import federate
+
+ALL_ROWS, SMALL = 8319, 800
+OURS = "synthfair"
+
+RATIOS = {("torch", ALL_ROWS): 50, ("torch", SMALL): 50}
+"""How many times faster than a peer we want to be, at least."""
+
+OBJECTIVE, GRADIENT = 1e-4, 1e-6
+"""How far above the best objective, relatively, and how large the inner gradient may be."""
+
+TIMES_LIMIT = 4
+"""How many times the machine's limit we want to stay below, with all rows."""
+
+HATCHES = ("", "//", "..", "xx", "||")
+
+
+class StepsSetting(NamedTuple):
+    """A package on a problem of one size."""
+
+    n_synthetic: int
+    package: str
+
+
+class StepsValues(NamedTuple):
+    """Of all steps.
+
+    Attributes:
+        n_real: N.
+        n_inputs: n.
+        steps: outer steps of a run.
+        seconds: median over the package's turns, after compilation, at each one's pace.
+        least: of the turns.
+        most: of the turns.
+        first: seconds of compiling or warming up.
+        ratio: of a turn to the runs of ours around it, the median.
+        ratio_least: of the turns.
+        ratio_most: of the turns.
+        ratio_of_totals: of all turns together, in which long ones meet no more stalls than short
+            ones.
+        ours_fastest: seconds of the fastest run of ours among the turns.
+        objective: P(x) at the end, evaluated in one way for all.
+        gradient_norm: Euclidean, of the inner objective at the theta that the package returned.
+        evaluations: of the inner objective and its gradient in a step of ours, on average.
+        worst_gradient: largest gradient norm of the inner problem in any step of ours.
+        flops: of the machine, a second; 0 in the rows of peers.
+        bytes: the same, read and written.
+    """
+
+    n_real: int
+    n_inputs: int
+    steps: int
+    seconds: float
+    least: float
+    most: float
+    first: float
+    ratio: float
+    ratio_least: float
+    ratio_most: float
+    ratio_of_totals: float
+    ours_fastest: float
+    objective: float
+    gradient_norm: float
+    evaluations: float
+    worst_gradient: float
+    flops: float
+    bytes: float
+
+
+class InnerSetting(NamedTuple):
+    """A size."""
+
+    n_synthetic: int
+
+
+class InnerValues(NamedTuple):
+    """One inner solve by us and by SciPy: seconds, gradient norms, and how far theta differs."""
+
+    ours: float
+    scipy: float
+    ours_gradient: float
+    scipy_gradient: float
+    distance: float
+
+
+# What is measured
 
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "torch": ("with_torch", {}),
@@ -85,29 +161,21 @@ class Turns(NamedTuple):
 
 def take_turns(peer: Peer, steps: int, run_ours: Callable[[], float]) -> Turns:
     """Runs a peer, and ours before each of its turns and after the last."""
-    first, _ = _timed(peer)
+
+    def timed() -> tuple[float, np.ndarray]:
+        start = time.perf_counter()
+        values = next(peer)
+        return time.perf_counter() - start, values
+
+    first, _ = timed()
     seconds, objectives, around = [], [], [run_ours()]
     for part in parts(steps):
-        took, found = _timed(peer)
+        took, values = timed()
         seconds.append(took * steps / part)
-        objectives.append(found)
+        objectives.append(values)
         around.append(run_ours())
     ours = tuple((before + after) / 2 for before, after in pairwise(around))
-    return Turns(_end(peer), np.concatenate(objectives), first, tuple(seconds), ours)
-
-
-def _timed(peer: Peer) -> tuple[float, np.ndarray]:
-    start = time.perf_counter()
-    found = next(peer)
-    return time.perf_counter() - start, found
-
-
-def _end(peer: Peer) -> Reached:
-    try:
-        next(peer)
-    except StopIteration as end:
-        return end.value
-    raise RuntimeError("a peer took more turns than there are")
+    return Turns(next(peer), np.concatenate(objectives), first, tuple(seconds), ours)
 
 
 def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValues:
@@ -115,11 +183,11 @@ def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValu
     steps = 10 if smoke else 1000
     config = config_of(setting.n_synthetic, steps)
     plain, problem, compiling = _prepared(setting.n_synthetic, steps)
-    made: list[Steps] = []
+    runs: list[Steps] = []
 
     def run_ours() -> float:
-        made.append(run_steps(problem, config))
-        return made[-1].seconds
+        runs.append(run_steps(problem, config))
+        return runs[-1].seconds
 
     if setting.package == OURS:
         # A busy minute only ever lowers what the machine can do.
@@ -127,18 +195,18 @@ def run_steps_of(setting: StepsSetting, _seed: int, *, smoke: bool) -> StepsValu
         before = measured_ceilings(*sizes)
         seconds = tuple(run_ours() for _ in range(1 + TURNS))
         ceilings = tuple(map(max, before, measured_ceilings(*sizes)))
-        reached = Reached(made[-1].x, made[-1].theta)
-        objectives = np.asarray(made[-1].records.objective)
+        reached = Reached(runs[-1].x, runs[-1].theta)
+        objectives = np.asarray(runs[-1].records.objective)
         turns = Turns(reached, objectives, compiling, seconds, seconds)
     else:
         module, settings = PEERS[setting.package]
         peer = importlib.import_module(f"benchmarks.peers.{module}")
         turns, ceilings = take_turns(peer.distil(plain, steps, **settings), steps, run_ours), (0, 0)
-    return values_of(turns, steps, plain, made, ceilings)
+    return values_of(turns, steps, plain, runs, ceilings)
 
 
 def values_of(
-    turns: Turns, steps: int, plain: PeerProblem, made: list[Steps], ceilings: tuple[float, ...]
+    turns: Turns, steps: int, plain: PeerProblem, runs: list[Steps], ceilings: tuple[float, ...]
 ) -> StepsValues:
     """All that is shown; P(x) with theta(x) by one solver for all packages."""
     x, theta = turns.reached
@@ -148,11 +216,11 @@ def values_of(
         *(statistics.median(turns.seconds), min(turns.seconds), max(turns.seconds), turns.first),
         *(statistics.median(ratios), min(ratios), max(ratios)),
         ratio_of_totals=sum(turns.seconds) / sum(turns.ours),
-        ours_fastest=min(one.seconds for one in made),
+        ours_fastest=min(one.seconds for one in runs),
         objective=plain.outer(plain.solve(x), x),
-        gradient_norm=float(np.linalg.norm(plain.inner_gradient(theta, x))),
-        evaluations=float(made[-1].records.inner_iterations.mean()) + 1,
-        worst_gradient=float(made[-1].records.gradient_norm.max()),
+        gradient_norm=float(np.linalg.norm(plain.inner(theta, plain.inputs(x))[1])),
+        evaluations=float(runs[-1].records.inner_iterations.mean()) + 1,
+        worst_gradient=float(runs[-1].records.gradient_norm.max()),
         flops=ceilings[0],
         bytes=ceilings[1],
     )
@@ -164,7 +232,7 @@ def run_inner(setting: InnerSetting, _seed: int, *, smoke: bool) -> InnerValues:
     a = plain.inputs(plain.x)
     solvers = {
         OURS: lambda: train_inner(a, plain.s_hat, plain.y_hat, plain.lambda_theta),
-        "scipy": lambda: with_scipy.solve(plain, plain.x),
+        "scipy": lambda: plain.solve_by_scipy(plain.x),
     }
     thetas = {name: solve() for name, solve in solvers.items()}  # ours compiles
     seconds: dict[str, list[float]] = {name: [] for name in solvers}
@@ -172,27 +240,120 @@ def run_inner(setting: InnerSetting, _seed: int, *, smoke: bool) -> InnerValues:
         start = time.perf_counter()
         solvers[name]()
         seconds[name].append(time.perf_counter() - start)
-    norms = (float(np.linalg.norm(plain.inner_gradient(t, plain.x))) for t in thetas.values())
+    norms = (float(np.linalg.norm(plain.inner(t, a)[1])) for t in thetas.values())
     distance = float(np.abs(thetas["scipy"] - thetas[OURS]).max())
     return InnerValues._make((*map(statistics.median, seconds.values()), *norms, distance))
+
+
+# What is shown
+
+
+def show_steps(runs: Runs) -> dict[str, str]:
+    """All tables and the plot."""
+    sizes = runs.by("n_synthetic").items()
+    worst = (f"{max(own.values('worst_gradient')):.1e} at N_s = {size}" for size, own in sizes)
+    text = page(
+        "speed/speed",
+        steps=steps(runs),
+        worst=", ".join(worst),
+        objective=OBJECTIVE,
+        gradient=GRADIENT,
+        answers=answers(runs),
+        times_limit=TIMES_LIMIT,
+        limits=limits(runs),
+    )
+    return {"speed.md": text, "seconds.svg": plot_seconds(runs)}
+
+
+def steps(runs: Runs) -> Iterator[str]:
+    """Seconds and ratios."""
+    for (size, package), _, one, _ in runs:
+        least, goal = RATIOS.get((package, size)), ""
+        if least:
+            met = min(one.ratio, one.ratio_of_totals) >= least
+            goal = f"at least {least}: {verdict(met)}"
+        yield (
+            f"{size} | {package} | {one.seconds:.2f} | {one.least:.2f}, {one.most:.2f}"
+            f" | {1e3 * one.seconds / one.steps:.3f} | {one.first:.1f} | {one.ratio:.1f}"
+            f" | {one.ratio_least:.1f}, {one.ratio_most:.1f} | {one.ratio_of_totals:.1f} | {goal}"
+        )
+
+
+def answers(runs: Runs) -> Iterator[str]:
+    """How near each package came to the best, and to inner stationarity."""
+    for size, own in runs.by("n_synthetic").items():
+        best = min(own.values("objective"))
+        for (_, package), _, one, _ in own:
+            above, norm = one.objective / best - 1, one.gradient_norm
+            yield (
+                f"{size} | {package} | {one.objective:.8f} | {above:.1e}"
+                f" | {verdict(above <= OBJECTIVE)} | {norm:.1e} | {verdict(norm <= GRADIENT)}"
+            )
+
+
+def limits(runs: Runs) -> Iterator[str]:
+    """Time over the least that a step takes, of each size of which ours was run."""
+    for (size, _), _, one, _ in runs.select(package=OURS):
+        works = work_of_step(one.n_real, size, one.n_inputs, one.evaluations)
+        limit = sum(least_seconds(work, Ceilings(one.flops, one.bytes)) for work in works)
+        fastest = min(runs.select(n_synthetic=size).values("ours_fastest")) / one.steps
+        median, times = one.seconds / one.steps, fastest / limit
+        goal = verdict(times <= TIMES_LIMIT) if size == ALL_ROWS else "no goal"
+        flops, moved = (sum(amounts) for amounts in list(zip(*works, strict=True))[1:])
+        yield (
+            f"{size} | {one.evaluations:.2f} | {flops / 1e6:.2f} | {moved / 1e6:.2f}"
+            f" | {one.flops / 1e9:.1f} | {one.bytes / 1e9:.1f} | {1e3 * limit:.3f}"
+            f" | {1e3 * fastest:.3f} | {times:.1f} | {goal} | {1e3 * median:.3f}"
+            f" | {median / limit:.1f}"
+        )
+
+
+def show_inner(runs: Runs) -> dict[str, str]:
+    """The inner problem alone."""
+    lines = []
+    for (size,), _, one, _ in runs:
+        for name, seconds, norm, off in (
+            (OURS, one.ours, one.ours_gradient, ""),
+            ("scipy", one.scipy, one.scipy_gradient, f"{one.distance:.1e}"),
+        ):
+            ratio, met = seconds / one.ours, verdict(norm <= GRADIENT)
+            cells = f"{1e3 * seconds:.2f} | {ratio:.1f} | {norm:.1e} | {met} | {off}"
+            lines.append((size, name, cells))
+    return {"inner.md": page("speed/inner", gradient=GRADIENT, rows=lines)}
+
+
+def plot_seconds(runs: Runs) -> str:
+    """Time of all steps by package and size, on a log axis."""
+    figure, (axes,) = panels(1, 1, 6, 3.4)
+    sizes, packages = [*runs.by("n_synthetic")], runs.by("package")
+    width = 0.8 / len(packages)
+    for i, (name, own) in enumerate(packages.items()):
+        shift, heights = (i - (len(packages) - 1) / 2) * width, own.values("seconds")
+        places = [sizes.index(size) + shift for size in own.by("n_synthetic")]
+        # Told apart by hatches as well as by colours.
+        look: Any = {"color": COLORS[i], "hatch": HATCHES[i], "edgecolor": "black"}
+        bars = axes.bar(places, heights, width, label=name, linewidth=0.6, **look)
+        axes.bar_label(bars, [f"{height:.3g}" for height in heights], padding=2, fontsize="small")
+    axes.set_xticks(range(len(sizes)), [f"N_s = {size:,}" for size in sizes])
+    axes.set(yscale="log", ylabel=f"seconds for {runs[0].values.steps:,} outer steps")
+    axes.margins(y=0.15)
+    axes.set_ylim(bottom=10 ** math.floor(math.log10(min(runs.values("seconds")))))
+    legend(figure, len(packages))
+    return as_svg(figure)
 
 
 STEPS = Experiment(
     name="runs",
     settings=tuple(StepsSetting(*one) for one in product((SMALL, ALL_ROWS), (OURS, *PEERS))),
-    run=run_steps_of,
-    summary=show_steps,
+    run=run_steps_of, summary=show_steps,
     # PyTorch is in the extra `bench` alone.
     smoke=tuple(
         StepsSetting(SMALL, package)
         for package in (OURS, "jaxopt", *(["torch"] if find_spec("torch") else []))
     ),
-)
+)  # fmt: skip
 
 INNER = Experiment(
-    name="inner",
-    settings=(InnerSetting(SMALL), InnerSetting(ALL_ROWS)),
-    run=run_inner,
-    summary=show_inner,
-    smoke=(InnerSetting(SMALL),),
-)
+    name="inner", settings=(InnerSetting(SMALL), InnerSetting(ALL_ROWS)), run=run_inner,
+    summary=show_inner, smoke=(InnerSetting(SMALL),),
+)  # fmt: skip

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import NamedTuple
 
-from benchmarks import showing
-from benchmarks.harness import Run
-from benchmarks.showing import Mean
-from benchmarks.table2.cells import TableCell, TableValues
-
-TableRuns = Sequence[Run[TableCell, TableValues]]
+from benchmarks.runs import Mean, Runs, mean_of
+from benchmarks.showing import mark, published
+from benchmarks.table2.cells import TableCell
 
 
 class CurvePoint(NamedTuple):
@@ -28,58 +26,34 @@ class CurvePoint(NamedTuple):
     spd: Mean
     sizes: Mean
 
-    def __str__(self) -> str:
-        """As in the tables."""
-        return f"{self.accuracy.text(error=True)} | {self.spd.text('+.4f', error=True)}"
+    def text(self, sign: str = "") -> str:
+        """Two cells of a table, with a mark behind the accuracy."""
+        accuracy = f"{self.accuracy.text(error=True)}{sign}"
+        return f"{accuracy} | {self.spd.text('+.4f', error=True)}"
+
+    def margin(self, accuracy: float, spd: float) -> float:
+        """By how many standard errors it is ahead of both numbers; negative where it is behind."""
+        ahead = (self.accuracy.mean - accuracy) / max(self.accuracy.error, 1e-6)
+        return min(ahead, (abs(spd) - abs(self.spd.mean)) / max(self.spd.error, 1e-6))
 
 
-def curve(runs: TableRuns) -> list[CurvePoint]:
+def curve(runs: Runs) -> list[CurvePoint]:
     """One point for each rho_o."""
-    groups = sorted(showing.by(runs, lambda cell: cell.rho_o).items())
     return [
-        CurvePoint(
-            rho,
-            showing.means(own, "accuracy"),
-            showing.means(own, "spd"),
-            showing.mean_of(abs(run.values.spd) for run in own),
-        )
-        for rho, own in groups
+        CurvePoint(rho, own.mean("accuracy"), own.mean("spd"), mean_of(map(abs, own.values("spd"))))
+        for rho, own in sorted(runs.by("rho_o").items())
     ]
 
 
+@cache
 def published_cells() -> dict[TableCell, tuple[float, float]]:
     """Accuracy and SPD of the 30 cells as published."""
-    return {
-        TableCell(
-            "faithful", "single_shot", line["task"], line["synthetic_size"], float(line["rho_o"])
-        ): (float(line["accuracy"]), float(line["spd"]))
-        for line in showing.published("wu_2024_table2")
-    }
-
-
-class Answer(NamedTuple):
-    """How our curve stands against a published cell.
-
-    Attributes:
-        point: of the curve, that is ahead by most standard errors, in accuracy or in |mean SPD|,
-            whichever it is ahead by less in.
-        margin: by how many; negative where it is behind.
-    """
-
-    point: CurvePoint
-    margin: float
-
-    @property
-    def beaten(self) -> bool:
-        """Whether it has higher accuracy and smaller |mean SPD|, both."""
-        return self.margin > 0
-
-    def __str__(self) -> str:
-        """In words."""
-        word = "yes" if self.beaten else "no"
-        if self.point.accuracy.n == 1:
-            return f"{word}, on one seed"
-        return word if abs(self.margin) > 1 else f"{word}, within one standard error"
+    values = {}
+    for line in published("wu_2024_table2"):
+        where = line["task"], line["synthetic_size"], float(line["rho_o"])
+        cell = TableCell("faithful", "single_shot", *where)
+        values[cell] = float(line["accuracy"]), float(line["spd"])
+    return values
 
 
 class PublishedCell(NamedTuple):
@@ -97,99 +71,69 @@ class PublishedCell(NamedTuple):
     cell: TableCell
     accuracy: float
     spd: float
-    faithful: CurvePoint | None
+    faithful: Sequence[CurvePoint]
     ours: Sequence[CurvePoint]
     constant: float | None
 
-    def beaten_by(self, points: Iterable[CurvePoint | None], *, of_sizes: bool = False) -> bool:
-        """Whether a point has higher accuracy and smaller |mean SPD|, or mean |SPD|."""
-
-        def gap(point: CurvePoint) -> float:
-            return point.sizes.mean if of_sizes else abs(point.spd.mean)
-
-        return any(
-            point.accuracy.mean > self.accuracy and gap(point) < abs(self.spd)
-            for point in points
-            if point
-        )
-
-    def same_rho(self) -> list[CurvePoint]:
-        """Our point at the cell's rho_o, alone."""
-        return [point for point in self.ours if point.rho_o == self.cell.rho_o]
-
-    def below_constant(self, accuracy: float) -> bool:
+    @property
+    def below_constant(self) -> bool:
         """Whether the constant classifier is as accurate, and therefore better: it has no gap."""
-        return bool(showing.mark(accuracy, self.constant))
+        return bool(mark(self.accuracy, self.constant))
 
+    def answer(self) -> tuple[CurvePoint, str] | None:
+        """Our point that is ahead by most, and whether it beats the cell; None without runs."""
+        if not self.ours:
+            return None
+        margins = [point.margin(self.accuracy, self.spd) for point in self.ours]
+        best = max(range(len(margins)), key=margins.__getitem__)
+        word = "yes" if margins[best] > 0 else "no"
+        if self.ours[best].accuracy.n == 1:
+            word += ", on one seed"
+        elif abs(margins[best]) <= 1:
+            word += ", within one standard error"
+        return self.ours[best], word
 
-def published_next_to(runs: TableRuns) -> list[PublishedCell]:
-    """All 30."""
-    found = []
-    for cell, (accuracy, spd) in published_cells().items():
-        faithful = curve(showing.select(runs, **cell._asdict()))
-        constant = showing.select(runs, method="constant", task=cell.task)
-        found.append(
-            PublishedCell(
-                cell,
-                accuracy,
-                spd,
-                faithful[0] if faithful else None,
-                curve(single_shot(runs, "ours", cell)),
-                showing.means(constant, "accuracy").mean if constant else None,
+    def rules(self) -> dict[str, bool]:
+        """By which rules it is beaten: in accuracy, and in |mean SPD| or mean |SPD|."""
+
+        def beaten_by(points: Iterable[CurvePoint], *, of_sizes: bool = False) -> bool:
+            return any(
+                point.accuracy.mean > self.accuracy
+                and (point.sizes.mean if of_sizes else abs(point.spd.mean)) < abs(self.spd)
+                for point in points
             )
+
+        same, curve = [one for one in self.ours if one.rho_o == self.cell.rho_o], self.ours
+        return {
+            "by some point of our curve": beaten_by(curve),
+            "by some point of our curve, by the mean size of the SPD": beaten_by(
+                curve, of_sizes=True
+            ),
+            "by our point at the same rho_o": beaten_by(same),
+            "by the faithful recipe at the same rho_o": beaten_by(self.faithful),
+            "by the constant classifier": self.below_constant,
+        }
+
+
+def published_next_to(runs: Runs) -> list[PublishedCell]:
+    """All 30."""
+    every = []
+    for cell, (accuracy, spd) in published_cells().items():
+        ours = curve(runs.select(recipe="ours", method=cell.method, task=cell.task, size=cell.size))
+        constant = runs.select(method="constant", task=cell.task)
+        known = constant.mean("accuracy").mean if constant else None
+        faithful = curve(runs.select(**cell._asdict()))
+        every.append(PublishedCell(cell, accuracy, spd, faithful, ours, known))
+    return every
+
+
+def beaten(cells: Sequence[PublishedCell]) -> dict[str, tuple[int, int]]:
+    """How many cells of Law School and of Dutch are beaten, by each rule."""
+    rules = [(one.rules(), one.cell.task == "dutch_gender") for one in cells]
+    return {
+        how: (
+            sum(won[how] and not on_dutch for won, on_dutch in rules),
+            sum(won[how] and on_dutch for won, on_dutch in rules),
         )
-    return found
-
-
-def answer(accuracy: float, spd: float, points: Iterable[CurvePoint]) -> Answer | None:
-    """Our best point against a published cell; None where there are no runs."""
-
-    def margin(point: CurvePoint) -> float:
-        ahead = (point.accuracy.mean - accuracy) / max(point.accuracy.error, 1e-6)
-        return min(ahead, (abs(spd) - abs(point.spd.mean)) / max(point.spd.error, 1e-6))
-
-    answers = (Answer(point, margin(point)) for point in points)
-    return max(answers, key=lambda one: one.margin, default=None)
-
-
-def single_shot(runs: TableRuns, recipe: str, cell: TableCell) -> TableRuns:
-    """Single-shot with a recipe, at all weights."""
-    return showing.select(runs, recipe=recipe, method="single_shot", task=cell.task, size=cell.size)
-
-
-class Count(NamedTuple):
-    """Cells that are beaten: those of Law School, where a constant does well, and of Dutch."""
-
-    law_school: int
-    dutch: int
-
-    def __str__(self) -> str:
-        """In words."""
-        return f"{sum(self)}: Law School {self.law_school} of 20, Dutch {self.dutch} of 10"
-
-
-def that_learned(runs: TableRuns) -> list[PublishedCell]:
-    """The cells that the constant classifier does not beat."""
-    return [one for one in published_next_to(runs) if not one.below_constant(one.accuracy)]
-
-
-def beaten(
-    runs: TableRuns, which: Callable[[TableRuns], list[PublishedCell]] = published_next_to
-) -> dict[str, Count]:
-    """How many cells are beaten, by several rules; of all 30, or of some."""
-    rules: dict[str, Callable[[PublishedCell], bool]] = {
-        "by some point of our curve": lambda one: one.beaten_by(one.ours),
-        "by some point of our curve, by the mean size of the SPD": lambda one: one.beaten_by(
-            one.ours, of_sizes=True
-        ),
-        "by our point at the same rho_o": lambda one: one.beaten_by(one.same_rho()),
-        "by the faithful recipe at the same rho_o": lambda one: one.beaten_by([one.faithful]),
-        "by the constant classifier": lambda one: one.below_constant(one.accuracy),
+        for how in rules[0][0]
     }
-    found = which(runs)
-    return {how: _count(one.cell for one in found if rule(one)) for how, rule in rules.items()}
-
-
-def _count(some: Iterable[TableCell]) -> Count:
-    dutch = [cell.task == "dutch_gender" for cell in some]
-    return Count(len(dutch) - sum(dutch), sum(dutch))

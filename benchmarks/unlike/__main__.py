@@ -14,8 +14,8 @@ point for a thousand clients.
 """
 
 from benchmarks.harness import main
-from benchmarks.unlike.comparison import UNLIKE
 from benchmarks.unlike.one_noise import ONE_NOISE
+from benchmarks.unlike.pages import UNLIKE
 from benchmarks.unlike.times import CLIENT, FRONTIER
 
 EXPERIMENTS = (UNLIKE, CLIENT, FRONTIER, ONE_NOISE)

@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 
 import synthfair as sf
+from benchmarks.showing import published
 from synthfair.client.from_table import surrogate_release
 from synthfair.compare import Federation, federate
+from synthfair.compare.federation import pooled
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import encode_records
 from synthfair.data.partition import ClientTable, partition_by
@@ -22,6 +24,7 @@ TASKS = {
     "dutch": ("dutch", "sex"),
     "law_school_race": ("law_school", "race"),
     "law_school_gender": ("law_school", "male"),
+    "bank": ("bank", "age_25_to_60"),
     "adult": ("adult", "sex"),
 }
 """Table and sensitive attribute."""
@@ -29,23 +32,7 @@ TASKS = {
 FEWEST = 5
 """Rows of a client; with fewer it would have no test row, and takes no part in any method."""
 
-_REGIONS = {
-    "North America": ("United-States", "Canada"),
-    "Latin America": (
-        "Puerto-Rico", "Outlying-US(Guam-USVI-etc)", "Cuba", "Honduras", "Jamaica", "Mexico",
-        "Dominican-Republic", "Ecuador", "Haiti", "Columbia", "Guatemala", "Nicaragua",
-        "El-Salvador", "Trinadad&Tobago", "Peru",
-    ),
-    "Europe": (
-        "England", "Germany", "Greece", "Italy", "Poland", "Portugal", "Ireland", "France",
-        "Hungary", "Scotland", "Yugoslavia", "Holand-Netherlands",
-    ),
-    "Asia": (
-        "Cambodia", "India", "Japan", "South", "China", "Iran", "Philippines", "Vietnam", "Laos",
-        "Taiwan", "Thailand", "Hong",
-    ),
-}  # fmt: skip
-REGION_OF = {country: region for region, some in _REGIONS.items() for country in some}
+REGION_OF = {line["country"]: line["region"] for line in published("adult_regions")}
 """Of each country of birth in Adult."""
 
 
@@ -72,18 +59,12 @@ def cut_table(table: pd.DataFrame, schema: sf.Schema, cut: Cut) -> list[ClientTa
         return sf.partition(table, clients=cut.clients, seed=cut.seed)
     if cut.split in ("occupation", "region"):
         named = table.assign(region=table.get("native_country", pd.Series()).map(REGION_OF))
-        found = partition_by(named, cut.split, seed=cut.seed, min_rows=FEWEST)
-        return [
-            ClientTable(*(part.drop(columns="region") for part in one)) for one in found.values()
-        ]
+        parts = partition_by(named, cut.split, seed=cut.seed, min_rows=FEWEST).values()
+        return [ClientTable(*(part.drop(columns="region") for part in one)) for one in parts]
     return sf.partition(
-        table,
-        clients=cut.clients,
-        seed=cut.seed,
-        skew=float(cut.split),
-        schema=schema,
+        table, clients=cut.clients, seed=cut.seed, skew=float(cut.split), schema=schema,
         min_rows=FEWEST,
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -95,6 +76,19 @@ def federation(cut: Cut) -> Federation:
     return federate(cut_table(table, schema, cut), schema)
 
 
+def weighted(rows: sf.Encoded) -> WeightedTable:
+    """Rows that each stand for themselves."""
+    return WeightedTable(*rows, np.ones(len(rows.y)))
+
+
+def accuracy_and_spd(clients: Federation, chance: np.ndarray) -> tuple[float, float]:
+    """Of chances [N] of the decision +1 over all clients' test rows; the SPD is signed."""
+    test = pooled(clients.test)
+    right = np.where(test.y > 0, chance, 1.0 - chance).mean()
+    spd = chance[test.s == 1].mean() - chance[test.s == 0].mean()
+    return float(right), float(spd)
+
+
 CONFIGS = {
     "surrogate": sf.SurrogateConfig(),
     "private": sf.SurrogateConfig(epsilon=1.0, delta=1e-6),
@@ -102,7 +96,7 @@ CONFIGS = {
 """Settings of each kind of surrogate: the defaults, and these."""
 
 
-class Sent(NamedTuple):
+class Surrogates(NamedTuple):
     """What the clients of a federation send.
 
     Attributes:
@@ -120,23 +114,23 @@ class Sent(NamedTuple):
 
 
 @lru_cache(maxsize=3)
-def surrogates(cut: Cut, kind: str) -> Sent:
+def surrogates(cut: Cut, kind: str) -> Surrogates:
     """Of one of :data:`CONFIGS`, made once for all penalties; clients have the same public seed."""
     clients = federation(cut)
     config = CONFIGS[kind].model_copy(update={"seed": cut.seed})
     parts, rows_out, start = [], 0, time.perf_counter()
     for real in clients.train:
         try:
-            made = surrogate_release(in_memory(real), clients.schema, config).release
+            release = surrogate_release(in_memory(real), clients.schema, config).release
         except sf.InputError:
             rows_out += len(real.y)
             continue
-        assert made.weight is not None
-        x = encode_records(made.x, clients.schema)
-        parts.append(WeightedTable(x, made.s, made.y, made.weight))
+        assert release.weight is not None
+        x = encode_records(release.x, clients.schema)
+        parts.append(WeightedTable(x, release.s, release.y, release.weight))
         rows_out += rows_without(parts[-1], real)
     seconds = (time.perf_counter() - start) / len(clients.train)
-    return Sent(together(parts), len(clients.train) - len(parts), rows_out, seconds)
+    return Surrogates(together(parts), len(clients.train) - len(parts), rows_out, seconds)
 
 
 def rows_without(table: WeightedTable, real: sf.Encoded) -> int:

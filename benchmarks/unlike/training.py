@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 import synthfair as sf
-from benchmarks.unlike.clients import Cut, federation, surrogates
+from benchmarks.harness import surrogates_version
+from benchmarks.unlike.clients import (
+    CONFIGS,
+    Cut,
+    accuracy_and_spd,
+    federation,
+    surrogates,
+    weighted,
+)
 from synthfair import compare
-from synthfair.compare import Federation, Fitted
+from synthfair.compare import Federation
 from synthfair.compare.federation import pooled
 from synthfair.fairness.penalties import Penalty
+from synthfair.privacy.statement import GRID
 from synthfair.surrogate import WeightedTable, train_fair
 
 LAMBDA_THETA = sf.DistillConfig().lambda_theta
@@ -24,7 +33,7 @@ PENALTIES: dict[str, Penalty] = {
 }
 
 
-class Asked(NamedTuple):
+class Weight(NamedTuple):
     """What the server asks for.
 
     Attributes:
@@ -41,11 +50,8 @@ class Scores(NamedTuple):
 
     Attributes:
         scores: [N] of the test rows of all clients, one client after the other.
-        clients_out: clients whose rows took no part.
-        rows_out: training rows that took no part.
-        client_seconds: of a client before it sends its file, the mean; 0 where it sends none.
-        seconds: of all else.
-        converged: whether training met its tolerance.
+
+    The others are those of :class:`UnlikeValues`.
     """
 
     scores: np.ndarray
@@ -56,46 +62,41 @@ class Scores(NamedTuple):
     converged: bool = True
 
 
-def central(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
+def central(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """All training rows in one place, each of weight 1: what one upload is compared with."""
-    del smoke
     clients = federation(cut)
-    rows = pooled(clients.train)
-    return trained(WeightedTable(*rows, np.ones(len(rows.y))), asked, clients)
+    return trained(weighted(pooled(clients.train)), weight, clients)
 
 
-def unpenalised(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
+def unpenalised(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """Central training without a penalty."""
-    return central(cut, asked._replace(rho=0.0), smoke=smoke)
+    return central(cut, weight._replace(rho=0.0), smoke=smoke)
 
 
-def from_surrogates(cut: Cut, asked: Asked, *, smoke: bool, kind: str = "surrogate") -> Scores:
+def from_surrogates(cut: Cut, weight: Weight, *, smoke: bool, kind: str = "surrogate") -> Scores:
     """The global problem on the surrogates of all clients."""
-    del smoke
     sent = surrogates(cut, kind)
-    found = trained(sent.table, asked, federation(cut))
-    return found._replace(
+    return trained(sent.table, weight, federation(cut))._replace(
         clients_out=sent.clients_out, rows_out=sent.rows_out, client_seconds=sent.seconds
     )
 
 
-def from_fair_releases(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
+def from_fair_releases(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """Wu et al. (2024): each client distils its own fair model, and an ordinary one is pooled.
 
     Clients that the method refuses, those of one label or one group, send nothing.
     """
-    clients, config = federation(cut), _distill_config(cut, asked, smoke=smoke)
+    clients, config = federation(cut), _distill_config(cut, weight, smoke=smoke)
     releases, rows_out, start = {}, 0, time.perf_counter()
     for i, real in enumerate(clients.train):
         try:
-            (made,) = sf.distill_clients([real], clients.schema, config)
+            (distillation,) = sf.distill_clients([real], clients.schema, config)
         except sf.InputError:
             rows_out += len(real.y)
             continue
-        releases[f"client {i}"] = made.release
+        releases[f"client {i}"] = distillation.release
     sent = time.perf_counter()
-    model = sf.pool_and_train(releases, clients.schema)
-    test = pooled(clients.test)
+    model, test = sf.pool_and_train(releases, clients.schema), pooled(clients.test)
     return Scores(
         model.scores(test.x, test.s),
         len(clients.train) - len(releases),
@@ -106,56 +107,45 @@ def from_fair_releases(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
     )
 
 
-def fedavg(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
-    """A thousand rounds, in which each client has the penalty on its own rows."""
-    return _compared("fedavg", cut, asked, smoke=smoke)
-
-
-def alone(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
-    """Each client's own model, with the penalty, on its own test rows; measured over all rows."""
-    return _compared("local", cut, asked, smoke=smoke)
-
-
-def constant(cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
+def constant(cut: Cut, weight: Weight, *, smoke: bool) -> Scores:
     """The more frequent label of all training rows, for everyone."""
-    del asked, smoke
     clients = federation(cut)
     label = 1.0 if pooled(clients.train).y.mean() > 0 else -1.0
     return Scores(np.full(sum(len(part.y) for part in clients.test), label))
 
 
-def trained(table: WeightedTable, asked: Asked, clients: Federation) -> Scores:
+def trained(table: WeightedTable, weight: Weight, clients: Federation) -> Scores:
     """The server's part on weighted rows."""
     test, start = pooled(clients.test), time.perf_counter()
     model, n_groups = sf.LinearModel(), clients.n_groups
-    solution = train_fair(
-        table.rows(n_groups=n_groups), LAMBDA_THETA, asked.rho,
-        model=model, penalty=PENALTIES[asked.penalty],
-    )  # fmt: skip
+    rows, penalty = table.rows(n_groups=n_groups), PENALTIES[weight.penalty]
+    solution = train_fair(rows, LAMBDA_THETA, weight.rho, model=model, penalty=penalty)
     converged = bool(solution.converged)
     seconds = time.perf_counter() - start
-    a = WeightedTable(*test, np.ones(len(test.y))).rows(n_groups=n_groups).a
+    a = weighted(test).rows(n_groups=n_groups).a
     scores = np.asarray(model.scores(solution.params, a))
     return Scores(scores, seconds=seconds, converged=converged)
 
 
-def _compared(method: str, cut: Cut, asked: Asked, *, smoke: bool) -> Scores:
+def by_compare(cut: Cut, weight: Weight, *, smoke: bool, method: str) -> Scores:
+    """A method of :mod:`synthfair.compare`.
+
+    fedavg has a thousand rounds, in which each client has the penalty on its own rows. local is
+    each client's own model, with the penalty, on its own test rows; measured over all rows.
+    """
     start = time.perf_counter()
-    config = _distill_config(cut, asked, smoke=smoke)
-    fitted: Fitted = compare.METHODS[method](federation(cut), config)
+    config = _distill_config(cut, weight, smoke=smoke)
+    fitted = compare.METHODS[method](federation(cut), config)
     seconds = time.perf_counter() - start
-    scores = np.concatenate(fitted.scores)
-    return Scores(scores, seconds=seconds, converged=fitted.converged is not False)
+    converged = fitted.converged is not False
+    return Scores(np.concatenate(fitted.scores), seconds=seconds, converged=converged)
 
 
-def _distill_config(cut: Cut, asked: Asked, *, smoke: bool) -> sf.DistillConfig:
+def _distill_config(cut: Cut, weight: Weight, *, smoke: bool) -> sf.DistillConfig:
     """The headline recipe of configs/, with the penalty asked for."""
-    return sf.DistillConfig.model_validate(
-        {
-            "penalty": asked.penalty, "rho_o": asked.rho, "n_synthetic": 800, "seed": cut.seed,
-            **({"steps": 5} if smoke else {}),
-        }
-    )  # fmt: skip
+    steps = {"steps": 5} if smoke else {}
+    given = {"penalty": weight.penalty, "rho_o": weight.rho, "n_synthetic": 800, "seed": cut.seed}
+    return sf.DistillConfig.model_validate(given | steps)
 
 
 class Method(NamedTuple):
@@ -175,16 +165,97 @@ class Method(NamedTuple):
 
 
 BOTH = ("covariance", "selection_rate")
+PRIVATE = partial(from_surrogates, kind="private")
 METHODS = {
     "central": Method("central", central, 10, BOTH),
     "surrogate": Method("surrogates", from_surrogates, 3, BOTH),
-    "private": Method(
-        "private surrogates, epsilon = 1", partial(from_surrogates, kind="private"), 3, BOTH
-    ),
+    "private": Method("private surrogates, epsilon = 1", PRIVATE, 3, BOTH),
     "fair": Method("fair releases", from_fair_releases),
-    "fedavg": Method("FedAvg", fedavg),
-    "alone": Method("each client alone", alone),
+    "fedavg": Method("FedAvg", partial(by_compare, method="fedavg")),
+    "alone": Method("each client alone", partial(by_compare, method="local")),
     "unpenalised": Method("central, no penalty", unpenalised),
     "constant": Method("constant classifier", constant, 10),
 }
 """By name."""
+
+# The settings, and how one of them is run
+
+MAIN = Weight("covariance", 10.0)
+WEIGHTS = (MAIN, Weight("selection_rate", 10.0), Weight("selection_rate", 100.0))
+
+CUTS = (
+    *(
+        (task, clients, split)
+        for task in ("dutch", "law_school_race", "law_school_gender")
+        for clients in (4, 20)
+        for split in ("alike", "0.3", "0.1")
+    ),
+    ("adult", 10, "0.3"),
+    ("adult", 15, "occupation"),
+    ("adult", 5, "region"),
+)
+"""Task, clients and split of each."""
+
+
+class UnlikeSetting(NamedTuple):
+    """A table cut into clients, a method, and what is asked of it."""
+
+    task: str
+    clients: int
+    split: str
+    method: str
+    penalty: str
+    rho: float
+
+
+class UnlikeValues(NamedTuple):
+    """On all clients' test rows together, and what it took.
+
+    Attributes:
+        accuracy: of the decisions.
+        spd: signed.
+        clients_out: clients whose training rows took no part.
+        rows_out: training rows that took no part, those of these clients included.
+        client_seconds: of a client before it sends its file, the mean; compilation included. 0
+            where it sends none.
+        seconds: of training after that.
+        converged: whether it met its tolerance.
+    """
+
+    accuracy: float
+    spd: float
+    clients_out: int
+    rows_out: int
+    client_seconds: float
+    seconds: float
+    converged: bool
+
+
+def run_unlike(setting: UnlikeSetting, seed: int, *, smoke: bool) -> UnlikeValues:
+    """One method on one split."""
+    cut = Cut(setting.task, setting.clients, setting.split, seed)
+    weight = Weight(setting.penalty, setting.rho)
+    scores, *out, client_seconds, seconds, converged = METHODS[setting.method].train(
+        cut, weight, smoke=smoke
+    )
+    accuracy, spd = accuracy_and_spd(federation(cut), (scores > 0).astype(float))
+    times = round(client_seconds, 3), round(seconds, 3)
+    return UnlikeValues._make((round(accuracy, 6), round(spd, 6), *out, *times, converged))
+
+
+def settings_of_all() -> Iterator[UnlikeSetting]:
+    """A cut's one after the other, so that its surrogates are made once."""
+    for cut in CUTS:
+        for name, method in METHODS.items():
+            for weight in WEIGHTS:
+                if weight.penalty in method.penalties:
+                    yield UnlikeSetting(*cut, name, *weight)
+
+
+def behind(setting: UnlikeSetting) -> tuple[object, ...] | None:
+    """The surrogates' settings, their defaults included, or the grid of fair releases."""
+    if setting.method == "fair":
+        return (GRID,)
+    if (config := CONFIGS.get(setting.method)) is None:
+        return None
+    return surrogates_version(config.epsilon), config, LAMBDA_THETA, config.k_min

@@ -1,1 +1,0 @@
-"""Blocks of numbers in the pages of docs/, from the runs of benchmarks."""

@@ -1,1 +1,0 @@
-"""What five papers claim, next to what comes out here."""

@@ -1,0 +1,491 @@
+"""Accuracy and gap against epsilon: two-phase, its end-to-end variant, and the baselines B1, B2.
+
+    python -m benchmarks.two_phase              # 5 seeds; goes on where it stopped
+    python -m benchmarks.two_phase --seeds 1 --only table=adult epsilon=2 epsilon=inf
+    python -m benchmarks.two_phase wide --seeds 1 --only table=adult    # networks as published
+    python -m benchmarks.two_phase choices      # the choice behind kappa
+
+Adult, Bank and Dutch, statistical parity (5 clients) and equalized odds (2 clients), delta = 1e-4;
+every client spends epsilon. The seed sets split, batches and noise,
+so that a run can be repeated: such noise protects nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import findings as rules
+from benchmarks.findings import Finding, of_learned, verdict_of, verdict_of_cells, what_does_not
+from benchmarks.harness import Experiment, main
+from benchmarks.runs import NO_RUNS, Mean, Runs
+from benchmarks.showing import accuracy_text, as_svg, legend, over_epsilon, page, panels
+from synthfair.compare import federate
+from synthfair.compare.federation import pooled
+from synthfair.data.datasets import SOURCES, load_dataset
+from synthfair.data.encode import Encoded
+from synthfair.data.partition import partition
+from synthfair.fairness.metrics import equalized_odds_difference, statistical_parity_difference
+from synthfair.federated.algorithm import Algorithm
+from synthfair.federated.cohorts import Cohorts
+from synthfair.federated.engine import run
+from synthfair.federated.fair_sgd import FairSgd
+from synthfair.federated.networks import Network, Perceptron
+from synthfair.federated.parity import Parity, ParityNotion
+from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
+from synthfair.federated.users import Users, make_users
+from synthfair.model import Params
+from synthfair.privacy.sampled import common_noise
+
+# A table cut into clients, and how a method trains on them and is measured
+
+TABLES = ("adult", "bank", "dutch")
+
+CLIENTS: dict[ParityNotion, int] = {"statistical_parity": 5, "equalized_odds": 2}
+"""Padala et al. (2021), section 4."""
+
+HIDDEN = (50, 25)
+"""Widths of the hidden layers, if not asked for others: the published ones take minutes a run."""
+
+PUBLISHED_HIDDEN = {"adult": (1000, 500), "bank": (500, 100), "dutch": (500, 100)}
+"""From the authors' notebook; that of Dutch is not in it, and taken to be that of Bank."""
+
+EPSILONS = (0.5, 1.0, 2.0, 5.0, 10.0)
+DELTA = 1e-4
+RATE = 2.0
+"""Of phase 2, chosen on training rows by a probe (LOG.md). With the published 0.25
+students on Bank do not leave the more frequent label in the steps there are."""
+
+KAPPAS: dict[tuple[str, ParityNotion, bool], tuple[float, float]] = {
+    ("adult", "equalized_odds", False): (1.0, 0.0),
+    ("adult", "equalized_odds", True): (0.3, 0.0),
+    ("adult", "statistical_parity", False): (0.3, 0.1),
+    ("adult", "statistical_parity", True): (0.3, 0.0),
+    ("bank", "equalized_odds", False): (0.3, 0.0),
+    ("bank", "equalized_odds", True): (0.3, 0.0),
+    ("bank", "statistical_parity", False): (0.3, 0.0),
+    ("bank", "statistical_parity", True): (0.3, 0.0),
+    ("dutch", "equalized_odds", False): (3.0, 0.0),
+    ("dutch", "equalized_odds", True): (0.3, 0.0),
+    ("dutch", "statistical_parity", False): (3.0, 0.1),
+    ("dutch", "statistical_parity", True): (0.3, 0.1),
+}
+"""Start and step of kappa by table, notion and whether end to end: the paper's are lost, and these
+were chosen on training rows (:data:`CHOICES`, results/two_phase/choices.md)."""
+
+LOCAL_EPOCHS = 5
+
+
+class ParityProblem(NamedTuple):
+    """Clients, and test rows; all in single precision.
+
+    Attributes:
+        users: the clients with their training rows.
+        test: all clients' test rows.
+        notion: by which gaps are measured.
+        model: the network.
+    """
+
+    users: Users
+    test: Encoded
+    notion: ParityNotion
+    model: Network
+
+    @property
+    def parity(self) -> Parity:
+        """The notion, between two groups."""
+        return Parity(self.notion)
+
+
+@lru_cache(maxsize=1)
+def make_parity_problem(
+    table: str, notion: ParityNotion, seed: int, hidden: tuple[int, ...] = HIDDEN
+) -> ParityProblem:
+    """One table, notion and split: 20 % of each client's rows are for the test."""
+    rows, schema = load_dataset(table)
+    parts = partition(rows, clients=CLIENTS[notion], seed=seed, test_fraction=0.2)
+    clients = federate(parts, schema)
+    own = pooled(clients.train)
+    users = make_users(_inputs(own), own.s, own.y.astype(np.float32), clients.user)
+    model = Network(Perceptron(users.a.shape[1], hidden))
+    return ParityProblem(users, pooled(clients.test), notion, model)
+
+
+def _inputs(rows: Encoded) -> np.ndarray:
+    """[N, d + 1] features and group; the network has its own intercepts."""
+    return np.column_stack([rows.x, rows.s]).astype(np.float32)
+
+
+def accuracy_and_gap(
+    notion: ParityNotion, scores: np.ndarray, y: np.ndarray, s: np.ndarray
+) -> tuple[float, float]:
+    """Accuracy, and |SPD| or the larger difference of error rates."""
+    decided = np.where(scores > 0, 1.0, -1.0)
+    gap = (
+        abs(statistical_parity_difference(decided, sensitive_features=s))
+        if notion == "statistical_parity"
+        else equalized_odds_difference(y, decided, sensitive_features=s)
+    )
+    return float(np.mean(y == decided)), gap
+
+
+class PhaseSetting(NamedTuple):
+    """A method with a budget; epsilon is infinite without one."""
+
+    table: str
+    notion: ParityNotion
+    method: str
+    epsilon: float
+
+
+class PhaseValues(NamedTuple):
+    """On test rows; the noise is 0 where there is no epsilon."""
+
+    accuracy: float
+    gap: float
+    noise: float
+
+
+def run_phases(setting: PhaseSetting, seed: int, *, smoke: bool, wide: bool = False) -> PhaseValues:
+    """One method on one split, measured on the test rows."""
+    hidden = PUBLISHED_HIDDEN[setting.table] if wide else HIDDEN
+    problem = make_parity_problem(setting.table, setting.notion, seed, hidden)
+    users, test, notion, model = problem
+    if setting.method == "constant":
+        label = 1.0 if np.mean(np.asarray(users.y) > 0) > 0.5 else -1.0
+        scores, noise = np.full(len(test.y), label), 0.0
+    else:
+        params, noise = _trained(problem, setting, seed, smoke=smoke)
+        scores = np.asarray(model.scores(params, jnp.asarray(_inputs(test))))
+    return PhaseValues(*accuracy_and_gap(notion, scores, test.y, test.s), noise)
+
+
+def _trained(
+    problem: ParityProblem, setting: PhaseSetting, seed: int, *, smoke: bool
+) -> tuple[Params, float]:
+    """The network, and the noise in it."""
+    users, _, _, model = problem
+    end_to_end, epochs = setting.method == "end_to_end", 1 if smoke else LOCAL_EPOCHS
+    kappa, kappa_rate = KAPPAS[setting.table, setting.notion, end_to_end]
+
+    def in_four_rounds(algorithm: Algorithm, users: Users) -> Params:
+        everyone = Cohorts(len(users), len(users))
+        end = run(algorithm, users, everyone, rounds=4, seed=seed, chunk=4)
+        return algorithm.params(end.state)
+
+    if setting.method in ("B1", "B2"):
+        # B1 has a kappa of 0 that stays there: then one compiled code serves both.
+        fair = setting.method == "B2"
+        algorithm = FairSgd(
+            model, problem.parity, kappa=kappa * fair, kappa_rate=kappa_rate * fair,
+            local_steps=users.steps(batch=500, epochs=epochs),
+        )  # fmt: skip
+        return in_four_rounds(algorithm, users), 0.0
+    settings = TwoPhaseSettings(
+        clip=1.5, end_to_end=end_to_end, local_epochs=epochs, learning_rate=RATE,
+        teacher_epochs=1.0 if smoke else 10.0, kappa=kappa, kappa_rate=kappa_rate,
+    )  # fmt: skip
+    method = make_two_phase(model, problem.parity, users, settings)
+    if setting.method != "noiseless":
+        method = method.with_noise(common_noise(method.sums(users, 4), setting.epsilon, DELTA))
+    # The student by itself is the same algorithm, and one compiled code for both variants.
+    params = in_four_rounds(method.student, method.teach(users, seed))
+    return params, float(method.student.noise)
+
+
+def run_wide(setting: PhaseSetting, seed: int, *, smoke: bool) -> PhaseValues:
+    """With networks as wide as published."""
+    return run_phases(setting, seed, smoke=smoke, wide=True)
+
+
+def behind(setting: PhaseSetting, hidden: tuple[int, ...]) -> tuple[object, ...]:
+    """All that is set in this room."""
+    if setting.method == "constant":
+        return ()
+    if setting.method == "B1":
+        return hidden, LOCAL_EPOCHS
+    kappa = KAPPAS[setting.table, setting.notion, setting.method == "end_to_end"]
+    private = {"B2": (), "noiseless": (RATE,)}.get(setting.method, (RATE, DELTA))
+    return hidden, LOCAL_EPOCHS, kappa, *private
+
+
+# The start and step of kappa, chosen on training rows
+
+FIRST_SEED = 100
+"""None of the table's."""
+
+NOISE = 2.0
+"""Of the private teachers."""
+
+WORTH = 0.8
+"""Share of what training gains over the more frequent label that a fair teacher keeps at least."""
+
+STEPS = ((0.0, 0.0), (0.3, 0.0), (0.3, 0.1), (1.0, 0.0), (1.0, 0.1), (3.0, 0.0), (3.0, 0.1))
+"""Starts and steps of kappa; the first is no fairness."""
+
+
+class Teachers(NamedTuple):
+    """Teachers with a start and step of kappa."""
+
+    table: str
+    notion: ParityNotion
+    end_to_end: bool
+    kappa: float
+    kappa_rate: float
+
+
+class TeacherValues(NamedTuple):
+    """Of the teachers' decisions; and the share of the more frequent label."""
+
+    accuracy: float
+    gap: float
+    constant: float
+
+
+def run_teachers(setting: Teachers, seed: int, *, smoke: bool) -> TeacherValues:
+    """All clients' teachers, each on its own training rows."""
+    seed += FIRST_SEED
+    problem = make_parity_problem(setting.table, setting.notion, seed)
+    settings = TwoPhaseSettings(
+        end_to_end=setting.end_to_end, teacher_epochs=1.0 if smoke else 10.0, clip=1.5,
+        kappa=setting.kappa, kappa_rate=setting.kappa_rate,
+    )  # fmt: skip
+    method = make_two_phase(problem.model, problem.parity, problem.users, settings, noise=NOISE)
+    decided = method.teach(problem.users, seed).y
+    y, s = np.asarray(problem.users.y), np.asarray(problem.users.s).reshape(-1)
+    positive = float(np.mean(y > 0))
+    both = accuracy_and_gap(problem.notion, np.asarray(decided), y, s)
+    return TeacherValues(*both, max(positive, 1 - positive))
+
+
+def chosen(runs: Runs) -> dict[tuple[str, ParityNotion, bool], tuple[float, float]]:
+    """Of each task the least mean gap among those that are worth it, or else the most accurate."""
+    best = {}
+    for task, own in runs.by("table", "notion", "end_to_end").items():
+        kappas = own.by("kappa", "kappa_rate")
+        accuracy, gap, constant = (
+            {kappa: some.mean(name).mean for kappa, some in kappas.items()}
+            for name in TeacherValues._fields
+        )
+        free, fair = STEPS[0], STEPS[1:]
+        enough = constant[free] + WORTH * (accuracy[free] - constant[free])
+        worth = [kappa for kappa in fair if accuracy[kappa] >= enough]
+        best[task] = min(worth, key=gap.get) if worth else max(fair, key=accuracy.get)  # type: ignore[arg-type]
+    return best
+
+
+def show_kappas(runs: Runs) -> dict[str, str]:
+    """A row a task; what was chosen is bold."""
+    best, lines = chosen(runs), []
+    for task, own in runs.by("table", "notion", "end_to_end").items():
+        cells = []
+        for kappa, some in own.by("kappa", "kappa_rate").items():
+            text = f"{some.mean('accuracy').mean:.3f} / {some.mean('gap').mean:.3f}"
+            cells.append(f"**{text}**" if best[task] == kappa else text)
+        teacher = "private" if task[2] else "published"
+        lines.append((*task[:2], teacher, f"{own.mean('constant').mean:.3f}", *cells))
+    return {"choices.md": page("two_phase/choices", runs, noise=NOISE, rows=lines)}
+
+
+CHOICES = Experiment(
+    name="choices",
+    settings=tuple(
+        Teachers(name, notion, end_to_end, *kappa)
+        for name, notion, end_to_end, kappa in product(
+            sorted(TABLES), sorted(CLIENTS), (False, True), STEPS
+        )
+    ),
+    run=run_teachers, summary=show_kappas, seeds=3, sources=lambda setting: SOURCES[setting.table],
+    behind=lambda _: (HIDDEN, FIRST_SEED, NOISE), float64=False, default=False,
+)  # fmt: skip
+
+# What the paper claims
+
+PAGE = "two_phase/two_phase.md"
+WIDE_PAGE = "two_phase/wide_two_phase.md"
+
+WIDTHS = ", networks as wide as published"
+"""Behind each claim."""
+
+SIMILAR, HARDLY, RISES = 0.01, 0.005, 0.005
+"""Of accuracy: what counts as similar, as hardly anything, and as a rise."""
+
+LEAST, MOST = 0.5, 10.0
+"""The epsilons between which accuracy should rise: ours, of those from above 0 to 10 there."""
+
+
+def claims(runs: Runs, page: str = PAGE, networks: str = "") -> Iterator[Finding]:
+    """Where accuracy goes, on all tables and for both notions."""
+    lost, noise, rise = {}, {}, {}
+    for (name, notion), own in runs.by("table", "notion").items():
+        constant, fair, noiseless = (
+            own.select(method=method) for method in ("constant", "B2", "noiseless")
+        )
+        least, most = (own.select(method="two_phase", epsilon=e) for e in (LEAST, MOST))
+        if fair and noiseless and least and most:
+            pairs = ((lost, most, fair), (noise, most, noiseless), (rise, least, most))
+            for means, low, high in pairs:
+                difference = of_learned(high.less(low, "accuracy"), constant, low, high)
+                means[f"{name}, {notion.replace('_', ' ')}"] = difference
+    statements = (
+        (f"at epsilon = {MOST:g} accuracy is similar to that of fair training; loss", "similar",
+         lost, lambda mean: mean - SIMILAR),
+        (f"what the noise costs at epsilon = {MOST:g}", "hardly anything",
+         noise, lambda mean: mean - HARDLY),
+        (f"accuracy rises with epsilon, from {LEAST:g} to {MOST:g}", "it does",
+         rise, lambda mean: RISES - mean),
+    )  # fmt: skip
+    for claim, published, means, excess in statements:
+        yield of_tasks(claim + networks, published, means, excess, page)
+
+
+def of_tasks(
+    claim: str, published: str, means: Mapping[str, Mean], excess: Callable[[Mean], Mean], page: str
+) -> Finding:
+    """A claim about accuracy that should hold for all tables and notions.
+
+    Ours are the range of differences, and those tasks in which it is not so.
+    """
+    excesses = {task: excess(mean) for task, mean in means.items()}
+    failed = [task for task, one in excesses.items() if one.mean > 0]
+    known = [mean.mean for mean in means.values() if mean.n]
+    ours = f"{min(known):+.3f} to {max(known):+.3f} of accuracy" if known else ""
+    if nothing := [task for task, mean in means.items() if not mean.n]:
+        ours += f"; {rules.NOTHING} on {' and '.join(nothing)}"
+    verdict = verdict_of_cells(excesses.values())
+    if verdict == rules.PARTLY:
+        holds = [task for task, one in excesses.items() if verdict_of(one) == rules.YES]
+        texts = (f"{task} ({means[task].text('+.4f', error=True)})" for task in holds)
+        ours += f"; it holds on {' and '.join(texts)}"
+    missed = tuple(f"{task} ({means[task].text('+.3f', error=True)})" for task in failed)
+    return Finding(claim, published, ours, verdict, page, missed)
+
+
+NOTE = (
+    "What holds on all three tables and by both notions is reproduced; what holds on some and fails"
+    f" on others holds in part. Similar is at most {SIMILAR:g} of accuracy lower, hardly anything"
+    f" at most {HARDLY:g}, and a rise more than {RISES:g}: the paper's numbers are lost from its"
+    " text. Accuracy is nearly flat because the noise does not cover the teacher: whatever epsilon"
+    " is, the student learns the decisions of a network that was trained without noise."
+)
+
+
+# What is shown
+
+METHODS = {
+    "constant": ("constant classifier", "#CC79A7", ""),
+    "B1": ("B1: accuracy alone, not private", "0.6", ""),
+    "B2": ("B2: Fair-SGD, not private", "0.2", ""),
+    "noiseless": ("two-phase without noise", "#009E73", ""),
+    "two_phase": ("two-phase (phase 1 is not covered)", "#D55E00", "o"),
+    "end_to_end": ("end to end", "#0072B2", "o"),
+}
+"""Name, colour and marker of each; none of those without an epsilon."""
+
+
+def show(runs: Runs, results: str = PAGE, networks: str = "") -> dict[str, str]:
+    """All means, and a plot for each notion; what is said of a paper's ``networks``, if any."""
+    means = []
+    for setting, own in runs.by().items():
+        budget: tuple[object, ...] = ("-", "-")
+        if np.isfinite(setting.epsilon):
+            budget = setting.epsilon, f"{own[0].values.noise:.2f}"
+        constants = runs.select(table=setting.table, notion=setting.notion, method="constant")
+        accuracy, gap = accuracy_text(own, constants), own.mean("gap").text()
+        name = METHODS[setting.method][0]
+        means.append((setting.table, setting.notion, name, *budget, accuracy, gap))
+    text = page(
+        "two_phase/two_phase",
+        runs,
+        part=" wide" * bool(networks),
+        means=means,
+        losses=losses(runs),
+        least=EPSILONS[0],
+        most=EPSILONS[-1],
+        missed=what_does_not(claims(runs, results, networks), NOTE),
+    )
+    plots = {f"{notion}.svg": plot(own) for notion, own in runs.by("notion").items()}
+    return {"two_phase.md": text} | plots
+
+
+def losses(runs: Runs) -> list[tuple[str, ...]]:
+    """What the noise costs at the largest epsilon, and what learning from teachers does."""
+    lines = []
+    for names, own in runs.by("table", "notion").items():
+        fair, noiseless = (own.select(method=one) for one in ("B2", "noiseless"))
+        (least, noisy), (private, end) = (
+            [own.select(method=one, epsilon=e) for e in (EPSILONS[0], EPSILONS[-1])]
+            for one in ("two_phase", "end_to_end")
+        )
+        if fair and noiseless and noisy:
+            pairs = ((fair, noiseless), (noiseless, noisy), (noisy, least), (end, private))
+            lost = (one.less(other, "accuracy") for one, other in pairs)
+            lines.append((*names, *(one.text("+.4f", error=True) * (one.n > 0) for one in lost)))
+    return lines
+
+
+def plot(runs: Runs) -> str:
+    """Of one notion: accuracy above, the gap below, a column a table."""
+    tables = runs.by("table")
+    figure, grid = panels(2, len(tables), 3.4 * len(tables), 5.2)
+    for axes, (field, name) in zip(grid, product(("accuracy", "gap"), tables), strict=True):
+        over_epsilon(axes, tables[name], field, METHODS)
+        axes.set_title(name if field == "accuracy" else "")
+    legend(figure, 2)
+    return as_svg(figure)
+
+
+TWO_PHASE = Experiment(
+    name="runs",
+    settings=tuple(
+        PhaseSetting(name, notion, method, epsilon)
+        for name in sorted(TABLES)
+        for notion in sorted(CLIENTS)
+        for method, (_, _, marker) in METHODS.items()
+        for epsilon in (EPSILONS if marker else (np.inf,))
+    ),
+    run=run_phases, summary=show,
+    smoke=(
+        PhaseSetting("bank", "statistical_parity", "B2", np.inf),
+        PhaseSetting("bank", "statistical_parity", "two_phase", 2.0),
+    ),
+    seeds=5, sources=lambda setting: SOURCES[setting.table],
+    behind=lambda setting: behind(setting, HIDDEN), float64=False,
+)  # fmt: skip
+
+WIDE = replace(
+    TWO_PHASE,
+    name="wide",
+    settings=tuple(one for one in TWO_PHASE.settings if one.method != "end_to_end"),  # the paper's
+    run=run_wide,
+    summary=lambda runs: {
+        f"wide_{name}": text for name, text in show(runs, WIDE_PAGE, WIDTHS).items()
+    },
+    smoke=(),
+    seeds=1,
+    behind=lambda setting: behind(setting, PUBLISHED_HIDDEN[setting.table]),
+    default=False,
+)
+
+
+def whole_wide(runs: Runs) -> Runs:
+    """Those with networks as wide as published, once all of them are there."""
+    return NO_RUNS if WIDE.missing(runs, WIDE.settings, None) else runs
+
+
+def wide_claims(runs: Runs) -> Iterator[Finding]:
+    """The same claims, once all of these runs are there."""
+    if wide := whole_wide(runs):
+        yield from claims(wide, WIDE_PAGE, WIDTHS)
+
+
+EXPERIMENTS = (TWO_PHASE, WIDE, CHOICES)
+
+if __name__ == "__main__":
+    main(__doc__, "two_phase", *EXPERIMENTS)
