@@ -34,7 +34,7 @@ from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, read_numbers
 from synthfair.postprocess.histogram import BINS, LabelCounts, ScoreCounts
 from synthfair.postprocess.weights import RowWeights
-from synthfair.privacy.rounds import SumOfShares, TrainingGuarantee
+from synthfair.privacy.guarantee import Guarantee, SumOfShares
 from synthfair.privacy.statement import PrivacyStatement
 
 MAX_BYTES = 100_000_000
@@ -298,7 +298,7 @@ class MetricsFile(Part):
     asked: Asked | None = None
     counts: dict[str, Any] | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
-    guarantee: TrainingGuarantee | None = Field(
+    guarantee: Guarantee | None = Field(
         None,
         validation_alias=AliasChoices("guarantee", "promise"),  # that of older files
     )

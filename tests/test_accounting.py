@@ -12,8 +12,9 @@ from synthfair.config import DistillConfig
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, composed, delta_of, epsilon_of, mu_for
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.statement import RISKS, Guarantee, make_guarantee, require_true
+from synthfair.privacy.statement import RISKS, make_guarantee, require_true
 from synthfair.release.format import Header, make_header
 
 budgets = {"epsilon": st.floats(0.05, 20), "delta": st.floats(1e-9, 0.1)}

@@ -4,11 +4,11 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.rounds import ROWS_NOT_COVERED, training_guarantee
 from synthfair.privacy.sampled import SampledSums
-from synthfair.privacy.statement import Guarantee
 
 EVERYONE = SampledSums(50, 50, 20)
 SAMPLED = SampledSums(1000, 20, 20)

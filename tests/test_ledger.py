@@ -16,9 +16,9 @@ from synthfair.errors import InputError
 from synthfair.privacy.accounting import accountant, delta_of
 from synthfair.privacy.answers import AnswersFile
 from synthfair.privacy.fit import PrivateFit
-from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
+from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
+from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
-from synthfair.privacy.statement import NOT_COVERED_CONTINUOUS, Guarantee
 
 
 def guarantee(epsilon=1.0, relation="add_or_remove", noise=5.0):
@@ -91,7 +91,8 @@ BOOK_UNTIL_REFUSED = """
 import sys
 from pathlib import Path
 from synthfair.errors import InputError
-from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
+from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.ledger import Booking, Ledger
 booking = Booking.model_validate_json(sys.argv[2])
 try:
     while True:
@@ -200,7 +201,7 @@ def test_settings_that_read_rows_without_noise_do_not_go_with_epsilon():
 
 
 def part(run, epsilon=0.5, client="1" * 64):
-    pure = PureGuarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
+    pure = Guarantee(epsilon=epsilon, unit="one row", relation="add_or_remove")
     return Booking(kind="secure_sum", output="task.json", run=run, client=client, guarantee=pure)
 
 

@@ -27,7 +27,8 @@ from synthfair.federated import TrainConfig, TrainFiles, UserAssignment, assign_
 from synthfair.files import claimed
 from synthfair.privacy import answers as bought_files
 from synthfair.privacy.answers import BoughtFile
-from synthfair.privacy.ledger import Booking, Ledger, PureGuarantee
+from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.release.reading import read_release
 from synthfair.secure import aggregator
 from synthfair.surrogate import make
@@ -77,7 +78,7 @@ def shop(tmp_path):
         made.append(f"answer {len(made)}".encode())
         return made[-1]
 
-    guarantee = PureGuarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
+    guarantee = Guarantee(epsilon=1.0, unit="one row", relation="add_or_remove")
     booking = Booking(output="a", run=RUN, guarantee=guarantee)
     ledger, file = Ledger(tmp_path / "ledger"), BoughtFile(tmp_path / "bought", RUN)
 

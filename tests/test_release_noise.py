@@ -15,6 +15,7 @@ from scipy import stats
 
 from synthfair.config import DistillConfig
 from synthfair.privacy.accounting import DISCRETE, delta_of, discrete_delta_of, discrete_mu_for
+from synthfair.privacy.guarantee import NOT_COVERED, NOT_COVERED_CONTINUOUS, Guarantee
 from synthfair.privacy.mechanism import (
     GaussianMechanism,
     NoisySum,
@@ -24,13 +25,7 @@ from synthfair.privacy.mechanism import (
     sensitivity,
 )
 from synthfair.privacy.noise import seeded, system_entropy
-from synthfair.privacy.statement import (
-    NOT_COVERED,
-    NOT_COVERED_CONTINUOUS,
-    Guarantee,
-    make_guarantee,
-    require_true,
-)
+from synthfair.privacy.statement import make_guarantee, require_true
 
 ALARM = 1e-6
 COARSE = 2.0**-4

@@ -10,14 +10,9 @@ from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.schema import Categorical, Numeric, Schema
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, mu_for
+from synthfair.privacy.guarantee import NOT_COVERED_CONTINUOUS, Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
-from synthfair.privacy.statement import (
-    NOT_COVERED_CONTINUOUS,
-    PRIVATE_PROBLEMS,
-    Guarantee,
-    make_guarantee,
-    require_true,
-)
+from synthfair.privacy.statement import PRIVATE_PROBLEMS, make_guarantee, require_true
 from synthfair.release.format import make_header
 from synthfair.report.releases import statement_facts
 from synthfair.report.table import fact_rows

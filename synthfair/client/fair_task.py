@@ -32,10 +32,11 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Model, Params
 from synthfair.privacy.fit import MARGINS, Penalties, PrivateFit, largest_curvature, private_fit
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.privacy.private_objective import PrivateObjective
 from synthfair.privacy.queries import PrivateQueries
-from synthfair.privacy.statement import Guarantee, make_guarantee
+from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import make_header, name_of
 
 if TYPE_CHECKING:

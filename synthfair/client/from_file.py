@@ -17,9 +17,10 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError, refusal
 from synthfair.files import claimed, require_distinct
 from synthfair.privacy.answers import AnswersFile
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
-from synthfair.privacy.statement import RISKS, UNSEEN, Guarantee
+from synthfair.privacy.statement import RISKS, UNSEEN
 from synthfair.release.format import Release, write_release
 from synthfair.task.protocol import Task
 

@@ -19,8 +19,9 @@ from synthfair.data.encode import Clipping, content_sums
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
 from synthfair.model import LinearModel
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.statement import Guarantee, make_guarantee
+from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import Release, make_header
 from synthfair.surrogate.make import Plan, Sums, most_numbers, read_sums, surrogate_of
 

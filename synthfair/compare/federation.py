@@ -13,7 +13,7 @@ from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
 from synthfair.federated import Communication
-from synthfair.privacy.rounds import TrainingGuarantee
+from synthfair.privacy.guarantee import Guarantee
 
 
 class Federation(NamedTuple):
@@ -88,6 +88,6 @@ class Fitted(NamedTuple):
     cost: Communication
     asked: Asked
     distillations: tuple[Distillation, ...] = ()
-    guarantee: TrainingGuarantee | None = None
+    guarantee: Guarantee | None = None
     probabilities: tuple[np.ndarray, ...] | None = None
     seconds_before: float = 0.0

@@ -22,7 +22,8 @@ from synthfair.files import OWNER_ONLY, validated, write_json
 from synthfair.measure.collection import Collection, read_collection
 from synthfair.measure.reports import Rate, perturb_rates, require_rates, write_reports
 from synthfair.privacy.answers import BoughtFile
-from synthfair.privacy.ledger import Booking, PureGuarantee
+from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.ledger import Booking
 from synthfair.privacy.noise import RandomBytes, system_entropy
 from synthfair.task.job_sites import JobSites, Query
 from synthfair.task.messages import sha256
@@ -84,14 +85,14 @@ class GapJob(GapQuestion):
         return GapQuestion(collection=self.collection, rate=self.rate, batch=self.batch)
 
 
-def guarantee_of(collection: Collection) -> PureGuarantee:
+def guarantee_of(collection: Collection) -> Guarantee:
     """What all reports of a site guarantee together, each being of one row.
 
     Guarantee: epsilon-local differential privacy of each row's report. So epsilon for the rows of
     two tables that differ in one row: add or remove, where the number of rows is public, and also
     replace. Unit: one row; of a person with several rows the epsilons add up.
     """
-    return PureGuarantee(epsilon=collection.epsilon, unit="one row", relation="add_or_remove")
+    return Guarantee(epsilon=collection.epsilon, unit="one row", relation="add_or_remove")
 
 
 def answer_gap(request: Request, source: RandomBytes = system_entropy) -> Work:

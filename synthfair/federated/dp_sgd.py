@@ -46,7 +46,7 @@ class NoisyPassSettings(PassSettings, PrivacySettings):
         if budget:
             sums = algorithm.sums(users, self.rounds)
             guarantee = training_guarantee({"gradients": (sums, clip)}, **budget)
-            algorithm = replace(algorithm, noise=guarantee.mechanisms[0].noise / clip)
+            algorithm = replace(algorithm, noise=guarantee.samples[0].noise / clip)
         return TrainingPlan(algorithm, Cohorts.everyone(len(users)), guarantee=guarantee, chunk=1)
 
 

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from synthfair.config import Relation
 from synthfair.errors import refusal
+from synthfair.privacy.guarantee import SumOfShares
 from synthfair.privacy.mechanism import grid_for, sensitivity
 from synthfair.privacy.noise import system_entropy
-from synthfair.privacy.rounds import SumOfShares
 from synthfair.secure.opening import noisy_sum
 from synthfair.secure.shares import Sharing
 from synthfair.secure.summands import ClippedVectors

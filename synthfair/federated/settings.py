@@ -24,7 +24,8 @@ from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
-from synthfair.privacy.rounds import TrainingGuarantee, noise_for_shares, training_guarantee
+from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.rounds import noise_for_shares, training_guarantee
 from synthfair.privacy.sampled import SampledSums, Sampling
 from synthfair.trained import TrainedModel
 
@@ -54,7 +55,7 @@ class TrainingPlan(NamedTuple):
     algorithm: Algorithm
     cohorts: Cohorts
     protection: Protection | SecureSums = UNPROTECTED
-    guarantee: TrainingGuarantee | None = None
+    guarantee: Guarantee | None = None
     chunk: int = CHUNK
     prepare: Callable[[Users, int, Sequence[int]], Users] | None = None
 
@@ -289,7 +290,7 @@ class UserPrivacySettings(CohortSettings, PrivacySettings):
             if budget is None:
                 return plan._replace(protection=Protection(clip))
             guarantee = training_guarantee({"reports": (sums, clip)}, **budget)
-            protection = Protection(clip, guarantee.mechanisms[0].noise)
+            protection = Protection(clip, guarantee.samples[0].noise)
             return plan._replace(protection=protection, guarantee=guarantee)
         secure = make_secure_sums(
             report_size(algorithm, data.users)[0],

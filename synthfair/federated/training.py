@@ -30,8 +30,8 @@ from synthfair.federated.user_data import AssignedTable, UserData, make_user_dat
 from synthfair.files import claimed, whole_file, write_json, write_text
 from synthfair.postprocess.histogram import ScoreHistogram
 from synthfair.postprocess.weights import RowWeights
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger, purchase_of
-from synthfair.privacy.rounds import TrainingGuarantee
 from synthfair.run_files import Communication
 from synthfair.trained import Layer, TrainedModel, input_names, write_model
 
@@ -57,7 +57,7 @@ class Training(NamedTuple):
     model: TrainedModel
     history: RoundRecord
     cost: Communication
-    guarantee: TrainingGuarantee | None
+    guarantee: Guarantee | None
     resumed_at: int = 0
     counts: ScoreHistogram | None = None
 

@@ -34,7 +34,8 @@ from synthfair.federated.settings import PrivacySettings, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params
-from synthfair.privacy.rounds import Summed, training_guarantee
+from synthfair.privacy.guarantee import Summed
+from synthfair.privacy.rounds import training_guarantee
 from synthfair.privacy.sampled import SampledSums
 
 TEACHER_NOT_COVERED = (
@@ -79,7 +80,7 @@ class TwoPhaseSettings(FairPassSettings, PrivacySettings):
             sums["student's gradients"] = (student, clip)
             condition = None if self.end_to_end else TEACHER_NOT_COVERED
             guarantee = training_guarantee(sums, condition=condition, **budget)
-            method = method.with_noise(guarantee.mechanisms[-1].noise / clip)
+            method = method.with_noise(guarantee.samples[-1].noise / clip)
         everyone = Cohorts.everyone(len(users))
         return TrainingPlan(
             method.student, everyone, guarantee=guarantee, chunk=1, prepare=method.teach

@@ -1,10 +1,10 @@
 from .accounting import delta_of, epsilon_of, mu_for
 from .discrete import discrete_gaussian, discrete_laplace
 from .gate import Preview, preview
+from .guarantee import Guarantee
 from .ledger import Booking, Ledger
-from .rounds import TrainingGuarantee
 from .sampled import SampledSums
-from .statement import Guarantee, PrivacyStatement, make_guarantee
+from .statement import PrivacyStatement, make_guarantee
 
 __all__ = [
     "Booking",
@@ -13,7 +13,6 @@ __all__ = [
     "Preview",
     "PrivacyStatement",
     "SampledSums",
-    "TrainingGuarantee",
     "delta_of",
     "discrete_gaussian",
     "discrete_laplace",

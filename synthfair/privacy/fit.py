@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.fairness.penalties import CovariancePenalty, Notion, SelectionRatePenalty
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.queries import PrivateQueries
-from synthfair.privacy.statement import Guarantee
 
 LEAST_ROWS = 2.0
 """A cell counts as having so many standard deviations of its noise, at least: means over cells that

@@ -16,36 +16,13 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
 from synthfair.privacy.accounting import composed
 from synthfair.privacy.chain import Chain, Linked
-from synthfair.privacy.mechanism import Relation
-from synthfair.privacy.rounds import TrainingGuarantee, Unit
+from synthfair.privacy.guarantee import Guarantee, Line, Unit
 from synthfair.privacy.sampled import Composition
-from synthfair.privacy.statement import Guarantee, Line
 
 ENDING = ".ledger.jsonl"
 """Added to a table's name."""
 
 _USER: Unit = "one user, with all its rows"
-
-
-class PureGuarantee(BaseModel):
-    """epsilon-differential privacy: of counts with discrete Laplace noise by aggregators.
-
-    Attributes:
-        epsilon: positive.
-        delta: 0.
-        unit: whose presence is protected.
-        relation: which tables are neighbours.
-    """
-
-    model_config = STRICT
-
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    delta: Literal[0] = 0
-    unit: Literal["one row"] | Unit
-    relation: Relation
-
-
-AnyGuarantee = Guarantee | TrainingGuarantee | PureGuarantee
 
 
 class Booking(BaseModel):
@@ -67,21 +44,15 @@ class Booking(BaseModel):
     output: Line
     run: str = Field(pattern="^[0-9a-f]{64}$")
     client: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
-    guarantee: AnyGuarantee | None
+    guarantee: Guarantee | None
     purchase: str | None = Field(default=None, pattern="^[0-9a-f]{64}$")
 
     @property
     def composition(self) -> Composition | None:
         """Its mechanisms; None without a guarantee, or with one that holds on a condition."""
-        match self.guarantee:
-            case None:
-                return None
-            case TrainingGuarantee(condition=condition, composition=composition):
-                return None if condition else composition
-            case PureGuarantee(epsilon=epsilon):
-                return Composition(pure=epsilon)
-            case Guarantee(mu=mu):
-                return Composition(mu)
+        if self.guarantee is None or self.guarantee.condition:
+            return None
+        return self.guarantee.composition
 
 
 class Limit(BaseModel):
@@ -254,7 +225,7 @@ class Ledger:
                 + (f", of which {reserve:g} must be left" if reserve else "")
             )
 
-    def _require_comparable(self, old: AnyGuarantee, new: AnyGuarantee) -> None:
+    def _require_comparable(self, old: Guarantee, new: Guarantee) -> None:
         if (old.unit, new.unit).count(_USER) == 1:
             raise InputError(
                 f"{self.path}: protects {old.unit}; {new.unit} needs a ledger of its own"

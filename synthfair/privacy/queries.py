@@ -12,6 +12,7 @@ import numpy as np
 from synthfair.data.encode import Encoded
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
+from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.mechanism import (
     NoisySum,
     exact_integers,
@@ -19,7 +20,6 @@ from synthfair.privacy.mechanism import (
     require_float64,
 )
 from synthfair.privacy.noise import RandomBytes
-from synthfair.privacy.statement import Guarantee
 
 CHUNK = 2**14
 """Rows worked on at once: a million must not be copied as a whole."""

@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
-
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import DISCRETE, LEAST_STEPS, accountant
+from synthfair.privacy.accounting import DISCRETE, accountant
+from synthfair.privacy.guarantee import (
+    SIMULATED,
+    Guarantee,
+    SampledMechanism,
+    Summed,
+    SumOfShares,
+    Unit,
+)
 from synthfair.privacy.mechanism import sensitivity
-from synthfair.privacy.sampled import Composition, SampledSums, Sampling, common_noise
-from synthfair.privacy.statement import Line, Relation
-
-Unit = Literal["one user, with all its rows", "one row of one client"]
-"""Whose presence is protected."""
-
-SIMULATED = (
-    "Rounds run in one process, as here: a simulation, in which that process sees everything."
-)
-"""Of rounds whose users are simulated."""
-
-DEPLOYED = (
-    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
-    " and whoever can read the server's sees what sites send, and noise that the server draws.",
-    "When, how fast and with which code a site answers, and how much it sends.",
-)
-"""Of rounds between organisations, in its place."""
+from synthfair.privacy.sampled import SampledSums, common_noise
 
 _NEVER_COVERED = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"
@@ -74,14 +60,6 @@ SHARES_NOT_COVERED = (
 )
 """Of guarantees for users whose reports are summed by shares, with discrete noise."""
 
-COUNTS_NOT_COVERED = (
-    "Aggregators of the counts that collude: together they see every client's counts.",
-    "False counts: a client can send any; only totals that cannot be are refused.",
-)
-"""Of guarantees that include sums of counts, besides."""
-
-MOST_NUMBERS = 2**32
-"""With discrete noise, in all rounds together."""
 
 ALL_WHO_SEE_SUMS = "everyone who sees the noisy sums, and nothing else of the reports"
 """Of users, whose reports must be summed up securely."""
@@ -95,152 +73,6 @@ ALL_WHO_SEE_UPLOADS = (
 ALL_BUT_ONE = "any single aggregator, together with everyone who sees the noisy sums"
 """Of sums by shares: its own noise is known to it, and that of another one is enough."""
 
-Summed = Literal["reports", "gradients", "teacher's gradients", "student's gradients"]
-"""What sums are of."""
-
-
-class SumOfShares(BaseModel):
-    """How reports are summed so that nobody sees one, see :mod:`synthfair.secure`.
-
-    Attributes:
-        aggregators: that do not collude; each adds noise of its own, enough by itself.
-        length: k, of a report.
-        step: of the grid to which reports are rounded after they are clipped.
-        norm: Euclidean norm that no report exceeds then: clip + step sqrt(k) / 2, or a little more.
-        simulated: whether users and aggregators ran in one process, which saw everything.
-    """
-
-    model_config = STRICT
-
-    aggregators: int = Field(ge=2, le=3)
-    length: int = Field(ge=1)
-    step: float = Field(gt=0)
-    norm: float = Field(gt=0)
-    simulated: bool = True
-
-
-class SampledMechanism(BaseModel):
-    """Noisy sums over samples.
-
-    Attributes:
-        name: what is summed up.
-        sampling: how samples are drawn.
-        population: number of users, or of a client's rows.
-        sample: how many of them are in a sample, or expected to be.
-        times: number of sums.
-        clip: Euclidean norm that nobody's part of a sum exceeds.
-        noise: standard deviation of what is added to each entry of a sum; of shares, by each
-            aggregator.
-        shares: how sums are made where nobody sees a report, with discrete noise.
-
-    Raises:
-        ValueError: of shares, a norm that leaves rounding out, or noise of too few steps of the
-            grid to be accounted for as normal noise is.
-    """
-
-    model_config = STRICT
-
-    name: Summed
-    sampling: Sampling
-    population: int = Field(ge=1, lt=2**53)
-    sample: int = Field(ge=1, lt=2**53)
-    times: int = Field(ge=1, lt=2**31)
-    clip: float = Field(gt=0)
-    noise: float = Field(gt=0)
-    shares: SumOfShares | None = None
-
-    @model_validator(mode="after")
-    def _is_on_a_fine_grid(self) -> SampledMechanism:
-        shares = self.shares
-        if shares is None:
-            return self
-        least = self.clip + shares.step * math.sqrt(shares.length) / 2
-        if shares.norm < least * (1 - 1e-12):  # floating point rounds it down
-            raise ValueError("norm: must be at least clip + step sqrt(length) / 2")
-        if self.noise < LEAST_STEPS * shares.step:
-            raise ValueError("noise: must be at least 2^34 steps of the grid")
-        if shares.length * self.times >= MOST_NUMBERS:
-            raise ValueError("length: of all rounds together must be below 2^32")
-        return self
-
-    @property
-    def sums(self) -> SampledSums:
-        """As it is accounted for."""
-        return SampledSums(self.population, self.sample, self.times, self.sampling)
-
-    @property
-    def multiplier(self) -> float:
-        """Noise in units of the sensitivity; of shares, that of one aggregator alone."""
-        norm = self.shares.norm if self.shares else self.clip
-        return self.noise / sensitivity(norm, self.sums.relation)
-
-
-class TrainingGuarantee(BaseModel):
-    """(epsilon, delta)-differential privacy of a training, and of all that its server saw.
-
-    Attributes:
-        epsilon: positive.
-        delta: above 0, below 1.
-        unit: whose presence is protected.
-        relation: which populations are neighbours: one user (or row) more or less, or one
-            replaced. As numbers of users, and of a client's rows, are public settings here,
-            ``add_or_remove`` reads: the one's part of each sum is there, or is zeroed out and the
-            number stays (the "zero-out" relation of Kairouz et al. 2021).
-        mechanisms: through which rows were read.
-        accountant: by what epsilon and delta follow from them.
-        condition: what must be so for it to hold, or None: then it holds from end to end.
-        holds_against: whom.
-        counts_epsilon: of sums of counts with discrete Laplace noise, about the same rows, which
-            the epsilon includes; None without.
-        not_covered: what the guarantee does not speak of.
-    """
-
-    model_config = STRICT
-
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    delta: float = Field(ge=LEAST_DELTA, lt=1)
-    unit: Unit
-    relation: Relation
-    mechanisms: tuple[SampledMechanism, ...] = Field(min_length=1, max_length=10)
-    accountant: Line
-    condition: Line | None = None
-    holds_against: Line = ALL_WHO_SEE_SUMS
-    counts_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
-
-    @model_validator(mode="after")
-    def _one_relation(self) -> TrainingGuarantee:
-        if {mechanism.sums.relation for mechanism in self.mechanisms} != {self.relation}:
-            raise ValueError(f"mechanisms: must all be of the relation {self.relation!r}")
-        return self
-
-    @property
-    def composition(self) -> Composition:
-        """All mechanisms together."""
-        found = Composition.of((m.sums, m.multiplier) for m in self.mechanisms)
-        return replace(found, pure=self.counts_epsilon or 0.0)
-
-    @property
-    def deployed(self) -> TrainingGuarantee:
-        """The same where server and users are machines of their own, and say so."""
-        covered = [line for line in self.not_covered if line != SIMULATED]
-        found: dict[str, Any] = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
-        for mechanism in found["mechanisms"]:
-            if mechanism["shares"]:
-                mechanism["shares"]["simulated"] = False
-        return TrainingGuarantee.model_validate(found)
-
-    def with_counts(self, epsilon: float) -> TrainingGuarantee:
-        """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
-        changed = {
-            "epsilon": self.epsilon + epsilon,
-            "counts_epsilon": epsilon,
-            "holds_against": f"{self.holds_against}; of the counts, any single aggregator, together"
-            " with everyone who sees their totals",
-            "not_covered": (*self.not_covered, *COUNTS_NOT_COVERED),
-        }
-        return TrainingGuarantee.model_validate(self.model_dump() | changed)
-
 
 def training_guarantee(
     sums: Mapping[Summed, tuple[SampledSums, float]],
@@ -250,7 +82,7 @@ def training_guarantee(
     shares: SumOfShares | None = None,
     noise: float | None = None,
     condition: str | None = None,
-) -> TrainingGuarantee:
+) -> Guarantee:
     """A guarantee for users, whose reports are summed, or for the rows of one client.
 
     Noise is the least that gives it, and that all kinds of sums share in units of their
@@ -301,7 +133,7 @@ def training_guarantee(
     elif "reports" not in sums:
         unit = "one row of one client"
         against, not_covered = ALL_WHO_SEE_UPLOADS, ROWS_NOT_COVERED
-    return TrainingGuarantee(
+    return Guarantee(
         epsilon=epsilon,
         delta=delta,
         unit=unit,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from synthfair.config import Relation
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import delta_of, epsilon_of, mu_for
-from synthfair.privacy.statement import Relation
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent, PrivacyAccountant

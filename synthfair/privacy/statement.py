@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple, overload
+from typing import NamedTuple
 
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import (
-    LARGEST_EPSILON,
-    LEAST_DELTA,
-    LEAST_EPSILON,
     DistillConfig,
     SurrogateConfig,
 )
 from synthfair.config.rules import STRICT
 from synthfair.data.schema import Numeric, Schema
-from synthfair.privacy.accounting import (
-    ACCOUNTANT,
-    accountant,
-    composed,
-    delta_of,
-    discrete_delta_of,
-    discrete_mu_for,
-    epsilon_of_choice,
-)
+from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice
+from synthfair.privacy.guarantee import NOT_COVERED, Guarantee, Line, MechanismName
 from synthfair.privacy.mechanism import (
     NEVER_OPPOSED,
     SCORE_GRID,
@@ -39,12 +29,6 @@ from synthfair.privacy.mechanism import (
     rounded_norm,
     sensitivity,
 )
-
-Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
-"""Text that is safe to show."""
-
-ROUNDING = 1e-6
-"""By which a claimed delta may lie under the computed one, relatively."""
 
 GRID = 2.0**-12
 """To whole multiples of this, as parts of the range that the schema gives a feature, the features
@@ -66,25 +50,6 @@ releases of earlier versions alone."""
 UNSEEN = "To be released whatever the checks found, or did not find."
 """What a release with an epsilon says instead: what was found is not covered by it."""
 
-NOT_COVERED = (
-    "What was decided by looking at private data: settings tried before, the schema, whether the"
-    " checks before a release let it pass, that a table is refused for being empty or not fitting"
-    " the schema.",
-    "The settings, delta among them: they are published, and must not be computed from the table.",
-    "Timing, memory and files on the client's machine.",
-    "Other releases about the same persons; the client's ledger adds up those that it knows of.",
-)
-"""Of every guarantee."""
-
-NOT_COVERED_CONTINUOUS = (
-    *NOT_COVERED[:2],
-    "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete.",
-    *NOT_COVERED[2:],
-)
-"""Of guarantees of earlier versions, whose mechanisms have no grid."""
-
-MechanismName = SumName | Literal["tree"]
-"""Sums, and the choice of a tree over columns."""
 
 SHARES: Mapping[MechanismName, float] = {"moments": 0.2, "curvature": 0.1, "gradients": 0.7}
 """Of mu^2 that each sum gets. Chosen, like the number of steps, by F on training rows; see
@@ -111,92 +76,6 @@ tree and its pairs."""
 
 PRIVATE_PROBLEMS = 10
 """Fair problems at whose models a private surrogate has smooth rates, two each."""
-
-
-class Guarantee(BaseModel):
-    """(epsilon, delta)-differential privacy of one release.
-
-    For every two neighbouring tables and every set A of files,
-
-        P(file in A | table) <= exp(epsilon) P(file in A | neighbour) + delta.
-
-    Dwork et al. (2006). A guarantee whose mechanisms do not give its epsilon and delta cannot be
-    made: it is checked by :func:`delta_of`.
-
-    Attributes:
-        epsilon: positive.
-        delta: above 0, below 1.
-        unit: whose presence is protected.
-        relation: which tables are neighbours: ``add_or_remove`` a row, or ``replace`` one.
-        mechanisms: through which real rows were read.
-        accountant: by what epsilon and delta follow from them.
-        not_covered: what the guarantee does not speak of.
-
-    Raises:
-        ValueError: the mechanisms give less, or a value is out of range.
-
-    Example:
-        >>> import synthfair as sf
-        >>> _, schema = sf.load_dataset("loanapp")
-        >>> guarantee = sf.privacy.make_guarantee(
-        ...     sf.DistillConfig(epsilon=1.0, delta=1e-5), schema
-        ... )
-        >>> [mechanism.name for mechanism in guarantee.mechanisms]
-        ['moments', 'curvature', 'gradients']
-        >>> round(guarantee.mu, 3)
-        0.268
-    """
-
-    model_config = STRICT
-
-    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
-    delta: float = Field(ge=LEAST_DELTA, lt=1)
-    unit: Literal["one row"] = "one row"
-    relation: Relation
-    mechanisms: tuple[
-        Annotated[GaussianMechanism | ExponentialMechanism, Field(discriminator="name")], ...
-    ] = Field(min_length=1, max_length=100)
-    accountant: str = Field(pattern=ACCOUNTANT)
-    not_covered: tuple[Line, ...] = Field(default=NOT_COVERED, max_length=20)
-
-    @property
-    def mu(self) -> float:
-        """Of Gaussian differential privacy, all mechanisms together."""
-        return composed(mechanism.mu for mechanism in self.mechanisms)
-
-    @property
-    def sums(self) -> tuple[GaussianMechanism, ...]:
-        """Those mechanisms that add noise to a sum."""
-        return tuple(m for m in self.mechanisms if isinstance(m, GaussianMechanism))
-
-    @overload
-    def mechanism(self, name: Literal["tree"]) -> ExponentialMechanism: ...
-    @overload
-    def mechanism(self, name: SumName) -> GaussianMechanism: ...
-    def mechanism(self, name: MechanismName) -> GaussianMechanism | ExponentialMechanism:
-        """The one of this name, which must be there."""
-        return next(m for m in self.mechanisms if m.name == name)
-
-    @property
-    def is_discrete(self) -> bool:
-        """Whether all noise is; that of earlier versions is not."""
-        return all(mechanism.grid for mechanism in self.mechanisms)
-
-    @model_validator(mode="after")
-    def _says_what_is_not_covered(self) -> Guarantee:
-        if self.not_covered != (NOT_COVERED if self.is_discrete else NOT_COVERED_CONTINUOUS):
-            raise ValueError("not_covered: must say all that is not covered, and nothing else")
-        return self
-
-    @model_validator(mode="after")
-    def _follows_from_the_mechanisms(self) -> Guarantee:
-        delta = (discrete_delta_of if self.is_discrete else delta_of)(self.mu, self.epsilon)
-        if delta > self.delta * (1 + ROUNDING):
-            raise ValueError(
-                f"mechanisms of mu = {self.mu:.4g} have delta = {delta:.3g} at epsilon ="
-                f" {self.epsilon:g}, more than the {self.delta:g} claimed"
-            )
-        return self
 
 
 class PrivacyStatement(BaseModel):
@@ -279,6 +158,7 @@ def make_guarantee(
         relation=config.relation,
         mechanisms=tuple(mechanisms),
         accountant=name,
+        not_covered=NOT_COVERED,
     )
 
 
@@ -374,14 +254,19 @@ def require_true(
     guarantee has checked itself.
 
     Raises:
-        ValueError: a mechanism is missing or unknown, has another sensitivity, or another number of
-            uses.
+        ValueError: it is of no release; or a mechanism is missing or unknown, has another
+            sensitivity, or another number of uses.
     """
+    unlike = guarantee.condition, guarantee.holds_against, guarantee.counts_epsilon
+    if guarantee.unit != "one row" or any(part is not None for part in unlike):
+        raise ValueError("must be of one row, without a condition, against everybody")
+    if guarantee.samples:
+        raise ValueError("mechanisms: must be of all rows, not of samples")
     bounds = term_bounds(config, schema)
     names = [mechanism.name for mechanism in guarantee.mechanisms]
     if sorted(names) != sorted(bounds):
         raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
-    for found in guarantee.mechanisms:
+    for found in guarantee.of_release:
         norm, size = bounds[found.name]
         if found.name == "tree":
             right = _score_change(config.relation)

@@ -17,7 +17,8 @@ from synthfair.config import DistillConfig, ReleaseConfig, SurrogateConfig
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import whole_file
-from synthfair.privacy.statement import Guarantee, Line, PrivacyStatement
+from synthfair.privacy.guarantee import Guarantee, Line
+from synthfair.privacy.statement import PrivacyStatement
 from synthfair.release.signature import Signature, content_digest, rows_digest, sign
 
 if TYPE_CHECKING:

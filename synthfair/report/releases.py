@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from synthfair.data.encode import Clipping
     from synthfair.privacy.chance import Comparison
     from synthfair.privacy.gate import Preview
+    from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
-    from synthfair.privacy.rounds import TrainingGuarantee
-    from synthfair.privacy.statement import Guarantee, PrivacyStatement
+    from synthfair.privacy.statement import PrivacyStatement
     from synthfair.release.inspection import Inspection
 
 MOST_COLUMNS = 100
@@ -169,7 +169,7 @@ def statement_facts(statement: PrivacyStatement) -> dict[str, Any]:
     return facts | {"discloses": statement.discloses, "accepted": statement.accepted_risks}
 
 
-def guarantee_facts(guarantee: Guarantee | TrainingGuarantee) -> dict[str, Any]:
+def guarantee_facts(guarantee: Guarantee | Guarantee) -> dict[str, Any]:
     """A guarantee of differential privacy in full, of a release or of a training in rounds."""
     budget = f"epsilon = {guarantee.epsilon:g}, delta = {guarantee.delta:g}"
     privacy = {"privacy": f"({budget})-differential privacy of {guarantee.unit}"}

@@ -11,7 +11,8 @@ from synthfair.data.encode import Clipping, content_order, encode
 from synthfair.data.tables import take_users
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import count_scores, score_bins
-from synthfair.privacy.ledger import Booking, PureGuarantee
+from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.ledger import Booking
 
 if TYPE_CHECKING:
     from synthfair.data.schema import Schema
@@ -108,7 +109,7 @@ def counts_booking(what: GroupCounts, task: Task, *, client: str, output: str) -
         output=output,
         run=task.id.hex(),
         client=client,
-        guarantee=PureGuarantee(epsilon=what.epsilon, unit=unit, relation=what.relation),
+        guarantee=Guarantee(epsilon=what.epsilon, unit=unit, relation=what.relation),
     )
 
 

@@ -281,7 +281,7 @@ def read_sums(
     columns, n_groups = plan.columns, plan.n_groups
     guarantee = make_guarantee(config, schema) if config.epsilon else None
     noisy, choice = {}, None
-    for mechanism in guarantee.mechanisms if guarantee else ():
+    for mechanism in guarantee.of_release if guarantee else ():
         if isinstance(mechanism, GaussianMechanism):
             noisy[mechanism.name] = NoisySum(mechanism, config.relation, noise)
         else:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
-from synthfair.privacy.statement import Line
+from synthfair.privacy.guarantee import Line
 
 FILE = "federation.json"
 """Its name, next to the results of a job."""

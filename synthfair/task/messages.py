@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import parse_as
-from synthfair.privacy.statement import Line
+from synthfair.privacy.guarantee import Line
 from synthfair.release.signature import is_signed
 from synthfair.task.federation_file import ServerCode, SiteCode
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema
-from synthfair.privacy.statement import Guarantee
+from synthfair.privacy.guarantee import Guarantee
 
 
 class Task(Protocol):

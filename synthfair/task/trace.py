@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from synthfair.config.rules import STRICT
 from synthfair.privacy.chain import Chain, Linked
-from synthfair.privacy.statement import Line
+from synthfair.privacy.guarantee import Line
 from synthfair.task.messages import Hex32, JobId, SiteCode
 
 FILE = "trace.jsonl"

@@ -134,7 +134,7 @@ MUTANTS = [
     ),
     Mutant(
         "a guarantee between sites says that it is simulated",
-        "privacy/rounds.py",
+        "privacy/guarantee.py",
         'mechanism["shares"]["simulated"] = False\n',
         'mechanism["shares"]["simulated"] = True\n',
         SECURE,

@@ -33,9 +33,9 @@ MUTANTS = [
     ),
     Mutant(
         "the counts' epsilon is left out of the account",
-        "privacy/rounds.py",
-        "return replace(found, pure=self.counts_epsilon or 0.0)",
-        "return found",
+        "privacy/guarantee.py",
+        "pure=self.counts_epsilon or 0.0)",
+        "pure=0.0)",
         "test_privfairfl.py",
     ),
     Mutant(

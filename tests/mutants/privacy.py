@@ -320,7 +320,7 @@ MUTANTS = [
     ),
     Mutant(
         "noise without a grid may say that it is discrete",
-        "privacy/statement.py",
+        "privacy/guarantee.py",
         "if self.not_covered != (NOT_COVERED if",
         "if False and self.not_covered != (NOT_COVERED if",
         "test_release_noise.py",
@@ -335,13 +335,13 @@ MUTANTS = [
     Mutant(
         "rounds in one process do not say that they are a simulation",
         "privacy/rounds.py",
-        "    SIMULATED,\n",
-        "",
+        "    SIMULATED,\n)\n",
+        ")\n",
         "test_composition.py test_secure_rounds.py",
     ),
     Mutant(
         "sums of counts do not say against whom they are protected",
-        "privacy/rounds.py",
+        "privacy/guarantee.py",
         "; of the counts, any single aggregator, together",
         "; together",
         "test_composition.py",

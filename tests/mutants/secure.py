@@ -250,14 +250,14 @@ MUTANTS = [
     ),
     Mutant(
         "a coarse grid passes as normal noise",
-        "privacy/rounds.py",
+        "privacy/guarantee.py",
         "if self.noise < LEAST_STEPS * shares.step:",
         "if False:",
         "test_secure_rounds.py",
     ),
     Mutant(
         "the norm of rounded reports is not used",
-        "privacy/rounds.py",
+        "privacy/guarantee.py",
         "norm = self.shares.norm if self.shares else self.clip",
         "norm = self.clip / 2 if self.shares else self.clip",
         "test_secure_rounds.py",

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from synthfair.cli.show import say, stage_bar, warn
 from synthfair.config import STRICT
 from synthfair.files import read_as
-from synthfair.privacy.statement import Line
+from synthfair.privacy.guarantee import Line
 from synthfair.report.gaps import gap_table
 from synthfair.report.table import Table
 from synthfair.report.tables import NAMES, federation_table

@@ -1,0 +1,337 @@
+"""What differential privacy guarantees: to whom, of what, against whom, and by which mechanisms."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import replace
+from typing import Annotated, Any, Literal, overload
+
+from pydantic import (
+    BaseModel,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
+
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
+from synthfair.config.rules import STRICT
+from synthfair.privacy.accounting import (
+    ACCOUNTANT,
+    LEAST_STEPS,
+    composed,
+    delta_of,
+    discrete_delta_of,
+)
+from synthfair.privacy.mechanism import (
+    ExponentialMechanism,
+    GaussianMechanism,
+    Relation,
+    SumName,
+    sensitivity,
+)
+from synthfair.privacy.sampled import Composition, SampledSums, Sampling
+
+Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
+"""Text that is safe to show."""
+
+Unit = Literal["one row", "one user, with all its rows", "one row of one client"]
+"""Whose presence is protected."""
+
+ROUNDING = 1e-6
+"""By which a claimed delta may lie under the computed one, relatively."""
+
+MechanismName = SumName | Literal["tree"]
+"""Sums, and the choice of a tree over columns."""
+
+Summed = Literal["reports", "gradients", "teacher's gradients", "student's gradients"]
+"""What sums are of."""
+
+MOST_NUMBERS = 2**32
+"""With discrete noise, in all rounds together."""
+
+# The texts below stand in files and are compared when they are read: never change them.
+
+NOT_COVERED = (
+    "What was decided by looking at private data: settings tried before, the schema, whether the"
+    " checks before a release let it pass, that a table is refused for being empty or not fitting"
+    " the schema.",
+    "The settings, delta among them: they are published, and must not be computed from the table.",
+    "Timing, memory and files on the client's machine.",
+    "Other releases about the same persons; the client's ledger adds up those that it knows of.",
+)
+"""Of every guarantee."""
+
+NOT_COVERED_CONTINUOUS = (
+    *NOT_COVERED[:2],
+    "Attacks on floating-point arithmetic (Mironov 2012): the noise is not discrete.",
+    *NOT_COVERED[2:],
+)
+"""Of guarantees of earlier versions, whose mechanisms have no grid."""
+
+SIMULATED = (
+    "Rounds run in one process, as here: a simulation, in which that process sees everything."
+)
+"""Of rounds whose users are simulated."""
+
+DEPLOYED = (
+    "What a machine sees that computes: whoever can read a site's memory and files sees its rows,"
+    " and whoever can read the server's sees what sites send, and noise that the server draws.",
+    "When, how fast and with which code a site answers, and how much it sends.",
+)
+"""Of rounds between organisations, in its place."""
+
+COUNTS_NOT_COVERED = (
+    "Aggregators of the counts that collude: together they see every client's counts.",
+    "False counts: a client can send any; only totals that cannot be are refused.",
+)
+"""Of guarantees that include sums of counts, besides."""
+
+
+class SumOfShares(BaseModel):
+    """How reports are summed so that nobody sees one, see :mod:`synthfair.secure`.
+
+    Attributes:
+        aggregators: that do not collude; each adds noise of its own, enough by itself.
+        length: k, of a report.
+        step: of the grid to which reports are rounded after they are clipped.
+        norm: Euclidean norm that no report exceeds then: clip + step sqrt(k) / 2, or a little more.
+        simulated: whether users and aggregators ran in one process, which saw everything.
+    """
+
+    model_config = STRICT
+
+    aggregators: int = Field(ge=2, le=3)
+    length: int = Field(ge=1)
+    step: float = Field(gt=0)
+    norm: float = Field(gt=0)
+    simulated: bool = True
+
+
+class SampledMechanism(BaseModel):
+    """Noisy sums over samples.
+
+    Attributes:
+        name: what is summed up.
+        sampling: how samples are drawn.
+        population: number of users, or of a client's rows.
+        sample: how many of them are in a sample, or expected to be.
+        times: number of sums.
+        clip: Euclidean norm that nobody's part of a sum exceeds.
+        noise: standard deviation of what is added to each entry of a sum; of shares, by each
+            aggregator.
+        shares: how sums are made where nobody sees a report, with discrete noise.
+
+    Raises:
+        ValueError: of shares, a norm that leaves rounding out, or noise of too few steps of the
+            grid to be accounted for as normal noise is.
+    """
+
+    model_config = STRICT
+
+    name: Summed
+    sampling: Sampling
+    population: int = Field(ge=1, lt=2**53)
+    sample: int = Field(ge=1, lt=2**53)
+    times: int = Field(ge=1, lt=2**31)
+    clip: float = Field(gt=0)
+    noise: float = Field(gt=0)
+    shares: SumOfShares | None = None
+
+    @model_validator(mode="after")
+    def _is_on_a_fine_grid(self) -> SampledMechanism:
+        shares = self.shares
+        if shares is None:
+            return self
+        least = self.clip + shares.step * math.sqrt(shares.length) / 2
+        if shares.norm < least * (1 - 1e-12):  # floating point rounds it down
+            raise ValueError("norm: must be at least clip + step sqrt(length) / 2")
+        if self.noise < LEAST_STEPS * shares.step:
+            raise ValueError("noise: must be at least 2^34 steps of the grid")
+        if shares.length * self.times >= MOST_NUMBERS:
+            raise ValueError("length: of all rounds together must be below 2^32")
+        return self
+
+    @property
+    def sums(self) -> SampledSums:
+        """As it is accounted for."""
+        return SampledSums(self.population, self.sample, self.times, self.sampling)
+
+    @property
+    def multiplier(self) -> float:
+        """Noise in units of the sensitivity; of shares, that of one aggregator alone."""
+        norm = self.shares.norm if self.shares else self.clip
+        return self.noise / sensitivity(norm, self.sums.relation)
+
+
+def _kind(mechanism: Any) -> str:
+    """Of a mechanism, or of what is said to be one."""
+    names = mechanism if isinstance(mechanism, dict) else vars(mechanism)
+    return "samples" if "sampling" in names else "tree" if names.get("name") == "tree" else "sum"
+
+
+Mechanism = Annotated[
+    Annotated[GaussianMechanism, Tag("sum")]
+    | Annotated[ExponentialMechanism, Tag("tree")]
+    | Annotated[SampledMechanism, Tag("samples")],
+    Discriminator(_kind),
+]
+"""Through which real rows are read: noisy sums, choices, or noisy sums over samples."""
+
+
+class Guarantee(BaseModel):
+    """(epsilon, delta)-differential privacy of all that one booking pays for.
+
+    For every two neighbouring tables and every set A of what may be seen,
+
+        P(seen in A | table) <= exp(epsilon) P(seen in A | neighbour) + delta.
+
+    Dwork et al. (2006). It is of a release; of a training, and all that its server saw; or, with no
+    mechanism named and a delta of 0, of counts or reports with noise of Laplace's kind, whose
+    epsilon is pure. One whose mechanisms have no samples, and do not give its epsilon and delta,
+    cannot be made: it is checked by :func:`delta_of`.
+
+    Attributes:
+        epsilon: positive.
+        delta: above 0, below 1; 0 without mechanisms.
+        unit: whose presence is protected.
+        relation: which tables, or populations, are neighbours: ``add_or_remove`` one of them, or
+            ``replace`` one. Where numbers of users, and of a client's rows, are public settings,
+            ``add_or_remove`` reads: the one's part of each sum is there, or is zeroed out and the
+            number stays (the "zero-out" relation of Kairouz et al. 2021).
+        mechanisms: through which real rows were read.
+        accountant: by what epsilon and delta follow from them.
+        condition: what must be so for it to hold; None where it holds from end to end.
+        holds_against: whom; None where everybody sees all of it.
+        counts_epsilon: of sums of counts with discrete Laplace noise, about the same rows, which
+            the epsilon includes; None without.
+        not_covered: what the guarantee does not speak of.
+
+    Raises:
+        ValueError: the mechanisms give less, or a value is out of range.
+
+    Example:
+        >>> import synthfair as sf
+        >>> _, schema = sf.load_dataset("loanapp")
+        >>> guarantee = sf.privacy.make_guarantee(
+        ...     sf.DistillConfig(epsilon=1.0, delta=1e-5), schema
+        ... )
+        >>> [mechanism.name for mechanism in guarantee.mechanisms]
+        ['moments', 'curvature', 'gradients']
+        >>> round(guarantee.mu, 3)
+        0.268
+    """
+
+    model_config = STRICT
+
+    epsilon: float = Field(ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    delta: float = Field(default=0.0, ge=0, lt=1)
+    unit: Unit = "one row"
+    relation: Relation
+    mechanisms: tuple[Mechanism, ...] = Field(default=(), max_length=100)
+    accountant: Line = ""
+    condition: Line | None = None
+    holds_against: Line | None = None
+    counts_epsilon: float | None = Field(default=None, ge=LEAST_EPSILON, le=LARGEST_EPSILON)
+    not_covered: tuple[Line, ...] = Field(default=(), max_length=20)
+
+    @property
+    def sums(self) -> tuple[GaussianMechanism, ...]:
+        """Those mechanisms of a release that add noise to a sum."""
+        return tuple(m for m in self.mechanisms if isinstance(m, GaussianMechanism))
+
+    @property
+    def of_release(self) -> tuple[GaussianMechanism | ExponentialMechanism, ...]:
+        """Those mechanisms that a release has: without samples."""
+        return tuple(m for m in self.mechanisms if not isinstance(m, SampledMechanism))
+
+    @property
+    def samples(self) -> tuple[SampledMechanism, ...]:
+        """Those mechanisms of a training: noisy sums over samples."""
+        return tuple(m for m in self.mechanisms if isinstance(m, SampledMechanism))
+
+    @overload
+    def mechanism(self, name: Literal["tree"]) -> ExponentialMechanism: ...
+    @overload
+    def mechanism(self, name: SumName) -> GaussianMechanism: ...
+    def mechanism(self, name: MechanismName) -> Any:
+        """The one of this name, which must be there."""
+        return next(m for m in self.mechanisms if m.name == name)
+
+    @property
+    def composition(self) -> Composition:
+        """All mechanisms together."""
+        if not self.mechanisms:
+            return Composition(pure=self.epsilon)
+        found = Composition()
+        if self.samples:
+            found = Composition.of((m.sums, m.multiplier) for m in self.samples)
+        mus = found.mu, *(m.mu for m in self.of_release)
+        return replace(found, mu=composed(mus), pure=self.counts_epsilon or 0.0)
+
+    @property
+    def mu(self) -> float:
+        """Of Gaussian differential privacy, all mechanisms without samples together."""
+        return self.composition.mu
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether all noise of a release is; that of earlier versions is not."""
+        return all(m.grid for m in self.of_release)
+
+    @property
+    def deployed(self) -> Guarantee:
+        """That of a training where server and users are machines of their own, and say so."""
+        covered = [line for line in self.not_covered if line != SIMULATED]
+        found: dict[str, Any] = self.model_dump() | {"not_covered": (*covered, *DEPLOYED)}
+        for mechanism in found["mechanisms"]:
+            if mechanism["shares"]:
+                mechanism["shares"]["simulated"] = False
+        return Guarantee.model_validate(found)
+
+    def with_counts(self, epsilon: float) -> Guarantee:
+        """The same, and counts of the same rows with this epsilon (pure): the epsilons add up."""
+        changed = {
+            "epsilon": self.epsilon + epsilon,
+            "counts_epsilon": epsilon,
+            "holds_against": f"{self.holds_against}; of the counts, any single aggregator, together"
+            " with everyone who sees their totals",
+            "not_covered": (*self.not_covered, *COUNTS_NOT_COVERED),
+        }
+        return Guarantee.model_validate(self.model_dump() | changed)
+
+    @model_validator(mode="after")
+    def _is_one_kind(self) -> Guarantee:
+        if (self.delta >= LEAST_DELTA) != bool(self.mechanisms):
+            raise ValueError(
+                f"delta: must be at least {LEAST_DELTA:g} with mechanisms, and 0 without any"
+            )
+        if {m.sums.relation for m in self.samples} - {self.relation}:
+            raise ValueError(f"mechanisms: must all be of the relation {self.relation!r}")
+        return self
+
+    @model_validator(mode="after")
+    def _follows_from_the_mechanisms(self) -> Guarantee:
+        """Those of a release, which comes from outside."""
+        if self.samples or not self.mechanisms:
+            return self
+        if not re.match(ACCOUNTANT, self.accountant):
+            raise ValueError(f"accountant: {self.accountant!r} is none")
+        if self.not_covered != (NOT_COVERED if self.is_discrete else NOT_COVERED_CONTINUOUS):
+            raise ValueError("not_covered: must say all that is not covered, and nothing else")
+        mu = self.mu
+        delta = (discrete_delta_of if self.is_discrete else delta_of)(mu, self.epsilon)
+        if delta > self.delta * (1 + ROUNDING):
+            raise ValueError(
+                f"mechanisms of mu = {mu:.4g} have delta = {delta:.3g} at epsilon ="
+                f" {self.epsilon:g}, more than the {self.delta:g} claimed"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_said(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what does not apply."""
+        return {name: value for name, value in dump(self).items() if value not in (None, "", (), [])}
