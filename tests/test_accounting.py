@@ -12,7 +12,7 @@ from synthfair.config import DistillConfig
 from synthfair.distill.problem import make_penalty
 from synthfair.model import LinearModel
 from synthfair.privacy.accounting import accountant, composed, delta_of, epsilon_of, mu_for
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.statement import RISKS, make_guarantee, require_true
 from synthfair.release.format import Header, make_header
@@ -74,7 +74,8 @@ def test_a_statement_that_claims_too_much_is_refused():
         name="gradients", sensitivity=1.0, noise=2.0, times=4, grid=2.0**-34
     )
     assert mechanism.mu == pytest.approx(1.0)
-    right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": accountant()}
+    right = {"relation": "replace", "mechanisms": (mechanism,), "accountant": accountant(),
+             "not_covered": NOT_COVERED}  # fmt: skip
     assert Guarantee(epsilon=1.0, delta=0.13, **right).mu == pytest.approx(1.0)
     assert math.isclose(delta_of(1.0, 1.0), 0.12693, abs_tol=1e-5)
     with pytest.raises(ValueError, match="more than the 0.12 claimed"):

@@ -4,7 +4,7 @@ import pytest
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import epsilon_of
-from synthfair.privacy.guarantee import Guarantee
+from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.rounds import ROWS_NOT_COVERED, training_guarantee
@@ -31,6 +31,7 @@ def release():
         relation="add_or_remove",
         mechanisms=(mechanism,),
         accountant="exact Gaussian composition, dp-accounting 0.6.0",
+        not_covered=NOT_COVERED,
     )
     return Booking(output="r.parquet", run=RUN, guarantee=guarantee)
 
