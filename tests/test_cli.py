@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from conftest import make_schema, make_table
 
-from synthfair.cli import client, main, run, server
+from synthfair.cli import main
 from synthfair.cli.show import deferred_interrupt
 from synthfair.client.history import read_history
 
@@ -29,14 +29,14 @@ def folder(tmp_path, schema):
 def run_client(folder, i=0, *flags):
     argv = ["--data", f"{folder}/client_{i}_train.csv", "--schema", f"{folder}/schema.json"]
     argv += ["--output", f"{folder}/client_{i}.parquet", *QUICK, *flags]
-    return run(client, prog="client", argv=argv)
+    return main(["client", *argv])
 
 
 def run_server(folder, *flags):
     releases = [str(path) for path in sorted(folder.glob("*.parquet"))]
     tests = [str(path) for path in sorted(folder.glob("*_test.csv"))]
     argv = [*releases, "--schema", f"{folder}/schema.json", "--test", *tests]
-    return run(server, prog="server", argv=[*argv, "--output", f"{folder}/server", *flags])
+    return main(["server", *[*argv, "--output", f"{folder}/server", *flags]])
 
 
 def test_from_tables_to_decisions(folder, capsys):
@@ -72,7 +72,7 @@ def test_split_writes_what_client_reads(tmp_path, capsys):
     assert len(capsys.readouterr().out.split()) == 7
     argv = ["--data", f"{tmp_path}/client_2_train.csv", "--schema", f"{tmp_path}/schema.json"]
     argv += ["--output", f"{tmp_path}/r.parquet", "--steps", "3", "--n-synthetic", "8"]
-    assert run(client, prog="client", argv=argv) == 0
+    assert main(["client", *argv]) == 0
 
 
 def test_split_makes_unlike_clients_of_a_named_table(tmp_path, capsys):
@@ -105,7 +105,7 @@ def test_split_cuts_a_file_by_a_column(folder, capsys, ending):
     assert set(pd.read_csv(folder / "cut" / "client_north_train.csv")["region"]) == {"north"}
     data = ["--data", f"{folder}/cut/client_north_train.csv", "--steps", "3"]
     argv = [*data, "--schema", f"{folder}/cut/schema.json", "--output", f"{folder}/r.parquet"]
-    assert run(client, prog="client", argv=[*argv, "--n-synthetic", "8", "--n-min", "5"]) == 0
+    assert main(["client", *argv, "--n-synthetic", "8", "--n-min", "5"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -147,14 +147,15 @@ def test_a_run_says_whether_it_stopped_early_and_converged(folder, capsys):
 
 
 @pytest.mark.parametrize(
-    ("flags", "problem", "advice"),
+    ("setting", "problem", "advice"),
     [
-        (["--inner-max-iterations", "1"], "inner", "--inner-max-iterations"),
-        (["--rho-o", "1000"], "outer", "--steps"),
+        ("inner_max_iterations = 1", "inner", "inner_max_iterations"),
+        ("rho_o = 1000", "outer", "--steps"),
     ],
 )
-def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, flags, problem, advice):
-    assert run_client(folder, 0, *flags) == 0
+def test_a_warning_ends_a_run_that_did_not_converge(folder, capsys, setting, problem, advice):
+    (folder / "settings.toml").write_text(setting)
+    assert run_client(folder, 0, "--config", f"{folder}/settings.toml") == 0
     said = capsys.readouterr()
     assert f"{problem} problem  NOT CONVERGED" in said.out
     warning = " ".join(said.err.split())
@@ -209,9 +210,10 @@ def test_a_refused_release_exits_with_2_though_nobody_reads(folder, monkeypatch)
 
     monkeypatch.setattr("synthfair.cli.show.say", closed)
     argv = ["--data", f"{folder}/client_0_train.csv", "--schema", f"{folder}/schema.json"]
-    argv += ["--output", f"{folder}/o.parquet", "--labels", "copy", "--start", "real"]
+    (folder / "copies.toml").write_text('labels = "copy"\nstart = "real"')
+    argv += ["--output", f"{folder}/o.parquet", "--config", f"{folder}/copies.toml"]
     argv += ["--steps", "1", "--hold-out", "0"]
-    assert run(client, prog="client", argv=argv) == 2
+    assert main(["client", *argv]) == 2
     assert not (folder / "o.parquet").exists()
 
 
@@ -252,14 +254,14 @@ def test_server_without_releases(folder, capsys):
 
 REPORTS_CHUNKS = """
 import sys
-from synthfair.cli import client, run
+from synthfair.cli import main
 from synthfair.distill import problem
 chunk = problem._chunk
 def reporting(*args):
     print("a chunk", file=sys.stderr, flush=True)
     return chunk(*args)
 problem._chunk = reporting
-sys.exit(run(client, prog="client"))
+sys.exit(main(["client", *sys.argv[1:]]))
 """
 
 
@@ -325,7 +327,33 @@ def test_help_is_instant_and_loads_no_jax(module):
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert said.returncode == 0, said.stderr
-    assert "--help" in said.stdout
+    assert said.stdout.startswith("Usage: python -m synthfair ")
+
+
+LOADED = """
+import sys
+from synthfair.cli import main
+assert main({argv!r}) == 0
+loaded = sorted(name for name in sys.modules if name.split(".")[0] == "synthfair")
+print(len(loaded), *loaded, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(
+    ("flags", "most"), [(QUICK, 70), (["--release", "surrogate", "--k-min", "5"], 75)]
+)
+def test_a_release_loads_few_modules(folder, flags, most):
+    """Of the package; who adds one asks whether this release needs it."""
+    argv = ["client", "--data", f"{folder}/client_0_train.csv", *flags, "--hold-out", "0"]
+    argv += ["--schema", f"{folder}/schema.json", "--output", f"{folder}/r.parquet"]
+    code = LOADED.format(argv=[*argv, "--accept-risk"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, *loaded = done.stderr.splitlines()[-1].split()
+    assert int(count) <= most, loaded
+    assert {name for name in loaded if ".cli." in name} == {
+        "synthfair.cli.client", "synthfair.cli.help", "synthfair.cli.parameters",
+        "synthfair.cli.show",
+    }  # fmt: skip
 
 
 def test_predicting_and_evaluating_load_no_jax(folder):

@@ -1,11 +1,10 @@
-"""docs/command-line.md lists what the parser has."""
+"""docs/command-line.md lists what the command line has."""
 
 import re
 
-from test_help import ALL
+from test_help import ABOVE, ALL
 
-from synthfair.cli import GROUPS
-from synthfair.cli.options import EXIT_CODES
+from synthfair.cli import COMMANDS, EXIT_CODES
 from synthfair.data.datasets import configs_folder
 
 PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -14,12 +13,14 @@ PAGE = (configs_folder().parent / "docs" / "command-line.md").read_text(encoding
 def command_table():
     """Every command with its purpose, as the page has it."""
     lines = ["| to | command | purpose |", "|---|---|---|"]
-    for title, group in GROUPS.items():
+    for title, group in COMMANDS.items():
         first = len(lines)
-        for name, module in group.items():
-            below = getattr(module, "COMMANDS", {})
-            lines += [f"| | `{name}` | {module.HELP} |"]
-            lines += [f"| | `{name} {word}` | {one.HELP} |" for word, one in below.items()]
+        for path, purpose in group.items():
+            name = path.split(":")[1]
+            lines += [f"| | `{name}` | {purpose} |"]
+            for words, command in ALL.items():
+                if words.startswith(f"{name} ") and name in ABOVE:
+                    lines += [f"| | `{words}` | {command.help.splitlines()[0]} |"]
         lines[first] = f"| {title} {lines[first].removeprefix('| ')}"
     return "\n".join(lines)
 
@@ -27,7 +28,6 @@ def command_table():
 def test_the_page_lists_every_command_with_its_purpose():
     """If not, put the table that is asserted here into the page."""
     assert command_table() in PAGE
-    assert {f"`{name}`" for name in ALL} <= set(re.findall(r"`[^`\n]+`", PAGE))
 
 
 def test_the_page_has_the_exit_codes():

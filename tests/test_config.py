@@ -1,8 +1,10 @@
 import re
+from typing import get_args, get_type_hints
 
 import pytest
 
-from synthfair.cli import make_parser
+from synthfair.cli import make_app
+from synthfair.cli.train import Settings
 from synthfair.config import (
     DistillConfig,
     load_distill_config,
@@ -107,16 +109,13 @@ def test_a_method_is_its_settings(method):
 
 
 def test_every_setting_has_a_flag_or_is_a_key_of_a_file_alone():
-    parser = make_parser(["train"])
-    flags = vars(parser.parse_args(["train", "loanapp", "--output", "o"]))
     settings = {key for method in METHODS.values() for key in method.model_fields}
-    assert settings - set(flags) == WITHOUT_FLAGS
-    words = ["--method", "privfairfl_pre", "--epsilon", "1", "--no-group-input", "--hidden", "3"]
-    given = vars(parser.parse_args(["train", "loanapp", "--output", "o", *words]))
-    for name in METHODS:
-        parser.parse_args(["train", "loanapp", "--output", "o", "--method", name])
-    assert {key: given[key] for key in flags if given[key] != flags[key]} == {
-        "method": "privfairfl_pre", "epsilon": 1.0, "group_input": False, "hidden": [3],
+    assert settings - Settings.__annotations__.keys() == WITHOUT_FLAGS
+    assert set(get_args(get_type_hints(Settings)["method"])) == set(METHODS)
+    words = "--method privfairfl_pre --epsilon 1 --no-group-input --hidden 3 2"
+    _, given, _ = make_app().parse_args(f"train loanapp --output o {words}")
+    assert given.arguments["settings"] == {
+        "method": "privfairfl_pre", "epsilon": 1.0, "group_input": False, "hidden": (3, 2),
     }  # fmt: skip
 
 

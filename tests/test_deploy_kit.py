@@ -1,5 +1,6 @@
 """Kits: hardened as they are made, and refused once anything is loosened."""
 
+import inspect
 import json
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -375,9 +376,8 @@ def test_projects_are_refused(tmp_path, changes, said):
 
 
 def test_the_helps_example_is_a_project(tmp_path):
-    (tmp_path / "project.yml").write_text(
-        kit_command.DESCRIPTION.split("has\n")[1].split("DIR/")[0]
-    )
+    text = inspect.cleandoc(kit_command.__doc__).split("has\n")[1].split("DIR/")[0]
+    (tmp_path / "project.yml").write_text(text)
     found = read_project(tmp_path / "project.yml")
     assert [site.limits.kinds for site in found.sites] == [("surrogate",)] * 2
     assert found.jobs.single_shot

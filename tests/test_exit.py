@@ -3,56 +3,66 @@
 import os
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from synthfair.cli import main, run
-from synthfair.cli.inputs import check_inputs
-from synthfair.cli.options import DONE, EXIT_CODES, FAILED, REFUSED
+import synthfair.cli.releases
+from synthfair.cli import DONE, EXIT_CODES, FAILED, REFUSED, main
+from synthfair.cli.parameters import check_inputs
 from synthfair.errors import InputError
 from synthfair.interrupt import INTERRUPTED
 
 
-def command(what):
-    """One that does what it is given."""
-    return SimpleNamespace(DESCRIPTION="It.", add_arguments=lambda _: None, run=what)
-
-
-def raising(error):
-    def raises(_args):
-        raise error
-
-    return raises
-
-
 @pytest.mark.parametrize(
-    ("what", "code", "said"),
+    ("error", "code", "said"),
     [
-        (lambda _: None, DONE, ""),
-        (raising(OSError(28, "No space left on device", "r.parquet")), FAILED,
+        (None, DONE, ""),
+        (OSError(28, "No space left on device", "r.parquet"), FAILED,
          "error: r.parquet: No space left on device\n"),
-        (raising(InputError("schema.json: label: missing")), REFUSED,
+        (InputError("schema.json: label: missing"), REFUSED,
          "error: schema.json: label: missing\n"),
-        (raising(KeyboardInterrupt()), INTERRUPTED, "interrupted\n"),
-        (raising(KeyboardInterrupt("the checkpoint holds step 5")), INTERRUPTED,
+        (EOFError(), REFUSED, "error: the answers end before the questions\n"),
+        (KeyboardInterrupt(), INTERRUPTED, "interrupted\n"),
+        (KeyboardInterrupt("the checkpoint holds step 5"), INTERRUPTED,
          "interrupted: the checkpoint holds step 5\n"),
     ],
 )  # fmt: skip
-def test_each_end_has_its_code_and_one_line(what, code, said, capsys):
-    assert run(command(what), prog="it", argv=[]) == code
+def test_each_end_has_its_code_and_one_line(error, code, said, capsys, monkeypatch):
+    def keygen():
+        if error:
+            raise error
+
+    monkeypatch.setattr(synthfair.cli.releases, "keygen", keygen)
+    assert main(["keygen"]) == code
     assert capsys.readouterr().err == said
     assert code in EXIT_CODES
 
 
+CLIENT = "client --data d --schema s --output o"
+
+
 @pytest.mark.parametrize(
-    "argv", [[], ["nothing"], ["split"], ["client", "--steps", "many"], ["gap"], ["gap", "guess"]]
+    ("words", "complaint"),
+    [
+        ("", "name a command"),
+        ("clint", 'Unknown command "clint". Did you mean "client"'),
+        ("split loanapp", "--output requires an argument"),
+        ("split --output o", "TABLE requires an argument"),
+        (f"{CLIENT} --steps many", "--steps: 'many' is not a whole number"),
+        (f"{CLIENT} --steps 2.7", "--steps: '2.7' is not a whole number"),
+        (f"{CLIENT} --stepps 3", "Unknown option: --stepps. Did you mean --steps?"),
+        (f"{CLIENT} --notion equal", '"equal" for --notion. Choose from: "statistical_parity"'),
+        ("server --test", "--test requires at least 1"),
+        ("gap", "name a command"),
+        ("gap guess", 'Unknown command "guess"'),
+    ],
 )
-def test_a_command_line_that_does_not_parse_is_refused(argv, capsys):
-    with pytest.raises(SystemExit) as stop:
-        main(argv)
-    assert stop.value.code == REFUSED
-    assert "error: " in capsys.readouterr().err
+def test_a_command_line_that_does_not_parse_is_refused(words, complaint, capsys):
+    assert main(words.split()) == REFUSED
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert complaint in said
 
 
 @pytest.mark.parametrize("module", ["synthfair compare", "synthfair.client", "synthfair.server"])

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import synthfair as sf
-from synthfair.cli import client as command
-from synthfair.cli import run as run_command
+from synthfair.cli import main
 from synthfair.client import Options, RefusedReleaseError, distill_file
 from synthfair.client.fair_task import FairTask, HeldOut
 from synthfair.config import DistillConfig
@@ -158,7 +157,7 @@ def files(tmp_path):
 def client(files, *flags):
     data, schema, output = map(str, files)
     words = ["--data", data, "--schema", schema, "--output", output, "--n-synthetic", "24"]
-    return run_command(command, prog="client", argv=[*words, "--steps", "40", *flags])
+    return main(["client", *words, "--steps", "40", *flags])
 
 
 def as_multiset(rows):

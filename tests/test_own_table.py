@@ -14,7 +14,7 @@ import pytest
 from conftest import make_table
 from own_tables import hospital
 
-from synthfair.cli import client, main, run, server
+from synthfair.cli import main
 from synthfair.data.schema import parse_schema, read_schema
 
 ROLES = ["--label", "readmitted", "--sensitive", "race"]
@@ -32,7 +32,7 @@ def release(data, schema):
     """The kind of release that is made at once; which one does not matter to how rows are read."""
     argv = ["--data", str(data), "--schema", str(schema), "--output", f"{data}.parquet"]
     argv += ["--release", "surrogate"]
-    return run(client, prog="client", argv=argv)
+    return main(["client", *argv])
 
 
 def answers(monkeypatch, *lines):
@@ -310,7 +310,7 @@ def test_a_table_with_another_separator_goes_everywhere(tmp_path, capsys):
     assert main([*cut, "--output", f"{tmp_path}/cut"]) == 0
     assert release(data, schema) == 0
     found = [f"{data}.parquet", "--schema", str(schema), "--test", str(data)]
-    assert run(server, prog="server", argv=[*found, "--output", f"{tmp_path}/server"]) == 0
+    assert main(["server", *found, "--output", f"{tmp_path}/server"]) == 0
     model = ["--model", f"{tmp_path}/server/model.json", "--data", str(data)]
     assert main(["evaluate", *model, "--output", f"{tmp_path}/m.json", "--max-gap", "1e-4"]) == 0
     said = " ".join(capsys.readouterr().err.split())
@@ -331,7 +331,7 @@ def test_decisions_of_a_label_with_several_positive_values(tmp_path, capsys):
     assert read_schema(schema).positives == ("yes", "late")
     assert release(data, schema) == 0
     found = [f"{data}.parquet", "--schema", str(schema), "--test", str(data)]
-    assert run(server, prog="server", argv=[*found, "--output", f"{tmp_path}/server"]) == 0
+    assert main(["server", *found, "--output", f"{tmp_path}/server"]) == 0
     model = ["--model", f"{tmp_path}/server/model.json", "--data", str(data)]
     assert main(["predict", *model, "--output", f"{tmp_path}/scored.csv"]) == 0
     assert set(pd.read_csv(tmp_path / "scored.csv")["decision"]) == {"no", "yes or late"}

@@ -1,6 +1,5 @@
 """The commands that a report shows run it again."""
 
-import argparse
 import html
 import json
 import re
@@ -9,10 +8,10 @@ import shlex
 import pytest
 from conftest import make_schema, make_table
 from report_runs import write_run
+from test_help import parsed
 
 import synthfair as sf
-from synthfair.cli import client, main
-from synthfair.cli.options import config_flags
+from synthfair.cli import main
 from synthfair.config import load_distill_config
 from synthfair.data.datasets import dataset_schema
 from synthfair.report.commands import client_command
@@ -85,20 +84,20 @@ def test_a_report_is_refused_before_the_server_writes_anything(tmp_path, served)
         assert (output / file).read_text() == "mine"
 
 
-def test_commands_name_all_that_differs_from_the_defaults():
+def test_commands_name_all_that_differs_from_the_defaults(tmp_path):
     for settings in (
         {"max_gap": 0.15, "penalty": "covariance", "optimizer": "adam", "steps": 200},
         {"rho_o": 1.2345678901},
         {"intercept": False, "labels": "copy", "inner_tolerance": 1e-9},
     ):
         config = sf.DistillConfig.model_validate(settings)
-        words = shlex.split(client_command("a b", config))
-        parser = argparse.ArgumentParser()
-        client.add_arguments(parser)
-        again = load_distill_config(
-            None, **config_flags(parser.parse_args(words[3:]), type(config))
-        )
-        assert again == config
+        *remarks, command = client_command("a b", config).splitlines()
+        file = tmp_path / "a b.toml"
+        file.write_text("\n".join(line.removeprefix("# a b.toml: ") for line in remarks))
+        _, bound, _ = parsed(["client", *shlex.split(command)[3:]])
+        in_file = file if "--config" in command else None
+        flags = {key: bound.arguments["settings"].get(key) for key in type(config).model_fields}
+        assert load_distill_config(in_file, **flags) == config
 
 
 def test_compare_goes_on_where_it_stopped(tmp_path, capsys):

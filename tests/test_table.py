@@ -10,7 +10,7 @@ import pytest
 from rich.console import Group
 
 import synthfair
-from synthfair.cli.deploy import shown
+from synthfair.cli import jobs
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
@@ -226,7 +226,7 @@ def test_a_jobs_tables_follow_the_terminal(width, tmp_path, monkeypatch, capsys)
     gap = {"first": GROUPS[0], "second": GROUPS[1], "value": -0.123, "low": -0.456, "high": 0.789}
     found = {"rate": "true_positive_rate", "reports": 123_456, "confidence": 0.95, "gaps": [gap]}
     (tmp_path / "gaps.json").write_text(json.dumps(found))
-    shown.tell(Any(federation=federation(), completed=True), tmp_path)
+    jobs.tell(Any(federation=federation(), completed=True), tmp_path)
     text = capsys.readouterr().out
     assert "…" not in text
     assert "-0.1230 [-0.4560, 0.7890]" in text

@@ -1,115 +1,119 @@
-"""The command line: parses, calls, prints; no mathematics."""
+"""The command line: a command is a typed function, which parses, calls, prints; no mathematics."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
-from types import ModuleType
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from synthfair import __version__
-from synthfair.cli import (
-    client,
-    compare,
-    completion,
-    demo,
-    deploy,
-    evaluate,
-    gap,
-    inspect,
-    keygen,
-    ledger,
-    predict,
-    report,
-    schema,
-    secure,
-    server,
-    split,
-    thresholds,
-    train,
-    weights,
-)
-from synthfair.cli.options import (
-    DONE,
-    FAILED,
-    REFUSED,
-    Parser,
-    add_commands,
-    configure,
-)
+from synthfair.cli.help import PlainHelp
+from synthfair.cli.parameters import shown_default
 from synthfair.errors import InputError, reason
 from synthfair.interrupt import INTERRUPTED, interrupt_raises
 
-__all__ = ["client", "main", "run", "server"]
+__all__ = ["main", "make_app"]
 
-GROUPS: dict[str, dict[str, ModuleType]] = {
-    "get started": {"demo": demo, "split": split, "schema": schema},
-    "make a release": {"client": client, "keygen": keygen, "inspect": inspect, "ledger": ledger},
-    "pool and evaluate": {
-        "server": server,
-        "evaluate": evaluate,
-        "predict": predict,
-        "report": report,
-    },
-    "run a federation": {"deploy": deploy},
-    "train in rounds, compare": {"train": train, "compare": compare},
-    "measure gaps over devices": {"gap": gap},
-    "sum counts, and use them": {"secure": secure, "thresholds": thresholds, "weights": weights},
-    "the command line itself": {"completion": completion},
+ABOUT = """Train one group-fair model across organisations that may not share rows.
+
+In short:
+
+    python -m synthfair demo              shows it all on a real table
+    python -m synthfair COMMAND --help    explains a command
+"""
+
+DONE, FAILED, REFUSED = 0, 1, 2
+
+EXIT_CODES = {
+    DONE: "done",
+    FAILED: "system error",
+    REFUSED: "input or result refused",
+    INTERRUPTED: "Ctrl-C",
 }
-"""Commands by what people do with them."""
+"""What the exit code of every command means."""
 
-COMMANDS = {name: module for group in GROUPS.values() for name, module in group.items()}
+COMMANDS = {
+    "Get started": {
+        "tables:demo": "Run everything on a real table: two unlike lenders, one fair model.",
+        "tables:split": "Split a table into client files, for simulation.",
+        "tables:schema": "Draft the schema of your own table, to be completed by hand or with you.",
+    },
+    "Make a release": {
+        "client:client": "Distil a private table into one release file.",
+        "releases:keygen": "Make the keys that a client signs its releases with.",
+        "releases:inspect": "Show what a release file holds and claims, and verify it.",
+        "releases:ledger": "Show what a table's releases have cost, or limit it.",
+    },
+    "Pool and evaluate": {
+        "server:server": "Pool release files, train one model, report accuracy and fairness.",
+        "server:evaluate": "Measure a trained model's accuracy and group gaps on test tables.",
+        "models:predict": "Score a table or a stream with a trained model.",
+        "models:report": "Show one run or several as one HTML page with plots.",
+    },
+    "Run a federation": {
+        "deploy:deploy": "Run clients and server as a federation of organisations, on NVIDIA FLARE."
+    },
+    "Train in rounds, compare": {
+        "train:train": "Train in rounds (FedAvg, FPFL, ...), to compare with one upload.",
+        "compare:compare": "Compare several methods on one table, over seeds.",
+    },
+    "Measure gaps over devices": {
+        "gap:gap": "Measure gaps between groups of clients who do not reveal their group."
+    },
+    "Sum counts, and use them": {
+        "secure:secure": "Sum counts over clients so that nobody sees a client's part, with noise.",
+        "decisions:thresholds": "Choose a model's thresholds by group, from a histogram.",
+        "decisions:weights": "Make weights of rows by group and label, for train, from counts.",
+    },
+    "The command line itself": {
+        "completion:completion": "Print a script by which the shell completes commands."
+    },
+}
+"""Commands by what people do with them: module and function, and purpose.
+
+A command is imported when it is run or explained, so that the others take no time.
+"""
+
+GROUPS = {title: Group.create_ordered(title) for title in COMMANDS}
 
 
-class _Overview(Parser):
-    def format_help(self) -> str:
-        """All commands, group by group."""
-        lines = [self.format_usage(), f"{self.description}\n"]
-        for title, commands in GROUPS.items():
-            lines += [f"{title}:", *(f"  {n:<12}{m.HELP}" for n, m in commands.items()), ""]
-        lines += [
-            "python -m synthfair demo            shows it all on a real table, in half a minute",
-            "python -m synthfair COMMAND -h      explains a command; --help shows all its options",
-            "python -m synthfair --version       prints the version",
-            f"\n{self.epilog}\n",
-        ]
-        return "\n".join(lines)
-
-
-def make_parser(
-    names: Collection[str] = tuple(COMMANDS), *, prog: str = "python -m synthfair"
-) -> Parser:
-    """Of all commands, of which those in ``names`` have their options."""
-    parser = _Overview(
-        prog=prog,
-        description="Train one group-fair model across organisations that may not share rows.",
+def make_app(*, overview: bool = False) -> App:
+    """All commands. The purposes of an overview would replace what each says of itself."""
+    app = App(
+        name="python -m synthfair",
+        version=__version__,
+        help=ABOUT,
+        help_epilogue=f"Exit codes: {', '.join(f'{n} {what}' for n, what in EXIT_CODES.items())}.",
+        help_format="plaintext",
+        help_formatter=PlainHelp(),
+        default_parameter=Parameter(
+            allow_repeating=True,  # the last one counts
+            consume_multiple=(1, None),  # --data a.csv b.csv
+            negative=(),
+            show_default=shown_default,
+        ),
     )
-    parser.add_argument("--version", action="version", version=f"synthfair {__version__}")
-    add_commands(parser, COMMANDS, names)
-    return parser
+    for title, commands in COMMANDS.items():
+        for path, purpose in commands.items():
+            name, shown = path.split(":")[1], purpose if overview else None
+            app.command(f"synthfair.cli.{path}", name=name, help=shown, group=GROUPS[title])
+    return app
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """All commands; returns the exit code."""
-    argv = sys.argv[1:] if argv is None else argv
-    return _execute(make_parser(argv), argv)
-
-
-def run(module: ModuleType, *, prog: str, argv: Sequence[str] | None = None) -> int:
-    """One command by itself, as in ``python -m synthfair.client``; returns the exit code."""
-    parser = Parser(prog=prog)
-    configure(parser, module)
-    return _execute(parser, argv)
-
-
-def _execute(parser: Parser, argv: Sequence[str] | None) -> int:
-    args = parser.parse_args(argv)
+    """Runs a command; returns the exit code."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    app = make_app(overview=not argv or argv[0].startswith("-"))
     try:
+        run, bound, _ = app.parse_args(argv, exit_on_error=False, print_error=False)
+        if run.__name__ == "help_print" and not {"-h", "--help"} & {*argv}:
+            return _fail(REFUSED, "error: name a command; --help shows all of them")
         with interrupt_raises():
-            args.run(args)
+            run(*bound.args, **bound.kwargs)
             _flush()
-    except InputError as error:
+    except (InputError, CycloptsError) as error:
         return _fail(REFUSED, f"error: {error}")
     except EOFError:  # Ctrl-D at a question
         return _fail(REFUSED, "error: the answers end before the questions")

@@ -2,212 +2,190 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from synthfair.cli.options import add_config_flags, advanced, config_flags
+from synthfair.cli.parameters import (
+    Config,
+    Force,
+    LedgerFile,
+    NoiseSeed,
+    SchemaFile,
+    check_inputs,
+    with_settings,
+)
+from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig, load_release_config
+from synthfair.config.distill import WITHOUT_FLAGS
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
-    from synthfair.config import DistillConfig, SurrogateConfig
     from synthfair.data.encode import Clipping
 
-HELP = "distil a private table into one release file"
-
-DESCRIPTION = """\
-Distil a private table into a small synthetic one, such that a model trained on the
-synthetic rows is accurate and fair on the real ones. The file written to --output is
-the only thing to send. Without --epsilon it is not anonymous: see what it discloses at
-the end. Every release is booked in a ledger next to the table. A fair release is checked
-before it is written: copies of real rows, in it or in a trial without some of the rows,
-stop it. A surrogate is drawn from rounded sums, and no record of it is made from a row.
-
-  python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
-      --config configs/law_school/race.toml --output DIR/client_0.parquet
-
-For unlike clients: weighted records that stand in for the table; fairness over all clients
-is then chosen at the server, and settings of fairness are not given here:
-
-  python -m synthfair.client --data DIR/client_0_train.csv --schema DIR/schema.json \\
-      --release surrogate --output DIR/client_0.parquet
-
-With --epsilon 1 --delta 1e-6 a release of either kind is differentially private.
-
-Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
-Flags override the configuration file and are named after its keys.
-"""
+_BOTH = ("epsilon", "delta", "relation", "seed")
+_FAIR = [key for key in DistillConfig.model_fields if key not in (*_BOTH, *WITHOUT_FLAGS)]
 
 
-COMMON = ("max_gap", "rho_o", "notion", "epsilon", "delta", "seed", "k_min")
-"""Settings that -h shows; --help shows them all."""
+@with_settings(
+    ("Settings", DistillConfig, _BOTH),
+    ("Settings of fair releases", DistillConfig, _FAIR),
+    ("Settings of surrogates", SurrogateConfig, ["k_min"]),
+)
+def client(
+    *,
+    data: Path,
+    schema: SchemaFile,
+    output: Path,
+    force: Force = False,
+    config: Config | None = None,
+    release: Literal["fair", "surrogate"] | None = None,
+    sign: Path | None = None,
+    hold_out: float = HOLD_OUT,
+    accept_risk: bool = False,
+    history: Path | None = None,
+    ledger: LedgerFile | None = None,
+    insecure_noise_seed: NoiseSeed | None = None,
+    **settings: Any,
+) -> None:
+    r"""Distil a private table into one release file.
 
+    A model trained on the few synthetic rows in it is accurate and fair on the real ones. The file
+    written to --output is the only thing to send. Without --epsilon it is not anonymous: see what
+    it discloses at the end. Every release is booked in a ledger next to the table. A fair release
+    is checked before it is written: copies of real rows, in it or in a trial without some of the
+    rows, stop it. A surrogate is drawn from rounded sums, and no record of it is made from a row.
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's arguments."""
-    from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
+        python -m synthfair.client --data DIR/client_0_train.csv \
+            --schema DIR/schema.json --config configs/law_school/race.toml \
+            --output DIR/client_0.parquet
 
-    parser.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        help="The private table, CSV or Parquet; for a surrogate also a folder of such files.",
-    )
-    parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
-    parser.add_argument("--output", type=Path, required=True, help="The release file to write.")
-    parser.add_argument("--force", action="store_true", help="Overwrite the output if it exists.")
-    parser.add_argument("--config", type=Path, help="Settings, TOML; defaults where not given.")
-    parser.add_argument(
-        "--release",
-        choices=("fair", "surrogate"),
-        help="fair: an ordinary logistic model trained on it is fair on this table. surrogate: it"
-        " stands in for this table, and the server trains a model that is fair over all clients,"
-        " also where they are unlike. Default: fair, or the configuration's.",
-    )
-    parser.add_argument(
-        "--sign", type=Path, help="Private key to sign with; python -m synthfair keygen makes one."
-    )
-    fair, surrogate = "settings (keys of the configuration)", "settings of surrogates"
-    ours, theirs = {"release", *DistillConfig.model_fields}, {*SurrogateConfig.model_fields}
-    marks = dict.fromkeys(ours - theirs, "Fair") | dict.fromkeys(theirs - ours, "Surrogates")
-    add_config_flags(parser, DistillConfig, common=COMMON, marks=marks, what=fair)
-    add_config_flags(
-        parser, SurrogateConfig, common=COMMON, leave_out=ours, marks=marks, what=surrogate
-    )
-    checks = advanced(parser, "checks before the release")
-    checks.add_argument(
-        "--hold-out",
-        type=float,
-        default=HOLD_OUT,
-        metavar="SHARE",
-        help="Share of the rows that are held out of a trial of a fair release, up to 1,000 of"
-        " which are compared with it; the release that is written is then made of all rows. With"
-        f" 0, or with epsilon, there is no trial. Default: {HOLD_OUT:g}.",
-    )
-    checks.add_argument(
-        "--accept-risk",
-        action="store_true",
-        help="Write the release even if it holds copies of real rows; the file says so.",
-    )
-    checks.add_argument(
-        "--insecure-noise-seed",
-        type=int,
-        metavar="INT",
-        help="For tests: noise that anybody can repeat. Then there is no guarantee, and the release"
-        " says so.",
-    )
-    files = advanced(parser, "files")
-    files.add_argument(
-        "--history",
-        type=Path,
-        help="CSV to write every step to, for the curves of a report made in house; its name must"
-        " end in .history.csv. Private: do not send it.",
-    )
-    files.add_argument(
-        "--ledger",
-        type=Path,
-        help="File in which the release is booked. Default: the table's name with .ledger.jsonl"
-        " added. See: python -m synthfair ledger -h.",
-    )
+    For unlike clients: weighted records that stand in for the table; fairness over all clients is
+    then chosen at the server, and settings of fairness are not given here:
 
+        python -m synthfair.client --data DIR/client_0_train.csv \
+            --schema DIR/schema.json --release surrogate \
+            --output DIR/client_0.parquet
 
-def run(args: argparse.Namespace) -> None:
-    """Executes the command."""
-    from synthfair.config import DistillConfig, SurrogateConfig, load_release_config
+    With --epsilon 1 --delta 1e-6 a release of either kind is differentially private.
 
-    given = config_flags(args, DistillConfig) | config_flags(args, SurrogateConfig)
-    config = load_release_config(args.config, **given)
+    Ctrl-C saves a checkpoint next to the output; the same command then goes on from there.
 
-    from synthfair.cli.inputs import check_inputs
+    Settings are keys of the configuration file, which flags override; the file can have further
+    keys, which docs/method.md lists.
 
-    check_inputs(args.schema, args.data, *filter(None, [args.sign]))
+    Args:
+        data: The private table, CSV or Parquet; for a surrogate also a folder of such files.
+        output: The release file to write.
+        release: fair: an ordinary logistic model trained on it is fair on this table. surrogate: it
+            stands in for this table, and the server trains a model that is fair over all clients,
+            also where they are unlike. Default: fair, or the configuration's.
+        sign: Private key to sign with; python -m synthfair keygen makes one.
+        hold_out: Share of the rows that are held out of a trial of a fair release, up to 1,000 of
+            which are compared with it; the release that is written is then made of all rows. With
+            0, or with epsilon, there is no trial.
+        accept_risk: Write the release even if it holds copies of real rows; the file says so.
+        history: CSV to write every step to, for the curves of a report made in house; its name must
+            end in .history.csv. Private: do not send it.
+    """
+    chosen = load_release_config(config, release=release, **settings)
+    check_inputs(schema, data, *filter(None, [sign]))
+    surrogate = isinstance(chosen, SurrogateConfig)
+    if history and surrogate:
+        raise InputError("--history: a surrogate is not made in steps; leave it out")
+
+    # All that could refuse the outputs, before any work is done.
+    from synthfair.files import require_distinct, require_free
+
+    inputs = [path for path in (data, schema, config, sign) if path]
+    require_distinct(output, *inputs)
+    require_free(output, force=force)
+    if history:
+        from synthfair.client.history import require_history_name
+
+        require_distinct(history, *inputs, output)
+        require_history_name(history)
+        require_free(history, force=force)
+    key = None
+    if sign:
+        from synthfair.release.keys import read_signing_key
+
+        key = read_signing_key(sign)
+
+    # The release, with a bar; where a person has to answer, the bar makes room.
     from synthfair.cli.show import distilling_bar, say, stage_bar
     from synthfair.jax_setup import start_jax
-    from synthfair.release.keys import read_signing_key
-    from synthfair.report.releases import preview_table
 
-    if args.history and isinstance(config, SurrogateConfig):
-        raise InputError("--history: a surrogate is not made in steps; leave it out")
-    _require_room(args)
-    key = read_signing_key(args.sign) if args.sign else None
     start_jax()
-    from synthfair.client import Distillation, Options, RefusedReleaseError, distill_file
-    from synthfair.client.history import write_history
+    from synthfair.client import Options, RefusedReleaseError, distill_file
 
     options = Options(
-        force=args.force,
+        force=force,
         key=key,
-        hold_out=args.hold_out,
-        accept_risk=args.accept_risk,
-        ledger=args.ledger,
-        noise_seed=args.insecure_noise_seed,
+        hold_out=hold_out,
+        accept_risk=accept_risk,
+        ledger=ledger,
+        noise_seed=insecure_noise_seed,
     )
-    bar = stage_bar if isinstance(config, SurrogateConfig) else distilling_bar
     try:
-        with ExitStack() as shown:
-            show: Callable[..., None] = shown.enter_context(stage_bar())
+        with ExitStack() as bars:
+            show: Callable[..., None] = bars.enter_context(stage_bar())
 
             def on_rows(clipping: Clipping) -> None:
                 nonlocal show
-                shown.close()  # a bar would hide the question
-                _tell_real_rows(clipping, config)
-                show = shown.enter_context(bar())
+                bars.close()
+                _tell_real_rows(clipping, chosen)
+                show = bars.enter_context(stage_bar() if surrogate else distilling_bar())
 
             def show_now(*now: Any) -> None:
                 show(*now)  # of the bar that is there now
 
             made, receipt = distill_file(
-                args.data,
-                args.schema,
-                args.output,
-                config,
+                data,
+                schema,
+                output,
+                chosen,
                 options,
                 on_rows=on_rows,
                 progress=show_now,
                 on_stage=show_now,
             )
     except RefusedReleaseError as refused:
+        from synthfair.report.releases import preview_table
+
         with suppress(BrokenPipeError):  # it is refused whether or not anybody reads on
             say(preview_table(refused.preview))
         raise
-    if args.history and isinstance(made, Distillation):
-        write_history(made.history, args.history)
-    _tell(made, receipt, signed=args.sign)
+    _tell(made, receipt, history, signed=sign)
 
 
-def _require_room(args: argparse.Namespace) -> None:
-    """All that could refuse the outputs, before any work is done."""
-    from synthfair.client.history import require_history_name
-    from synthfair.files import require_distinct, require_free
-
-    inputs = [path for path in (args.data, args.schema, args.config, args.sign) if path]
-    require_distinct(args.output, *inputs)
-    require_free(args.output, force=args.force)
-    if args.history:
-        require_distinct(args.history, *inputs, args.output)
-        require_history_name(args.history)
-        require_free(args.history, force=args.force)
-
-
-def _tell(made: Distillation | SurrogateRelease, receipt: Receipt, *, signed: Path | None) -> None:
+def _tell(
+    made: Distillation | SurrogateRelease,
+    receipt: Receipt,
+    history: Path | None,
+    *,
+    signed: Path | None,
+) -> None:
+    """Writes the history of a fair release, and shows what was made."""
     from synthfair.cli.show import say, warn
     from synthfair.client import Distillation
     from synthfair.report.releases import fit_warnings, preview_table, release_table
 
-    if isinstance(made, Distillation) and made.resumed_at:
-        say(f"Continued at step {made.resumed_at} of an interrupted run.")
+    if isinstance(made, Distillation):
+        if history:
+            from synthfair.client.history import write_history
+
+            write_history(made.history, history)
+        if made.resumed_at:
+            say(f"Continued at step {made.resumed_at} of an interrupted run.")
     say(release_table(made, receipt))
     if receipt.preview:
         say(preview_table(receipt.preview))
-    if receipt.no_trial:
-        warn(receipt.no_trial)
+    warn(receipt.no_trial)
     if signed:
         say(f"Signed with {signed}.")
-    for warning in fit_warnings(made):
-        warn(warning)
+    warn(*fit_warnings(made))
 
 
 def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig) -> None:
@@ -222,8 +200,7 @@ def _tell_real_rows(clipping: Clipping, config: DistillConfig | SurrogateConfig)
     if table := clipping_table(clipping):
         say(table)
     warnings = real_rows_warnings(clipping, config)
-    for warning in warnings:
-        warn(warning)
+    warn(*warnings)
     console = terminal()
     if not (warnings and config.epsilon is not None):
         return

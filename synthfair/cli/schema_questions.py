@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -31,31 +30,39 @@ otherwise, where they are offered. Ctrl-C leaves; nothing is written before the 
 _PUBLIC = "Do a codebook, laws or scales say all of this? If not, it is written as a draft"
 
 
-def ask_for_draft(table: pd.DataFrame, name: str, args: argparse.Namespace) -> Draft:
+def ask_for_draft(
+    table: pd.DataFrame,
+    name: str,
+    *,
+    label: str | None,
+    sensitive: str | None,
+    missing: Sequence[str],
+    positive: Sequence[str],
+) -> Draft:
     """A draft with the answers of a person, who is asked for what is not among the arguments.
 
     Raises InputError as :func:`draft_table`, and EOFError where the answers end too early.
     """
     # The columns with a role.
     _CONSOLE.print(_HOW)
-    roles = {"label": args.label, "sensitive attribute, the groups": args.sensitive}
-    for role, column in roles.items():
+    columns = []
+    for role, column in (("label", label), ("sensitive attribute, the groups", sensitive)):
         question = f"Which column is the {role}, of {shown([*map(str, table)], 100)}?"
-        roles[role] = column or _until(question, lambda text: require_column(text, table) or text)
+        columns.append(column or _until(question, lambda name: require_column(name, table) or name))
 
     # What means missing, with one question for texts that differ in blanks around them alone.
-    words, sure = find_missing(table, args.missing), {*MISSING_VALUES, *args.missing}
+    words, sure = find_missing(table, missing), {*MISSING_VALUES, *missing}
     for mark in dict.fromkeys(word.strip() for word in words if word not in sure):
         question = Text(f"Does {mark!r} mean that a value is missing?")
         if not Confirm.ask(question, console=_CONSOLE, default=True):
             words = [word for word in words if word in sure or word.strip() != mark]
 
     # Each column, and then what they mean.
-    draft = draft_table(table, name, *roles.values(), missing=words)
+    draft = draft_table(table, name, *columns, missing=words)
     for column, proposal in draft.columns.items():
         draft.columns[column] = _ask_about(column, proposal)
-    if args.positive:
-        draft.choose_positive(args.positive)
+    if positive:
+        draft.choose_positive(positive)
     else:
         values = [str(value) for value in draft.label_values]
         _until(

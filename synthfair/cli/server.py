@@ -1,134 +1,78 @@
-"""``python -m synthfair.server``: pools releases, trains once, evaluates."""
+"""``python -m synthfair.server``, which pools, trains, evaluates; and evaluation by itself."""
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from synthfair.cli.options import add_config_flags, config_flags
+from synthfair.cli.parameters import Force, Model, SchemaFile, check_inputs, with_settings
+from synthfair.config import ServerConfig, load_server_config
 from synthfair.errors import InputError
 
-if TYPE_CHECKING:
-    from synthfair.server import Served
-
-HELP = "pool release files, train one model, report accuracy and fairness"
-
-DESCRIPTION = """\
-Pool the clients' release files, train one model on them, and report accuracy and group
-gaps on test tables. Writes model.json and metrics.json.
-
-  python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
-      --test DIR/*_test.csv --output DIR/server
-
-On fair releases it trains an ordinary logistic model. On surrogates it trains one that is
-fair over all clients, as often as you like, and writes fair_table.parquet, on which any ordinary
-weighted logistic trainer, with the regularisation that the file names, gives the same
-model; --max-gap 0.05 looks for the least weight of the penalty that reaches that gap,
---frontier shows accuracy and gap for many:
-
-  python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \\
-      --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
-
---records writes the pooled records as a table, on which any learner can be trained.
-"""
+_EVALUATION = ("notion", "max_gap", "min_group_rows", "resamples", "seed")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the command's arguments."""
-    from synthfair.config import ServerConfig
+@with_settings(("Settings", ServerConfig, ServerConfig.model_fields))
+def server(
+    releases: tuple[Path, ...] = (),
+    /,
+    *,
+    schema: SchemaFile,
+    test: tuple[Path, ...] = (),
+    output: Path,
+    force: Force = False,
+    keys: tuple[Path, ...] = (),
+    frontier: bool = False,
+    records: Path | None = None,
+    report: bool = False,
+    **settings: Any,
+) -> None:
+    r"""Pool release files, train one model, and report accuracy and fairness.
 
-    parser.add_argument("releases", type=Path, nargs="*", help="Release files, one a client.")
-    parser.add_argument("--schema", type=Path, required=True, help="The public schema, JSON.")
-    parser.add_argument(
-        "--test",
-        type=Path,
-        nargs="+",
-        default=(),
-        help="Test tables, one a client. For surrogates they may be missing; then there is no"
-        " metrics.json.",
-    )
-    parser.add_argument("--output", type=Path, required=True, help="Folder to write to.")
-    parser.add_argument("--force", action="store_true", help="Overwrite files that exist.")
-    parser.add_argument(
-        "--keys",
-        type=Path,
-        nargs="+",
-        default=(),
-        help="Public keys of the clients, NAME.pub each, or folders of them: then every release"
-        " must be signed by another client.",
-    )
-    parser.add_argument(
-        "--frontier",
-        action="store_true",
-        help="Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the"
-        " test rows, to frontier.csv and, by matplotlib, frontier.svg.",
-    )
-    parser.add_argument(
-        "--records",
-        type=Path,
-        metavar="FILE.parquet",
-        help="Surrogates: write the records of all clients to this file, in the columns of the"
-        " schema and a last one, weight: the real rows that each stands for, which learners take"
-        " as sample_weight.",
-    )
-    parser.add_argument(
-        "--report",
-        action="store_true",
-        help="Write report.html and its plots to the output folder as well. Where that holds"
-        " clients' *.history.csv (private; in simulations), it shows their curves.",
-    )
-    common = "max_gap", "rho", "notion", "seed"
-    add_config_flags(parser, ServerConfig, common=common, what="settings")
+    Accuracy and group gaps are those on the test tables. Writes model.json and metrics.json.
 
+        python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \
+            --test DIR/*_test.csv --output DIR/server
 
-def run(args: argparse.Namespace) -> None:
-    """Executes the command."""
-    from synthfair.config import ServerConfig, load_server_config
+    On fair releases it trains an ordinary logistic model. On surrogates it trains one that is fair
+    over all clients, as often as you like, and writes fair_table.parquet, on which any ordinary
+    weighted logistic trainer, with the regularisation that the file names, gives the same model;
+    --max-gap 0.05 looks for the least weight of the penalty that reaches that gap, --frontier shows
+    accuracy and gap for many:
 
-    config = load_server_config(**config_flags(args, ServerConfig))
+        python -m synthfair.server DIR/*.parquet --schema DIR/schema.json \
+            --test DIR/*_test.csv --max-gap 0.05 --frontier --output DIR/server
 
-    from synthfair.cli.inputs import check_inputs
+    --records writes the pooled records as a table, on which any learner can be trained.
+
+    Args:
+        releases: Release files, one a client.
+        test: Test tables, one a client. For surrogates they may be missing; then there is no
+            metrics.json.
+        output: Folder to write to.
+        keys: Public keys of the clients, NAME.pub each, or folders of them: then every release must
+            be signed by another client.
+        frontier: Surrogates: write accuracy and gap over rho as well, on the pooled rows and on the
+            test rows, to frontier.csv and, by matplotlib, frontier.svg.
+        records: Surrogates: write the records of all clients to this Parquet file, in the columns
+            of the schema and a last one, weight: the real rows that each stands for, which learners
+            take as sample_weight.
+        report: Write report.html and its plots to the output folder as well. Where that holds
+            clients' history files (private; in simulations), it shows their curves.
+    """
+    config = load_server_config(**settings)
+    if report and not test:
+        raise InputError("--report: needs --test")
+    check_inputs(schema, *releases, *test, *keys)
+
+    from synthfair.cli.show import say, warn
     from synthfair.jax_setup import start_jax
 
-    if args.report and not args.test:
-        raise InputError("--report: needs --test")
-    check_inputs(args.schema, *args.releases, *args.test, *args.keys)
     start_jax()
     from synthfair.files import require_distinct, require_free, write_text
-    from synthfair.report.figures import can_draw, frontier_figure
+    from synthfair.report.figures import MISSING, can_draw, frontier_figure
     from synthfair.report.page import report_files, write_report
     from synthfair.report.results import read_histories, read_results
-    from synthfair.server import serve
-
-    page, plot = args.output / "report.html", args.output / "frontier.svg"
-    if args.report:  # all that could refuse it, before any work is done
-        pages = report_files(page, args.output)
-        require_free(*pages, force=args.force)
-        if args.records:
-            require_distinct(args.records, *pages)
-        read_histories(args.output)
-    served = serve(
-        args.releases,
-        args.schema,
-        args.test,
-        args.output,
-        config,
-        keys=args.keys,
-        frontier=args.frontier,
-        records=args.records,
-        force=args.force,
-    )
-    if args.frontier and can_draw():
-        write_text(plot, frontier_figure(served.frontier).svg())
-    if args.report:
-        write_report(read_results([args.output]), page, force=True)
-    _tell(served, args)
-
-
-def _tell(served: Served, args: argparse.Namespace) -> None:
-    from synthfair.cli.show import say, warn
-    from synthfair.report.figures import MISSING, can_draw
     from synthfair.report.tables import (
         evaluation_tables,
         influence_table,
@@ -136,22 +80,117 @@ def _tell(served: Served, args: argparse.Namespace) -> None:
         pooled_table,
         untrained_warning,
     )
+    from synthfair.server import serve
 
+    page, plot = output / "report.html", output / "frontier.svg"
+    if report:  # all that could refuse it, before any work is done
+        pages = report_files(page, output)
+        require_free(*pages, force=force)
+        if records:
+            require_distinct(records, *pages)
+        read_histories(output)
+    served = serve(
+        releases,
+        schema,
+        test,
+        output,
+        config,
+        keys=keys,
+        frontier=frontier,
+        records=records,
+        force=force,
+    )
+    if frontier and can_draw():
+        write_text(plot, frontier_figure(served.frontier).svg())
+    if report:
+        write_report(read_results([output]), page, force=True)
+
+    # What was found and written.
     if served.evaluation:
         say(evaluation_tables(served.evaluation, served.model.schema_))
     if served.point:
-        say(pooled_table(served.point, args.max_gap))
+        say(pooled_table(served.point, config.max_gap))
     if served.influences.releases:
         say(influence_table(served.influences))
-    written = ["model.json"]
-    written += ["metrics.json"] if served.evaluation else []
-    written += ["fair_table.parquet"] if served.point else []
-    written += ["frontier.csv"] if args.frontier else []
-    written += ["frontier.svg"] if args.frontier and can_draw() else []
-    paths = [*(args.output / name for name in written), *([args.records] if args.records else [])]
-    say(f"Wrote {', '.join(map(str, paths))}.")
-    warnings = [untrained_warning(served.model), outlier_warning(served.influences)]
-    warnings += [] if can_draw() or not (args.frontier or args.report) else [MISSING]
-    for warning in (*warnings, *served.warnings):
-        if warning:
-            warn(warning)
+    written = {
+        "model.json": True,
+        "metrics.json": served.evaluation,
+        "fair_table.parquet": served.point,
+        "frontier.csv": frontier,
+        "frontier.svg": frontier and can_draw(),
+    }
+    paths = [output / name for name, is_there in written.items() if is_there]
+    say(f"Wrote {', '.join(map(str, [*paths, *([records] if records else [])]))}.")
+    warn(
+        untrained_warning(served.model),
+        outlier_warning(served.influences),
+        None if can_draw() or not (frontier or report) else MISSING,
+        *served.warnings,
+    )
+
+
+@with_settings(("Settings", ServerConfig, _EVALUATION))
+def evaluate(
+    *,
+    model: Model,
+    data: tuple[Path, ...],
+    id: str | None = None,  # noqa: A002 - the name of the flag
+    output: Path | None = None,
+    force: Force = False,
+    **settings: Any,
+) -> None:
+    r"""Measure accuracy and group gaps of a model that the server trained.
+
+    They are measured over all rows of the tables given and for each table by itself. Tables without
+    the label's column give selection rates and SPD; accuracy and the other gaps need labels.
+
+        python -m synthfair evaluate --model DIR/server/model.json \
+            --data DIR/*_test.csv
+
+    Of a model whose decisions are drawn by coins, metrics are means over the coins. With thresholds
+    by group, report shows the folder of --output fair/metrics.json.
+
+    Args:
+        data: Test tables, CSV or Parquet.
+        id: Column of the ids, as predict takes them; no metric depends on them.
+        output: JSON file to write the metrics to as well.
+    """
+    config = load_server_config(**settings)
+
+    from synthfair.cli.show import say, warn
+    from synthfair.evaluation import (
+        decision_document,
+        evaluation_document,
+        read_tests,
+        small_group_warnings,
+    )
+    from synthfair.evaluation import evaluate as measure
+    from synthfair.fairness.intervals import missed_gap, near_constant
+    from synthfair.fairness.metrics import METRIC_OF
+    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.report.tables import evaluation_tables, untrained_warning
+    from synthfair.scoring import take_ids
+    from synthfair.trained import read_model
+
+    if output:
+        require_distinct(output, model, *data)
+        require_free(output, force=force)
+    trained = read_model(model)
+    tables = read_tests(data, trained.schema_)
+    if id:
+        named = zip(tables.items(), data, strict=True)
+        tables = {
+            name: take_ids(table, id, trained.schema_, source=str(path))[1]
+            for (name, table), path in named
+        }
+    evaluation = measure(trained, tables, config, sources=data)
+    if output:
+        document = evaluation_document(evaluation, trained.schema_, config)
+        write_json(output, document | decision_document(trained))
+    say(evaluation_tables(evaluation, trained.schema_))
+    warn(
+        *small_group_warnings(evaluation, trained.schema_, config),
+        missed_gap(evaluation.overall[METRIC_OF[config.notion]], config.max_gap),
+        near_constant(evaluation.overall["accuracy"], evaluation.constant_accuracy),
+        untrained_warning(trained),
+    )

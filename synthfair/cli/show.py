@@ -23,9 +23,11 @@ def say(what: RenderableType) -> None:
     _Output().print(what, highlight=False, markup=False, soft_wrap=isinstance(what, str))
 
 
-def warn(message: str) -> None:
-    """Prints a warning on standard error."""
-    Console(stderr=True).print(f"warning: {message}", highlight=False, markup=False, style="yellow")
+def warn(*messages: str | None) -> None:
+    """Prints warnings on standard error, of those that there are."""
+    for message in filter(None, messages):
+        text = f"warning: {message}"
+        Console(stderr=True).print(text, highlight=False, markup=False, style="yellow")
 
 
 def terminal() -> Console:

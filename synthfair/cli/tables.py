@@ -1,92 +1,163 @@
-"""Arguments of commands that simulate clients: a table, and how it is split."""
+"""First steps: the demonstration, tables and schemas; parameters of all that simulate clients."""
 
 from __future__ import annotations
 
-import argparse
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from synthfair.cli.options import advanced
+from cyclopts import Parameter
+
+from synthfair.cli.parameters import Force, Int, SchemaFile, check_inputs
 from synthfair.errors import InputError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from synthfair.data.partition import Split
     from synthfair.data.schema import Schema
 
-TABLES = """\
-Tables: loanapp (sensitive: white), law_school (race or male), dutch (sex), adult (sex or
-race), bank (age_25_to_60); or a file, CSV or Parquet, with --schema. A named table is
-taken from the folder named by SYNTHFAIR_DATA, else from the user's cache, else downloaded
-from its public source and checked against its sha256.
-"""
+Table = Annotated[
+    str, Parameter(help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet.")
+]
+Sensitive = Annotated[str, Parameter(help="The sensitive attribute, if not the schema's.")]
+Clients = Annotated[Int, Parameter(help="Number of clients. Default: 2.")]
+Skew = Annotated[
+    float,
+    Parameter(help="Unlike clients, by a Dirichlet distribution. Default: alike clients."),
+]
+By = Annotated[
+    str, Parameter(help="One client for each value of this column, instead of --clients.")
+]
+MinRows = Annotated[
+    Int,
+    Parameter(
+        help="Leave out clients with fewer rows; with 0, one that is too small for a training and a"
+        " test row is an error."
+    ),
+]
+TestFraction = Annotated[float, Parameter(help="Share of each client's rows that are test rows.")]
 
-SPLITS = """\
-Clients are alike, each with a random sample of the rows, unless --skew or --by makes them
-unlike. --skew ALPHA deals the rows of each group and label by shares of their own, drawn
-from a Dirichlet distribution with all parameters ALPHA: at 0.1 clients differ very much,
-at 100 hardly. --by COLUMN makes one client of each value, named by it, and one named
-"missing" of the rows without one.
-"""
+
+def demo(*, output: Path = Path("synthfair-demo"), force: Force = False) -> None:
+    """Run everything on a real table: two unlike lenders, one fair model.
+
+    Two unlike lenders share 1,989 mortgage applications (table loanapp): one lends in the city of
+    Boston, one in its suburbs. The label is whether a loan was approved; the sensitive attribute is
+    white. Each lender makes both kinds of releases, a server trains on them, and a table compares
+    that with training on all rows in one place and with each lender alone, without a fairness
+    penalty and with it. As the table is small, surrogates have pairs of group and label with 10
+    rows or more (by default 50).
+
+        python -m synthfair demo --output synthfair-demo
+
+    Args:
+        output: Folder to write to.
+    """
+    from synthfair.cli.show import counting_bar, say
+    from synthfair.jax_setup import start_jax
+
+    start_jax()
+    from synthfair.compare import demonstrate
+    from synthfair.files import write_text
+    from synthfair.report.figures import can_draw, frontier_figure
+    from synthfair.report.table import plain_text
+    from synthfair.report.tables import outcomes_table
+
+    with counting_bar("demo") as show:
+        found = demonstrate(output, show, force=force)
+    table = outcomes_table(found.outcomes)
+    write_text(output / "comparison.txt", plain_text(table))
+    if can_draw():
+        plot = output / "surrogate" / "fair" / "frontier.svg"
+        write_text(plot, frontier_figure(found.frontier).svg())
+    say(table)
+    say(f"Wrote the lenders' tables, releases, models and metrics to {output}/.")
 
 
-def add_named_table(parser: argparse.ArgumentParser) -> None:
-    """Declares the table and its schema."""
-    parser.add_argument(
-        "table", help="loanapp, law_school, dutch, adult or bank; or a file, CSV or Parquet."
+def split(
+    table: Table,
+    /,
+    *,
+    schema: SchemaFile | None = None,
+    sensitive: Sensitive | None = None,
+    clients: Clients | None = None,
+    skew: Skew | None = None,
+    by: By | None = None,
+    min_rows: MinRows = 0,
+    test_fraction: TestFraction = 0.2,
+    seed: Int = 0,
+    output: Path,
+    force: Force = False,
+) -> None:
+    r"""Split a table into train and test files for some clients, with the schema.
+
+    Clients are alike, each with a random sample of the rows, unless --skew or --by makes them
+    unlike. --skew ALPHA deals the rows of each group and label by shares of their own, drawn from a
+    Dirichlet distribution with all parameters ALPHA: at 0.1 clients differ very much, at 100
+    hardly. --by COLUMN makes one client of each value, named by it, and one named "missing" of the
+    rows without one.
+
+        python -m synthfair split law_school --sensitive race --clients 2 \
+            --seed 0 --output DIR
+        python -m synthfair split dutch --sensitive sex --clients 4 --skew 0.3 \
+            --output DIR
+        python -m synthfair split loans.csv --schema schema.json --by region \
+            --output DIR
+
+    Tables: loanapp (sensitive: white), law_school (race or male), dutch (sex), adult (sex or race),
+    bank (age_25_to_60); or a file, CSV or Parquet, with --schema. A named table is taken from the
+    folder named by SYNTHFAIR_DATA, else from the user's cache, else downloaded from its public
+    source and checked against its sha256.
+
+    Args:
+        seed: Seed of the split.
+        output: Folder to write to.
+    """
+    from synthfair.data.partition import Split, write_clients
+
+    wanted = Split(
+        clients=clients, skew=skew, by=by, min_rows=min_rows, test_fraction=test_fraction
     )
-    parser.add_argument("--schema", type=Path, help="The public schema of a file, JSON.")
-    parser.add_argument("--sensitive", help="The sensitive attribute, if not the schema's.")
+
+    from synthfair.cli.show import say, warn
+
+    rows, described = own_table(table, schema, sensitive)
+    parts = wanted.apply(rows, described, seed=seed)
+    for path in write_clients(parts, described, output, force=force):
+        say(str(path))
+    warn(wanted.left_out_warning(rows, parts))
 
 
-def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the table, its schema, and how it is split into clients."""
-    add_named_table(parser)
-    parser.add_argument("--clients", type=int, help="Number of clients. Default: 2.")
-    parser.add_argument(
-        "--skew",
-        type=float,
-        metavar="ALPHA",
-        help="Unlike clients, by a Dirichlet distribution. Default: alike clients.",
-    )
-    parser.add_argument(
-        "--by", metavar="COLUMN", help="One client per value of this column, instead of --clients."
-    )
-    others = advanced(parser, "options of the split")
-    others.add_argument(
-        "--min-rows",
-        type=int,
-        default=0,
-        metavar="INT",
-        help="Leave out clients with fewer rows. Default: 0, and one that is too small for a"
-        " training and a test row is an error.",
-    )
-    others.add_argument(
-        "--test-fraction",
-        type=float,
-        default=0.2,
-        help="Share of each client's rows that are test rows. Default: 0.2.",
-    )
+def named_table(
+    name: str, schema_file: Path | None, sensitive: str | None
+) -> tuple[pd.DataFrame, Schema]:
+    """A table and its schema, by name or from files.
+
+    Raises:
+        InputError: no such table, or a file without a schema, or one that cannot be read.
+    """
+    from synthfair.data.datasets import SOURCES, load_dataset
+    from synthfair.data.schema import read_schema
+    from synthfair.data.tables import read_table
+
+    if name in SOURCES:
+        if schema_file is not None:
+            raise InputError(f"table {name}: --schema is for files")
+        return load_dataset(name, sensitive)
+    if schema_file is None:
+        raise InputError(
+            f"table {name!r}: must be one of {', '.join(SOURCES)}, or a file with --schema"
+        )
+    check_inputs(schema_file, Path(name))
+    schema = read_schema(schema_file)
+    schema = schema if sensitive is None else schema.with_sensitive(sensitive)
+    return read_table(Path(name), schema), schema
 
 
-def given_split(args: argparse.Namespace) -> Split:
-    """How the table is to be split. Raises InputError where the flags exclude each other."""
-    from synthfair.data.partition import Split
-
-    return Split(
-        clients=args.clients,
-        skew=args.skew,
-        by=args.by,
-        min_rows=args.min_rows,
-        test_fraction=args.test_fraction,
-    )
-
-
-def given_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
-    """The table and its schema; a bad value is named by its row in the file.
-
-    There is a warning where much of a column of a file is clipped.
+def own_table(
+    name: str, schema_file: Path | None, sensitive: str | None
+) -> tuple[pd.DataFrame, Schema]:
+    """The same; a bad value is named by its row in the file, and much that is clipped is said.
 
     Raises:
         InputError: as :func:`named_table`, or the rows do not fit the schema.
@@ -94,32 +165,74 @@ def given_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
     from synthfair.data.datasets import SOURCES
     from synthfair.data.encode import encode_own
 
-    table, schema = named_table(args)
-    if args.table not in SOURCES:
-        encode_own(table, schema, source=args.table)
+    table, schema = named_table(name, schema_file, sensitive)
+    if name not in SOURCES:
+        encode_own(table, schema, source=name)
     return table, schema
 
 
-def named_table(args: argparse.Namespace) -> tuple[pd.DataFrame, Schema]:
-    """The table and its schema, by name or from files.
+def schema(
+    table: Path,
+    /,
+    *,
+    label: str | None = None,
+    positive: tuple[str, ...] = (),
+    sensitive: str | None = None,
+    missing: tuple[str, ...] = (),
+    interactive: bool = False,
+    output: Path | None = None,
+    force: Force = False,
+) -> None:
+    r"""Draft the schema of a table, as JSON, to be completed by hand or with you.
 
-    Raises:
-        InputError: no such table, or a file without a schema, or one that cannot be read.
+    It says why each column is taken as what it is, and --interactive asks you for all that is open.
+    A schema is public: put into it what a codebook says, not what the rows happen to hold.
+
+        python -m synthfair schema loans.csv --interactive --output schema.json
+        python -m synthfair schema loans.csv --label approved --positive yes \
+            --sensitive sex > schema.json
+
+    Args:
+        table: The table, CSV or Parquet.
+        label: The column with the label.
+        positive: The label's values that are positive.
+        sensitive: The column with the groups.
+        missing: Texts that mean that a value is missing, beside empty, NA, N/A, NaN, null, ? and a
+            dot.
+        interactive: Ask for what is open; needs --output.
+        output: JSON to write. Default: standard output.
     """
-    from synthfair.cli.inputs import check_inputs
-    from synthfair.data.datasets import SOURCES, load_dataset
-    from synthfair.data.schema import read_schema
-    from synthfair.data.tables import read_table
+    from synthfair.cli.show import say
+    from synthfair.data.draft import draft_table, find_missing, require_rows_and_header
+    from synthfair.data.tables import read_raw_table
+    from synthfair.files import require_distinct, require_free, write_text
 
-    if args.table in SOURCES:
-        if args.schema is not None:
-            raise InputError(f"table {args.table}: --schema is for files")
-        return load_dataset(args.table, args.sensitive)
-    if args.schema is None:
-        raise InputError(
-            f"table {args.table!r}: must be one of {', '.join(SOURCES)}, or a file with --schema"
+    if interactive and not output:
+        raise InputError("--interactive: needs --output, the file to write when all is answered")
+    if output:
+        require_distinct(output, table)
+        require_free(output, force=force)
+    rows, name = read_raw_table(table), table.name.split(".")[0]
+    require_rows_and_header(rows, source=str(table))
+    reviewed = False
+    if interactive:
+        from synthfair.cli.schema_questions import ask_for_draft, ask_if_public
+
+        draft = ask_for_draft(
+            rows, name, label=label, sensitive=sensitive, missing=missing, positive=positive
         )
-    check_inputs(args.schema, Path(args.table))
-    schema = read_schema(args.schema)
-    schema = schema if args.sensitive is None else schema.with_sensitive(args.sensitive)
-    return read_table(Path(args.table), schema), schema
+        reviewed = ask_if_public(draft)
+    elif label and sensitive:
+        words = find_missing(rows, missing)
+        draft = draft_table(rows, name, label, sensitive, missing=words)
+        if positive:
+            draft.choose_positive(positive)
+    else:
+        raise InputError("--label and --sensitive: name two columns; or be asked, by --interactive")
+    if not output:
+        sys.stdout.write(draft.to_json())
+        return
+    write_text(output, draft.to_json(reviewed=reviewed))
+    complete = "complete; give the same file to all clients and to the server"
+    review = "a draft; review it as its 'draft' block says, then delete that block"
+    say(f"{output}: {complete if reviewed else review}")

@@ -6,6 +6,6 @@ from synthfair.interrupt import exit_on_interrupt
 
 if __name__ == "__main__":
     exit_on_interrupt()
-    from synthfair.cli import client, run
+    from synthfair.cli import main
 
-    sys.exit(run(client, prog="python -m synthfair.client"))
+    sys.exit(main(["client", *sys.argv[1:]]))

@@ -334,4 +334,6 @@ class Guarantee(BaseModel):
     @model_serializer(mode="wrap")
     def _as_said(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without what does not apply."""
-        return {name: value for name, value in dump(self).items() if value not in (None, "", (), [])}
+        return {
+            name: value for name, value in dump(self).items() if value not in (None, "", (), [])
+        }

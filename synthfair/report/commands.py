@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shlex
-from typing import cast
+from collections.abc import Collection
+from typing import Any, cast
 
 from synthfair.config import DistillConfig, SurrogateConfig, changed_settings
+from synthfair.config.distill import WITHOUT_FLAGS
 from synthfair.postprocess.decision import RANDOMIZED
 from synthfair.release.keys import PRIVATE, PUBLIC
 from synthfair.run_files import MetricsFile, RoundSettings, SplitTable
@@ -21,14 +24,13 @@ def commands(metrics: MetricsFile) -> list[str]:
     if metrics.table:
         return [_compare(metrics, metrics.table, least)]
     if train := metrics.train:
-        from synthfair.federated import WITHOUT_FLAGS, own_settings
+        from synthfair import federated
 
-        changes = own_settings(train.own).changes
-        if WITHOUT_FLAGS & set(changes):  # they stand in metrics.json
-            changes = {"config": "train.toml"}
-        flags = {"schema": "schema.json", **_users(train)}
-        flags |= {"weights": "weights.json" if metrics.weights else None, "output": "trained"}
-        return [_line("synthfair", "train", "table.csv", **flags, **changes)]
+        flags = {"schema": "schema.json", **_users(train), "output": "trained"}
+        flags |= {"weights": "weights.json" if metrics.weights else None}
+        changes, without = federated.own_settings(train.own).changes, federated.WITHOUT_FLAGS
+        named = "synthfair", "train", "table.csv"
+        return [_configured(*named, **flags, settings=changes, file="train.toml", without=without)]
     if decision := metrics.decision:
         flags = {"notion": decision.notion, "alpha": decision.alpha}
         flags |= {"randomized": True if metrics.method == RANDOMIZED else None}
@@ -59,14 +61,15 @@ def client_command(
     client: str, config: DistillConfig | SurrogateConfig, key: str | None = None
 ) -> str:
     """What a client types to distil with these settings."""
-    return _line(
+    return _configured(
         "synthfair.client",
         data=f"{client}_train.csv",
         release="surrogate" if isinstance(config, SurrogateConfig) else None,
         schema="schema.json",
         output=f"{client}.parquet",
-        **changed_settings(config),
         sign=key,
+        settings=changed_settings(config),
+        file=f"{client}.toml",
     )
 
 
@@ -79,7 +82,8 @@ def _compare(metrics: MetricsFile, table: SplitTable, least: dict[str, int | Non
     if metrics.train:  # its settings stand in metrics.json
         flags |= {"train_config": "train.toml", **_users(metrics.train)}
     others = {k: v for k, v in changed_settings(config).items() if k not in ("rho_o", "seed")}
-    return _line("synthfair", "compare", table.name, **flags, output="comparison", **others)
+    flags |= {"output": "comparison", "settings": others, "file": "comparison.toml"}
+    return _configured("synthfair", "compare", table.name, **flags)
 
 
 def _users(train: RoundSettings) -> dict[str, object]:
@@ -91,6 +95,21 @@ def _users(train: RoundSettings) -> dict[str, object]:
 def _stem(name: str) -> str:
     """A client's name; where names repeated, the server has used whole paths instead."""
     return name.removesuffix(".parquet").removesuffix(".csv")
+
+
+def _configured(
+    module: str,
+    *words: str,
+    settings: dict[str, Any],
+    file: str,
+    without: Collection[str] = WITHOUT_FLAGS,
+    **flags: object,
+) -> str:
+    """The same with settings; a remark shows what the file holds, of those without a flag."""
+    keys = [key for key in settings if key in without]
+    remark = "".join(f"# {file}: {key} = {json.dumps(settings[key])}\n" for key in keys)
+    given = {key: value for key, value in settings.items() if key not in keys}
+    return remark + _line(module, *words, **flags, config=file if keys else None, **given)
 
 
 def _line(module: str, *words: str, **flags: object) -> str:

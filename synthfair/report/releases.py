@@ -103,13 +103,14 @@ def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     """What to say on exit of a release that is less than its client may expect."""
     from synthfair.client import Distillation
-    from synthfair.data.schema import shown
-    from synthfair.surrogate.make import REMEDIES
 
     if isinstance(outcome, Distillation):
         return list(_distillation_warnings(outcome))
     if not outcome.left_out:
         return []
+    from synthfair.data.schema import shown
+    from synthfair.surrogate.make import REMEDIES
+
     least = f"{outcome.release.header.config.k_min} rows (k_min)"  # type: ignore[union-attr]
     if outcome.release.header.privacy.guarantee:
         least += " and three standard deviations of the noise of their number"
@@ -125,8 +126,8 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
     if not distillation.inner_converged:
         yield (
             "the inner problem did not converge: the hypergradient is not exact, and the release"
-            " may be worse than it could be. Raise --inner-max-iterations or --lambda-theta, or"
-            " lower --learning-rate"
+            " may be worse than it could be. Raise inner_max_iterations (a key of the"
+            " configuration) or --lambda-theta, or lower --learning-rate"
         )
     elif not distillation.outer_converged:
         far = distillation.outer_excess
@@ -142,7 +143,11 @@ def _distillation_warnings(distillation: Distillation) -> Iterator[str]:
         )
     elif distillation.gap_met is False:
         smooth = config.penalty == "selection_rate"
-        remedy = "another --temperature" if smooth else "--penalty selection_rate"
+        remedy = (
+            "another temperature, a key of the configuration"
+            if smooth
+            else "--penalty selection_rate"
+        )
         yield (
             f"none of the {len(tried)} weights tried, from {min(tried):g} to {max(tried):g},"
             f" brought the gap on the training rows to {config.max_gap:g}; the smallest reached is"

@@ -6,6 +6,6 @@ from synthfair.interrupt import exit_on_interrupt
 
 if __name__ == "__main__":
     exit_on_interrupt()
-    from synthfair.cli import run, server
+    from synthfair.cli import main
 
-    sys.exit(run(server, prog="python -m synthfair.server"))
+    sys.exit(main(["server", *sys.argv[1:]]))

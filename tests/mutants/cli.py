@@ -4,31 +4,38 @@ from tests.mutants import Mutant
 
 MUTANTS = [
     Mutant(
-        "-h shows advanced options",
-        "cli/options.py",
-        '[g for g in groups if not (g.title or "").startswith(_ADVANCED)]',
-        "list(groups)",
+        "the overview names no purpose",
+        "cli/__init__.py",
+        "purpose if overview else None",
+        "None",
         "test_help.py",
     ),
     Mutant(
-        "common settings are advanced",
-        "cli/options.py",
-        "parser if key in common else others",
-        "others",
+        "a command says nothing but its purpose",
+        "cli/__init__.py",
+        "purpose if overview else None",
+        "purpose",
         "test_help.py",
     ),
     Mutant(
-        "the overview loads every command's settings",
-        "cli/options.py",
-        "        if name in names:\n",
-        "        if True:\n",
+        "paragraphs run over the edge of a terminal",
+        "cli/help.py",
+        "    width = min(console.width, WIDEST)\n",
+        "    width = WIDEST\n",
         "test_help.py",
     ),
     Mutant(
-        "the usage hides what must be given",
-        "cli/options.py",
-        "if a.option_strings and a.required]",
-        "if a.option_strings and not a.dest]",
+        "a fraction of steps is rounded",
+        "cli/parameters.py",
+        "return int(tokens[0].value)",
+        "return round(float(tokens[0].value))",
+        "test_exit.py",
+    ),
+    Mutant(
+        "one value may follow a flag",
+        "cli/__init__.py",
+        "            consume_multiple=(1, None),  # --data a.csv b.csv\n",
+        "",
         "test_help.py",
     ),
     Mutant(
@@ -47,7 +54,7 @@ MUTANTS = [
     ),
     Mutant(
         "a bad schema is found after JAX is imported",
-        "cli/inputs.py",
+        "cli/parameters.py",
         "    read_schema(schema)\n",
         "",
         "test_exit.py",
@@ -55,8 +62,8 @@ MUTANTS = [
     Mutant(
         "training starts JAX before it looks at its table",
         "cli/train.py",
-        "    table, schema, tests = _tables(args)\n    start_jax()\n",
-        "    start_jax()\n    table, schema, tests = _tables(args)\n",
+        "    # The rows and their tests.\n",
+        "    start_jax()\n",
         "test_exit.py",
     ),
     Mutant(
@@ -93,12 +100,5 @@ MUTANTS = [
         "        on_press()\n",
         "",
         "test_progress.py",
-    ),
-    Mutant(
-        "no files are completed below the first command",
-        "cli/completion.py",
-        "                _complete_files(command, how)\n",
-        "                pass\n",
-        "test_completion.py",
     ),
 ]

@@ -124,7 +124,7 @@ MUTANTS = [
     ),
     Mutant(
         "every part has a header",
-        "cli/predict.py",
+        "cli/models.py",
         "header=i == 0",
         "header=True",
         "test_predict.py",

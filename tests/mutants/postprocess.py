@@ -258,9 +258,9 @@ MUTANTS = [
     ),
     Mutant(
         "the demonstration counts the rows that it trained on",
-        "cli/secure/demo.py",
-        "_sum([lender.train.iloc[1::2] for lender in lenders], model, args)",
-        "_sum([lender.train for lender in lenders], model, args)",
+        "cli/secure.py",
+        "_sum([lender.train.iloc[1::2] for lender in lenders], model, output, epsilon)",
+        "_sum([lender.train for lender in lenders], model, output, epsilon)",
         "test_secure_command.py",
     ),
     Mutant(

@@ -1,4 +1,4 @@
-"""How a job is shown: while it runs, and at its end."""
+"""How a job of a federation is shown: while it runs, and at its end."""
 
 from __future__ import annotations
 

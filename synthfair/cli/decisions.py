@@ -1,0 +1,101 @@
+"""Commands that use counts: thresholds by group, and weights of rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from synthfair.cli.parameters import Force
+
+
+def thresholds(
+    histogram: Path,
+    /,
+    *,
+    notion: Literal["statistical_parity", "equal_opportunity", "equalized_odds"],
+    alpha: float = 0.02,
+    randomized: bool = False,
+    model: Path,
+    output: Path,
+    force: Force = False,
+) -> None:
+    r"""Choose a model's thresholds by group, from a histogram of its scores.
+
+    Decisions are then as accurate as can be while the groups' rates differ by at most alpha; with
+    --randomized there is a mixture of thresholds for each group, whose coins are keyed by a row's
+    id. All that is read of the rows is the histogram of secure open, which may have noise in it;
+    the guarantee of the histogram is that of the thresholds, and stands in the model file. A
+    person's group is an input of such decisions. Count rows that the model was not trained on: of
+    others, accuracy and gap look better than they are.
+
+        python -m synthfair thresholds histogram.json --notion equalized_odds \
+            --alpha 0.02 --model model.json --output fair_model.json
+
+    predict, evaluate, gap and report use the new file as any other model.
+
+    Args:
+        histogram: Counts by group, label and score of this very model.
+        notion: Rates that are compared.
+        alpha: Most by which a rate may differ between two groups, as estimated.
+        randomized: Allow decisions that are drawn by coins.
+        model: model.json, whose scores were counted.
+        output: The model file to write.
+    """
+    from synthfair.cli.show import say, warn
+    from synthfair.files import require_distinct, require_free
+    from synthfair.postprocess import choose_decision, read_histogram
+    from synthfair.report.table import Table
+    from synthfair.report.tables import alpha_warning, decision_tables
+    from synthfair.trained import read_model, write_model
+
+    require_distinct(output, histogram, model)
+    require_free(output, force=force)
+    counts, trained = read_histogram(histogram), read_model(model)
+    trained.require_counted(counts)
+    chosen = choose_decision(counts, notion, alpha, randomized=randomized)
+    write_model(trained.model_copy(update={"decision": chosen.decision}), output)
+    say(decision_tables(chosen, counts))
+    warn(alpha_warning(chosen))
+    if chosen.decision.statement:
+        say(Table.of_facts(chosen.decision.statement))
+    say(f"Wrote {output}.")
+
+
+def weights(
+    counts: Path,
+    /,
+    *,
+    method: Literal["published", "kamiran_calders"],
+    output: Path | None = None,
+    force: Force = False,
+) -> None:
+    r"""Make weights by which losses of rows are multiplied in training, from counts.
+
+    Counts are of rows by group and label, and may have noise in them. published: every pair of
+    group and label weighs the same in all, N / (2 G C(s, y)). kamiran_calders: group and label
+    become independent, N_s N_y / (N C(s, y)).
+
+        python -m synthfair weights counts.json --method kamiran_calders \
+            --output weights.json
+        python -m synthfair train adult --method fedavg --weights weights.json \
+            --output fair
+
+    Args:
+        counts: Counts of secure open, or a histogram, whose bins are summed.
+        method: See above.
+        output: JSON file to write the weights to, for train.
+    """
+    from synthfair.cli.show import say
+    from synthfair.files import require_distinct, require_free
+    from synthfair.postprocess import make_weights, read_histogram, write_weights
+    from synthfair.report.table import Table
+
+    if output:
+        require_distinct(output, counts)
+        require_free(output, force=force)
+    made = make_weights(read_histogram(counts), method)
+    if output:
+        write_weights(made, output)
+    rows = [(g, *pair) for g, pair in zip(made.groups, made.weights, strict=True)]
+    title = f"weights of rows, {made.method}"
+    say(Table(("group", "label -1", "label +1"), rows, title, form=".4g"))

@@ -1,0 +1,223 @@
+"""``python -m synthfair deploy``: the same client and server between real organisations."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+from cyclopts import App
+
+from synthfair.cli.parameters import Force
+from synthfair.errors import InputError
+
+deploy = App(
+    name="deploy",
+    help=r"""
+Run clients and server as a federation of organisations, on NVIDIA FLARE.
+
+The client runs at each organisation's own site and the server at a hub, connected by an engine for
+federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'.
+
+    # a server and two sites on this machine
+    python -m synthfair deploy demo --output DIR
+    # the hub: a kit for each party
+    python -m synthfair deploy kit project.yml --output DIR
+    # each party, before it joins
+    python -m synthfair deploy check KIT
+    # the server, then each site
+    KIT/startup/start.sh
+    python -m synthfair deploy run KIT --job DIR/jobs/single_shot \
+        --output RESULTS
+""",
+)
+
+
+@deploy.command
+def kit(
+    project: Path,
+    /,
+    *,
+    output: Path,
+    authority: Path | None = None,
+    jobs_only: bool = False,
+) -> None:
+    r"""Make a kit for each party, hardened, and the jobs' folders.
+
+    It makes keys, certificates and scripts for the server, each site and each submitter, takes away
+    what a site should not allow, and writes the folders of the jobs.
+
+        python -m synthfair deploy kit project.yml --output DIR
+
+    where project.yml has
+
+        name: lenders
+        schema: schema.json
+        server: {name: hub.example.org, org: hub, port: 8002}
+        sites:
+          - name: bank-a
+            org: bank_a
+            limits: {kinds: [surrogate], most_epsilon: 1, least_epsilon_left: 1}
+          - name: bank-b
+            org: bank_b
+            limits: {kinds: [surrogate], most_epsilon: 1}
+        submitters:
+          - {name: lead@example.org, org: hub}
+        jobs:
+          single_shot:
+            release: {release: surrogate, epsilon: 1, delta: 1.0e-6}
+            server: {rho: 10}
+            least_answers: 2
+
+    DIR/kits/NAME goes to the party NAME, by a way that nobody else can read: it holds a private
+    key. A measurement of gaps is of a model that is there already. So write its job when it is, for
+    the same parties:
+
+        python -m synthfair deploy kit project.yml --jobs-only --output DIR/more
+
+    A site that joins later, and certificates that end after 360 days, need kits of the same root;
+    give new ones to these parties alone:
+
+        python -m synthfair deploy kit project.yml --authority DIR/authority \
+            --output DIR2
+
+    Limits are a proposal; each site has the last word, in its local/synthfair.json.
+
+    Args:
+        project: The project, YAML.
+        output: A new folder to write to.
+        authority: Folder of that name of earlier kits, whose root certificate signs; else a new
+            one.
+        jobs_only: Write the jobs' folders, and no kits.
+    """
+    from synthfair.cli.show import say
+    from synthfair.deploy.kit import make_jobs, make_kits
+
+    if jobs_only and authority:
+        raise InputError("flags: give one of --authority and --jobs-only")
+    made = make_jobs(project, output) if jobs_only else make_kits(project, output, authority)
+    for folder in made:
+        say(str(folder))
+
+
+@deploy.command
+def check(kit: Path, /, *, moved: bool = False) -> None:
+    """Refuse a kit that is loosened, or not ready.
+
+    A kit is as it was hardened: no code in jobs, no shells, only synthfair's own classes, no log
+    that leaves, stores that nobody else reads, no file in startup and local that is not the
+    engine's own or the party's; and it is ready: its certificate, its key, its table, its limits.
+    What is not is said, one line each, and the exit code is 2.
+
+        python -m synthfair deploy check KIT
+        # the server's, once it is where it stays
+        python -m synthfair deploy check KIT --moved
+
+    Args:
+        kit: Folder of a kit.
+        moved: Harden it anew first: the server's stores then lie in this folder.
+    """
+    from synthfair.cli.show import say
+    from synthfair.deploy.check import problems
+    from synthfair.deploy.hardening import harden
+    from synthfair.deploy.project import require_engine
+
+    require_engine()
+    if moved:
+        harden(kit)
+    if found := problems(kit):
+        raise InputError("\n".join(found))
+    say(f"{kit}: hardened, and ready.")
+
+
+@deploy.command
+def demo(
+    *,
+    output: Path = Path("synthfair-deploy-demo"),
+    job: Literal["single_shot", "train", "gap", "privfairfl"] = "single_shot",
+    secure: bool = False,
+) -> None:
+    """Run all of it on this machine: a server, two unlike lenders, one upload.
+
+    The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
+    started on free ports of this machine, one upload runs from submission to metrics, and they are
+    stopped. The exit code is 0 only if all of it worked. Takes about half a minute.
+
+        python -m synthfair deploy demo --output synthfair-deploy-demo
+
+    Args:
+        output: A new folder to write to.
+        job: One upload; 200 rounds of fpfl; gaps of a model, from reports that each lender
+            perturbs; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by group from
+            counts in shares, with two aggregators more.
+        secure: Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.
+    """
+    from synthfair.cli.jobs import in_words, tell
+    from synthfair.cli.show import say, stage_bar, warn
+    from synthfair.deploy.demo import demonstrate
+
+    with stage_bar() as show:
+        shown = demonstrate(
+            output, show, lambda *found: show(in_words(*found)), job=job, secure=secure
+        )
+    tell(shown.run, output / "results")
+    say(f"Start: {shown.start_seconds:.1f} s. Job: {shown.job_seconds:.1f} s.")
+    if not shown.clean:
+        warn("a process had to be killed")
+    if not (shown.run.completed and shown.clean):
+        sys.exit(1)
+
+
+@deploy.command
+def run(
+    kit: Path,
+    /,
+    *,
+    job: Path | None = None,
+    attach: str | None = None,
+    abort: str | None = None,
+    output: Path | None = None,
+    force: Force = False,
+) -> None:
+    r"""Submit a job, show how it goes, and fetch its results.
+
+    A job is submitted with a submitter's kit. The exit code is 0 if the job did all of its work,
+    and 1 if it did not.
+
+        python -m synthfair deploy run kits/lead@example.org \
+            --job jobs/single_shot --output results
+
+    Interrupted, it leaves the job running; --attach goes on showing it, and --abort ends it.
+
+    A site that refuses says so by a code, which is shown with what it means. Why, it says in its
+    own log alone. The page of python -m synthfair report shows the sites, too.
+
+    Args:
+        kit: Folder of a submitter's kit.
+        job: Folder of the job that is submitted.
+        attach: Id of a job that runs, or has ended.
+        abort: Id of a job that runs; it is ended, and nothing else.
+        output: Folder for the results; not with --abort.
+    """
+    from synthfair.cli.jobs import job_bar, tell
+    from synthfair.cli.show import say
+    from synthfair.deploy import session as engine
+    from synthfair.files import require_free
+
+    if [job, attach, abort].count(None) != 2:
+        raise InputError("flags: give one of --job, --attach and --abort")
+    if abort:
+        with engine.connected(kit) as session:
+            engine.abort(session, abort)
+        return
+    if output is None:
+        raise InputError("--output: must name a folder for the results")
+    require_free(*(output / name for name in sorted(engine.RESULTS)), force=force)
+    with engine.connected(kit) as session:
+        submitted = engine.submit(session, job) if job else str(attach)
+        say(f"Job {submitted}; if this is interrupted, --attach {submitted} goes on showing it.")
+        with job_bar() as show:
+            ended = engine.attach(session, submitted, output, show)
+    tell(ended, output)
+    if not ended.completed:
+        sys.exit(1)

@@ -1,0 +1,415 @@
+"""``python -m synthfair gap``: gaps between groups under local differential privacy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+
+from synthfair.cli.parameters import Confidence, Force, Int, Model
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from synthfair.measure.collection import Collection
+    from synthfair.measure.reports import Report
+
+gap = App(
+    name="gap",
+    help=r"""Measure gaps between groups of clients who do not reveal their group.
+
+Measure how a number (a rate, an accuracy, any score) differs between groups of clients, without
+learning any client's group or number. Each client sends one noisy report (local differential
+privacy); gaps are estimated from many of them.
+
+    # how many clients are needed
+    python -m synthfair gap plan --groups female male --epsilon 1 \
+        --precision 0.01 --output gap.json
+    # on each device
+    python -m synthfair gap perturb gap.json --group female --value 0.93
+    # the gap with its interval
+    python -m synthfair gap aggregate gap.json reports.csv
+    # what result to expect
+    python -m synthfair gap simulate gap.json --clients 100000 --means 0.9 0.8
+
+gap.json is public: it has the groups, the range of the number and the mechanism.
+""",
+)
+
+PublicFile = Annotated[Path, Parameter(help="The public file that plan wrote.")]
+
+
+@gap.command
+def plan(
+    *,
+    groups: tuple[str, ...],
+    range: tuple[float, float] = (0.0, 1.0),  # noqa: A002 - the name of the flag
+    epsilon: float | None = None,
+    clients: Int | None = None,
+    precision: float | None = None,
+    output: Path | None = None,
+    force: Force = False,
+    shares: tuple[float, ...] = (),
+    confidence: Confidence = 0.95,
+    mechanism: Literal["randomized", "laplace"] = "randomized",
+) -> None:
+    r"""Find the clients, epsilon or precision of a measurement; write its public file.
+
+    Give two of --clients, --epsilon and --precision; the third is computed, for the best split of
+    epsilon between group and value, and whatever the clients' values are.
+
+        python -m synthfair gap plan --groups female male --epsilon 1 \
+            --precision 0.01
+        python -m synthfair gap plan --groups a b c --shares 0.6 0.3 0.1 \
+            --range 0 1 --epsilon 1 --clients 1000000 --output gap.json
+
+    epsilon: for any two clients, no report is more than exp(epsilon) times as likely from one as
+    from the other. precision: expected half-width of the interval of the gap between the two
+    smallest groups, in the value's unit. A group "(no value)" is not compared.
+
+    Args:
+        groups: Names of the groups, two or more.
+        range: Public range of a client's value.
+        epsilon: Of one client's report.
+        clients: Number of clients that send a report.
+        precision: Wanted half-width of the interval.
+        output: The public file to write, e.g. gap.json.
+        shares: Rough shares of the groups, of sum 1. Default: equal.
+        mechanism: randomized sends one bit of the value, laplace the value with noise. The former
+            has the smaller error at every epsilon, unless values are known to lie near the middle
+            of their range.
+    """
+    if [clients, epsilon, precision].count(None) != 1:
+        raise InputError("flags: give two of --clients, --epsilon and --precision")
+
+    from synthfair.cli.show import say
+    from synthfair.files import require_free
+    from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
+    from synthfair.measure.plan import Design, plan_clients, plan_epsilon, plan_precision
+    from synthfair.report.table import Table
+
+    low, high = range
+    if output:
+        require_free(output, force=force)
+    if not low < high:
+        raise InputError(f"flags: range: {low:g} must be below {high:g}")
+    shares = shares or (1 / len(groups),) * len(groups)
+    if len(shares) != len(groups):
+        raise InputError(f"flags: shares: {len(shares)} given, for {len(groups)} groups")
+    compared = tuple(i for i, name in enumerate(groups) if name != NO_VALUE)
+    design = Design(shares, compared, confidence, mechanism, unit=(high - low) / 2)
+    if clients is not None and epsilon is not None:
+        found = plan_precision(design, clients=clients, epsilon=epsilon)
+    elif clients is not None and precision is not None:
+        found = plan_epsilon(design, clients=clients, precision=precision)
+    else:
+        assert epsilon is not None  # noqa: S101 - as counted above
+        assert precision is not None  # noqa: S101
+        found = plan_clients(design, epsilon=epsilon, precision=precision)
+    collection = make_collection(groups, found.mechanism, lower=low, upper=high)
+    if output:
+        write_collection(collection, output)
+    kinds = {"randomized": "M_R: one bit of the value", "laplace": "M_L: the value with noise"}
+    budget = f"epsilon1 = {collection.epsilon1:.4g}, epsilon2 = {collection.epsilon2:.4g}"
+    facts = {
+        "groups": ", ".join(collection.groups),
+        "epsilon": f"{collection.epsilon:.4g}, of one client's report",
+        "mechanism": f"{kinds[collection.mechanism]}; {budget}",
+        "clients": found.clients,
+        "precision": f"± {found.precision:.4g}, at confidence {found.confidence:.4g}",
+        "Chebyshev": f"± {found.chebyshev:.4g}, if the sizes of the groups were known",
+    }
+    if found.precision >= 2 * collection.unit:
+        facts["but"] = "too few clients to estimate the size of the smallest group"
+    say(Table.of_facts(facts))
+
+
+@gap.command
+def perturb(
+    collection: PublicFile,
+    /,
+    *,
+    group: str | None = None,
+    value: float | None = None,
+    model: Model | None = None,
+    table: Path | None = None,
+    rate: Literal["true_positive_rate", "false_positive_rate"] | None = None,
+    one_person: bool = False,
+    header: bool = False,
+) -> None:
+    r"""On a device: replace a person's group and value by a noisy report.
+
+    Prints a report as a line of CSV: a random id, the fingerprint of the public file, a noisy group
+    and a noisy value. The randomness is the operating system's. Each report of a person spends the
+    epsilon of the public file, so send only one.
+
+        python -m synthfair gap perturb gap.json --group female --value 0.93
+        python -m synthfair gap perturb gap.json --header < record.json > report.csv
+        python -m synthfair gap perturb gap.json --model model.json \
+            --table rows.csv --rate true_positive_rate > reports.csv
+
+    The second form reads {"group": "female", "value": 0.93} from standard input, so that other
+    users of the device cannot see it in the list of processes.
+
+    The third form applies a trained model to the rows of a table. Each row is a person, who sends
+    one report: 1 if the model selects the row, else 0. A row whose label does not count for the
+    rate reports the group "(no value)"; the public file must have it, and the groups of the model's
+    schema. If all rows belong to one person, --one-person makes one report of the rate over all of
+    them; without it that person would spend epsilon for each row.
+
+    Args:
+        group: Group of this client; needs --value.
+        value: Value of this client, in the public range.
+        model: model.json of a server; needs --table and --rate.
+        table: Rows with labels; CSV or Parquet.
+        rate: Rate to measure; use one public file for each rate.
+        one_person: All rows belong to one person: one report.
+        header: Print the columns' names first.
+    """
+    _require_together(group=group, value=value)
+    _require_together(model=model, table=table, rate=rate)
+    if model and group:
+        raise InputError("flags: group and value cannot be used with a model")
+    if one_person and not model:
+        raise InputError("flags: one-person needs model, table and rate")
+
+    from synthfair.measure.collection import read_collection
+    from synthfair.measure.reports import perturb_records, write_reports
+
+    public = read_collection(collection)
+    if model and table and rate:
+        reports = _reports_of_model(public, model, table, rate, together=one_person)
+    else:
+        one = _record() if group is None or value is None else (group, value)
+        reports = perturb_records(public, [one[0]], [one[1]])
+    write_reports(reports, sys.stdout, header=header)
+
+
+def _require_together(**given: object) -> None:
+    missing = [value is None for value in given.values()]
+    if any(missing) and not all(missing):
+        raise InputError(f"flags: {', '.join(given)} belong together: give all of them or none")
+
+
+def _reports_of_model(
+    public: Collection, model: Path, table: Path, rate: Any, *, together: bool
+) -> list[Report]:
+    from synthfair.evaluation import pooled_scores, read_tests
+    from synthfair.measure.reports import perturb_rates
+    from synthfair.trained import read_model
+
+    trained = read_model(model)
+    rows = pooled_scores(trained, read_tests([table], trained.schema_), sources=[table])
+    groups = tuple(map(str, trained.schema_.groups))
+    return perturb_rates(public, rows, groups, rate, together=together)
+
+
+def _record() -> tuple[str, float]:
+    from synthfair.files import parse_json
+
+    record = parse_json(sys.stdin.read(10_000), "standard input")
+    if not (
+        isinstance(record, dict)
+        and record.keys() == {"group", "value"}
+        and isinstance(record["group"], str)
+        and type(record["value"]) in (int, float)  # not true or false
+        and abs(record["value"]) <= sys.float_info.max
+    ):
+        raise InputError('standard input: must be {"group": TEXT, "value": NUMBER}')
+    return record["group"], float(record["value"])
+
+
+@gap.command
+def aggregate(
+    collection: PublicFile,
+    reports: Annotated[tuple[str, ...], Parameter(allow_leading_hyphen=True)],
+    /,
+    *,
+    confidence: Confidence = 0.95,
+    output: Path | None = None,
+    force: Force = False,
+    shares: tuple[float, ...] = (),
+    no_ids: bool = False,
+    id_memory: Int = 128,
+) -> None:
+    r"""Estimate gaps between groups from any number of reports, with intervals.
+
+    Each group's share and mean is estimated, and the gap of every two groups. Files are CSV (with
+    or without a header) or Parquet with the columns report, collection, group and value, as perturb
+    writes them. Memory does not grow with their number. Reports that the mechanism cannot have
+    made, those of another public file and repeated ones are rejected and counted.
+
+        python -m synthfair gap aggregate gap.json reports/*.parquet \
+            --confidence 0.99
+        zcat reports.csv.gz | python -m synthfair gap aggregate gap.json -
+
+    The groups' shares are estimated, and the intervals include their uncertainty, unless --shares
+    gives them. The intervals are for the population of which the clients are a random sample. An
+    invented report that looks like a real one cannot be recognised.
+
+    Args:
+        reports: Files, or pipes of CSV as the shell makes of <(zcat reports.csv.gz), which are
+            waited for until their writers close them; - is CSV from standard input.
+        output: JSON file to which the result is written as well.
+        shares: Shares of the groups, if known.
+        no_ids: Do not look for repeated reports; the column report may be missing.
+        id_memory: Memory for finding repeated reports, in MiB. With too little, some new reports
+            are rejected as repeated; a warning says how many. 128 is enough for 10^7 reports; 10^9
+            need 4096.
+    """
+    from synthfair.cli.show import say, warn
+    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.measure.aggregate import SeenIds, aggregate_reports
+    from synthfair.measure.collection import read_collection
+    from synthfair.measure.diagnostics import diagnose_reports
+    from synthfair.measure.estimate import estimate_gaps, require_confidence, require_shares
+    from synthfair.report.gaps import estimate_document, estimate_tables, rejected_warnings
+
+    sources = [sys.stdin.buffer if name == "-" else Path(name) for name in reports]
+    if output:
+        files = [source for source in sources if isinstance(source, Path)]
+        require_distinct(output, collection, *files)
+        require_free(output, force=force)
+    public = read_collection(collection)
+    require_confidence(confidence)  # before the reports are read, which may take hours
+    if shares:
+        require_shares(shares, len(public.groups))
+    ids = None if no_ids else SeenIds(id_memory * 2**20)
+    collected = aggregate_reports(sources, public, ids)
+    warn(*rejected_warnings(collected, public))
+    mechanism, known = public.make_mechanism(), shares or None
+    estimate = estimate_gaps(collected.tally, mechanism, confidence=confidence, shares=known)
+    contradictions = diagnose_reports(collected.tally, public, known)
+    for line in contradictions:
+        warn(f"{line}. The reports contradict the public file: the intervals are not valid")
+    document = estimate_document(estimate, collected, public)
+    if output:
+        write_json(output, document | {"warnings": contradictions})
+    say(estimate_tables(document))
+
+
+@gap.command
+def simulate(
+    collection: PublicFile | None = None,
+    /,
+    *,
+    clients: Int | None = None,
+    shares: tuple[float, ...] = (),
+    means: tuple[float, ...] = (),
+    repeats: Int = 100,
+    model: Model | None = None,
+    data: tuple[Path, ...] = (),
+    devices: Int = 10_000,
+    epsilon: float | None = None,
+    confidence: Confidence = 0.95,
+    seed: Int = 0,
+    output: Path | None = None,
+    force: Force = False,
+) -> None:
+    r"""Show what a measurement would find: on random clients, or for a model on many devices.
+
+    Draws random clients, perturbs their values and estimates the gap, many times; or assigns the
+    rows of test tables to devices, each of which reports the true and false positive rate of a
+    trained model on its own rows.
+
+        python -m synthfair gap simulate gap.json --clients 100000 \
+            --shares 0.9 0.1 --means 0.9 0.8
+        python -m synthfair gap simulate --model DIR/server/model.json \
+            --data DIR/*_test.csv --devices 10000 --epsilon 4 \
+            --output DIR/server/gaps.json
+
+    python -m synthfair report shows a gaps.json that is in the folder of a metrics.json. The noise
+    comes from a seed and protects nobody: use public data or your own.
+
+    Args:
+        clients: Number of clients in each repetition.
+        shares: Of the groups. Default: equal.
+        means: Mean value of each group that has one.
+        repeats: Number of repetitions.
+        data: Tables with labels.
+        devices: Number of devices.
+        epsilon: Of all reports of a device together.
+        seed: Of all randomness.
+        output: The gaps.json to write; only with a model.
+    """
+    if seed < 0:
+        raise InputError(f"flags: seed = {seed}: must be at least 0")
+    of_population = {"collection": collection, "clients": clients, "means": means or None}
+    of_model = {"data": data or None, "epsilon": epsilon}
+    for name, value in (of_model if model else of_population).items():
+        if value is None:
+            raise InputError(f"flags: {name} is missing; see --help for the two forms")
+    others = of_population | {"shares": shares or None} if model else of_model | {"output": output}
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"flags: {name} belongs to the other form; see --help for the two")
+    randomness = {"seed": seed, "confidence": confidence}
+    if model:
+        _simulate_model(model, data, output, force, devices=devices, epsilon=epsilon, **randomness)
+    else:
+        _simulate_population(
+            collection, means, shares, clients=clients, repeats=repeats, **randomness
+        )
+
+
+def _simulate_population(
+    path: Any, means: tuple[float, ...], shares: tuple[float, ...], **settings: Any
+) -> None:
+    import numpy as np
+
+    from synthfair.cli.show import say
+    from synthfair.measure.collection import read_collection
+    from synthfair.measure.simulate import simulate_gaps
+    from synthfair.report.table import Table
+
+    public = read_collection(path)
+    if len(means) != len(public.compared):
+        wanted = len(public.compared)
+        raise InputError(f"flags: means: {len(means)} given, for {wanted} groups with a value")
+    if not all(public.lower <= mean <= public.upper for mean in means):
+        allowed = f"{public.lower:g} to {public.upper:g}"
+        raise InputError(f"flags: means: {[*means]}: each must be from {allowed}")
+    scaled = np.zeros(len(public.groups))
+    scaled[list(public.compared)] = public.scaled(np.array(means))
+    shares = shares or (1 / len(public.groups),) * len(public.groups)
+    gaps = simulate_gaps(public.make_mechanism(), shares, scaled.tolist(), **settings)
+    caption = (
+        f"covered: intervals that contain the true gap, {settings['confidence']:.4g} expected;"
+        " open: those that are the whole range; precision: their mean half-width; noise from a seed"
+    )
+    unit, names, records = public.unit, public.groups, []
+    for found in (found for found in gaps if set(found.groups) <= set(public.compared)):
+        record: dict[str, object] = {"gap": f"{names[found.groups[1]]} - {names[found.groups[0]]}"}
+        values = {"true": found.true, "mean": found.mean, "deviation": found.deviation}
+        values |= {"predicted": found.expected, "precision": found.width}
+        record |= {name: value * unit for name, value in values.items()}
+        records.append(record | {"covered": f"{found.covered:.1%}", "open": f"{found.open:.1%}"})
+    say(Table.of(records, caption=caption, form="z.4f"))
+
+
+def _simulate_model(
+    path: Path, data: tuple[Path, ...], output: Path | None, force: bool, **settings: Any
+) -> None:
+    from synthfair.cli.show import say, warn
+    from synthfair.evaluation import pooled_scores, read_tests
+    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.measure.simulate import measure_model
+    from synthfair.privacy.noise import seeded
+    from synthfair.report.gaps import few_warning, gap_table, gaps_document
+    from synthfair.trained import read_model
+
+    if output:
+        require_distinct(output, path, *data)
+        require_free(output, force=force)
+    model, seed = read_model(path), settings["seed"]
+    rows = pooled_scores(model, read_tests(data, model.schema_), sources=data)
+    groups = tuple(map(str, model.schema_.groups))
+    gaps = measure_model(rows, groups, source=seeded(seed), **settings)
+    if gaps.few:
+        warn(few_warning(gaps.few, of="devices that have a rate"))
+    document = gaps_document(gaps, seed=seed)
+    if output:
+        write_json(output, document)
+    each = f"{gaps.devices:,} devices, epsilon = {gaps.epsilon:.4g} each for both rates together;"
+    say(gap_table(document["gaps"], gaps.confidence, f"{each} "))

@@ -1,0 +1,143 @@
+"""Commands that use a trained model: scores and decisions, and a page about its runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
+
+from cyclopts import Parameter
+
+from synthfair.cli.parameters import Force, Model
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    from io import BufferedReader
+
+    import pandas as pd
+
+STREAM = Path("-")
+
+
+def predict(
+    *,
+    model: Model,
+    data: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    id: str | None = None,  # noqa: A002 - the name of the flag
+    explain: bool = False,
+    reference: Path | None = None,
+    output: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None,
+    force: Force = False,
+) -> None:
+    r"""Score a table or a stream with a model that the server trained.
+
+    Writes a CSV with two columns, one row for each row of the table, in its order: score, and
+    decision (a value of the label).
+
+        python -m synthfair predict --model DIR/server/model.json --data new.csv \
+            --output scored.csv
+        ... | python -m synthfair predict --model DIR/server/model.json \
+            --data - | ...
+
+    Tables of any size are read in parts. With --data -, CSV rows are scored as they arrive. Where a
+    row is refused and there is no --output, the rows of earlier parts are written.
+
+    With --explain the output also says which columns moved each score, by how much: the score is
+    that of a reference plus the contributions of the columns. The reference is the middle of the
+    schema (of numbers that of their bounds; all categories alike), or, with --reference, the mean
+    of a table's rows.
+
+    Where the model's decisions are drawn by coins (thresholds --randomized), --id names the column
+    by which a person is known: the same id gets the same coin, today and tomorrow.
+
+    Args:
+        data: The table, CSV or Parquet, or a folder of them; - for CSV from standard input. Labels
+            may be absent.
+        id: Column of the ids, compared as text; for decisions drawn by coins.
+        explain: Add the contribution of each column to the score.
+        reference: CSV or Parquet; with --explain, the reference is the mean of its rows.
+        output: CSV to write; standard output if not given, or -.
+    """
+    from synthfair.data.tables import read_chunks, read_stream
+    from synthfair.files import require_distinct, require_free, whole_file
+    from synthfair.scoring import mean_inputs, predict_parts
+    from synthfair.trained import read_model
+
+    if reference and not explain:
+        raise InputError("--reference: is for --explain")
+    if output and output != STREAM:
+        require_distinct(
+            output, *(path for path in (model, data, reference) if path not in (None, STREAM))
+        )
+        require_free(output, force=force)
+    trained = read_model(model)
+
+    # The rows, and that from which contributions are counted.
+    ids = [id] if id else []
+    if data != STREAM:
+        parts = read_chunks(data, trained.schema_, text=ids)
+    elif sys.stdin is None:
+        raise InputError("standard input: is closed")
+    else:
+        parts = read_stream(cast("BufferedReader", sys.stdin.buffer), trained.schema_, text=ids)
+    middle = trained.middle if explain else None
+    if reference:
+        rows = read_chunks(reference, trained.schema_)
+        middle = mean_inputs(trained, rows, source=str(reference))
+
+    source = "standard input" if data == STREAM else str(data)
+    scored = predict_parts(trained, parts, source=source, id_column=id, reference=middle)
+    if not output or output == STREAM:
+        _write(scored, sys.stdout)
+        return
+    with whole_file(output) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        _write(scored, file)
+
+
+def _write(parts: Iterator[pd.DataFrame], file: TextIO) -> None:
+    for i, part in enumerate(parts):
+        part.to_csv(file, index=False, header=i == 0)
+        file.flush()  # who reads a pipe may wait for these rows before sending more
+
+
+def report(
+    runs: tuple[Path, ...],
+    /,
+    *,
+    output: Path = Path("report.html"),
+    max_gap: float | None = None,
+    force: Force = False,
+) -> None:
+    """Show one run or several as one HTML page with plots.
+
+    The page is self-contained and opens without a network; its plots are files next to it. It
+    begins with an answer: whether the gap between groups is within --max-gap, as far as the test
+    rows can tell, and what that costs in accuracy. To see the cost, give the same run without a
+    penalty, too, or let the server write a --frontier.
+
+        python -m synthfair report DIR/server --max-gap 0.05 --output report.html
+
+    A run is a folder with the metrics.json that the server (or compare, or train) wrote. Each
+    history file in it (from client --history) gives a convergence curve; do not publish such a
+    page: the curves were computed from real rows, without noise.
+
+    Args:
+        runs: Folders with a metrics.json each.
+        output: The page to write; plots go into a folder next to it.
+        max_gap: Gap between groups that is fair enough, from 0 to 1. Default: the one that training
+            aimed at, or else 0.1, a rule of thumb.
+    """
+    if max_gap is not None and not 0 <= max_gap <= 1:
+        raise InputError(f"--max-gap: must be from 0 to 1, and is {max_gap:g}")
+
+    from synthfair.cli.show import say, warn
+    from synthfair.report.figures import MISSING
+    from synthfair.report.page import write_report
+    from synthfair.report.results import read_results
+
+    results = read_results(runs)
+    plots = len(write_report(results, output, max_gap=max_gap, force=force)) - 1
+    say(f"Wrote {output} and {plots} plot{'s' * (plots != 1)} next to it.")
+    if not plots:
+        warn(MISSING)

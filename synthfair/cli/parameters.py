@@ -1,0 +1,114 @@
+"""Parameters that many commands have, and settings of configurations as flags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, TypeVar, Unpack, get_args
+
+from cyclopts import Group, Parameter, Token
+
+from synthfair.errors import InputError, reason
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def shown_default(default: object) -> str | None:
+    """What help says of a default; nothing where a parameter need not be given at all."""
+    if default is None or default is False or default == ():
+        return None
+    return " ".join(map(str, default)) if isinstance(default, list | tuple) else str(default)
+
+
+def _whole(_type: object, tokens: Sequence[Token]) -> int:
+    """A whole number as it is written; cyclopts itself would round 2.7 to 3."""
+    try:
+        return int(tokens[0].value)
+    except ValueError:
+        raise ValueError(f"{tokens[0].value!r} is not a whole number") from None
+
+
+Int = Annotated[int, Parameter(converter=_whole)]
+
+Switch = Annotated[bool, Parameter(negative=None)]
+"""With a flag of its own to switch it off: ``--no-...``."""
+
+Force = Annotated[bool, Parameter(help="Overwrite outputs that exist.")]
+
+Config = Annotated[Path, Parameter(help="Settings, TOML; defaults where not given.")]
+
+SchemaFile = Annotated[Path, Parameter(help="The public schema, JSON.")]
+
+Model = Annotated[Path, Parameter(help="model.json of a server.")]
+
+LedgerFile = Annotated[
+    Path,
+    Parameter(
+        help="File in which this is booked. Default: the table's name with .ledger.jsonl added. See"
+        " python -m synthfair ledger --help."
+    ),
+]
+
+NoiseSeed = Annotated[
+    Int,
+    Parameter(
+        help="For tests: noise that anybody can repeat. Then epsilon guarantees nothing, and what"
+        " is written says so."
+    ),
+]
+
+Confidence = Annotated[float, Parameter(help="Confidence of each interval.")]
+
+
+def with_settings(*groups: tuple[str, type[BaseModel], Iterable[str]]) -> Callable[..., Any]:
+    """A decorator of a command, which has flags for keys of configurations.
+
+    A group is a title, a configuration and some of its keys; annotations, descriptions and defaults
+    are those of the configuration. ``**settings`` of the command holds what is given, by key.
+    """
+    flags: dict[str, Any] = {}
+    for title, config, keys in groups:
+        group = Group.create_ordered(title)
+        for key in keys:
+            field = config.model_fields[key]
+            whole = int in (field.annotation, *get_args(field.annotation))
+            parameter = Parameter(
+                group=group,
+                help=field.description,
+                show_default=shown_default(field.default) or False,
+                negative=None if field.annotation is bool else (),
+                converter=_whole if whole else None,
+            )
+            flags[key] = Annotated[field.annotation, parameter]
+    settings = TypedDict("Settings", flags, total=False)  # type: ignore[misc]
+
+    def decorated(command: _Command) -> _Command:
+        command.__annotations__["settings"] = Unpack[settings]  # type: ignore[valid-type]
+        return command
+
+    return decorated
+
+
+def check_inputs(schema: Path, *files: Path) -> None:
+    """Refuses a bad schema and what cannot be read, before JAX is imported, which takes longer.
+
+    Raises:
+        InputError: as :func:`synthfair.data.schema.read_schema`; or a file or folder is missing, or
+            may not be read, or is a pipe or a device.
+    """
+    from synthfair.data.schema import read_schema
+    from synthfair.files import open_file
+
+    for path in (schema, *files):
+        try:
+            if not path.is_dir():
+                open_file(path).close()
+        except OSError as error:
+            raise InputError(f"{path}: cannot read: {reason(error)}") from error
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path}: cannot read: you have no permission")
+    read_schema(schema)

@@ -1,0 +1,109 @@
+"""Commands about release files: the keys that sign them, what they hold, what they have cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from synthfair.cli.parameters import Force, SchemaFile
+from synthfair.errors import InputError
+
+
+def keygen(*, output: Path, force: Force = False) -> None:
+    """Make the keys that a client signs its releases with.
+
+    They are a pair of Ed25519 keys: NAME.key, which stays with the client and which only its owner
+    may read, and NAME.pub, to be handed to whoever runs the server, by a way on which nobody can
+    replace it. NAME names the client there. What keys that are overwritten have signed can no
+    longer be verified.
+
+        python -m synthfair keygen --output hospital_a.key
+
+    client --sign hospital_a.key signs a release with it, and server --keys hospital_a.pub
+    hospital_b.pub takes no other releases than those of these two.
+
+    Args:
+        output: The private key to write, NAME.key.
+    """
+    from synthfair.cli.show import say
+    from synthfair.release.keys import make_keys
+
+    public_path, public = make_keys(output, force=force)
+    say(f"Wrote {output} (keep it secret) and {public_path} (hand it to the server).")
+    say(f"Public key: {public}")
+
+
+def inspect(
+    release: Path,
+    /,
+    *,
+    schema: SchemaFile | None = None,
+    sha256: str | None = None,
+    keys: tuple[Path, ...] = (),
+) -> None:
+    """Show what a release file holds and claims, before it is sent or after it came, and verify it.
+
+    The sha256 of its content and its signature, if it has one, are verified in any case; the
+    schema, the file's own sha256 as the client printed it, and the clients' public keys where they
+    are given. Exits with 2 where anything does not fit.
+
+        python -m synthfair inspect DIR/client_0.parquet --schema DIR/schema.json
+
+    Args:
+        release: The release file.
+        sha256: That the file must have, as the client printed it.
+        keys: Public keys, one of which must have signed it.
+    """
+    from synthfair.cli.show import say
+    from synthfair.data.schema import read_schema
+    from synthfair.release.inspection import inspect_release
+    from synthfair.release.keys import read_keys
+    from synthfair.report.releases import inspection_table
+
+    found = inspect_release(
+        release,
+        schema=read_schema(schema) if schema else None,
+        sha256=sha256,
+        keys=read_keys(keys) if keys else None,
+    )
+    say(inspection_table(found))
+    if found.problems:
+        raise InputError("\n".join(found.problems))
+
+
+def ledger(
+    ledger: Path,
+    /,
+    *,
+    limit_epsilon: float | None = None,
+    limit_delta: float | None = None,
+) -> None:
+    r"""Show the releases booked for a table, and what they add up to; or limit it.
+
+    Each release of the same rows discloses more of them. With a limit, the client refuses a release
+    that would pass it, and every release without an epsilon.
+
+        python -m synthfair ledger DIR/client_0_train.csv.ledger.jsonl
+        python -m synthfair ledger DIR/client_0_train.csv.ledger.jsonl \
+            --limit-epsilon 3 --limit-delta 1e-6
+
+    The ledger is a text file next to the table, one line a release, to which the client adds before
+    it spends. It knows of no release made from a copy of the table elsewhere.
+
+    Args:
+        ledger: The ledger; with a limit, it may be new.
+        limit_epsilon: Most that may be spent in all.
+        limit_delta: Goes with it; e.g. 1e-6.
+    """
+    if (limit_epsilon is None) != (limit_delta is None):
+        raise InputError("flags: limit_epsilon and limit_delta go together: give both or neither")
+
+    from synthfair.cli.show import say
+    from synthfair.privacy.ledger import Ledger
+    from synthfair.report.releases import ledger_table
+
+    book = Ledger(ledger)
+    if limit_epsilon is not None and limit_delta is not None:
+        book.set_limit(limit_epsilon, limit_delta)
+    elif not ledger.exists():
+        raise InputError(f"{ledger}: no such file: no release was booked")
+    say(ledger_table(book))

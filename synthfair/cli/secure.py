@@ -1,0 +1,532 @@
+"""``python -m synthfair secure``: sums over clients whose parts nobody sees."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import App, Parameter
+
+from synthfair.cli.parameters import Force, Int, LedgerFile, SchemaFile
+from synthfair.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    import synthfair as sf
+
+secure = App(
+    name="secure",
+    help=r"""Sum counts over clients so that nobody sees a client's part, with noise.
+
+Counts are of rows by group, label and a model's score. Each client cuts its counts into shares, one
+for each of two or three aggregators, which must not collude. Each aggregator adds up its shares and
+adds noise; together their answers give the noisy total, with differential privacy, and nobody sees
+any client's counts.
+
+    # each aggregator
+    python -m synthfair secure key --output aggregator_0.key
+    # anybody; it is public
+    python -m synthfair secure plan --model model.json --epsilon 1 \
+        --rows-per-client 5000 --aggregators aggregator_0.pub aggregator_1.pub \
+        --clients keys/ --output task.json
+    # each client
+    python -m synthfair secure share --task task.json --data rows.csv \
+        --model model.json --aggregators aggregator_0.pub aggregator_1.pub \
+        --most-epsilon 1 --sign client_0.key --output DIR
+    # each aggregator, once
+    python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
+        --most-epsilon 1 --output sum_0.json
+    # anybody
+    python -m synthfair secure open --task task.json sum_0.json sum_1.json \
+        --output histogram.json
+
+Clients' keys are those of keygen.
+""",
+)
+
+Task = Annotated[Path, Parameter(help="The public file that plan wrote.")]
+Relation = Annotated[
+    Literal["add_or_remove", "replace"],
+    Parameter(help="Which tables are neighbours, as agreed."),
+]
+
+
+@secure.command
+def key(*, output: Path, force: Force = False) -> None:
+    """Make the keys of an aggregator.
+
+    They are NAME.key, which stays with it and which only its owner may read; NAME.pub, for whoever
+    plans the sum and for every client, to be handed over by a way on which nobody can replace it;
+    and the folder NAME.answers, without which add does not answer. Uploads to keys that are
+    overwritten can no longer be read.
+
+        python -m synthfair secure key --output aggregator_0.key
+
+    Args:
+        output: The private keys to write, NAME.key.
+    """
+    from synthfair.cli.show import say
+    from synthfair.secure.aggregator_keys import make_aggregator_keys
+
+    public, _ = make_aggregator_keys(output, force=force)
+    say(f"Wrote {output} (keep it secret) and {public} (for the planner and clients).")
+
+
+@secure.command
+def plan(
+    *,
+    model: Path | None = None,
+    schema: SchemaFile | None = None,
+    bins: Int = 101,
+    epsilon: float,
+    rows_per_client: Int,
+    aggregators: tuple[Path, ...],
+    clients: tuple[Path, ...],
+    output: Path,
+    force: Force = False,
+    relation: Relation = "add_or_remove",
+    unit: Literal["row", "user"] = "row",
+    rows_per_user: Int = 1,
+    least_clients: Int | None = None,
+) -> None:
+    r"""Write the public file: what is summed, the privacy, the aggregators, the clients.
+
+    With a model: counts of rows by group, label and bin of the model's score, from which thresholds
+    are chosen. With a schema alone: counts by group and label, from which weights follow.
+
+        python -m synthfair secure plan --model model.json --bins 101 --epsilon 1 \
+            --rows-per-client 5000 --aggregators aggregator_0.pub aggregator_1.pub \
+            --clients client_*.pub --least-clients 8 --output task.json
+
+    epsilon: for tables that differ in one row (or in one user's rows, with --unit user), no result
+    is more than exp(epsilon) times as likely from one as from the other. It holds against each
+    single aggregator and against everyone who sees the total.
+
+    Bins: each count has noise of its own, and more bins have more of it in all. With few rows or a
+    small epsilon take fewer, such as 21.
+
+    Args:
+        model: model.json, whose scores are counted.
+        bins: Number of score bins, with a model.
+        epsilon: Privacy budget of the total.
+        rows_per_client: No client has more rows; larger tables, and totals that would need them,
+            are refused.
+        aggregators: Public keys of two or three aggregators that do not collude, by role.
+        clients: Public keys of the clients, as keygen writes them, or folders of them.
+        output: The public file to write, e.g. task.json.
+        unit: What epsilon protects: one row, or all rows of a user.
+        rows_per_user: With the unit user: so many rows of each user count, the first of the table;
+            noise grows with it.
+        least_clients: With fewer, nothing is answered. Default: all of them.
+    """
+    from pydantic import ValidationError
+
+    from synthfair.cli.show import say
+    from synthfair.errors import refusal
+    from synthfair.files import require_distinct, require_free
+    from synthfair.postprocess.histogram import SURE
+    from synthfair.release.keys import read_keys
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
+    from synthfair.secure.summands import GroupCounts
+    from synthfair.secure.task import make_task, write_task
+
+    described = [path for path in (model, schema) if path]
+    require_distinct(output, *described, *aggregators, *clients)
+    require_free(output, force=force)
+    trained, counted = _model_and_schema(model, schema)
+    try:
+        what = GroupCounts(
+            schema_hash=counted.hash,
+            groups=tuple(map(str, counted.groups)),
+            model=trained.sha256 if trained else None,
+            bins=bins if trained else 1,
+            epsilon=epsilon,
+            relation=relation,
+            unit=unit,
+            rows_per_user=rows_per_user,
+            rows_per_client=rows_per_client,
+        )
+    except ValidationError as error:
+        raise refusal("flags", error) from error
+    signers = list(read_keys(clients))
+    least = len(signers) if least_clients is None else least_clients
+    if len(aggregators) not in (2, 3):
+        raise InputError(f"--aggregators: {len(aggregators)} given; must be two or three")
+    keys = [read_aggregator_keys(path) for path in aggregators]
+    for i, one in enumerate(keys):
+        if (first := keys.index(one)) < i:
+            raise InputError(
+                f"{aggregators[i]}: the keys of {aggregators[first]}; each aggregator must have its"
+                " own"
+            )
+    task = make_task(what, keys, signers, least_clients=least)
+    write_task(task, output)
+    deviation = (len(keys) * what.variance) ** 0.5
+    say(
+        f"Wrote {output}: {what.length} counts over {least} to {len(signers)} clients; the"
+        f" noise of each count has a standard deviation of {deviation:.3g} rows. To choose"
+        f" decisions or weights, each group and label needs more than"
+        f" {SURE * deviation * what.bins**0.5:.3g} rows over all clients; fewer bins need fewer."
+    )
+    say(f"Task {task.id.hex()}")
+
+
+def _model_and_schema(
+    model: Path | None, schema: Path | None
+) -> tuple[sf.TrainedModel | None, sf.Schema]:
+    """What is counted: by a model, which has a schema, or by a schema alone."""
+    from synthfair.data.schema import read_schema
+    from synthfair.trained import read_model
+
+    if model and not schema:
+        trained = read_model(model)
+        return trained, trained.schema_
+    if schema and not model:
+        return None, read_schema(schema)
+    raise InputError("flags: give one of --model and --schema")
+
+
+@secure.command
+def share(
+    *,
+    task: Task,
+    data: Path,
+    model: Path | None = None,
+    schema: SchemaFile | None = None,
+    aggregators: tuple[Path, ...],
+    most_epsilon: float,
+    sign: Path,
+    output: Path,
+    force: Force = False,
+    relation: Relation = "add_or_remove",
+    user_column: str | None = None,
+    ledger: LedgerFile | None = None,
+) -> None:
+    r"""At a client: count rows, and write one encrypted file for each aggregator.
+
+    Rows are counted as the task says. The files are NAME.to_0, NAME.to_1, where NAME is that of the
+    client's key. Each is encrypted to its aggregator and signed by the client. A file alone says
+    nothing of the counts, not even to its aggregator; all of them together say everything, so send
+    each to its own. The sum's epsilon is booked in the table's ledger before anything is written.
+
+    Whoever could replace the task could name itself as all aggregators, and read the counts. So
+    give the aggregators' public keys, that came by another way, and the most epsilon.
+
+        python -m synthfair secure share --task task.json --data rows.csv \
+            --model model.json --aggregators aggregator_0.pub aggregator_1.pub \
+            --most-epsilon 1 --sign client_0.key --output DIR
+
+    Args:
+        data: Rows with labels; CSV or Parquet.
+        model: model.json that the task names; a task without a model needs --schema.
+        aggregators: Public keys of the aggregators, by role, handed over by a way on which nobody
+            can replace them; a task with others is refused.
+        most_epsilon: Refuse a task that costs more.
+        sign: The client's private key, of keygen.
+        output: Folder to write to.
+        user_column: Column that says whose a row is, for the unit user.
+    """
+    from synthfair.cli.show import say
+    from synthfair.data.encode import Clipping
+    from synthfair.data.tables import read_table
+    from synthfair.files import claimed, whole_file
+    from synthfair.privacy.ledger import Ledger
+    from synthfair.release.keys import read_signing_key
+    from synthfair.report.table import Table
+    from synthfair.secure.aggregator_keys import read_aggregator_keys
+    from synthfair.secure.counting import count_table, counts_booking
+    from synthfair.secure.summands import GroupCounts
+    from synthfair.secure.task import read_task
+    from synthfair.secure.upload import make_uploads
+
+    agreed = read_task(task)
+    if not isinstance(agreed.what, GroupCounts):
+        raise InputError(f"{task}: sums vectors, whose parts are made in Python")
+    trained, described = _model_and_schema(model, schema)
+    agreed.require_agreed([read_aggregator_keys(path) for path in aggregators])
+    agreed.require_within(most_epsilon=most_epsilon, relation=relation)
+    say(f"Task {agreed.id.hex()}")
+    say(Table.of_facts(agreed.statement))
+    outputs = [output / f"{sign.stem}.to_{role}" for role in range(len(agreed.aggregators))]
+    with claimed(*outputs, force=force):
+        signer = read_signing_key(sign)
+        client = signer.public_key().public_bytes_raw().hex()
+        clipping = Clipping()
+        counts = count_table(
+            agreed.what,
+            read_table(data, described),
+            described,
+            model=trained,
+            user_column=user_column,
+            source=str(data),
+            clipping=clipping,
+        )
+        clipping.warn(str(data))
+        uploads = make_uploads(agreed, counts, signer)
+        book = Ledger(ledger) if ledger else Ledger.for_table(data)
+        book.book(counts_booking(agreed.what, agreed, client=client, output=task.name))
+        for path, upload in zip(outputs, uploads, strict=True):
+            with whole_file(path) as temporary:
+                temporary.write_bytes(upload)
+    say(f"Wrote {', '.join(map(str, outputs))}: send each to its aggregator alone.")
+
+
+@secure.command
+def add(
+    uploads: tuple[Path, ...],
+    /,
+    *,
+    task: Task,
+    key: Path,
+    output: Path | None = None,
+    most_epsilon: float | None = None,
+    check: bool = False,
+    force: Force = False,
+    most_rho: float | None = None,
+    without_noise: bool = False,
+    relation: Relation = "add_or_remove",
+    records: Path | None = None,
+) -> None:
+    r"""At an aggregator: verify uploads, add them up, add noise, and answer once.
+
+    The noise is of the system's entropy, and the sum is signed. Files that are refused stop it, and
+    are listed, each with its reason; take them out at every aggregator. A task that costs more than
+    was agreed is refused, too. A task is answered once: the answer is recorded in a folder next to
+    the key before it is written, and a second one is refused, also after a crash. The folder is
+    made with the key, and no other is taken. Never put it back to an older state.
+
+        # verifies only, shows the hash of the list
+        python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
+            --most-epsilon 1 --check
+        python -m synthfair secure add --task task.json --key aggregator_0.key DIR \
+            --most-epsilon 1 --output sum_0.json
+
+    Aggregators must have the files of the same clients: compare what --check shows first. Before
+    any sum is published, publish the commitments to all of them, for open.
+
+    Args:
+        uploads: Files of the clients, or folders, whose files for this aggregator are read.
+        key: The aggregator's private keys.
+        output: The partial sum to write, e.g. sum_0.json.
+        most_epsilon: Most epsilon agreed; needed for counts.
+        check: Only verify; nothing is answered or spent.
+        most_rho: Most rho agreed; needed for vectors.
+        without_noise: Allow vectors without noise, of whose total nothing is guaranteed.
+        records: Folder of the answers so far, which secure key made with the key. Default: next to
+            the key, its name with .answers for .key.
+    """
+    from synthfair.cli.show import say
+    from synthfair.files import require_distinct, require_free, write_json
+    from synthfair.report.table import Table
+    from synthfair.secure.aggregator import answer, receive, require_unanswered
+    from synthfair.secure.aggregator_keys import RECORDS, read_aggregator_secret
+    from synthfair.secure.task import read_task
+
+    if check == (output is not None):
+        raise InputError("flags: give one of --output and --check")
+    if output:
+        require_distinct(output, task, key, *uploads)
+        require_free(output, force=force)
+    agreed, secret = read_task(task), read_aggregator_secret(key)
+    records = records or Path(os.path.realpath(key)).with_suffix(RECORDS)
+    role = agreed.role_of(secret.public)
+    agreed.require_within(
+        most_epsilon=most_epsilon,
+        most_rho=most_rho,
+        without_noise=without_noise,
+        relation=relation,
+    )
+    say(f"Task {agreed.id.hex()}")
+    say(Table.of_facts(agreed.statement))
+    if output:
+        require_unanswered(agreed, secret, records)
+    files: list[Path] = []
+    for place in uploads:
+        inside = sorted(place.glob(f"*.to_{role}")) if place.is_dir() else [place]
+        if not inside:
+            raise InputError(f"{place}: a folder without files for aggregator {role} (*.to_{role})")
+        files += inside
+    received = receive(agreed, secret, files)
+    seen = f"{received.clients} clients; their list has the hash {received.clients_hash}"
+    if not output:
+        say(f"Aggregator {role}: {seen}. Nothing was answered.")
+        return
+    partial = answer(agreed, secret, received, records)
+    write_json(output, partial.model_dump(mode="json"))
+    say(f"Wrote {output}, of aggregator {role}: {seen}.")
+    say(f"Commitment: {partial.commitment}")
+
+
+@secure.command(name="open")
+def open_sums(
+    sums: tuple[Path, ...],
+    /,
+    *,
+    task: Task,
+    commitments: tuple[str, ...] = (),
+    output: Path,
+    force: Force = False,
+) -> None:
+    r"""Add the aggregators' answers: the noisy total, with its statement of privacy.
+
+    The shares cancel; the total over all clients remains, with the noise of every aggregator.
+    Counts are written as a histogram.
+
+    With the commitments that the aggregators published before any of them published its sum, a sum
+    that was chosen after another was known is refused.
+
+        python -m synthfair secure open --task task.json sum_0.json sum_1.json \
+            --output histogram.json
+
+    Args:
+        sums: The answer of each aggregator.
+        commitments: What aggregators published before any sum, by role; see add.
+        output: JSON to write, e.g. histogram.json.
+    """
+    from synthfair.cli.show import say
+    from synthfair.files import require_distinct, require_free
+    from synthfair.report.table import Table
+    from synthfair.secure import opening
+    from synthfair.secure.aggregator import read_partial_sum
+    from synthfair.secure.task import read_task
+
+    require_distinct(output, task, *sums)
+    require_free(output, force=force)
+    agreed = read_task(task)
+    partial = [read_partial_sum(path) for path in sums]
+    opened = opening.open_sums(agreed, partial, commitments=commitments or None, sources=sums)
+    opening.write_total(agreed.what, opened, output)
+    say(f"Task {agreed.id.hex()}")
+    say(Table.of_facts(opened.statement))
+    say(f"Wrote {output}.")
+
+
+LENDERS, AGGREGATORS = 10, 2
+
+
+@secure.command
+def demo(*, output: Path = Path("synthfair-secure-demo"), epsilon: float = 1.0) -> None:
+    """Run all of it on a real table: ten lenders, two aggregators.
+
+    Ten lenders train a model together (table loanapp: 1,989 mortgage applications in Boston; label:
+    approved; sensitive attribute: white). Then they count applications that it was not trained on
+    by group, label and score, and two aggregators sum the counts so that nobody sees a lender's.
+    Thresholds by group follow from the noisy total. One process makes all keys and plays all
+    parties, so this is a simulation, and its statement says so.
+
+        python -m synthfair secure demo --output synthfair-secure-demo
+
+    Args:
+        output: Folder to write to.
+        epsilon: Privacy budget of the total.
+    """
+    import synthfair as sf
+    from synthfair.cli.show import say
+    from synthfair.data.partition import write_clients
+    from synthfair.jax_setup import start_jax
+    from synthfair.report.table import Table
+    from synthfair.report.tables import decision_tables
+
+    start_jax()
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: exists and is not empty; name another")
+    table, schema = sf.load_dataset("loanapp")
+    lenders = sf.partition(table, clients=LENDERS, seed=0)
+    write_clients(lenders, schema, output)
+
+    # Every other row of a lender trains the model. The rest are counted: of rows that a model
+    # knows, estimates flatter.
+    model = _train([lender.train.iloc[0::2] for lender in lenders], schema)
+    sf.write_model(model, output / "model.json")
+    histogram, exact = _sum([lender.train.iloc[1::2] for lender in lenders], model, output, epsilon)
+    chosen = sf.postprocess.choose_decision(histogram, "statistical_parity", 0.02)
+    fair = model.model_copy(update={"decision": chosen.decision})
+    sf.write_model(fair, output / "fair_model.json")
+
+    tests = {f"client_{i}": lender.test for i, lender in enumerate(lenders)}
+    released = histogram.array()
+    noise = released - exact
+    rows = [
+        (group, label, int(released[i, y].sum()), int(noise[i, y].sum()))
+        for i, group in enumerate(histogram.groups)
+        for y, label in enumerate(("-1", "+1"))
+    ]
+    each = f"standard deviation {noise.std():.3g}, stated {histogram.variance**0.5:.3g}"
+    caption = f"noise of each of the {noise.size} counts: {each}"
+    say(Table(("group", "label", "rows, released", "noise"), rows, caption=caption))
+    say(Table.of_facts(histogram.statement or {}))
+    say(decision_tables(chosen, histogram))
+    first, second = sf.evaluate(model, tests), sf.evaluate(fair, tests)
+    names = "one threshold for all", "a threshold for each group"
+    rows = [
+        (name, one.overall["accuracy"].value, one.overall["spd"].value)
+        for name, one in zip(names, (first, second), strict=True)
+    ]
+    rows.append(("one decision for everybody", first.constant_accuracy, 0.0))
+    say(Table(("decisions by", "accuracy", "SPD"), rows, caption=f"{first.n_test} test rows"))
+    say(f"Wrote keys, task, uploads, sums, histogram, model and fair model to {output}/.")
+
+
+def _train(tables: list[pd.DataFrame], schema: sf.Schema) -> sf.TrainedModel:
+    """By FedAvg over the lenders."""
+    import numpy as np
+    import pandas as pd
+
+    import synthfair as sf
+
+    config, rows = sf.TrainConfig(method="fedavg"), sf.encode(pd.concat(tables), schema)
+    lender = np.repeat(np.arange(LENDERS), [len(table) for table in tables])
+    users = sf.federated.make_user_data(rows, lender, schema, config)
+    return sf.federated.train_rounds(users, config).model
+
+
+def _sum(
+    tables: list[pd.DataFrame], model: sf.TrainedModel, folder: Path, epsilon: float
+) -> tuple[sf.postprocess.ScoreHistogram, np.ndarray]:
+    """The released histogram, and [G, 2, B] the exact counts, which nobody else learns."""
+    import numpy as np
+    from pydantic import ValidationError
+
+    import synthfair as sf
+    from synthfair.errors import refusal
+    from synthfair.secure.opening import SIMULATED, write_total
+
+    # All make keys, and somebody plans the task.
+    schema = model.schema_
+    clients = [sf.release.make_keys(folder / f"client_{i}.key")[1] for i in range(LENDERS)]
+    keys = [folder / f"aggregator_{role}.key" for role in range(AGGREGATORS)]
+    aggregators = [sf.secure.make_aggregator_keys(path)[1] for path in keys]
+    try:
+        what = sf.secure.GroupCounts(
+            schema_hash=schema.hash, groups=tuple(map(str, schema.groups)), model=model.sha256,
+            bins=21, epsilon=epsilon, rows_per_client=1000,
+        )  # fmt: skip
+    except ValidationError as error:
+        raise refusal("settings", error) from error
+    task = sf.secure.make_task(what, aggregators, clients, least_clients=LENDERS)
+    sf.secure.write_task(task, folder / "task.json")
+
+    # Each lender counts its rows, and writes an encrypted share for each aggregator.
+    counts = [sf.secure.count_table(what, table, schema, model=model) for table in tables]
+    for i, part in enumerate(counts):
+        key = sf.release.read_signing_key(folder / f"client_{i}.key")
+        for role, upload in enumerate(sf.secure.make_uploads(task, part, key)):
+            (folder / f"client_{i}.to_{role}").write_bytes(upload)
+
+    # Each aggregator adds up and answers. All would publish their commitments before their sums.
+    sums = []
+    for role, path in enumerate(keys):
+        secret = sf.secure.read_aggregator_secret(path)
+        received = sf.secure.receive(task, secret, sorted(folder.glob(f"*.to_{role}")))
+        sums.append(sf.secure.answer(task, secret, received, path.with_suffix(".answers")))
+        (folder / f"sum_{role}.json").write_text(sums[role].model_dump_json(indent=2) + "\n")
+
+    # Anybody opens the sums.
+    opened = sf.secure.open_sums(task, sums, commitments=[one.commitment for one in sums])
+    opened = opened._replace(statement=opened.statement | {"simulated": SIMULATED})
+    write_total(what, opened, folder / "histogram.json")
+    histogram = sf.secure.score_histogram(what, opened)
+    return histogram, np.sum(counts, axis=0).reshape(histogram.array().shape)
