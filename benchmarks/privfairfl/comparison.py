@@ -49,6 +49,11 @@ def training_settings(training: str, seed: int = 0) -> sf.TrainConfig:
     return sf.TrainConfig.model_validate(own | {"seed": seed})
 
 
+def named(settings: sf.TrainConfig) -> list[tuple[str, object]]:
+    """What the settings change, and their learning rate, in the order of their names."""
+    return sorted((settings.changes | {"learning_rate": settings.learning_rate}).items())
+
+
 class SplitTable(NamedTuple):
     """The rows of all clients.
 
@@ -316,5 +321,5 @@ COMPARISON = Experiment(
     name="runs", settings=tuple(one for table in TABLES for one in settings_of(table)),
     run=run_fair, summary=show, smoke=tuple(FairSetting("law_school", *one) for one in SMOKE),
     seeds=10, sources=lambda setting: SOURCES[setting.table],
-    behind=lambda setting: (ALPHA, HISTOGRAMS, training_settings(setting.training)),
+    behind=lambda setting: (ALPHA, HISTOGRAMS, named(training_settings(setting.training))),
 )  # fmt: skip
