@@ -28,7 +28,7 @@ from synthfair.config import (
     ServerConfig,
     SurrogateConfig,
 )
-from synthfair.config.notions import Notion
+from synthfair.config.rules import Notion
 from synthfair.fairness.intervals import GroupSize
 from synthfair.fairness.metrics import Metric, Rates
 from synthfair.files import read_as, read_numbers

@@ -339,17 +339,15 @@ print(len(loaded), *loaded, file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize(
-    ("flags", "most"), [(QUICK, 70), (["--release", "surrogate", "--k-min", "5"], 75)]
-)
-def test_a_release_loads_few_modules(folder, flags, most):
+@pytest.mark.parametrize("flags", [QUICK, ["--release", "surrogate", "--k-min", "5"]])
+def test_a_release_loads_few_modules(folder, flags):
     """Of the package; who adds one asks whether this release needs it."""
     argv = ["client", "--data", f"{folder}/client_0_train.csv", *flags, "--hold-out", "0"]
     argv += ["--schema", f"{folder}/schema.json", "--output", f"{folder}/r.parquet"]
     code = LOADED.format(argv=[*argv, "--accept-risk"])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     count, *loaded = done.stderr.splitlines()[-1].split()
-    assert int(count) <= most, loaded
+    assert int(count) < 60, loaded
     assert {name for name in loaded if ".cli." in name} == {
         "synthfair.cli.client", "synthfair.cli.help", "synthfair.cli.parameters",
         "synthfair.cli.show",

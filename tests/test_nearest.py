@@ -5,7 +5,7 @@ import pytest
 from scipy.spatial import KDTree
 
 from synthfair.privacy import nearest as module
-from synthfair.privacy.nearest import FEW_COLUMNS, nearest
+from synthfair.privacy.gate import FEW_COLUMNS, nearest
 
 RNG = np.random.default_rng(0)
 D = FEW_COLUMNS + 1

@@ -16,7 +16,7 @@ from benchmarks.harness import Experiment
 from benchmarks.privacy import randomised_response
 from benchmarks.privfairfl.pages import LOCAL, POST, show
 from benchmarks.unlike.clients import weighted
-from synthfair.config.notions import WeightMethod
+from synthfair.config.rules import WeightMethod
 from synthfair.data.datasets import SOURCES
 from synthfair.fairness.metrics import Scored, group_rates
 from synthfair.postprocess import (

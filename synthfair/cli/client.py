@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from synthfair.cli.parameters import (
     Config,
@@ -169,10 +169,10 @@ def _tell(
 ) -> None:
     """Writes the history of a fair release, and shows what was made."""
     from synthfair.cli.show import say, warn
-    from synthfair.client import Distillation
     from synthfair.report.releases import fit_warnings, preview_table, release_table
 
-    if isinstance(made, Distillation):
+    if made.release.weight is None:
+        made = cast("Distillation", made)
         if history:
             from synthfair.client.history import write_history
 

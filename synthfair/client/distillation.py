@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -11,6 +10,7 @@ import jax
 import numpy as np
 
 from synthfair.checkpoint import CheckpointFile, Saved
+from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.data.schema import Schema
 from synthfair.distill import gap_search
@@ -25,9 +25,6 @@ from synthfair.release.format import MAX_ABSOLUTE, Header, Release
 
 if TYPE_CHECKING:
     import optax
-
-Progress = Callable[[StepRecord, int, int], None]
-"""Called between chunks with the chunk's records, the steps taken, and the steps of a full run."""
 
 OUTER_TOLERANCE = 1e-3
 """The outer problem counts as solved where :func:`outer_excess` is at most this."""
@@ -46,27 +43,6 @@ class Prepared(NamedTuple):
     problem: Problem
     header: Header
     fingerprint: str
-
-
-class Run(NamedTuple):
-    """One run of a task: what it is called in errors, what it shows, and what it saves.
-
-    Attributes:
-        source: what to call the table in errors.
-        progress: called between chunks of steps.
-        on_stage: called with what is done next, in a few words.
-        checkpoint: name next to which an interrupted distillation is saved.
-        resumed_at: step at which an earlier distillation of the run was continued.
-        ends: the last state of each distillation that has ended, by the file that it is saved to if
-            the run is interrupted later; for those that have a checkpoint.
-    """
-
-    source: str = "table"
-    progress: Progress | None = None
-    on_stage: Callable[[str], None] = lambda _: None
-    checkpoint: Path | None = None
-    resumed_at: int = 0
-    ends: dict[CheckpointFile, Saved] = {}  # noqa: RUF012 - of a run without a checkpoint, unused
 
 
 class Baseline(NamedTuple):

@@ -7,19 +7,19 @@ follows is the same for both.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from synthfair.client.distillation import Baseline, Distillation, Prepared, Run, distill_prepared
+from synthfair.client.distillation import Baseline, Distillation, Prepared, distill_prepared
+from synthfair.client.run import Run, Trial, fingerprint, sha256_of
 from synthfair.config import DistillConfig
 from synthfair.data.batches import RealRows, from_files, gather, other_inputs
 from synthfair.data.encode import Clipping, Encoded, drawn_by_content
@@ -31,15 +31,13 @@ from synthfair.distill.start import choose_start
 from synthfair.errors import InputError
 from synthfair.fairness.penalties import Penalty
 from synthfair.model import LinearModel, Model, Params
-from synthfair.privacy.fit import MARGINS, Penalties, PrivateFit, largest_curvature, private_fit
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.privacy.private_objective import PrivateObjective
-from synthfair.privacy.queries import PrivateQueries
 from synthfair.privacy.statement import make_guarantee
 from synthfair.release.format import make_header, name_of
 
 if TYPE_CHECKING:
+    from synthfair.privacy.fit import Penalties, PrivateFit
     from synthfair.privacy.gate import Preview
 
 MEASURED = (
@@ -70,20 +68,6 @@ class FairRows(NamedTuple):
     held_out: Encoded | None = None
 
 
-class Trial(NamedTuple):
-    """What a release without some rows has shown. Private.
-
-    Attributes:
-        preview: what the checks of it found; None where there was none.
-        note: why there was none, in words.
-        resumed_at: step at which an interrupted trial was continued; 0 if it was not.
-    """
-
-    preview: Preview | None = None
-    note: str = ""
-    resumed_at: int = 0
-
-
 @dataclass(frozen=True)
 class FairTask:
     """A fair release of some client, Wu et al. (2024) algorithm 1, lines 1 to 16.
@@ -109,8 +93,6 @@ class FairTask:
     noise: RandomBytes = field(default=system_entropy)
     guarantee: Guarantee | None = field(default=None, init=False)
 
-    Measured = PrivateFit
-
     def __post_init__(self) -> None:
         """Refuses what cannot be had, and works out what is guaranteed."""
         if self.config.epsilon is None:
@@ -119,6 +101,13 @@ class FairTask:
         choose_start(self.config, np.ones((self._groups, 2)), d=len(self.schema.encoded_names))
         if self.noise is system_entropy:
             object.__setattr__(self, "guarantee", make_guarantee(self.config, self.schema))
+
+    @property
+    def Measured(self) -> type[PrivateFit]:  # noqa: N802 - a type
+        """What is measured with an epsilon."""
+        from synthfair.privacy.fit import PrivateFit
+
+        return PrivateFit
 
     @property
     def has_trial(self) -> bool:
@@ -138,8 +127,7 @@ class FairTask:
             clipping: counts the values that are clipped.
 
         Raises:
-            InputError: the file cannot be read, has no rows, or does not fit the schema; or a share
-                that is not allowed.
+            InputError: the file cannot be read, has no rows, or does not fit the schema.
         """
         apart, n_rows = HeldOut(hold_out, self.config.seed), count_rows(data)
         if n_rows == 0:
@@ -181,6 +169,9 @@ class FairTask:
         Guarantee: (epsilon, delta)-differential privacy, as :attr:`guarantee` states. Unit: one
         row. Neighbouring relation: ``config.relation``.
         """
+        from synthfair.privacy.fit import largest_curvature, private_fit
+        from synthfair.privacy.queries import PrivateQueries
+
         model, penalty = _require_known(self)
         guarantee, config = make_guarantee(self.config, self.schema), self.config
         queries = PrivateQueries(
@@ -263,7 +254,10 @@ class FairTask:
     def prepare(self, measured: FairRows | PrivateFit, *, source: str = "table") -> Prepared:
         """The bilevel problem. Raises InputError as :meth:`answer`."""
         config, schema, groups = self.config, self.schema, self._groups
-        if isinstance(measured, PrivateFit):
+        if config.epsilon is not None:
+            from synthfair.privacy.private_objective import PrivateObjective
+
+            measured = cast("PrivateFit", measured)
             model, penalty = _require_known(self)
             start = choose_start(config, measured.counts, d=len(schema.encoded_names))
             objective = PrivateObjective(*map(jnp.asarray, measured[:3]))
@@ -272,7 +266,7 @@ class FairTask:
             )
             sha256 = sha256_of(measured)
         else:
-            real, sha256 = measured.real, measured.sha256
+            real, sha256, _ = cast(FairRows, measured)
             check_rows(real, schema, config, source=source)
             problem = make_problem(
                 real, config, n_groups=groups, model=self.model, penalty=self.penalty
@@ -304,6 +298,8 @@ class FairTask:
 
 def _require_known(task: FairTask) -> tuple[LinearModel, Penalties]:
     """Model and penalty, which must be of the kinds whose sensitivities are worked out."""
+    from synthfair.privacy.fit import MARGINS, largest_curvature
+
     model, named = task.model or LinearModel(), make_penalty(task.config, n_groups=task._groups)
     loss = getattr(model, "margin_loss", None)
     if loss is None or model != LinearModel(loss):  # a subclass may compute something else
@@ -334,15 +330,10 @@ class HeldOut:
     Args:
         share: of all rows, 0 to 0.5; what is held out is about that.
         seed: of the hash; another one holds out other rows.
-
-    Raises:
-        InputError: a share that is not allowed.
     """
 
     def __init__(self, share: float, seed: int) -> None:
         """Nothing is held out yet."""
-        if not 0 <= share <= 0.5:
-            raise InputError(f"hold_out = {share:g}: must be from 0 to 0.5")
         self._threshold, self._seed = int(share * 2**64), seed
         self._rows: Encoded | None = None
 
@@ -360,20 +351,6 @@ class HeldOut:
     def rows(self) -> Encoded:
         """The different rows that are held out, for the checks; see :data:`MOST_CHECKED`."""
         return self._rows or Encoded(np.empty((0, 0)), np.empty(0, int), np.empty(0))
-
-
-def fingerprint(rows_sha256: str, settings: str) -> str:
-    """sha256 of rows and settings, and of the precision that is computed with."""
-    precision = np.dtype(jax.dtypes.canonicalize_dtype(float)).name
-    return hashlib.sha256(f"{rows_sha256} {precision} {settings}".encode()).hexdigest()
-
-
-def sha256_of(arrays: tuple[np.ndarray, ...]) -> str:
-    """Of the bytes of arrays."""
-    digest = hashlib.sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)  # in place: the rows may be a million
-    return digest.hexdigest()
 
 
 def require_rows(n_rows: int, config: DistillConfig, *, source: str) -> None:

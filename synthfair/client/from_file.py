@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import ValidationError
 
-from synthfair.client.distillation import Distillation, Progress, Run
-from synthfair.client.fair_task import FairTask, HeldOut, fingerprint
+from synthfair.client.run import Progress, Run, fingerprint
 from synthfair.config import HOLD_OUT, DistillConfig, SurrogateConfig
 from synthfair.data.encode import Clipping
 from synthfair.data.schema import Schema, read_schema
@@ -27,6 +26,7 @@ from synthfair.task.protocol import Task
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from synthfair.client.distillation import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
     from synthfair.privacy.gate import Preview
 
@@ -131,7 +131,8 @@ def distill_file(
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
     with claimed(output, force=options.force):
-        HeldOut(options.hold_out, config.seed)  # refuses a share that is none, also where unused
+        if not 0 <= options.hold_out <= 0.5:
+            raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
         noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
         task = make_task(config, read_schema(schema_path), noise, on_stage)
         run = Run(str(data), progress, on_stage, checkpoint=output, ends={})
@@ -195,8 +196,10 @@ def make_task(
 ) -> Task:
     """The task of a release with these settings. Raises InputError: they cannot be had."""
     if isinstance(config, DistillConfig):
+        from synthfair.client.fair_task import FairTask
+
         return FairTask(schema, config, noise=noise)
-    from synthfair.client.surrogate_task import SurrogateTask  # SciPy takes a while
+    from synthfair.client.surrogate_task import SurrogateTask
 
     return SurrogateTask(schema, config, noise, on_stage)
 

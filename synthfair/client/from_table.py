@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from synthfair.client.distillation import Distillation, Progress, Run, distill_prepared
+from synthfair.client.distillation import Distillation, distill_prepared
 from synthfair.client.fair_task import FairTask
+from synthfair.client.run import Progress, Run
 from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.data.batches import Batches, RealRows, in_memory
 from synthfair.data.encode import Encoded, encode_own

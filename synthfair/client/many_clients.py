@@ -15,13 +15,13 @@ import jax.numpy as jnp
 from synthfair.client.distillation import (
     Distillation,
     Prepared,
-    Run,
     distill_prepared,
     finished,
     joined,
     refuse_divergence,
 )
 from synthfair.client.fair_task import FairTask, check_rows
+from synthfair.client.run import Run
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode_own
 from synthfair.data.schema import Schema

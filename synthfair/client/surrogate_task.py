@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from synthfair.client.distillation import Run
-from synthfair.client.fair_task import Trial, sha256_of
+from synthfair.client.run import Run, Trial, sha256_of
 from synthfair.config import SurrogateConfig
 from synthfair.data.batches import Batches, from_files
 from synthfair.data.encode import Clipping, content_sums

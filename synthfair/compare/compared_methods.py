@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from synthfair.client.fair_task import sha256_of
 from synthfair.client.from_table import surrogate_release
 from synthfair.client.many_clients import distill_clients
+from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
 from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig
 from synthfair.data.batches import in_memory

@@ -8,8 +8,9 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from synthfair.client.distillation import Distillation, Progress
+from synthfair.client.distillation import Distillation
 from synthfair.client.from_file import Options, distill_file
+from synthfair.client.run import Progress
 from synthfair.compare.compared_methods import Outcome, run_method
 from synthfair.compare.federation import federate
 from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig

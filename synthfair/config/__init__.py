@@ -9,8 +9,14 @@ from synthfair.config.loading import (
     load_server_config,
     load_settings,
 )
-from synthfair.config.notions import Notion, Relation
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT
+from synthfair.config.rules import (
+    LARGEST_EPSILON,
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    STRICT,
+    Notion,
+    Relation,
+)
 from synthfair.config.server import ServerConfig
 from synthfair.config.surrogate import ReleaseConfig, SurrogateConfig
 

@@ -7,8 +7,15 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config.asked import Asked
-from synthfair.config.notions import Notion, Relation
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
+from synthfair.config.rules import (
+    LARGEST_EPSILON,
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    STRICT,
+    Notion,
+    Relation,
+    Seed,
+)
 
 MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""

@@ -1,6 +1,8 @@
-"""Rules for all settings: strictness, and the ranges of epsilon, delta and seed."""
+"""What all settings share: strictness, ranges of epsilon, delta and seed, and notions."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import ConfigDict, Field
 
@@ -20,3 +22,12 @@ Seed = Field(
     lt=2**32,
     description="Seed of everything random; the same seed gives the same bytes.",
 )
+
+Notion = Literal["statistical_parity", "equal_opportunity", "equalized_odds"]
+"""Rows in which groups are compared: all; those with the positive label; those of each label."""
+
+Relation = Literal["add_or_remove", "replace"]
+"""Which tables are neighbours: one has a row more than the other; or one row is another."""
+
+WeightMethod = Literal["published", "kamiran_calders"]
+"""Every pair of group and label weighs the same in all; or group and label become independent."""

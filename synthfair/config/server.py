@@ -13,8 +13,7 @@ from pydantic import (
 )
 
 from synthfair.config.asked import Asked
-from synthfair.config.notions import Notion
-from synthfair.config.rules import STRICT, Seed
+from synthfair.config.rules import STRICT, Notion, Seed
 
 FOR_SURROGATES = (
     "rho", "max_gap", "penalty", "notion", "temperature", "lambda_theta", "intercept", "max_rows",

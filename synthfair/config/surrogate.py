@@ -7,8 +7,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
 
 from synthfair.config.distill import DistillConfig
-from synthfair.config.notions import Relation
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Seed
+from synthfair.config.rules import (
+    LARGEST_EPSILON,
+    LEAST_DELTA,
+    LEAST_EPSILON,
+    STRICT,
+    Relation,
+    Seed,
+)
 
 
 class SurrogateConfig(BaseModel):

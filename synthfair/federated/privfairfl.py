@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from synthfair.config import LARGEST_EPSILON, Asked, Notion
-from synthfair.config.notions import WeightMethod
+from synthfair.config.rules import WeightMethod
 from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
 from synthfair.federated.dp_sgd import NoisyPassSettings

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config.notions import Notion
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import STRICT, Notion
 from synthfair.errors import InputError
 from synthfair.postprocess.histogram import score_bins
 

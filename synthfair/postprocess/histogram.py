@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
-from synthfair.config.notions import Relation
-from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT
+from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Relation
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
 from synthfair.privacy.discrete import laplace_variance

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config.notions import Notion
+from synthfair.config.rules import Notion
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS, GroupDecision
 from synthfair.postprocess.histogram import BOTH, ScoreHistogram, require_rows

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config.notions import WeightMethod
-from synthfair.config.rules import STRICT
+from synthfair.config.rules import STRICT, WeightMethod
 from synthfair.files import read_as, write_json
 from synthfair.postprocess.histogram import ScoreHistogram, require_rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -53,15 +53,14 @@ def real_rows_warnings(clipping: Clipping, config: DistillConfig | SurrogateConf
 
 def release_table(outcome: Distillation | SurrogateRelease, receipt: Receipt) -> Table:
     """What a client has computed and written."""
-    from synthfair.client import Distillation
-
     release, facts = outcome.release, {}
     rows = f"{release.x.shape[0]} x {release.x.shape[1]} features, s, y"
     if release.weight is not None:
         rows += f", weight; for {release.weight.sum():,.0f} real rows"
-    if isinstance(outcome, Distillation):
-        facts = _distillation_facts(outcome) | {"rows": rows}
+    if release.weight is None:
+        facts = _distillation_facts(cast("Distillation", outcome)) | {"rows": rows}
     else:
+        outcome = cast("SurrogateRelease", outcome)
         read = "real" if release.header.config.epsilon is None else "noisy"
         facts = {
             "rows": rows,
@@ -102,10 +101,9 @@ def _distillation_facts(distillation: Distillation) -> dict[str, str | None]:
 
 def fit_warnings(outcome: Distillation | SurrogateRelease) -> list[str]:
     """What to say on exit of a release that is less than its client may expect."""
-    from synthfair.client import Distillation
-
-    if isinstance(outcome, Distillation):
-        return list(_distillation_warnings(outcome))
+    if outcome.release.weight is None:
+        return list(_distillation_warnings(cast("Distillation", outcome)))
+    outcome = cast("SurrogateRelease", outcome)
     if not outcome.left_out:
         return []
     from synthfair.data.schema import shown

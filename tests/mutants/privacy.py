@@ -348,14 +348,14 @@ MUTANTS = [
     ),
     Mutant(
         "candidates for the nearest row are the farthest",
-        "privacy/nearest.py",
+        "privacy/gate.py",
         "distances = squares - 2 * rows @ points.T",
         "distances = 2 * rows @ points.T - squares",
         "test_nearest.py",
     ),
     Mutant(
         "no spare candidates for the nearest row",
-        "privacy/nearest.py",
+        "privacy/gate.py",
         "min(k + SPARE, n)",
         "min(k, n)",
         "test_nearest.py",
