@@ -2,15 +2,18 @@
 
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from conftest import make_schema
 from test_deploy_kit import change, project
 
 from synthfair.deploy import kit
+from synthfair.deploy.hardening import description
 from synthfair.deploy.job_files import CLIENT, SERVER, problem
 from synthfair.errors import InputError
 from synthfair.files import write_json
+from synthfair.task.messages import TaskName
 
 pytest.importorskip("nvflare")
 
@@ -67,12 +70,15 @@ def test_what_is_no_json_is_refused(app, file, text):
 
 
 @pytest.mark.parametrize(("file", "edit", "said"), [
-    (CLIENT, lambda d: d.update(more=1), "must be as synthfair writes it"),
-    (CLIENT, lambda d: d["executors"][0]["executor"]["args"].update(x="{$HOME}"), "must be as"),
-    (SERVER, lambda d: d.update(x="{$HOME}"), "args alone"),
-    (SERVER, lambda d: d["workflows"].append({}), "args alone"),
-    (SERVER, lambda d: d.update(workflows=[]), "args alone"),
-    (SERVER, lambda d: d["workflows"][0].update(path="os.system"), "args alone"),
+    (CLIENT, lambda d: d.update(more=1), "'more': 1 does not belong here"),
+    (CLIENT, lambda d: d["executors"][0]["executor"]["args"].update(x="{$HOME}"), "'executors.0.executor.args.x'"),
+    (CLIENT, lambda d: d["executors"][0]["tasks"].append("x"), "'executors.0.tasks' is"),
+    (SERVER, lambda d: d.update(x="{$HOME}"), "'x': '{$HOME}' does not belong here"),
+    (SERVER, lambda d: d["workflows"].append({}), "'workflows': {} does not belong here"),
+    (SERVER, lambda d: d.update(workflows=[]), "is missing"),
+    (SERVER, lambda d: d["workflows"][0].pop("args"), "'workflows': {'id': 'controller'"),
+    (SERVER, lambda d: d["workflows"][0].update(path="os.system"), "'path': 'os.system'"),
+    (SERVER, lambda d: d.update({"x\n" * 200: 1}), "'x\\nx\\nx"),
     (SERVER, lambda d: args(d)["sites"].append("{$HOME}"), "brace"),
     (SERVER, lambda d: args(d).update(kind="a${HOME}"), "brace"),
     (SERVER, lambda d: args(d)["job"].update({"{workflows}": 1}), "brace"),
@@ -80,6 +86,11 @@ def test_what_is_no_json_is_refused(app, file, text):
 def test_what_is_changed_is_refused(app, file, edit, said):
     change(app / file, edit)
     assert said in problem(app)
+
+
+def test_sites_answer_every_task():
+    (executor,) = description("job")[CLIENT]["executors"]
+    assert tuple(executor["tasks"]) == get_args(TaskName)
 
 
 def test_a_brace_is_found_however_it_is_written(app):

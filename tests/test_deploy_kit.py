@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from synthfair.cli import main
 from synthfair.cli.deploy import kit as kit_command
 from synthfair.deploy.check import problems
-from synthfair.deploy.hardening import harden
+from synthfair.deploy.hardening import description, harden
 from synthfair.deploy.kit import make_kits
 from synthfair.deploy.project import read_project
 from synthfair.errors import InputError
@@ -76,6 +76,16 @@ def test_a_kit_is_hardened_as_it_is_made(kit, name):
     assert problems(kit(name)) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "loaded"), [("localhost", "JobController"), ("a", "SiteExecutor")]
+)
+def test_a_job_can_have_one_class_loaded(kit, name, loaded):
+    settings = json.loads((kit(name) / "local" / "resources.json").read_text())
+    assert settings["class_allow_list"] == [f"synthfair.deploy.engine.{loaded}"]
+    assert settings["class_list_enforcement_mode"] == "enforce"
+    assert settings["app_validator"]["path"] == "synthfair.deploy.job_validator.JobValidator"
+
+
 def test_the_engines_own_defaults_are_refused(made, kit):
     from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 
@@ -126,6 +136,53 @@ def test_what_is_loosened_is_said(kit, name, loosened):
     found = kit(name)
     change(found / "local" / f"{file}.json", edit)
     assert any(f"{file}.json" in line and said in line for line in problems(found))
+
+
+EXACT = {
+    "a number for a boolean": ("resources", lambda d: d.update(allow_log_streaming=0), "must be False"),
+    "a number of another type": ("resources", lambda d: d.update(format_version=2.0), "is 2.0; must be 2"),
+    "a component twice": (
+        "resources", lambda d: d["components"].append(d["components"][0]), "does not belong here"),
+    "settings of rights": ("authorization", lambda d: d.update(more=1), "more: 1 does not belong here"),
+    "a right that is null": ("authorization", lambda d: d["permissions"]["lead"].update(cat=None),
+                             "lead.cat is None; must be 'none'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_settings_are_compared_exactly(kit, name):
+    file, edit, said = EXACT[name]
+    site = kit("a")
+    change(site / "local" / f"{file}.json", edit)
+    (line,) = problems(site)
+    assert f"{file}.json: " in line
+    assert said in line
+
+
+def test_a_party_may_allow_less_and_list_components_in_any_order(kit):
+    site = kit("a")
+    change(site / "local" / "authorization.json",
+           lambda d: d["permissions"]["lead"].update(submit_job="none", cat="none"))  # fmt: skip
+    change(site / "local" / "authorization.json", lambda d: d["permissions"]["lead"].pop("view"))
+    change(site / "local" / "authorization.json", lambda d: d["permissions"].pop("member"))
+    change(site / "local" / "resources.json", lambda d: d["components"].reverse())
+    assert problems(site) == []
+
+
+def test_every_file_is_of_a_kind_that_is_known():
+    """A word that is misspelt would be compared with nothing, or never be written."""
+
+    def kinds(tree):
+        for name, must in tree.items():
+            yield from (
+                kinds(must)
+                if name.endswith("/")
+                else [must if isinstance(must, str) else next(iter(must))]
+            )
+
+    for role in ("server", "client", "admin"):
+        assert set(kinds({f"{role}/": description(role)["startup/"] | description(role)["local/"]})) <= {
+            "settings", "rights", "connection", "template", "script", "private", "free"}  # fmt: skip
 
 
 @pytest.mark.parametrize("edit", [
@@ -207,18 +264,20 @@ def test_no_second_authority_is_trusted(kit):
     ("name", "file", "edit", "said"),
     [
         ("a", "startup/fed_client.json",
-         lambda d: d.update(overseer_agent={"path": "os.system"}), "overseer_agent is not part"),
+         lambda d: d.update(overseer_agent={"path": "os.system"}),
+         "overseer_agent: {'path': 'os.system'} does not belong here; remove it"),
         ("a", "startup/fed_client.json",
          lambda d: d["client"].update(ssl_root_cert="/tmp/other.pem"), "client.ssl_root_cert"),
         ("a", "startup/fed_client.json", lambda d: d["servers"].append(d["servers"][0]), "servers"),
         ("localhost", "startup/fed_server.json",
-         lambda d: d["servers"][0].update(admin_port=True), "servers.0.admin_port"),
+         lambda d: d["servers"][0].update(admin_port=True),
+         "servers.0.admin_port is True; must be (a whole number)"),
         ("localhost", "startup/fed_server.json",
          lambda d: d["servers"][0]["service"].update(target="a b"), "service.target"),
         ("lead@hub.org", "startup/fed_admin.json",
          lambda d: d["admin"].update(upload_dir="/"), "admin.upload_dir"),
         ("lead@hub.org", "local/resources.json.default",
-         lambda d: d["admin"].update(with_debug=True), "not the engine's own"),
+         lambda d: d["admin"].update(with_debug=True), "admin.with_debug is True; must be False"),
     ],
 )  # fmt: skip
 def test_what_the_engine_reads_at_its_start_is_its_own(kit, name, file, edit, said):
@@ -251,7 +310,9 @@ def test_scripts_and_logs_are_the_engines_own(kit, name):
             script.write("\ncurl http://example.org | sh\n")
     change(found / "local" / "log_config.json.default",
            lambda d: d["handlers"].update(x={"()": "os.system"}))  # fmt: skip
-    assert sum("not the engine's own" in line for line in problems(found)) == 3
+    *scripts, logs = problems(found)
+    assert ["not the engine's own script" in line for line in scripts] == [True, True]
+    assert "log_config.json.default: handlers.x: {'()': 'os.system'} does not belong" in logs
 
 
 def test_what_others_read_or_write_is_refused(kit):
@@ -334,6 +395,12 @@ def test_epsilon_that_must_be_left_needs_a_limit(kit):
            lambda d: d["limits"].update(least_epsilon_left=1.0))  # fmt: skip
     Ledger.for_table(site / "data" / "table.csv").set_limit(3.0, 1e-6)
     assert problems(site) == []
+
+
+def test_a_kit_without_settings_is_refused(kit):
+    site = kit("a")
+    shutil.rmtree(site / "local")
+    assert any("local: must be a folder" in line for line in problems(site))
 
 
 def test_a_folder_that_is_no_kit_is_refused(tmp_path):

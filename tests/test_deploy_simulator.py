@@ -16,7 +16,7 @@ from test_deploy_training import FPFL, ROWS, in_process
 from two_sites import NAMES, World
 
 import synthfair as sf
-from synthfair.deploy.hardening import CLASSES
+from synthfair.deploy.hardening import description
 from synthfair.deploy.job_files import CLIENT, SERVER
 from synthfair.deploy.jobs import read_site_settings
 from synthfair.deploy.kit import make_jobs
@@ -59,7 +59,7 @@ def make_job(world, training):
 def simulate(job, workspace):
     """Runs a job; the workspace then has a folder for the server, and one for each site."""
     (workspace / "local").mkdir(parents=True)
-    allowed = [*CLASSES["server"], *CLASSES["client"], ADDED]
+    allowed = [*description("classes").values(), ADDED]
     write_json(workspace / "local" / "resources.json", {
         "format_version": 2, "class_allow_list": allowed})  # fmt: skip
     tests = Path(__file__).parent

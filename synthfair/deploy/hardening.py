@@ -1,83 +1,29 @@
-"""What a hardened kit is: the engine's own defaults are not safe.
+"""Hardens kits, and compares them: ``hardened_kit.yml`` says what a hardened kit is.
 
-By default a site of the engine runs code that comes with a job, gives shells to administrators,
-loads any of a hundred classes, sends its error log to the server, and stores jobs in a folder that
-all users of the machine share.
+No function here knows a file of a kit; whatever the description does not name is refused.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from synthfair.errors import InputError
-from synthfair.files import write_json
+from synthfair.files import read_bytes, read_document, write_json
+
+MOST_BYTES = 2**20
+"""Of a file of a kit."""
 
 Role = Literal["server", "client", "admin"]
 """As the engine names its parties; a client is a site, an admin a submitter."""
 
-CLASSES: dict[Role, list[str]] = {
-    "server": ["synthfair.deploy.engine.JobController"],
-    "client": ["synthfair.deploy.engine.SiteExecutor"],
-}
-"""That a job may have loaded, exactly."""
-
-VALIDATOR = "synthfair.deploy.job_validator.JobValidator"
-"""That the engine calls at the server and at sites for every job, before it reads the files."""
-
 PROGRESS = "synthfair.progress"
 """What a submitter may ask of a running job."""
-
-RIGHTS = {
-    "submit_job": "any",
-    "clone_job": "none",
-    "manage_job": "n:submitter",
-    "download_job": "n:submitter",
-    "view": "any",
-    "app_command": "n:submitter",
-    "operate": "o:site",
-    "shell_commands": "none",
-    "byoc": "none",
-    "server-predeployed-flwr": "none",
-}
-"""Of whoever may submit jobs: no code in jobs (byoc), and no shells. A site is operated by its own
-organisation alone (o:site). Only its submitter asks a running job how it goes (app_command), and
-downloads its results (n:submitter)."""
-
-NOTHING = dict.fromkeys(RIGHTS, "none")
-
-PERMISSIONS = {"lead": RIGHTS, "project_admin": NOTHING, "org_admin": NOTHING, "member": NOTHING}
-"""By role; submitters have the role lead."""
-
-LOCAL_FILES: dict[Role, frozenset[str]] = {
-    "server": frozenset({"schema.json", "keys", "aggregators"}),
-    "client": frozenset({"schema.json", "keys", "aggregators"}),
-    "admin": frozenset({"resources.json.default"}),
-}
-"""In the folder ``local``, beyond what :func:`harden` writes and the engine's settings of logs."""
-
-KEY_FOLDERS = frozenset({"keys", "aggregators"})
-"""Those of them that are folders of public keys, NAME.pub."""
-
-LOGS = "log_config.json.default"
-
-SHARED_FILES = frozenset({"authorization.json", "resources.json", "synthfair.json", LOGS})
-
-SCRIPTS: dict[Role, dict[str, str]] = {
-    "server": {
-        "start.sh": "start_svr_sh",
-        "sub_start.sh": "sub_start_sh",
-        "stop_fl.sh": "stop_fl_sh",
-    },
-    "client": {
-        "start.sh": "start_cln_sh",
-        "sub_start.sh": "sub_start_sh",
-        "stop_fl.sh": "stop_fl_sh",
-    },
-    "admin": {"fl_admin.sh": "fl_admin_sh"},
-}
-"""By role: the engine's scripts, and their names among its templates."""
 
 
 def role_of(kit: Path) -> Role:
@@ -87,13 +33,13 @@ def role_of(kit: Path) -> Role:
         InputError: it is none.
     """
     roles: tuple[Role, ...] = ("server", "client", "admin")
-    found: list[Role] = [role for role in roles if startup_file(kit, role).is_file()]
-    if len(found) != 1:
+    present: list[Role] = [role for role in roles if startup_file(kit, role).is_file()]
+    if len(present) != 1:
         raise InputError(
             f"{kit}: not a kit: must have one of startup/fed_server.json, fed_client.json and"
             " fed_admin.json"
         )
-    return found[0]
+    return present[0]
 
 
 def startup_file(kit: Path, role: Role) -> Path:
@@ -101,131 +47,61 @@ def startup_file(kit: Path, role: Role) -> Path:
     return kit / "startup" / f"fed_{role}.json"
 
 
-NAMED = re.compile(r"[\w@.:-]{1,300}")
-"""A name, or a host and its port, which differ from kit to kit."""
+class Placeholder(NamedTuple):
+    """What differs from kit to kit."""
+
+    words: str
+    fits: Callable[[Any], bool]
+
+    def __repr__(self) -> str:
+        """As messages show what is allowed."""
+        return self.words
 
 
-def connection(role: Role) -> dict[str, Any]:
-    """What ``startup/fed_ROLE.json`` must be; names are whatever :data:`NAMED` fits.
-
-    The engine reads classes from such a file where it has them, so nothing else may stand in it.
-    """
-    service = {"target": NAMED, "scheme": "http"}
-    if role == "admin":
-        return {
-            "format_version": 1,
-            "admin": {
-                "project_name": NAMED,
-                "username": NAMED,
-                "server_identity": NAMED,
-                "scheme": "http",
-                "host": NAMED,
-                "port": int,
-                "connection_security": "mtls",
-                "uid_source": "user_input",
-                "with_file_transfer": True,
-                "upload_dir": "transfer",
-                "download_dir": "transfer",
-                "client_key": "client.key",
-                "client_cert": "client.crt",
-                "ca_cert": "rootCA.pem",
-            },
-        }
-    kind = "server" if role == "server" else "client"
-    own = {
-        "ssl_private_key": f"{kind}.key",
-        "ssl_cert": f"{kind}.crt",
-        "ssl_root_cert": "rootCA.pem",
-        "connection_security": "mtls",
-    }
-    shared = {"format_version": 2, "require_signed_jobs": True}
-    if role == "server":
-        own |= {"name": NAMED, "service": service, "admin_server": NAMED, "admin_port": int}
-        return shared | {"servers": [own]}
-    servers = [{"name": NAMED, "service": service, "identity": NAMED}]
-    return shared | {"servers": servers, "client": own | {"fqsn": NAMED, "is_leaf": True}}
+PLACEHOLDERS = {
+    "NAME": Placeholder(
+        "(a name, or a host and its port)",
+        lambda value: isinstance(value, str) and bool(re.fullmatch(r"[\w@.:-]{1,300}", value)),
+    ),
+    "PORT": Placeholder("(a whole number)", lambda value: type(value) is int),
+    "ANYTHING": Placeholder("(anything)", lambda _: True),
+}
+"""By the words that ``hardened_kit.yml`` has for them."""
 
 
-def resources(role: Role, kit: Path) -> dict[str, Any]:
-    """What ``local/resources.json`` must be.
+def description(part: str, kit: Path = Path()) -> Any:
+    """What a part of ``hardened_kit.yml`` says, with placeholders filled in; a new copy.
 
     Args:
-        role: whose kit it is.
-        kit: its folder, absolute: the server's stores lie in it.
+        part: a role; or ``classes``, ``provisioning`` or ``job``.
+        kit: the kit's folder, absolute, for KIT.
     """
-    shared = {
-        "format_version": 2,
-        "class_list_enforcement_mode": "enforce",
-        "class_allow_list": CLASSES.get(role, []),
-        "app_validator": {"path": VALIDATOR, "args": {}},
-    }
-    if role == "client":
-        return shared | {
-            "allow_log_streaming": False,
-            "client": {"retry_timeout": 30, "compression": "Gzip"},
-            "components": [
-                {
-                    "id": "resource_manager",
-                    "path": "nvflare.app_common.resource_managers.gpu_resource_manager"
-                    ".GPUResourceManager",
-                    "args": {"num_of_gpus": 0, "mem_per_gpu_in_GiB": 0, "expiration_period": 300},
-                },
-                {
-                    "id": "resource_consumer",
-                    "path": "nvflare.app_common.resource_consumers.gpu_resource_consumer"
-                    ".GPUResourceConsumer",
-                    "args": {},
-                },
-                {
-                    "id": "process_launcher",
-                    "path": "nvflare.app_common.job_launcher.client_process_launcher"
-                    ".ClientProcessJobLauncher",
-                    "args": {},
-                },
-            ],
-        }
-    storage = "nvflare.app_common.storages.filesystem_storage.FilesystemStorage"
-    return shared | {
-        "servers": [
-            {
-                "admin_storage": "transfer",
-                "max_num_clients": 1000,
-                "heart_beat_timeout": 600,
-                "download_job_url": "http://download.server.com/",
-                "admin_timeout": 10.0,
-            }
-        ],
-        "snapshot_persistor": {
-            "path": "nvflare.app_common.state_persistors.storage_state_persistor"
-            ".StorageStatePersistor",
-            "args": {
-                "uri_root": "/",
-                "storage": {
-                    "path": storage,
-                    "args": {"root_dir": str(kit / "store" / "snapshots"), "uri_root": "/"},
-                },
-            },
-        },
-        "components": [
-            {
-                "id": "job_scheduler",
-                "path": "nvflare.app_common.job_schedulers.job_scheduler.DefaultJobScheduler",
-                "args": {"max_jobs": 1},  # a site answers one at a time; others wait in line
-            },
-            {
-                "id": "job_manager",
-                "path": "nvflare.apis.impl.job_def_manager.SimpleJobDefManager",
-                "args": {"uri_root": str(kit / "store" / "jobs"), "job_store_id": "job_store"},
-            },
-            {"id": "job_store", "path": storage},
-            {
-                "id": "process_launcher",
-                "path": "nvflare.app_common.job_launcher.server_process_launcher"
-                ".ServerProcessJobLauncher",
-                "args": {},
-            },
-        ],
-    }
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: filled(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [filled(inner) for inner in value]
+        if isinstance(value, str) and value.startswith("KIT/"):
+            return str(kit / value.removeprefix("KIT/"))
+        return PLACEHOLDERS.get(value, value) if isinstance(value, str) else value
+
+    return filled(_yaml(Path(__file__).with_name("hardened_kit.yml"))[part])
+
+
+@cache
+def _yaml(path: Path) -> dict[str, Any]:
+    import yaml
+
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _template(name: str) -> str:
+    """What a file of the engine's own is made of."""
+    import nvflare
+
+    folder = Path(nvflare.__file__).parent / "lighter" / "templates"
+    return _yaml(folder / "master_template.yml")[name]
 
 
 def harden(kit: Path) -> None:
@@ -236,13 +112,139 @@ def harden(kit: Path) -> None:
     """
     kit, role = kit.resolve(), role_of(kit)
     kit.chmod(0o700)
-    local = kit / "local"
-    if role == "admin":
-        for extra in ("system_info.ipynb", "readme.txt"):
-            (kit / "startup" / extra).unlink(missing_ok=True)
+    tree = description(role, kit)
+    for name, must in tree["local/"].items():
+        document = isinstance(must, dict) and (must.get("settings") or must.get("rights"))
+        if document:
+            write_json(kit / "local" / name, document)
+    for name in tree["removals"]:
+        (kit / name).unlink(missing_ok=True)
+
+
+def folder_problems(folder: Path, tree: dict[str, Any]) -> Iterator[str]:
+    """Where a folder is not what it must be, one line each.
+
+    Args:
+        folder: of a kit, such as ``local``.
+        tree: what :func:`description` says of it.
+    """
+    if not folder.is_dir():
+        yield f"{folder}: must be a folder, and there is none"
         return
-    write_json(local / "resources.json", resources(role, kit))
-    permissions = {"format_version": "1.0", "permissions": PERMISSIONS}
-    write_json(local / "authorization.json", permissions)
-    for name in ("resources.json.default", "authorization.json.default", "privacy.json.sample"):
-        (local / name).unlink(missing_ok=True)
+    # Nothing else lies in it, and nothing behind a link.
+    for path in sorted(folder.iterdir()):
+        name = f"{path.name}/" if path.is_dir() else path.name
+        is_known = any(fnmatchcase(name, pattern) for pattern in tree)
+        if path.is_symlink():
+            yield f"{path}: is a link; put the file itself here"
+        elif not is_known or not (path.is_dir() or path.is_file()):
+            yield f"{path}: not part of a hardened kit; remove it"
+    # Each file is what it must be.
+    for name, must in tree.items():
+        if not name.endswith("/"):
+            yield from problem_lines(_file_problems(folder / name, must))
+        elif (folder / name).is_dir():
+            yield from folder_problems(folder / name, must)
+
+
+def problem_lines(problems: Iterator[str]) -> Iterator[str]:
+    """Problems; where their search cannot go on, what stopped it."""
+    try:
+        yield from problems
+    except InputError as error:
+        yield from str(error).splitlines()
+
+
+def _file_problems(path: Path, must: Any) -> Iterator[str]:
+    if isinstance(must, str):
+        if must != "free" and (not path.is_file() or path.stat().st_mode & 0o077):
+            yield f"{path}: must be a file that its owner alone may read; chmod 600"
+        return
+    (kind, wanted), why = next(iter(must.items())), must.get("why", {})
+    if kind == "script":
+        pieces = re.split(r"\{~~\w+~~\}", _template(wanted).strip())
+        pattern = r"[\w@.=-]*".join(map(re.escape, pieces))
+        try:
+            text = read_bytes(path, MOST_BYTES).decode().strip()
+        except ValueError:  # unreadable, or not UTF-8
+            text = ""
+        if not re.fullmatch(pattern, text):
+            yield f"{path}: not the engine's own script"
+        return
+    content = read_document(path)
+    if kind == "template":
+        wanted = json.loads(_template(wanted))
+    problems = _excess if kind == "rights" else differences
+    for where, problem in problems(content, wanted):
+        reason = next((f" ({why[key]})" for key in where.split(".") if key in why), "")
+        yield f"{path}: {where}{problem}{reason}"
+
+
+def _excess(content: dict[str, Any], must: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Where a document gives more rights than it may; it may give less."""
+    rights, most = content.get("permissions"), must["permissions"]
+    if not isinstance(rights, dict) or not rights:
+        yield "permissions", " are missing"
+        return
+    yield from differences(content | {"permissions": most}, must)
+    for role, own in rights.items():
+        if role not in most or not isinstance(own, dict):
+            yield f"permissions.{role}", f" must be rights of one of {sorted(most)}"
+            continue
+        for right, value in own.items():
+            limit = most[role].get(right, "none")
+            if value not in ("none", limit):
+                yield f"permissions.{role}.{right}", f" is {_short(value)}; must be {limit!r}"
+
+
+def differences(content: Any, must: Any, where: str = "") -> Iterator[tuple[str, str]]:
+    """Where a document is not what it must be: keys, joined by dots, and what is wrong there.
+
+    Args:
+        content: of the document, as JSON holds it.
+        must: what it must be, of :func:`description`. Of a list of objects with an ``id`` the order
+            means nothing.
+        where: it stands in the whole document.
+    """
+    if isinstance(must, dict) and isinstance(content, dict):
+        for key in sorted(content.keys() | must.keys()):
+            inner = f"{where}.{key}" if where else key
+            if key not in must:
+                yield inner, f": {_short(content[key])} does not belong here; remove it"
+            elif key not in content:
+                yield inner, f" is missing; must be {_short(must[key])}"
+            else:
+                yield from differences(content[key], must[key], inner)
+    elif isinstance(must, list) and must and all(isinstance(m, dict) and "id" in m for m in must):
+        for problem in _component_problems(content if isinstance(content, list) else [], must):
+            yield where, problem
+    elif isinstance(must, list) and isinstance(content, list) and len(content) == len(must):
+        for number, (one, wanted) in enumerate(zip(content, must, strict=True)):
+            yield from differences(one, wanted, f"{where}.{number}")
+    elif not _fits(content, must):
+        yield where, f" is {_short(content)}; must be {_short(must)}"
+
+
+def _component_problems(components: list[Any], must: list[Any]) -> Iterator[str]:
+    rest, missing = list(components), []
+    for wanted in must:
+        fits = [not any(differences(one, wanted)) for one in rest]
+        if any(fits):
+            del rest[fits.index(True)]
+        else:
+            missing.append(wanted)
+    for one in rest:
+        yield f": {_short(one)} does not belong here; remove it"
+    for one in missing:
+        yield f": {_short(one)} is missing"
+
+
+def _fits(value: Any, must: Any) -> bool:
+    if isinstance(must, Placeholder):
+        return must.fits(value)
+    return type(value) is type(must) and value == must
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 300 else text[:297] + "..."

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from synthfair.data.schema import read_schema
-from synthfair.deploy.aggregator import AGGREGATOR
-from synthfair.deploy.hardening import harden
-from synthfair.deploy.job_files import CLIENT, SERVER, client_config, problem, server_config
-from synthfair.deploy.project import Job, Project, needs_aggregators, read_project
+from synthfair.deploy.hardening import Role, description, harden
+from synthfair.deploy.job_files import problem, write_app
+from synthfair.deploy.project import Party, Project, needs_aggregators, read_project
 from synthfair.errors import InputError
 from synthfair.files import read_document, write_json
 from synthfair.task.settings import FILE
@@ -21,15 +20,11 @@ from synthfair.task.settings import FILE
 KITS, JOBS, AUTHORITY = "kits", "jobs", "authority"
 """Folders that are made: one kit a party, one folder a job, and what signs certificates."""
 
-
 STATE = "cert.json"
 """What the engine has in the authority's folder: the root certificate, and all private keys."""
 
 ROOT = ("root_cert", "root_pri_key")
 """Parts of it."""
-
-ROOT_DAYS = 5 * 360
-"""How long a root certificate holds. Those of parties hold 360 days, the engine's own choice."""
 
 
 def make_kits(project_path: Path, output: Path, authority: Path | None = None) -> list[Path]:
@@ -62,7 +57,7 @@ def make_kits(project_path: Path, output: Path, authority: Path | None = None) -
     for kit in kits:
         harden(kit)
     _write_settings(project, schema.to_json(), output / KITS)
-    write_jobs(project, output / JOBS)
+    _write_jobs(project, output / JOBS)
     return kits
 
 
@@ -78,7 +73,7 @@ def make_jobs(project_path: Path, output: Path) -> list[Path]:
     """
     project = read_project(project_path)
     _require_empty(output)
-    write_jobs(project, output)
+    _write_jobs(project, output)
     return sorted(output.iterdir()) if output.is_dir() else []
 
 
@@ -118,105 +113,63 @@ def _provision(project: Project, output: Path, root: dict[str, str]) -> None:
 
 def _engine_project(project: Project) -> dict[str, Any]:
     """The project as the engine reads it."""
-    server = project.server
-    builders = "nvflare.lighter.impl"
-    return {
-        "api_version": 3,
+    server, sites = project.server, (*project.sites, *project.aggregators)
+
+    def participant(party: Party, kind: Role, **more: object) -> dict[str, object]:
+        return {"name": party.name, "type": kind, "org": party.org, **more}
+
+    return description("provisioning") | {
         "name": project.name,
-        "description": "a federation of synthfair",
         "participants": [
-            {
-                "name": server.name,
-                "type": "server",
-                "org": server.org,
-                "fed_learn_port": server.port,
-            },
-            *(
-                {"name": site.name, "type": "client", "org": site.org, "allow_log_streaming": False}
-                for site in (*project.sites, *project.aggregators)
-            ),
-            *(
-                {"name": one.name, "type": "admin", "org": one.org, "role": "lead"}
-                for one in project.submitters
-            ),
-        ],
-        "builders": [
-            {
-                "path": f"{builders}.workspace.WorkspaceBuilder",
-                "args": {"template_file": ["master_template.yml"]},
-            },
-            {
-                "path": f"{builders}.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config", "require_signed_jobs": True},
-            },
-            {
-                "path": f"{builders}.cert.CertBuilder",
-                "args": {"root_valid_days": ROOT_DAYS},
-            },
-            {"path": f"{builders}.signature.SignatureBuilder"},
+            participant(server, "server", fed_learn_port=server.port),
+            *(participant(site, "client", allow_log_streaming=False) for site in sites),
+            *(participant(one, "admin", role="lead") for one in project.submitters),
         ],
     }
 
 
 def _write_settings(project: Project, schema: str, kits: Path) -> None:
     """Every party's own file, to be reviewed by it."""
-    server = kits / project.server.name / "local"
-    (server / "keys").mkdir()
-    document = {"format": "synthfair-server/1", "schema": "schema.json", "keys": "keys"}
-    pinned = {"aggregators": "aggregators"} if project.aggregators else {}
-    write_json(server / FILE, document | pinned | {"tests": [], "revoked": []})
-    (server / "schema.json").write_text(schema, encoding="utf-8")
-    for name in [project.server.name, *project.site_names] if pinned else []:
-        (kits / name / "local" / "aggregators").mkdir()
+    documents = {project.server.name: description("proposals")["server"]}
     for site in project.sites:
-        local = kits / site.name / "local"
-        (local / "schema.json").write_text(schema, encoding="utf-8")
-        write_json(
-            local / FILE,
-            {
-                "format": "synthfair-site/1",
-                "data": "../data/table.csv",
-                "schema": "schema.json",
-                "key": f"{site.name}.key",
-                **pinned,
-                "limits": site.limits.model_dump(mode="json"),
-            },
-        )
+        changes = {"key": f"{site.name}.key", "limits": site.limits.model_dump(mode="json")}
+        documents[site.name] = description("proposals")["site"] | changes
     for one in project.aggregators:
-        local = kits / one.name / "local"
-        (local / "schema.json").write_text(schema, encoding="utf-8")
-        (local / "keys").mkdir()
         (kits / one.name / "sums").mkdir(mode=0o700)  # of its key and its answers
-        write_json(
-            local / FILE,
-            {
-                "format": AGGREGATOR,
-                "schema": "schema.json",
-                "key": f"../sums/{one.name}.key",
-                "clients": "keys",
-                "limits": one.limits.model_dump(mode="json"),
-            },
-        )
+        changes = {"key": f"../sums/{one.name}.key", "limits": one.limits.model_dump(mode="json")}
+        documents[one.name] = description("proposals")["aggregator"] | changes
+    for name, document in documents.items():
+        local = kits / name / "local"
+        if not project.aggregators:
+            document.pop("aggregators", None)
+        write_json(local / FILE, document)
+        (local / "schema.json").write_text(schema, encoding="utf-8")
+        for key in {"keys", "aggregators", "clients"} & document.keys():
+            (local / document[key]).mkdir()  # of public keys
 
 
-def write_jobs(project: Project, output: Path) -> None:
+def _write_jobs(project: Project, output: Path) -> None:
     """A folder for each job: three small files, and no code."""
     for kind, job in project.jobs:
-        if job is not None:
-            _write_job(kind, job, project, output / kind)
-
-
-def _write_job(kind: str, job: Job, project: Project, folder: Path) -> None:
-    app = folder / "app"
-    (app / "config").mkdir(parents=True)
-    least = job.least_answers or len(project.sites)
-    aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
-    parties = ["server", *project.site_names, *aggregators]
-    meta = {"name": kind, "resource_spec": {}, "deploy_map": {"app": parties}}
-    needed = {"min_clients": least + len(aggregators), "mandatory_clients": aggregators}
-    write_json(folder / "meta.json", meta | needed)
-    arguments = {"kind": kind, "sites": project.site_names, "job": job.model_dump(mode="json")}
-    write_json(app / SERVER, server_config(arguments | {"aggregators": aggregators}))
-    write_json(app / CLIENT, client_config())
-    if refused := problem(app):
-        raise InputError(f"jobs.{kind}: {refused}")
+        if job is None:
+            continue
+        least = job.least_answers or len(project.sites)
+        aggregators = [one.name for one in project.aggregators] if needs_aggregators(job) else []
+        meta = {
+            "name": kind,
+            "resource_spec": {},
+            "deploy_map": {"app": ["server", *project.site_names, *aggregators]},
+            "min_clients": least + len(aggregators),
+            "mandatory_clients": aggregators,
+        }
+        arguments = {
+            "kind": kind,
+            "sites": project.site_names,
+            "job": job.model_dump(mode="json"),
+            "aggregators": aggregators,
+        }
+        app = output / kind / "app"
+        write_app(app, arguments)
+        write_json(output / kind / "meta.json", meta)
+        if refused := problem(app):
+            raise InputError(f"jobs.{kind}: {refused}")

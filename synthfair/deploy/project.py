@@ -30,43 +30,40 @@ Organisation = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 Mail = Annotated[str, Field(pattern=r"^[a-z0-9._-]{1,64}@[a-z0-9-]+(\.[a-z0-9-]+)+$")]
 
 
-class Server(BaseModel):
-    """The server; the sites and the submitters connect to ``name`` at ``port``."""
+class Party(BaseModel):
+    """Who takes part."""
 
     model_config = STRICT
 
-    name: Host
+    name: str
     org: Organisation
+
+
+class Server(Party):
+    """The server; the sites and the submitters connect to ``name`` at ``port``."""
+
+    name: Host
     port: int = Field(default=8002, ge=1024, le=65535)
 
 
-class SiteEntry(BaseModel):
+class SiteEntry(Party):
     """A site, and what is proposed for its own file, which it reviews before it joins."""
 
-    model_config = STRICT
-
     name: SiteName
-    org: Organisation
     limits: Limits = Limits()
 
 
-class AggregatorEntry(BaseModel):
+class AggregatorEntry(Party):
     """A site that adds up shares and holds no table, and what is proposed for its own file."""
 
-    model_config = STRICT
-
     name: SiteName
-    org: Organisation
     limits: AggregatorLimits = AggregatorLimits()
 
 
-class Submitter(BaseModel):
+class Submitter(Party):
     """Who may submit jobs, and download their results."""
 
-    model_config = STRICT
-
     name: Mail
-    org: Organisation
 
 
 Job = SingleShotJob | TrainJob | GapJob | PrivFairFLJob

@@ -142,9 +142,9 @@ MUTANTS = [
     ),
     Mutant(
         "links in a kit are followed",
-        "deploy/check.py",
-        "            if found.is_symlink():\n",
-        "            if False:\n",
+        "deploy/hardening.py",
+        "        if path.is_symlink():\n",
+        "        if False:\n",
         KIT,
     ),
     Mutant(
@@ -156,16 +156,16 @@ MUTANTS = [
     ),
     Mutant(
         "settings of connections may hold more",
-        "deploy/check.py",
-        '            if key not in wanted:\n                yield f"{inner} is not part of a hardened kit; remove it"\n            elif',
-        "            if key not in wanted:\n                continue\n            elif",
+        "deploy/hardening.py",
+        '            if key not in must:\n                yield inner, f": {_short(content[key])} does not belong here; remove it"\n            elif',
+        "            if key not in must:\n                continue\n            elif",
         KIT,
     ),
     Mutant(
         "anything may lie among the keys",
-        "deploy/check.py",
-        'if found.suffix != ".pub" or',
-        "if",
+        "deploy/hardened_kit.yml",
+        'keys/: &keys {"?*.pub": free}',
+        'keys/: &keys {"*": free}',
         KIT,
     ),
     Mutant(

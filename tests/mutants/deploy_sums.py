@@ -156,8 +156,8 @@ MUTANTS = [
     Mutant(
         "others may read an aggregator's key",
         "deploy/check.py",
-        '            yield f"{settings.key}: others may read it; chmod 600"\n    read_keys([settings.clients])',
-        "            pass\n    read_keys([settings.clients])",
+        '        yield f"{path}: others may read it; chmod 600"\n',
+        "        pass\n",
         SUMS_KIT,
     ),
 ]
