@@ -2,9 +2,9 @@
 
     python -m benchmarks.deploy                 # five minutes
 
-A server and its sites are processes of this machine, as `python -m synthfair deploy demo` starts
-them, with the loan applications of unlike lenders, or of eight alike ones. The machine's load is
-taken before the first process starts: on a busy machine the times are the load's.
+A server and its sites are processes of this machine, as `examples/deployment.py` starts them, with
+the loan applications of unlike lenders, or of eight alike ones. The machine's load is taken before
+the first process starts: on a busy machine the times are the load's.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 from benchmarks.harness import Experiment, main
 from benchmarks.showing import page_of
+from examples import deployment
 from synthfair.data.datasets import load_dataset
 from synthfair.data.partition import partition
-from synthfair.task.messages import TaskName
 
 
 class DeploySetting(NamedTuple):
     """Which job, from how many sites."""
 
-    job: TaskName
+    job: deployment.Job
     sites: int
 
 
@@ -59,16 +59,14 @@ class DeployValues(NamedTuple):
 
 def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     """Starts the processes, runs the job, and stops them."""
-    from synthfair.deploy.demo import demonstrate, unlike_lenders
-
     load = os.getloadavg()[0]
     if setting.sites == 2:
-        lenders = unlike_lenders()
+        lenders = deployment.unlike_lenders()
     else:
         parts = partition(load_dataset("loanapp")[0], clients=setting.sites, seed=seed)
         lenders = {f"lender{i}": part for i, part in enumerate(parts)}
     with tempfile.TemporaryDirectory() as folder:
-        shown = demonstrate(
+        shown = deployment.demonstrate(
             Path(folder), lambda _: None, lambda *_: None, job=setting.job, lenders=lenders
         )
     federation = shown.run.federation
@@ -82,7 +80,11 @@ def run_job(setting: DeploySetting, seed: int, *, smoke: bool) -> DeployValues:
     )  # fmt: skip
 
 
-JOBS: tuple[tuple[TaskName, int], ...] = (("single_shot", 2), ("train", 2), ("single_shot", 8))
+JOBS: tuple[tuple[deployment.Job, int], ...] = (
+    ("single_shot", 2),
+    ("train", 2),
+    ("single_shot", 8),
+)
 
 # Without a smoke run: .ci/run has the demonstration itself.
 DEPLOY = Experiment(

@@ -4,7 +4,8 @@ import pytest
 
 from benchmarks.deploy import DEPLOY, DeploySetting, run_job
 from benchmarks.runs import Run, Runs
-from synthfair.deploy import demo, session
+from examples import deployment
+from synthfair.deploy import session
 from synthfair.task.federation_file import Booked, FederationFile
 
 BOOKED = Booked(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_bytes=250_000)
@@ -13,9 +14,9 @@ BOOKED = Booked(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_byte
 def stub(monkeypatch, *, status=session.COMPLETED, clean=True):
     found = FederationFile(job="j", error=None, server="hub", version="1", seconds=9.0, rounds=3,
                            median_round_seconds=0.4, sites={"a": BOOKED, "b": BOOKED})  # fmt: skip
-    shown = demo.Shown(session.Run("j", status, found), 5.0, 10.0, clean)
-    monkeypatch.setattr(demo, "unlike_lenders", dict)
-    monkeypatch.setattr(demo, "demonstrate", lambda *_, **__: shown)
+    shown = deployment.JobRun(session.Run("j", status, found), 5.0, 10.0, clean)
+    monkeypatch.setattr(deployment, "unlike_lenders", dict)
+    monkeypatch.setattr(deployment, "demonstrate", lambda *_, **__: shown)
 
 
 def test_a_run_is_measured_and_shown(monkeypatch):

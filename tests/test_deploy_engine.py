@@ -114,8 +114,9 @@ def test_what_is_no_message_is_refused(site, part, value):
 
 
 def demo(folder, *flags):
-    """What the command says, once it has ended well."""
-    argv = [sys.executable, "-m", "synthfair", "deploy", "demo", *flags, "--output", str(folder)]
+    """What the example says, once it has ended well."""
+    script = Path(__file__).parents[1] / "examples" / "deployment.py"
+    argv = [sys.executable, str(script), *flags, "--output", str(folder)]
     run = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     try:
         said, _ = run.communicate(timeout=300)
@@ -153,7 +154,7 @@ def test_other_jobs_by_processes(tmp_path, request, flags, made):
 
 
 def test_sums_in_shares_are_of_training_alone(tmp_path):
-    from synthfair.deploy.demo import demonstrate
+    from examples.deployment import demonstrate
 
     with pytest.raises(InputError, match="secure: of the job train alone, not gap"):
         demonstrate(tmp_path / "x", print, lambda *_: None, job="gap", secure=True)
@@ -211,24 +212,25 @@ def test_real_sites_refuse_what_is_loosened_and_reveal_no_text(tmp_path):
 
 def refusals(folder):
     """Three processes, and jobs that must fail."""
-    from synthfair.deploy import demo
-    from synthfair.deploy.session import connected, run_job
+    from examples import deployment
+    from synthfair.deploy.session import attach, connected, submit
 
-    folder, port = Path(folder), demo.free_port()
-    lenders = demo.unlike_lenders()
-    kits = demo.prepare(folder, port, lenders)
+    folder, port = Path(folder), deployment.free_port()
+    lenders = deployment.unlike_lenders()
+    kits = deployment.prepare(folder, port, lenders)
     jobs, table = folder / "federation" / "jobs", kits[2] / "data" / "table.csv"
-    submitter = folder / "federation" / "kits" / demo.SUBMITTER
+    submitter = folder / "federation" / "kits" / deployment.SUBMITTER
     os.environ["PROBE_SECRET"] = "secret-of-the-server"
-    with demo.running(kits, port):
+    with deployment.running(kits, port):
         with connected(submitter, timeout=60) as session:
-            demo.wait_for_sites(session, lenders)
+            deployment.wait_for_sites(session, lenders)
             for edit in EDITS:
                 job = shutil.copytree(jobs / "single_shot", jobs / edit.__name__)
                 edit(job)
                 out = folder / edit.__name__
                 with suppress(InputError):  # some are refused when they are submitted
-                    run = run_job(session, job, out, lambda *_: None, most_seconds=120)
+                    name = submit(session, job)
+                    run = attach(session, name, out, lambda *_: None, most_seconds=120)
                     assert not run.completed
                     assert run.federation is None  # not one class was loaded
                 assert not (out / "model.json").exists()

@@ -45,23 +45,21 @@ class Federation:
     """Three processes, a submitter, and jobs that can be changed."""
 
     def __init__(self, folder, change=lambda kits: None, environment=None):
-        from synthfair.deploy import demo
+        from examples import deployment
 
-        self.demo, self.folder, self.port = demo, folder, demo.free_port()
-        self.lenders = demo.unlike_lenders()
-        self.kits = demo.prepare(folder, self.port, self.lenders)
-        self.environment, self.parties, self.number = environment or {}, {}, 0
+        self.example, self.folder, self.port = deployment, folder, deployment.free_port()
+        self.lenders = deployment.unlike_lenders()
+        self.kits = deployment.prepare(folder, self.port, self.lenders)
+        self.environment, self.processes, self.number = environment or {}, {}, 0
         change(self.kits)
 
     def start(self, kit):
-        from synthfair.deploy.processes import Party, wait_for_port
-
         before = os.environ.get("PYTHONPATH", "")
         os.environ["PYTHONPATH"] = self.environment.get(kit.name, before)
-        self.parties[kit.name] = Party(kit)
+        self.processes[kit.name] = self.example.start(kit)
         os.environ["PYTHONPATH"] = before
         if kit == self.kits[0]:
-            wait_for_port(self.port, [self.parties[kit.name]])
+            self.example.wait_for_port(self.port, self.processes[kit.name])
 
     def __enter__(self):
         try:
@@ -73,11 +71,11 @@ class Federation:
         return self
 
     def __exit__(self, *_):
-        for party in reversed(self.parties.values()):
-            party.stop()
+        for process in reversed(self.processes.values()):
+            self.example.stop(process)
 
     def family(self, name):
-        own = psutil.Process(self.parties[name]._process.pid)
+        own = psutil.Process(self.processes[name].pid)
         return [own, *own.children(recursive=True)]
 
     def kill(self, name):
@@ -91,12 +89,12 @@ class Federation:
     def session(self):
         from synthfair.deploy.session import connected
 
-        submitter = self.folder / "federation" / "kits" / self.demo.SUBMITTER
+        submitter = self.folder / "federation" / "kits" / self.example.SUBMITTER
         with connected(submitter, timeout=60) as found:
             yield found
 
     def run(self, session, kind, on_progress=lambda *_: None, **job):
-        from synthfair.deploy.session import run_job
+        from synthfair.deploy.session import attach, submit
 
         self.number += 1
         jobs = self.folder / "federation" / "jobs"
@@ -106,7 +104,7 @@ class Federation:
         config["workflows"][0]["args"]["job"] |= job
         write_json(path, config)
         output = self.folder / f"results-{self.number}"
-        return run_job(session, changed, output, on_progress, most_seconds=400)
+        return attach(session, submit(session, changed), output, on_progress, most_seconds=400)
 
     def codes(self, run):
         return {name: site.code for name, site in run.federation.sites.items()}
@@ -129,7 +127,7 @@ def _after_rounds(number, act):
 
 def site_killed(folder):
     with Federation(folder) as fed, fed.session() as session:
-        fed.demo.wait_for_sites(session, fed.lenders)
+        fed.example.wait_for_sites(session, fed.lenders)
         kill = _after_rounds(15, lambda: fed.kill("city"))
         first = fed.run(session, "train", kill, timeout=20)
         assert not first.completed
@@ -148,13 +146,13 @@ def server_killed(folder):
             raise _NowError
 
         with suppress(_NowError), fed.session() as session:
-            fed.demo.wait_for_sites(session, fed.lenders)
+            fed.example.wait_for_sites(session, fed.lenders)
             fed.run(session, "train", _after_rounds(15, kill))
         fed.__exit__()
         for kit in fed.kits:
             fed.start(kit)
         with fed.session() as session:
-            fed.demo.wait_for_sites(session, fed.lenders)
+            fed.example.wait_for_sites(session, fed.lenders)
             again = fed.run(session, "train")
         assert again.completed
         assert again.federation.rounds < 200
@@ -162,7 +160,7 @@ def server_killed(folder):
 
 def slow_site(folder):
     with Federation(folder) as fed, fed.session() as session:
-        fed.demo.wait_for_sites(session, fed.lenders)
+        fed.example.wait_for_sites(session, fed.lenders)
         stopped = []
 
         def stop():
@@ -183,7 +181,7 @@ def slow_site(folder):
 
 def _refused(folder, code, **federation):
     with Federation(folder, **federation) as fed, fed.session() as session:
-        fed.demo.wait_for_sites(session, fed.lenders)
+        fed.example.wait_for_sites(session, fed.lenders)
         run = fed.run(session, "single_shot")
         assert not run.completed
         assert fed.codes(run) == {"city": code, "suburbs": "ok"}
@@ -211,7 +209,7 @@ def other_version(folder):
 def _stays_out(folder, change):
     with Federation(folder, change) as fed, fed.session() as session:
         with suppress(Exception):
-            fed.demo.wait_for_sites(session, fed.lenders, seconds=40)
+            fed.example.wait_for_sites(session, fed.lenders, seconds=40)
         known = {client.name for client in session.get_system_info().client_info}
         assert known == {"suburbs"}
 
@@ -247,7 +245,7 @@ def expired_certificate(folder):
 def large_answers(folder):
     """One step of a network of so many weights that each site's answer has 1 MB, and 50 MB."""
     with Federation(folder) as fed, fed.session() as session:
-        fed.demo.wait_for_sites(session, fed.lenders)
+        fed.example.wait_for_sites(session, fed.lenders)
         for hidden, least in (([350, 340], 1_000_000), ([2500, 2480], 50_000_000)):
             train = {"method": "fedavg", "hidden": hidden, "rounds": 1, "local_steps": 1}
             run = fed.run(session, "train", train=train, most_rows=2000, timeout=390)
@@ -258,4 +256,5 @@ def large_answers(folder):
 
 
 if __name__ == "__main__":
+    sys.path.append(str(Path(__file__).parents[1]))  # has examples
     globals()[sys.argv[1]](Path(sys.argv[2]))

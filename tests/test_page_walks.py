@@ -144,7 +144,7 @@ def fill_in(folder, parts):
 
 JOINED = f"""
 from pathlib import Path
-from synthfair.deploy.demo import wait_for_sites
+from examples.deployment import wait_for_sites
 from synthfair.deploy.session import connected
 with connected(Path("{LEAD}"), timeout=60) as session:
     wait_for_sites(session, [{", ".join(map(json.dumps, BANKS))}])
@@ -155,15 +155,14 @@ warnings into errors."""
 
 @pytest.mark.slow
 def test_empty_folders_come_to_a_fair_model_and_its_gaps(tmp_path):
-    """Of the jobs on the second page only the gap's runs; others by ``deploy demo``."""
+    """Of the jobs on the second page only the gap's runs; others by ``examples/deployment.py``."""
     pytest.importorskip("nvflare")
-    from synthfair.deploy.demo import running
-    from synthfair.deploy.processes import free_port
+    from examples.deployment import free_port, running
     from synthfair.deploy.project import read_project
 
     walk, port = Walk(tmp_path, "deploy", "deploy-jobs"), free_port()
     assert "pip install" in walk.left.pop(0)
-    assert walk.left.pop(0).startswith("deploy demo")  # .ci/run runs it
+    assert walk.left.pop(0).startswith("$ python examples/deployment.py")  # .ci/run runs it
     # Ten times, so that each bank has 360 rows of the smallest pair: noise leaves out 126 or fewer.
     parts, schema = two_parts(tmp_path, times=10)
     parties, jobs = blocks("deploy", "yaml")[0].replace("8002", str(port)).split("jobs:")

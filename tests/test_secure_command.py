@@ -9,7 +9,9 @@ import pytest
 from conftest import make_schema, make_table
 
 import synthfair as sf
+from examples import secure_sums
 from synthfair.cli import main
+from synthfair.errors import InputError
 from synthfair.postprocess.histogram import read_histogram
 from synthfair.privacy.ledger import Ledger
 from synthfair.secure.opening import SIMULATED
@@ -338,8 +340,8 @@ def test_a_vector_is_opened_as_real_numbers(tmp_path):
     assert found["statement"]["unit"] == "one client's vector"
 
 
-def test_the_demonstration_runs(tmp_path, capsys):
-    assert main(["secure", "demo", "--output", f"{tmp_path}/demo", "--epsilon", "4"]) == 0
+def test_the_example_runs(tmp_path, capsys):
+    secure_sums.main(output=tmp_path / "demo", epsilon=4)
     said = capsys.readouterr().out
     assert "stated 0.276" in said
     assert "10" in said
@@ -347,5 +349,5 @@ def test_the_demonstration_runs(tmp_path, capsys):
     assert found.statement["simulated"] == SIMULATED
     assert "in one process" in said
     assert abs(found.array().sum() - 790) < 100  # half of the training rows: the others trained
-    assert main(["secure", "demo", "--output", f"{tmp_path}/demo"]) == 2
-    assert "not empty" in capsys.readouterr().err
+    with pytest.raises(InputError, match="not empty"):
+        secure_sums.main(output=tmp_path / "demo")

@@ -94,7 +94,9 @@ def test_links_lead_somewhere(page):
 
 @each_page
 def test_files_and_modules_that_are_named_exist(page):
-    for path in re.findall(r"\b(?:configs|tests|synthfair)/[\w/]*\w(?:\.\w+)?", TEXT[page]):
+    for path in re.findall(
+        r"\b(?:configs|examples|tests|synthfair)/[\w/]*\w(?:\.\w+)?", TEXT[page]
+    ):
         assert (ROOT / path).exists(), path
     for name in re.findall(r"python -m (benchmarks[\w.]*|tests[\w.]*)", TEXT[page]):
         module = ROOT / name.rstrip(".").replace(".", "/")

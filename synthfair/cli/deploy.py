@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
 
 from cyclopts import App
 
@@ -19,8 +18,6 @@ Run clients and server as a federation of organisations, on NVIDIA FLARE.
 The client runs at each organisation's own site and the server at a hub, connected by an engine for
 federations, NVIDIA FLARE 2.9.0: pip install 'synthfair[nvflare]'.
 
-    # a server and two sites on this machine
-    python -m synthfair deploy demo --output DIR
     # the hub: a kit for each party
     python -m synthfair deploy kit project.yml --output DIR
     # each party, before it joins
@@ -128,44 +125,6 @@ def check(kit: Path, /, *, moved: bool = False) -> None:
     if found := problems(kit):
         raise InputError("\n".join(found))
     say(f"{kit}: hardened, and ready.")
-
-
-@deploy.command
-def demo(
-    *,
-    output: Path = Path("synthfair-deploy-demo"),
-    job: Literal["single_shot", "train", "gap", "privfairfl"] = "single_shot",
-    secure: bool = False,
-) -> None:
-    """Run all of it on this machine: a server, two unlike lenders, one upload.
-
-    The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
-    started on free ports of this machine, one upload runs from submission to metrics, and they are
-    stopped. The exit code is 0 only if all of it worked. Takes about half a minute.
-
-        python -m synthfair deploy demo --output synthfair-deploy-demo
-
-    Args:
-        output: A new folder to write to.
-        job: One upload; 200 rounds of fpfl; gaps of a model, from reports that each lender
-            perturbs; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by group from
-            counts in shares, with two aggregators more.
-        secure: Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.
-    """
-    from synthfair.cli.jobs import in_words, tell
-    from synthfair.cli.show import say, stage_bar, warn
-    from synthfair.deploy.demo import demonstrate
-
-    with stage_bar() as show:
-        shown = demonstrate(
-            output, show, lambda *found: show(in_words(*found)), job=job, secure=secure
-        )
-    tell(shown.run, output / "results")
-    say(f"Start: {shown.start_seconds:.1f} s. Job: {shown.job_seconds:.1f} s.")
-    if not shown.clean:
-        warn("a process had to be killed")
-    if not (shown.run.completed and shown.clean):
-        sys.exit(1)
 
 
 @deploy.command

@@ -88,13 +88,6 @@ def connected(kit: Path, *, timeout: float = 20.0) -> Iterator[Session]:
         session.close()
 
 
-def run_job(
-    session: Session, job: Path, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
-) -> Run:
-    """Submits a job, waits for its end, and fetches its results. As the two functions below."""
-    return attach(session, submit(session, job), output, on_progress, most_seconds=most_seconds)
-
-
 def submit(session: Session, job: Path) -> str:
     """Submits a job, and returns the engine's name of it.
 

@@ -5,7 +5,7 @@ python -m tests.golden --check             computes, compares, and says what dif
 python -m tests.golden --check gaps sums   some of the sections
 python -m tests.golden --check deploy      a job of real processes; else only with --slow
 
-Only the command line is used, and files that it documents. A float may differ by 1e-6 of its size,
+Only the command line is used, an example, and files that they document. A float may differ by 1e-6 of its size,
 or by 1e-8, and more where it says so below; texts and integers must be equal. What differs from
 run to run (times, paths, keys, hashes of content) is left out. Where a change is wanted, write the
 files anew, and review what ``git diff`` shows.
@@ -38,6 +38,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
+from examples.deployment import demonstrate
 from synthfair.cli import main as synthfair
 
 FOLDER = Path(__file__).parent
@@ -308,7 +309,7 @@ def compare() -> dict[str, Any]:
 @cache
 def deploy() -> dict[str, Any]:
     """One upload of two sites to a server, as processes."""
-    run("deploy demo --output federation")
+    demonstrate(Path("federation"), lambda _: None, lambda *_: None)
     names = "model.json", "metrics.json", "fair_table.parquet"
     kept = {name: read(Path("federation/results", name)) for name in names}
     del kept["metrics.json"]["influence"]  # of other models, which differ more

@@ -13,7 +13,7 @@ class Mutant(NamedTuple):
 
     Attributes:
         bug: what is wrong then, in a few words.
-        file: the file of the package that is changed, such as ``privacy/fit.py``.
+        file: the file that is changed, from the package's folder, such as ``privacy/fit.py``.
         old: text that stands in it exactly once.
         new: what replaces it.
         tests: the test file, or files separated by spaces, of which one must fail.

@@ -25,7 +25,10 @@ from tests.mutants import Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
 
-NEEDED = ("synthfair", "tests", "configs", "benchmarks", "pyproject.toml", "README.md")
+NEEDED = (
+    *("synthfair", "tests", "configs", "benchmarks", "examples"),
+    *("pyproject.toml", "README.md"),
+)
 
 CAUGHT, SURVIVED = 1, 0
 """Exit codes of pytest: tests failed; all passed."""

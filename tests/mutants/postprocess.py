@@ -257,10 +257,10 @@ MUTANTS = [
         "test_privfairfl.py",
     ),
     Mutant(
-        "the demonstration counts the rows that it trained on",
-        "cli/secure.py",
-        "_sum([lender.train.iloc[1::2] for lender in lenders], model, output, epsilon)",
-        "_sum([lender.train for lender in lenders], model, output, epsilon)",
+        "the example counts the rows that it trained on",
+        "../examples/secure_sums.py",
+        "counted = [lender.train.iloc[1::2] for lender in lenders]",
+        "counted = [lender.train for lender in lenders]",
         "test_secure_command.py",
     ),
     Mutant(

@@ -229,8 +229,8 @@ MUTANTS = [
         "test_secure_task.py",
     ),
     Mutant(
-        "the demonstration does not say that it is one",
-        "cli/secure.py",
+        "the example does not say that it is a simulation",
+        "../examples/secure_sums.py",
         ' | {"simulated": SIMULATED}',
         "",
         "test_secure_command.py",

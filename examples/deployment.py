@@ -1,0 +1,428 @@
+"""A federation on this machine: a server and two unlike lenders, one upload, one fair model.
+
+    pip install '.[nvflare]'
+    python examples/deployment.py --output synthfair-deploy-demo
+
+Each party is a process, which NVIDIA FLARE connects by ports of this machine. What happens, in
+order: the hub makes a kit for each party; each party puts its table and its keys into its kit;
+the processes start; a submitter sends a job, watches it and fetches the model; all are stopped.
+Between organisations the same steps are typed, by different people: docs/deploy.md.
+
+Other jobs (docs/deploy-jobs.md): ``--job train`` in rounds; ``--job gap`` measures gaps from
+reports that each lender perturbs; with two aggregators more, ``--job train --secure`` sums the
+rounds so that nobody sees the parts, and ``--job privfairfl`` sums counts, for thresholds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import cyclopts
+
+import synthfair as sf
+from synthfair.cli.jobs import in_words, tell
+from synthfair.cli.show import say, stage_bar, warn
+from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE, TEST_FRACTION
+from synthfair.data.partition import ClientTable, partition_by
+from synthfair.deploy.check import problems
+from synthfair.deploy.kit import JOBS, KITS, make_kits
+from synthfair.deploy.session import OnProgress, Run, attach, connected, submit
+from synthfair.errors import InputError
+from synthfair.files import write_json
+from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
+from synthfair.measure.plan import best_split
+from synthfair.privacy.ledger import Ledger
+from synthfair.release.keys import make_keys
+from synthfair.secure import make_aggregator_keys
+from synthfair.task.settings import FILE
+
+if TYPE_CHECKING:
+    from nvflare.fuel.flare_api.flare_api import Session
+
+Job = Literal["single_shot", "train", "gap", "privfairfl"]
+
+SUBMITTER = "lead@hub.org"
+AGGREGATORS = ("auditor", "union")
+
+MOST_SECONDS = 180.0
+"""After which a job is aborted."""
+
+CONSOLE = "console.log"
+"""What a process says, in its kit."""
+
+
+# 1. What is agreed before: the jobs, and what the parties allow.
+
+
+class Scenario(NamedTuple):
+    """The jobs, and the parties' limits.
+
+    Attributes:
+        jobs: by kind, as ``project.yml`` has them.
+        limits: of each lender.
+        sum_limits: of each aggregator; None where there is none.
+        epsilon: limit of each lender's ledger; None where it has none.
+    """
+
+    jobs: dict[str, Any]
+    limits: dict[str, Any]
+    sum_limits: dict[str, Any] | None = None
+    epsilon: float | None = None
+
+    @property
+    def aggregators(self) -> tuple[str, ...]:
+        """Their names."""
+        return () if self.sum_limits is None else AGGREGATORS
+
+
+# Without an epsilon: an upload with the settings of `python -m synthfair demo`, or 200 rounds.
+LIMITS = {
+    "kinds": ["surrogate", "training"],
+    "without_epsilon": True,
+    "k_min": SURROGATE.k_min,
+    "most_rounds": 400,  # a job that goes on asks for some rounds again
+}
+UPLOAD = {
+    "release": {"release": "surrogate", **SURROGATE.model_dump(exclude_defaults=True)},
+    "server": {"penalty": FAIR.penalty, "rho": FAIR.rho_o},
+    "timeout": 300,
+}
+ROUNDS = {"train": {"method": "fpfl", "rounds": 200, "learning_rate": 1.0}, "timeout": 60}
+OPEN = Scenario({"single_shot": UPLOAD, "train": ROUNDS}, LIMITS)
+
+# Fewer rounds, whose clipped reports two aggregators add up.
+SECURE_ROUNDS = {
+    "train": {"method": "fpfl", "rounds": 20, "learning_rate": 1.0, "secure": True, "clip": 1.0},
+    "timeout": 60,
+}
+SECURE = Scenario({"train": SECURE_ROUNDS}, LIMITS, {"most_tasks": 20, "without_noise": True})
+
+# Gaps of a model that is there already: each row's group and rate leave as one perturbed report.
+GAP_EPSILON = 2.0
+GAP = Scenario(
+    {"gap": {"collection": "gap.json", "model": "model.json", "rate": "true_positive_rate"}},
+    {"kinds": ["gap"], "most_epsilon": GAP_EPSILON},
+    epsilon=GAP_EPSILON,
+)
+
+# A private training, then thresholds by group from noisy counts that two aggregators add up.
+TRAINING_EPSILON, COUNTS_EPSILON, DELTA = 4.0, 1.0, 0.0001
+LEAST_ROWS = 180  # of the smaller lender, a public number
+THRESHOLDS = {
+    "train": {
+        "train": {
+            "method": "dp_sgd",
+            "rounds": 20,
+            "batch": 60,
+            "clip": 1.0,
+            "epsilon": TRAINING_EPSILON,
+            "delta": DELTA,
+        },
+        "least_rows": LEAST_ROWS,
+        "most_rows": 2000,
+        "timeout": 120,
+    },
+    "notion": "statistical_parity",
+    "alpha": 0.05,
+    "bins": 21,
+    "epsilon": COUNTS_EPSILON,
+    "rows_per_client": 2000,
+    "timeout": 60,
+}
+PRIVATE_LIMITS = {
+    "kinds": ["training", "counts"],
+    "most_epsilon": TRAINING_EPSILON,
+    "most_delta": DELTA,
+    "least_rows": LEAST_ROWS,
+    "store_models": True,
+}
+PRIVATE = Scenario(
+    {"privfairfl": THRESHOLDS},
+    PRIVATE_LIMITS,
+    {"most_tasks": 1, "most_epsilon": COUNTS_EPSILON},
+    epsilon=TRAINING_EPSILON + COUNTS_EPSILON,
+)
+
+
+# 2. The lenders' rows, and what all parties prepare.
+
+
+def unlike_lenders() -> dict[str, ClientTable]:
+    """The loan applications of ``python -m synthfair demo``."""
+    table = sf.load_dataset("loanapp")[0]
+    parts = partition_by(table, COLUMN, seed=FAIR.seed, test_fraction=TEST_FRACTION)
+    return {lender: parts[value] for lender, value in LENDERS.items()}
+
+
+def prepare(
+    output: Path, port: int, lenders: Mapping[str, ClientTable], scenario: Scenario = OPEN
+) -> list[Path]:
+    """Tables, kits as each party would fill them in, and keys; returns the kits to start."""
+    schema = sf.load_dataset("loanapp")[1]
+    tables, federation = output / "tables", output / "federation"
+    tables.mkdir(parents=True)
+    (tables / "schema.json").write_text(schema.to_json(), encoding="utf-8")
+    if "gap" in scenario.jobs:
+        write_question(tables, lenders, schema)
+
+    # The hub describes the federation, and makes a kit for each party.
+    aggregators, sum_limits = scenario.aggregators, scenario.sum_limits
+    project = {
+        "name": "lenders",
+        "schema": "schema.json",
+        "server": {"name": "localhost", "org": "hub", "port": port},
+        "sites": [{"name": s, "org": f"lender_{s}", "limits": scenario.limits} for s in lenders],
+        "aggregators": [{"name": a, "org": a, "limits": sum_limits} for a in aggregators],
+        "submitters": [{"name": SUBMITTER, "org": "hub"}],
+        "jobs": scenario.jobs,
+    }
+    write_json(tables / "project.yml", project)  # JSON is YAML
+    make_kits(tables / "project.yml", federation)
+    kits = {name: federation / KITS / name for name in ("localhost", *lenders, *aggregators)}
+
+    # A lender puts its table into its kit, and may limit what the table's releases cost in all.
+    # It signs with a key of its own, whose public half the others get.
+    tests = []
+    for name, rows in lenders.items():
+        data = kits[name] / "data"
+        data.mkdir()
+        rows.train.to_csv(data / "table.csv", index=False)
+        if scenario.epsilon is not None:
+            Ledger.for_table(data / "table.csv").set_limit(scenario.epsilon, DELTA)
+        public, _ = make_keys(kits[name] / "local" / f"{name}.key")
+        for other in ("localhost", *aggregators):
+            shutil.copy(public, kits[other] / "local" / "keys")
+        tests.append(tables / f"{name}_test.csv")
+        rows.test.to_csv(tests[-1], index=False)
+
+    # An aggregator makes the keys that shares are encrypted with.
+    for name in aggregators:
+        public, _ = make_aggregator_keys(kits[name] / "sums" / f"{name}.key")
+        for other in ("localhost", *lenders):
+            shutil.copy(public, kits[other] / "local" / "aggregators")
+
+    # The server is told the test tables.
+    settings = kits["localhost"] / "local" / FILE
+    write_json(settings, json.loads(settings.read_text()) | {"tests": [*map(str, tests)]})
+
+    # Each party looks whether its kit is hardened, and ready, as by `deploy check`.
+    if complaints := [problem for kit in kits.values() for problem in problems(kit)]:
+        raise InputError("\n".join(complaints))
+    return [*kits.values()]
+
+
+def write_question(folder: Path, lenders: Mapping[str, ClientTable], schema: sf.Schema) -> None:
+    """Files of the job ``gap``: a model of the first lender's, and the public plan of reports."""
+    import numpy as np
+
+    from synthfair.jax_setup import start_jax
+
+    start_jax()
+    rows = sf.encode(next(iter(lenders.values())).train, schema, source="loanapp")
+    config = sf.TrainConfig(method="fpfl", rounds=50, learning_rate=1.0)
+    data = sf.federated.make_user_data(rows, np.zeros(len(rows.y), int), schema, config)
+    sf.write_model(sf.federated.train_rounds(data, config).model, folder / "model.json")
+    groups = (*map(str, schema.groups), NO_VALUE)
+    mechanism = best_split("randomized", groups=len(groups), epsilon=GAP_EPSILON)
+    write_collection(make_collection(groups, mechanism), folder / "gap.json")
+
+
+# 3. The processes of the server, the lenders and the aggregators.
+
+
+@contextmanager
+def running(kits: list[Path], port: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The processes of kits, the server's first; whatever happens, they end."""
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for kit in kits:
+            processes.append(start(kit))
+            if kit == kits[0]:
+                wait_for_port(port, processes[0])
+        yield processes
+    finally:
+        for process in reversed(processes):
+            stop(process)
+
+
+def start(kit: Path) -> subprocess.Popen[bytes]:
+    """Starts the process of a kit, with the kit's own script."""
+    python = str(Path(sys.executable).parent)
+    path = os.pathsep.join((python, os.environ.get("PATH", "")))
+    with (kit / CONSOLE).open("ab") as console:
+        return subprocess.Popen(  # noqa: S603 - the engine's script, of a kit just made
+            # With --once there is no loop that would start it again.
+            [str(kit / "startup" / "sub_start.sh"), "--once"],
+            stdin=subprocess.DEVNULL,
+            stdout=console,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"PATH": path},
+            start_new_session=True,
+        )
+
+
+def stop(process: subprocess.Popen[bytes]) -> bool:
+    """Ends a process and those that it has started for jobs; true if none had to be killed."""
+    import psutil
+
+    if process.poll() is not None:
+        return True
+    own = psutil.Process(process.pid)
+    family = [own, *own.children(recursive=True)]
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.terminate()
+    _, stubborn = psutil.wait_procs(family, timeout=20)
+    for one in stubborn:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
+    process.wait()
+    return not stubborn
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at now."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def wait_for_port(port: int, server: subprocess.Popen[bytes], *, seconds: float = 60.0) -> None:
+    """Until the server listens. Raises InputError: it does not in time, or has ended."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if server.poll() is not None:
+            raise InputError(f"the server has ended; the {CONSOLE} in its kit says why")
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise InputError(f"port {port}: nobody listens after {seconds:g} seconds")
+
+
+def wait_for_sites(session: Session, sites: Iterable[str], *, seconds: float = 60.0) -> None:
+    """Until the server knows all sites. Raises InputError: it does not in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        known = {client.name for client in session.get_system_info().client_info}
+        if known >= set(sites):
+            return
+        time.sleep(0.3)
+    raise InputError(f"the server does not know all sites after {seconds:g} seconds")
+
+
+# 4. A job, from submission to results.
+
+
+class JobRun(NamedTuple):
+    """How the job went.
+
+    Attributes:
+        run: the job.
+        start_seconds: from the first process to all sites being known to the server.
+        job_seconds: from submission to the results.
+        clean: whether all processes ended when asked.
+    """
+
+    run: Run
+    start_seconds: float
+    job_seconds: float
+    clean: bool
+
+
+def demonstrate(
+    output: Path,
+    show: Callable[[str], None],
+    on_progress: OnProgress,
+    *,
+    job: Job = "single_shot",
+    secure: bool = False,
+    lenders: Mapping[str, ClientTable] | None = None,
+) -> JobRun:
+    """Makes the kits, starts the processes, runs a job, and stops them.
+
+    Args:
+        output: folder, new or empty: ``tables``, ``federation`` with kits and jobs, ``results``.
+        show: takes what is done next.
+        on_progress: of the job.
+        job: which.
+        secure: of ``train``, whether aggregators add up what nobody may see.
+        lenders: rows of each, by name; if not given, two unlike ones.
+
+    Raises:
+        InputError: the folder is not empty, or something does not work.
+    """
+    if secure and job != "train":
+        raise InputError(f"secure: of the job train alone, not {job}")
+    if output.is_dir() and any(output.iterdir()):
+        raise InputError(f"{output}: exists and is not empty; name another")
+    output = output.resolve()
+    lenders = unlike_lenders() if lenders is None else lenders
+    scenario = SECURE if secure else {"gap": GAP, "privfairfl": PRIVATE}.get(job, OPEN)
+
+    show("the lenders' tables, their kits and keys")
+    port = free_port()
+    kits = prepare(output, port, lenders, scenario)
+
+    show(f"starting a server and {len(kits) - 1} sites")
+    times = [time.monotonic()]
+    with running(kits, port) as processes:
+        # The submitter's kit opens a session with the server.
+        with connected(output / "federation" / KITS / SUBMITTER, timeout=60.0) as session:
+            wait_for_sites(session, [*lenders, *scenario.aggregators])
+            times.append(time.monotonic())
+
+            show(f"job {job}")
+            name = submit(session, output / "federation" / JOBS / job)
+            results = output / "results"
+            run = attach(session, name, results, on_progress, most_seconds=MOST_SECONDS)
+            times.append(time.monotonic())
+
+        show("stopping")
+        clean = all([stop(process) for process in reversed(processes)])  # noqa: C419 - each of them
+    return JobRun(run, times[1] - times[0], times[2] - times[1], clean)
+
+
+def main(
+    *, output: Path = Path("synthfair-deploy-demo"), job: Job = "single_shot", secure: bool = False
+) -> None:
+    """Run a federation on this machine: a server, two unlike lenders, one job.
+
+    The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
+    started on free ports of this machine, a job runs from submission to results, and they are
+    stopped. The exit code is 0 only if all of it worked. Takes about half a minute.
+
+    Args:
+        output: A new folder to write to.
+        job: One upload; 200 rounds of fpfl; gaps of a model, from reports that each lender
+            perturbs; or, all of it with epsilon, 20 rounds of dp_sgd and thresholds by group from
+            counts in shares, with two aggregators more.
+        secure: Of train: 20 rounds, whose reports two aggregators add up, and nobody sees.
+    """
+    with stage_bar() as show:
+        shown = demonstrate(
+            output, show, lambda *progress: show(in_words(*progress)), job=job, secure=secure
+        )
+    tell(shown.run, output / "results")
+    say(f"Start: {shown.start_seconds:.1f} s. Job: {shown.job_seconds:.1f} s.")
+    if not shown.clean:
+        warn("a process had to be killed")
+    if not (shown.run.completed and shown.clean):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    try:
+        cyclopts.run(main)
+    except InputError as error:
+        sys.exit(f"error: {error}")
