@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial import KDTree
 
-from synthfair.privacy import nearest as module
+from synthfair.privacy import gate as module
 from synthfair.privacy.gate import FEW_COLUMNS, nearest
 
 RNG = np.random.default_rng(0)
