@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import synthfair
-from synthfair.config import Asked, ServerConfig
+from synthfair.config import ServerConfig, Target
 from synthfair.data.encode import encode, encode_inputs
 from synthfair.data.schema import Schema
 from synthfair.data.tables import read_table
@@ -303,7 +303,7 @@ def decision_document(model: TrainedModel) -> dict[str, Any]:
         "method": model.decision.method,
         "config": {},
         "decision": {"notion": model.decision.notion, "alpha": model.decision.alpha},
-        "asked": Asked(by="tolerance", amounts=(model.decision.alpha,)).model_dump(mode="json"),
+        "asked": Target(by="tolerance", amounts=(model.decision.alpha,)).model_dump(mode="json"),
         "converged": model.converged,
         **({"counts": said} if (said := model.decision.statement) else {}),
     }

@@ -23,10 +23,10 @@ from pydantic import (
 
 from synthfair.config import (
     STRICT,
-    Asked,
     ReleaseConfig,
     ServerConfig,
     SurrogateConfig,
+    Target,
 )
 from synthfair.config.rules import Notion
 from synthfair.fairness.intervals import GroupSize
@@ -259,14 +259,14 @@ class RoundSettings(BaseModel):
         return self.model_dump(exclude={"clients", "rows_per_user", "each_row", "user_column"})
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Target:
         """How much fairness was asked for, where an older file does not say so itself."""
         alpha = self.own.get("alpha")
         if self.method == "privfairfl_pre":
-            return Asked(by="row_weights")
+            return Target(by="row_weights")
         if self.method not in _WITH_TOLERANCE or not isinstance(alpha, int | float):
-            return Asked(by="nothing")
-        return Asked(by="tolerance", amounts=(float(alpha),))
+            return Target(by="nothing")
+        return Target(by="tolerance", amounts=(float(alpha),))
 
 
 class DecisionSettings(BaseModel):
@@ -295,7 +295,7 @@ class MetricsFile(Part):
     train: RoundSettings | None = None
     weights: RowWeights | None = None
     decision: DecisionSettings | None = None
-    asked: Asked | None = None
+    asked: Target | None = None
     counts: dict[str, Any] | None = None
     privacy: dict[_Line, PrivacyStatement] = Field({}, max_length=100_000)
     guarantee: Guarantee | None = Field(

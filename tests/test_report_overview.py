@@ -6,7 +6,7 @@ import pytest
 from report_runs import copied, edited, write_runs
 
 import synthfair as sf
-from synthfair.config import Asked
+from synthfair.config import Target
 from synthfair.report.overview import overviews
 from synthfair.report.results import read_results
 
@@ -96,6 +96,6 @@ def test_of_an_older_file_the_settings_say_it(changes, setting, runs, tmp_path):
 
 def test_of_clients_that_search_for_gaps_those_count():
     settings = [{"rho_o": 3.0}, {"max_gap": 0.1}, {"max_gap": 0.05}, {"max_gap": 0.1}]
-    found = Asked.of(sf.DistillConfig(**one).asked for one in settings)
-    assert found == Asked(by="gap", amounts=(0.1, 0.05))
-    assert Asked.of([]) == Asked(by="nothing")
+    found = Target.of(sf.DistillConfig(**one).asked for one in settings)
+    assert found == Target(by="gap", amounts=(0.1, 0.05))
+    assert Target.of([]) == Target(by="nothing")

@@ -16,7 +16,7 @@ from synthfair.client.from_table import surrogate_release
 from synthfair.client.many_clients import distill_clients
 from synthfair.client.run import sha256_of
 from synthfair.compare.federation import Federation, Fitted, pooled
-from synthfair.config import Asked, DistillConfig, ServerConfig, SurrogateConfig
+from synthfair.config import DistillConfig, ServerConfig, SurrogateConfig, Target
 from synthfair.data.batches import in_memory
 from synthfair.data.encode import Encoded
 from synthfair.distill.problem import make_penalty, make_rows
@@ -116,9 +116,9 @@ def _is_free(config: DistillConfig) -> bool:
     return config.rho_o <= 1
 
 
-def _tolerance(config: DistillConfig) -> Asked:
+def _tolerance(config: DistillConfig) -> Target:
     amounts = () if _is_free(config) else (1.0 / config.rho_o,)
-    return Asked(by="tolerance", amounts=amounts)
+    return Target(by="tolerance", amounts=amounts)
 
 
 DEFAULT_ROUNDS = RoundOptions()
@@ -182,7 +182,7 @@ def train_on_surrogates(
 
 
 def _uploaded(
-    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Asked
+    model: TrainedModel, releases: Mapping[str, Release], federation: Federation, asked: Target
 ) -> Fitted:
     """A model of one release of each client."""
     scores = tuple(model.scores(part.x, part.s) for part in federation.test)
@@ -214,7 +214,7 @@ def constant(federation: Federation, config: DistillConfig) -> Fitted:  # noqa: 
     label = 1.0 if pooled(federation.train).y.mean() > 0 else -1.0
     scores = tuple(np.full(len(part.y), label) for part in federation.test)
     cost = Communication(len(scores), 1, 16 * len(scores))  # two counts each
-    return Fitted(scores, None, cost, Asked(by="nothing"))
+    return Fitted(scores, None, cost, Target(by="nothing"))
 
 
 def exponentiated_gradient(federation: Federation, config: DistillConfig) -> Fitted:
@@ -281,7 +281,7 @@ def _linear(
         np.asarray(LinearModel().scores(own, _rows(part, federation, config).a))
         for own, part in zip(params, federation.test, strict=True)
     )
-    asked = Asked(by="weight", amounts=(config.rho_o,))
+    asked = Target(by="weight", amounts=(config.rho_o,))
     return Fitted(tuple(scores), converged, cost, asked)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from synthfair.client.distillation import Distillation
-from synthfair.config import Asked
+from synthfair.config import Target
 from synthfair.data.encode import Encoded, encode
 from synthfair.data.partition import ClientTable, file_stems
 from synthfair.data.schema import Schema
@@ -86,7 +86,7 @@ class Fitted(NamedTuple):
     scores: tuple[np.ndarray, ...]
     converged: bool | None
     cost: Communication
-    asked: Asked
+    asked: Target
     distillations: tuple[Distillation, ...] = ()
     guarantee: Guarantee | None = None
     probabilities: tuple[np.ndarray, ...] | None = None

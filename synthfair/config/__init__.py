@@ -1,6 +1,5 @@
 """Settings: one frozen, validated model for each stage, and the notions they share."""
 
-from synthfair.config.asked import Asked
 from synthfair.config.distill import HOLD_OUT, MAX_ROWS, DistillConfig
 from synthfair.config.loading import (
     changed_settings,
@@ -19,6 +18,7 @@ from synthfair.config.rules import (
 )
 from synthfair.config.server import ServerConfig
 from synthfair.config.surrogate import ReleaseConfig, SurrogateConfig
+from synthfair.config.target import Target
 
 __all__ = [
     "HOLD_OUT",
@@ -27,13 +27,13 @@ __all__ = [
     "LEAST_EPSILON",
     "MAX_ROWS",
     "STRICT",
-    "Asked",
     "DistillConfig",
     "Notion",
     "Relation",
     "ReleaseConfig",
     "ServerConfig",
     "SurrogateConfig",
+    "Target",
     "changed_settings",
     "load_distill_config",
     "load_release_config",

@@ -6,7 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config.asked import Asked
 from synthfair.config.rules import (
     LARGEST_EPSILON,
     LEAST_DELTA,
@@ -16,6 +15,7 @@ from synthfair.config.rules import (
     Relation,
     Seed,
 )
+from synthfair.config.target import Target
 
 MAX_ROWS = 10_000_000
 """Most synthetic rows of one release; a file that says it holds more is not read."""
@@ -216,8 +216,8 @@ class DistillConfig(BaseModel):
         return self
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Target:
         """How much fairness is asked of the release."""
         if self.max_gap is not None:
-            return Asked(by="gap", amounts=(self.max_gap,))
-        return Asked(by="weight", amounts=(self.rho_o,))
+            return Target(by="gap", amounts=(self.max_gap,))
+        return Target(by="weight", amounts=(self.rho_o,))

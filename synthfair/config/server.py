@@ -12,8 +12,8 @@ from pydantic import (
     model_validator,
 )
 
-from synthfair.config.asked import Asked
 from synthfair.config.rules import STRICT, Notion, Seed
+from synthfair.config.target import Target
 
 FOR_SURROGATES = (
     "rho", "max_gap", "penalty", "notion", "temperature", "lambda_theta", "intercept", "max_rows",
@@ -132,11 +132,11 @@ class ServerConfig(BaseModel):
         return self.max_influence or (3.0 if surrogates else 1.0)
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Target:
         """How much fairness is asked of a model of surrogates."""
         if self.max_gap is not None:
-            return Asked(by="gap", amounts=(self.max_gap,))
-        return Asked(by="weight", amounts=(self.rho,))
+            return Target(by="gap", amounts=(self.max_gap,))
+        return Target(by="weight", amounts=(self.rho,))
 
     @property
     def given_for_surrogates(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class SiteTraining:
 
     def __init__(self) -> None:
         """Nothing is read yet."""
-        self._ready: _Ready | None = None
+        self._ready: _LocalTraining | None = None
         self._learned: tuple[str, Users] | None = None
 
     def __call__(self, request: Request) -> Work:
@@ -109,7 +109,7 @@ class SiteTraining:
         return content
 
 
-class _Ready(NamedTuple):
+class _LocalTraining(NamedTuple):
     """What a site remembers.
 
     Attributes:
@@ -132,7 +132,7 @@ class _Ready(NamedTuple):
         return self.agreed.sites.index(site)
 
 
-def _task(request: Request, ready: _Ready) -> Task | None:
+def _task(request: Request, ready: _LocalTraining) -> Task | None:
     """Of the round's sum, as the site plans it itself; None where reports go to the server."""
     secure = ready.planned.plan.secure
     if secure is None:
@@ -143,7 +143,7 @@ def _task(request: Request, ready: _Ready) -> Task | None:
     return task
 
 
-def _read(request: Request, agreed: Agreed) -> _Ready:
+def _read(request: Request, agreed: Agreed) -> _LocalTraining:
     """Reads the table, whose rows are all of one user."""
     import jax
 
@@ -161,7 +161,7 @@ def _read(request: Request, agreed: Agreed) -> _Ready:
     data = make_user_data(rows, user, request.schema, agreed.config, all_groups=False)
     run = agreed.run(request.schema, content_sha256([rows]))
     state = jax.eval_shape(planned.plan.algorithm.init, jax.random.key(0))
-    return _Ready(agreed, planned, run, data.users, state)
+    return _LocalTraining(agreed, planned, run, data.users, state)
 
 
 def _require_rows(request: Request, agreed: Agreed, n: int) -> None:
@@ -189,7 +189,7 @@ def _compiled_report() -> Callable[..., Any]:
     return report
 
 
-def _key(request: Request, ready: _Ready, booked: _Answered) -> jax.Array:
+def _key(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> jax.Array:
     """Of the round and the site, as the engine in one process has it."""
     import jax
 
@@ -199,7 +199,7 @@ def _key(request: Request, ready: _Ready, booked: _Answered) -> jax.Array:
     return jax.random.fold_in(of_round, ready.number(request.site))
 
 
-def _learned(request: Request, ready: _Ready, booked: _Answered) -> Users:
+def _learned(request: Request, ready: _LocalTraining, booked: _AnswerRecord) -> Users:
     """The site's rows with the labels that are learned: of ``two_phase``, its teacher's.
 
     With an epsilon, they are stored before they are used. A teacher that is trained again, on
@@ -225,7 +225,7 @@ def _learned(request: Request, ready: _Ready, booked: _Answered) -> Users:
 # Booking
 
 
-class _Answered(BaseModel):
+class _AnswerRecord(BaseModel):
     """What one booking has covered so far.
 
     Attributes:
@@ -241,7 +241,7 @@ class _Answered(BaseModel):
     labels: str | None = Field(default=None, pattern="^([0-9a-f]{2})*$")
 
 
-def _booked(request: Request, ready: _Ready, task: Task | None) -> _Answered:
+def _booked(request: Request, ready: _LocalTraining, task: Task | None) -> _AnswerRecord:
     """What is answered of, once the training is booked.
 
     Without an epsilon, a job is booked once, and the seed is the settings'. With one, a seed of the
@@ -251,12 +251,12 @@ def _booked(request: Request, ready: _Ready, task: Task | None) -> _Answered:
     config, number = ready.agreed.config, request.ask.round
     if config.get("epsilon") is None:
         request.book(_booking(request, ready))
-        return _Answered(seed=f"{config.seed:032x}")
+        return _AnswerRecord(seed=f"{config.seed:032x}")
     # In another sum the same report would get other noise.
     question = sha256(request.carried + (task.id if task else b""))
     found = _stored(request, ready)
     if found is None or found.states.get(number, question) != question:
-        found = _Answered(seed=secrets.token_hex(16))
+        found = _AnswerRecord(seed=secrets.token_hex(16))
     booking = _booking(request, ready, purchase_of(int(found.seed, 16)))
     if number not in found.states:
         request.require_affordable(booking)  # else the training before is forgotten for nothing
@@ -266,28 +266,28 @@ def _booked(request: Request, ready: _Ready, task: Task | None) -> _Answered:
     return found
 
 
-def _place(request: Request, ready: _Ready) -> Path:
+def _place(request: Request, ready: _LocalTraining) -> Path:
     return request.folder / FOLDER / f"{ready.run}.json"
 
 
-def _store(request: Request, ready: _Ready, answered: _Answered) -> None:
+def _store(request: Request, ready: _LocalTraining, answered: _AnswerRecord) -> None:
     path = _place(request, ready)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with whole_file(path, mode=OWNER_ONLY) as temporary:
         temporary.write_text(answered.model_dump_json(), encoding="utf-8")
 
 
-def _stored(request: Request, ready: _Ready) -> _Answered | None:
+def _stored(request: Request, ready: _LocalTraining) -> _AnswerRecord | None:
     path = _place(request, ready)
     try:
-        return _Answered.model_validate_json(path.read_bytes())
+        return _AnswerRecord.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
         raise refusal(str(path), error) from error
 
 
-def _booking(request: Request, ready: _Ready, purchase: str | None = None) -> Booking:
+def _booking(request: Request, ready: _LocalTraining, purchase: str | None = None) -> Booking:
     guarantee, job = ready.planned.plan.guarantee, request.ask.job
     run = ready.run if guarantee else sha256(f"{job} {ready.run}".encode())
     return Booking(kind="training", output=job, run=run, guarantee=guarantee, purchase=purchase)

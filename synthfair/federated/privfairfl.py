@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from pydantic import Field, model_validator
 
-from synthfair.config import LARGEST_EPSILON, Asked, Notion
+from synthfair.config import LARGEST_EPSILON, Notion, Target
 from synthfair.config.rules import WeightMethod
 from synthfair.data.schema import Schema
 from synthfair.federated.algorithm import Share
@@ -79,9 +79,9 @@ class PrivFairFLPreSettings(CountSettings):
     resumes: ClassVar[bool] = False
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Target:
         """Fairness is asked for by the weights."""
-        return Asked(by="row_weights")
+        return Target(by="row_weights")
 
     def count_first(
         self, data: UserData, noise_seed: int | None

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, Field, ModelWrapValidatorHandler, model_validator
 
-from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Asked
+from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON, STRICT, Target
 from synthfair.config.rules import Seed
 from synthfair.errors import InputError
 from synthfair.federated.algorithm import Algorithm, Count, Positive, RoundRecord
@@ -147,10 +147,10 @@ class TrainConfig(BaseModel):
         return {key: value for key, value in self.model_dump().items() if value != defaults[key]}
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Target:
         """How much fairness is asked of the model."""
         alpha = self.get("alpha")
-        return Asked(by="nothing") if alpha is None else Asked(by="tolerance", amounts=(alpha,))
+        return Target(by="nothing") if alpha is None else Target(by="tolerance", amounts=(alpha,))
 
     # How it trains, in the order of what happens
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import synthfair
 from synthfair.checkpoint import CheckpointFile, Saved
-from synthfair.config import Asked, ServerConfig
+from synthfair.config import ServerConfig, Target
 from synthfair.data.encode import encode_own
 from synthfair.data.schema import Schema
 from synthfair.errors import InputError
@@ -184,7 +184,9 @@ def train_table(
             "method": config.method,
             "config": {},
             "train": {**config.model_dump(mode="json"), **table.assignment.given},
-            "asked": (Asked(by="row_weights") if weights else config.asked).model_dump(mode="json"),
+            "asked": (Target(by="row_weights") if weights else config.asked).model_dump(
+                mode="json"
+            ),
             "converged": training.model.converged,
             "cost": training.cost._asdict(),
             "seconds": time.perf_counter() - start,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from synthfair.config import Asked
+from synthfair.config import Target
 from synthfair.errors import InputError
 from synthfair.fairness.intervals import Shares, gap_interval, size
 from synthfair.fairness.metrics import METRIC_OF as MEASURED_BY
@@ -41,7 +41,7 @@ class Summary(NamedTuple):
     """
 
     method: str
-    asked: Asked
+    asked: Target
     runs: tuple[Result, ...]
     accuracy: Metric
     gap: Metric

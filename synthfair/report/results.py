@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from synthfair.client.history import ENDING, History, read_history
-from synthfair.config import Asked, DistillConfig
+from synthfair.config import DistillConfig, Target
 from synthfair.config.server import FOR_SURROGATES
 from synthfair.errors import InputError, refusal
 from synthfair.report.table import as_text
@@ -69,19 +69,19 @@ class Result(NamedTuple):
         return settings
 
     @property
-    def asked(self) -> Asked:
+    def asked(self) -> Target:
         """How much fairness; where an older file does not say so, by its settings."""
         metrics = self.metrics
         if metrics.asked:
             return metrics.asked
         if metrics.weights:
-            return Asked(by="row_weights")
+            return Target(by="row_weights")
         if metrics.decision:
-            return Asked(by="tolerance", amounts=(metrics.decision.alpha,))
+            return Target(by="tolerance", amounts=(metrics.decision.alpha,))
         if config := metrics.train or metrics.server:
             return config.asked
         configs = metrics.config.values()
-        return Asked.of(c.asked for c in configs if isinstance(c, DistillConfig))
+        return Target.of(c.asked for c in configs if isinstance(c, DistillConfig))
 
     @property
     def epsilon(self) -> float | None:

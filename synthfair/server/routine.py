@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from synthfair.config import Asked, DistillConfig, ServerConfig
+from synthfair.config import DistillConfig, ServerConfig, Target
 from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError
 from synthfair.evaluation import (
@@ -212,10 +212,10 @@ def _check_model(
     )
 
 
-def _asked(fair: Mapping[str, Release]) -> Asked:
+def _asked(fair: Mapping[str, Release]) -> Target:
     """How much fairness the clients' own settings ask for."""
     configs = (release.header.config for release in fair.values())
-    return Asked.of(config.asked for config in configs if isinstance(config, DistillConfig))
+    return Target.of(config.asked for config in configs if isinstance(config, DistillConfig))
 
 
 def _plain(moved: Influence) -> dict[str, Any]:

@@ -383,7 +383,7 @@ MUTANTS = [
         "a round forgets the teacher's decisions",
         "deploy/site_training.py",
         'found = found.model_copy(update={"states": found.states | {number: question}})',
-        "found = _Answered(seed=found.seed, states=found.states | {number: question})",
+        "found = _AnswerRecord(seed=found.seed, states=found.states | {number: question})",
         ROUNDS,
     ),
     Mutant(

@@ -97,8 +97,8 @@ MUTANTS = [
     Mutant(
         "the constant classifier has a penalty",
         "compare/compared_methods.py",
-        'return Fitted(scores, None, cost, Asked(by="nothing"))',
-        'return Fitted(scores, None, cost, Asked(by="weight", amounts=(config.rho_o,)))',
+        'return Fitted(scores, None, cost, Target(by="nothing"))',
+        'return Fitted(scores, None, cost, Target(by="weight", amounts=(config.rho_o,)))',
         "test_compare.py",
     ),
     Mutant(

@@ -13,7 +13,7 @@ MOST = 100_000
 """As many as a run may have clients."""
 
 
-class Asked(BaseModel):
+class Target(BaseModel):
     """How much fairness a run was asked for; metrics.json has it as ``asked``.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked(BaseModel):
     amounts: tuple[Annotated[float, Field(ge=0)], ...] = Field(default=(), max_length=MOST)
 
     @classmethod
-    def of(cls, clients: Iterable[Asked]) -> Asked:
+    def of(cls, clients: Iterable[Target]) -> Target:
         """What several clients' settings ask for; where some want a gap, those gaps."""
         found = list(clients) or [cls(by="nothing")]
         chosen = [one for one in found if one.by == "gap"] or found
@@ -58,7 +58,7 @@ class Asked(BaseModel):
         }[self.by]
 
     @model_validator(mode="after")
-    def _amounts_fit(self) -> Asked:
+    def _amounts_fit(self) -> Target:
         if self.by in ("weight", "gap") and not self.amounts:
             raise ValueError(f"amounts: {self.by} needs at least one")
         if self.by in ("row_weights", "nothing") and self.amounts:
