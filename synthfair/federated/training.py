@@ -179,6 +179,7 @@ def train_table(
         )
         report = ServerConfig(seed=config.seed)
         evaluation = evaluate(training.model, dict(table.tests), report)
+        target = Target(by="row_weights") if weights else config.asked
         document: dict[str, Any] = {
             **evaluation_document(evaluation, schema, report),
             "method": config.method,

@@ -103,7 +103,7 @@ MUTANTS = [
     ),
     Mutant(
         "a penalty of weight 0 asks for fairness",
-        "config/asked.py",
+        "config/target.py",
         '"weight": any(self.amounts),',
         '"weight": True,',
         "test_report_overview.py",
