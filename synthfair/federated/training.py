@@ -185,9 +185,7 @@ def train_table(
             "method": config.method,
             "config": {},
             "train": {**config.model_dump(mode="json"), **table.assignment.given},
-            "asked": (Target(by="row_weights") if weights else config.asked).model_dump(
-                mode="json"
-            ),
+            "asked": target.model_dump(mode="json"),
             "converged": training.model.converged,
             "cost": training.cost._asdict(),
             "seconds": time.perf_counter() - start,
