@@ -159,7 +159,7 @@ def distill_prepared(
         file.save(Saved(state, history))
         continues = f"{file.path} holds step {int(state.step)}, and the same run goes on from there"
         raise KeyboardInterrupt(continues) from stop
-    if file:
+    if file and run.ends is not None:
         run.ends[file] = Saved(state, found.history)
     return found._replace(resumed_at=int(resumed.state.step) or run.resumed_at)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,7 +17,6 @@ from synthfair.data.schema import Schema, read_schema
 from synthfair.errors import InputError, refusal
 from synthfair.files import claimed, require_distinct
 from synthfair.privacy.answers import AnswersFile
-from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.privacy.statement import RISKS, UNSEEN
@@ -26,6 +26,7 @@ from synthfair.task.protocol import Task
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from synthfair.checkpoint import CheckpointFile, Saved
     from synthfair.client.distillation import Distillation
     from synthfair.client.surrogate_task import SurrogateRelease
     from synthfair.privacy.gate import Preview
@@ -130,62 +131,80 @@ def distill_file(
     ledger = Ledger(options.ledger) if options.ledger else Ledger.for_table(data)
     require_distinct(output, data, schema_path, ledger.path)
     require_distinct(ledger.path, data, schema_path)
-    with claimed(output, force=options.force):
-        if not 0 <= options.hold_out <= 0.5:
-            raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
+    if not 0 <= options.hold_out <= 0.5:
+        raise InputError(f"hold_out = {options.hold_out:g}: must be from 0 to 0.5")
+    ends: dict[CheckpointFile, Saved] = {}
+    with claimed(output, force=options.force), _saved_if_interrupted(ends):
         noise = system_entropy if options.noise_seed is None else seeded(options.noise_seed)
         task = make_task(config, read_schema(schema_path), noise, on_stage)
-        run = Run(str(data), progress, on_stage, checkpoint=output, ends={})
+        run = Run(str(data), progress, on_stage, checkpoint=output, ends=ends)
 
         # The rows are read, and what is wrong with them is shown, before anything is booked.
         clipping, share = Clipping(), options.hold_out if task.has_trial else 0.0
         rows = task.read(data, hold_out=share, clipping=clipping)
         on_rows(clipping)
-        guarantee, reserve, ends = task.guarantee, options.reserve, run.ends
-        if guarantee is None:  # or it ends here, without a trial
-            ledger.require_affordable(_booking(output, "0" * 64), reserve=reserve)
-        try:
-            trial = task.try_out(rows, run)
-            _require_safe(trial.preview, output, config, options)
-            if share:
-                del rows  # a million of them must not lie there twice
-                rows = task.read(data)
+        if task.guarantee is None:  # a limit that forbids the release forbids the trial
+            ledger.require_affordable(_booking(task, output, "0" * 64), reserve=options.reserve)
 
-            # What an epsilon buys is booked once, before it is spent, and saved until the end.
-            booking = _booking(
-                output, fingerprint(rows.sha256, config.model_dump_json()), guarantee
-            )
-            leftovers = [file.path for file in ends]
-            if config.epsilon is None:
-                measured = task.measure(rows)
-            else:
-                known = fingerprint(rows.sha256, task.measured_by())
-                bought = AnswersFile.next_to(output, known, task.Measured)
-                measured = bought.answers(
-                    ledger if guarantee else None,
-                    booking,
-                    lambda: task.measure(rows),
-                    numbers=task.most_numbers,
-                    reserve=reserve,
-                )
-                leftovers.append(bought.path)
-            answer = task.answer(measured, run._replace(resumed_at=trial.resumed_at))
-        except KeyboardInterrupt:
-            for file, end in ends.items():
-                file.save(end)
-            raise
+        # A trial without some rows shows what a release would give away.
+        trial = task.try_out(rows, run)
+        _require_safe(trial.preview, output, config, options)
+        if share:
+            del rows  # a million of them must not lie there twice
+            rows = task.read(data)
 
-        # What leaves is checked, booked unless it was, signed, and written whole.
+        # What an epsilon buys is booked once, before it is spent, and saved until the end.
+        booking = _booking(task, output, fingerprint(rows.sha256, config.model_dump_json()))
+        bought = None
+        if config.epsilon is not None:
+            known = fingerprint(rows.sha256, task.measured_by())
+            bought = AnswersFile.next_to(output, known, task.Measured)
+        measured = _measured(task, rows, booking, bought, ledger, reserve=options.reserve)
+        answer = task.answer(measured, run._replace(resumed_at=trial.resumed_at))
         preview = task.check(answer, rows, trial)
         _require_safe(preview, output, config, options)
+
+        # What leaves is booked, unless it was, signed, and written whole.
         release = _with_risks(answer.release, preview, accepted=options.accept_risk)
-        if guarantee is None:
-            ledger.book(booking, reserve=reserve)
+        if booking.guarantee is None:
+            ledger.book(booking, reserve=options.reserve)
         sha256 = write_release(release, output, key=options.key)
-        for path in (*leftovers, *(file.path for file in ends)):
-            path.unlink(missing_ok=True)
+        for file in (*ends, *filter(None, [bought])):
+            file.path.unlink(missing_ok=True)
         receipt = Receipt(output, output.stat().st_size, sha256, preview, clipping, trial.note)
         return answer._replace(release=release), receipt
+
+
+@contextmanager
+def _saved_if_interrupted(ends: Mapping[CheckpointFile, Saved]) -> Iterator[None]:
+    """Ctrl-C saves the distillations that have ended, so that the same run need not repeat them."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        for file, end in ends.items():
+            file.save(end)
+        raise
+
+
+def _measured(
+    task: Task,
+    rows: Any,
+    booking: Booking,
+    bought: AnswersFile | None,
+    ledger: Ledger,
+    *,
+    reserve: float,
+) -> Any:
+    """What the task measures of the rows: with an epsilon, what was bought, by now or before."""
+    if bought is None:
+        return task.measure(rows)
+    return bought.answers(
+        ledger if booking.guarantee else None,
+        booking,
+        lambda: task.measure(rows),
+        numbers=task.most_numbers,
+        reserve=reserve,
+    )
 
 
 def make_task(
@@ -204,10 +223,10 @@ def make_task(
     return SurrogateTask(schema, config, noise, on_stage)
 
 
-def _booking(output: Path, run: str, guarantee: Guarantee | None = None) -> Booking:
+def _booking(task: Task, output: Path, run: str) -> Booking:
     """Of the release of the run with this fingerprint."""
     try:
-        return Booking(output=output.name, run=run, guarantee=guarantee)
+        return Booking(output=output.name, run=run, guarantee=task.guarantee)
     except ValidationError as error:
         raise refusal(str(output), error) from error
 

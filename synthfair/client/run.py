@@ -29,7 +29,7 @@ class Run(NamedTuple):
         checkpoint: name next to which an interrupted distillation is saved.
         resumed_at: step at which an earlier distillation of the run was continued.
         ends: the last state of each distillation that has ended, by the file that it is saved to if
-            the run is interrupted later; for those that have a checkpoint.
+            the run is interrupted later; None where nobody would save them.
     """
 
     source: str = "table"
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     on_stage: Callable[[str], None] = lambda _: None
     checkpoint: Path | None = None
     resumed_at: int = 0
-    ends: dict[CheckpointFile, Saved] = {}  # noqa: RUF012 - of a run without a checkpoint, unused
+    ends: dict[CheckpointFile, Saved] | None = None
 
 
 class Trial(NamedTuple):

@@ -97,7 +97,8 @@ class SurrogateTask:
 
     def measured_by(self) -> str:
         """All but the rows that :meth:`measure` depends on, as text."""
-        return f"{self.config.model_dump_json()} {self.schema.hash} {self.guarantee is not None}"
+        stated = self.guarantee.model_dump_json() if self.guarantee else None
+        return f"{self.config.model_dump_json()} {self.schema.hash} {stated}"
 
     @property
     def most_numbers(self) -> int:

@@ -109,23 +109,22 @@ def answer_gap(request: Request, source: RandomBytes = system_entropy) -> Work:
         source: of all randomness; one that can be repeated gives no guarantee.
 
     Raises:
-        RefusedError: the question's settings, or its model, are none.
+        RefusedError: the question's settings are none.
     """
     with refused_as("settings"):
         question = validated(GapQuestion, request.ask.settings)
-        model = parse_model(request.carried, "model")
-        _require_fitting(question, model, request.schema)
     epsilon = question.collection.epsilon
-    return Work(Claim("gap", epsilon), epsilon, lambda: _batch(request, question, model, source))
+    return Work(Claim("gap", epsilon), epsilon, lambda: _batch(request, question, source))
 
 
-def _batch(
-    request: Request, question: GapQuestion, model: TrainedModel, source: RandomBytes
-) -> bytes:
+def _batch(request: Request, question: GapQuestion, source: RandomBytes) -> bytes:
     """The reports of one round; they are bought in the first."""
     from synthfair.data.tables import read_table
     from synthfair.evaluation import pooled_scores
 
+    with refused_as("settings"):
+        model = parse_model(request.carried, "model")
+        _require_fitting(question, model, request.schema)
     path, schema = request.settings.data, request.schema
     table = read_table(path, schema)
 

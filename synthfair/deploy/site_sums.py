@@ -6,8 +6,6 @@ more of a site's part than a stranger does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from synthfair.files import OWNER_ONLY, validated, whole_file
 from synthfair.secure.aggregator_keys import read_aggregator_folder
 from synthfair.secure.summands import GroupCounts
@@ -15,9 +13,6 @@ from synthfair.secure.task import Task
 from synthfair.secure.upload import make_uploads
 from synthfair.task.settings import Claim
 from synthfair.task.site import RefusedError, Request, Work, refused_as
-
-if TYPE_CHECKING:
-    from synthfair.trained import TrainedModel
 
 MODELS = "models"
 """Folder in the site's own, of models that jobs sent back."""
@@ -52,39 +47,37 @@ def answer_counts(request: Request) -> Work:
     Guarantee: that of the task's counts, which the site books once for a task.
 
     Raises:
-        RefusedError: the task is none that the site agrees to, or not of the model that comes with
-            it.
+        RefusedError: the question is for no sum of counts of rows.
     """
-    from synthfair.secure.counting import schema_groups
-    from synthfair.trained import parse_model
-
-    task = agreed_task(request)
-    what = task.what
+    what = read_task(request).what
     if not isinstance(what, GroupCounts) or what.unit != "row":
         raise RefusedError("settings")
+    return Work(Claim("counts", what.epsilon), what.epsilon, lambda: _counts(request, what))
+
+
+def _counts(request: Request, what: GroupCounts) -> bytes:
+    from synthfair.data.tables import read_table
+    from synthfair.jax_setup import start_jax
+    from synthfair.secure.counting import count_table, counts_booking, schema_groups
+    from synthfair.trained import parse_model
+
+    # The sum is one that the site agrees to, of the very model that comes with the question.
+    task, settings, schema = agreed_task(request), request.settings, request.schema
     with refused_as("message"):
         model = parse_model(request.carried, "model")
-    schema = request.schema
     known = model.schema_.hash, model.sha256, schema.hash, schema_groups(schema)
     if known != (what.schema_hash, what.model, what.schema_hash, what.groups):
         raise RefusedError("settings")
-    claim = Claim("counts", what.epsilon)
-    return Work(claim, what.epsilon, lambda: _counts(request, task, what, model))
 
-
-def _counts(request: Request, task: Task, what: GroupCounts, model: TrainedModel) -> bytes:
-    from synthfair.data.tables import read_table
-    from synthfair.jax_setup import start_jax
-    from synthfair.secure.counting import count_table, counts_booking
-
-    settings, key = request.settings, request.settings.signing_key()
+    # Its rows are counted, once that is booked: whether they are too many is an answer, too.
+    key = settings.signing_key()
     client = key.public_key().public_bytes_raw().hex()
     booking = counts_booking(what, task, client=client, output=request.ask.job)
     request.require_affordable(booking)
     start_jax()
-    table = read_table(settings.data, request.schema)
-    request.book(booking)  # first: whether the rows are too many for the task is an answer, too
-    counts = count_table(what, table, request.schema, model=model, source=str(settings.data))
+    table = read_table(settings.data, schema)
+    request.book(booking)  # first
+    counts = count_table(what, table, schema, model=model, source=str(settings.data))
     return b"".join(make_uploads(task, counts, key))
 
 
@@ -92,20 +85,20 @@ def answer_model(request: Request) -> Work:
     """Stores the model that a job has made; nothing leaves.
 
     Raises:
-        RefusedError: the site stores none; it is none, too large, or of another schema.
+        RefusedError: the site stores none.
     """
-    from synthfair.trained import parse_model
-
     if not request.settings.limits.store_models:
         raise RefusedError("kind")
+    return Work(None, None, lambda: _store(request))
+
+
+def _store(request: Request) -> bytes:
+    from synthfair.trained import parse_model
+
     with refused_as("message"):
         model = parse_model(request.carried, "model")
     if model.schema_.hash != request.schema.hash:
         raise RefusedError("schema")
-    return Work(None, None, lambda: _stored(request))
-
-
-def _stored(request: Request) -> bytes:
     folder = request.folder / MODELS
     folder.mkdir(mode=0o700, exist_ok=True)
     with whole_file(folder / f"{request.ask.job}.json", mode=OWNER_ONLY) as temporary:

@@ -55,15 +55,15 @@ def refused_as(code: SiteCode) -> Iterator[None]:
 
 
 class Work(NamedTuple):
-    """What a question asks for, read and validated; no row is read yet.
+    """What a question asks for, by its settings: what came with it is not read yet, nor a row.
 
     Attributes:
         claim: what the site's limits look at; None of what has limits of its own.
         epsilon: that the content of the answer has by itself; None where the server sees it without
             noise.
-        answer: computes the content of the answer; it raises RefusedError for what the ledger
-            forbids, InputError for what the table forbids, and KeyboardInterrupt where it was
-            stopped.
+        answer: computes the content of the answer, once the limits allow it; it raises RefusedError
+            for what came with the question or what the ledger forbids, InputError for what the
+            table forbids, and KeyboardInterrupt where it was stopped.
     """
 
     claim: Claim | None
@@ -119,9 +119,14 @@ class Request:
         self, file: BoughtFile, booking: Booking, make: Callable[[], bytes], *, room: int
     ) -> None:
         """Books what leaves, once, then computes and saves it. Raises as :meth:`book`."""
+
+        def computed() -> bytes:
+            with refused_as("table"):  # and not as the budget, as it was computed from rows
+                return make()
+
         if not file.complete:
             with refused_as("budget"):
-                file.buy(self.ledger, booking, make, room=room, reserve=self.reserve)
+                file.buy(self.ledger, booking, computed, room=room, reserve=self.reserve)
 
 
 Routine = Callable[[Request], Work]
@@ -228,17 +233,13 @@ class Site:
         return make_answer(answer, content, self._key)
 
     def _read(self, message: Message, job: str) -> Ask:
-        """The question, if it is one, and of this job."""
+        """The question, if it is one, of this job."""
         if len(message.text) > MAX_TEXT or len(message.carried) > MAX_CARRIED:
             raise RefusedError("message")
         with refused_as("message"):
             ask = parse_as(message.text, Ask, "question")
-        if ask.job != job or ask.task not in self._routines:
+        if ask.job != job:
             raise RefusedError("message")
-        if ask.version != __version__:
-            raise RefusedError("version")
-        if ask.schema_hash != self.schema.hash:
-            raise RefusedError("schema")
         return ask
 
     def _content(
@@ -247,6 +248,12 @@ class Site:
         """What leaves: within the limits, computed, and traced, under one lock over all jobs."""
         from filelock import FileLock, Timeout
 
+        if ask.task not in self._routines:
+            raise RefusedError("message")
+        if ask.version != __version__:
+            raise RefusedError("version")
+        if ask.schema_hash != self.schema.hash:
+            raise RefusedError("schema")
         busy = FileLock(self.folder / ".busy.lock", timeout=0, mode=OWNER_ONLY)
         with ExitStack() as until_answered:
             try:  # one at a time, so that two jobs cannot both have what is left

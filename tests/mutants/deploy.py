@@ -150,8 +150,8 @@ MUTANTS = [
     Mutant(
         "a site answers for another job than the engine's",
         "task/site.py",
-        "if ask.job != job or ",
-        "if ",
+        "        if ask.job != job:\n",
+        "        if False:\n",
         JOBS,
     ),
     Mutant(

@@ -23,8 +23,8 @@ MUTANTS = [
     Mutant(
         "a site's limits do not hold for sums",
         "deploy/site_sums.py",
-        "Work(claim, what.epsilon, lambda: _counts",
-        "Work(None, what.epsilon, lambda: _counts",
+        'Work(Claim("counts", what.epsilon), what.epsilon',
+        "Work(None, what.epsilon",
         "test_deploy_sums.py",
     ),
     Mutant(

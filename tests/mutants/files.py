@@ -34,8 +34,8 @@ MUTANTS = [
     Mutant(
         "a client does not claim its output",
         "client/from_file.py",
-        "    with claimed(output, force=options.force):\n",
-        "    if True:\n",
+        "with claimed(output, force=options.force), ",
+        "with ",
         "test_client.py",
     ),
     Mutant(
