@@ -140,7 +140,7 @@ def test_the_whole_budget_is_spent(schema, penalty):
 @pytest.mark.parametrize("n_rows", [50, 500])
 def test_the_private_objective_holds_no_rows(schema, n_rows):
     task = FairTask(schema, private())
-    problem = task.prepare_encoded(encode(make_table(n_rows), schema)).problem
+    problem = task.prepare(task.measure_fit(encode(make_table(n_rows), schema))).problem
     n = len(schema.encoded_names) + 2
     shapes = [leaf.shape for leaf in jax.tree.leaves(problem.objective)]
     assert shapes == [(n,), (n, n), (1, n)]  # whatever the number of rows

@@ -144,6 +144,15 @@ class FairTask:
             require_rows(n_rows, self.config, source=str(data))
         return FairRows(real, sha256_of(real[:3]), apart.rows if hold_out else None)
 
+    def gather(self, rows: Encoded | RealRows, *, source: str = "table") -> FairRows:
+        """:meth:`read` for rows in memory. Raises InputError: groups cannot be compared."""
+        if isinstance(rows, Encoded):
+            if self.config.epsilon is None:  # before there are columns for nothing
+                check_rows(rows, self.schema, self.config, source=source)
+            intercept = self.config.intercept
+            rows = gather([rows], len(rows.y), n_groups=self._groups, intercept=intercept)
+        return FairRows(rows, sha256_of(rows[:3]))
+
     def measured_by(self) -> str:
         """All but the rows that :meth:`measure` depends on, as JSON."""
         stated = self.guarantee.model_dump(mode="json") if self.guarantee else None
@@ -279,17 +288,6 @@ class FairTask:
             guarantee=self.guarantee,
         )
         return Prepared(problem, header, fingerprint(sha256, header.model_dump_json()))
-
-    def prepare_encoded(self, rows: Encoded | RealRows, *, source: str = "table") -> Prepared:
-        """:meth:`prepare` for rows in memory, which are measured where there is an epsilon."""
-        if self.config.epsilon is not None:
-            encoded = rows if isinstance(rows, Encoded) else rows.encoded
-            return self.prepare(self.measure_fit(encoded), source=source)
-        check_rows(rows, self.schema, self.config, source=source)
-        if isinstance(rows, Encoded):
-            intercept = self.config.intercept
-            rows = gather([rows], len(rows.y), n_groups=self._groups, intercept=intercept)
-        return self.prepare(FairRows(rows, sha256_of(rows[:3])), source=source)
 
     @property
     def _groups(self) -> int:

@@ -148,7 +148,8 @@ def distill_rows(
     config = config or DistillConfig()
     if optimizer is not None:
         config = config.model_copy(update={"optimizer": "custom"})
-    prepared = FairTask(schema, config, model, penalty, noise).prepare_encoded(real, source=source)
+    task = FairTask(schema, config, model, penalty, noise)
+    prepared = task.prepare(task.measure(task.gather(real, source=source)), source=source)
     run = Run(source, progress, checkpoint=checkpoint)
     return distill_prepared(prepared, schema, config, run, optimizer=optimizer)
 

@@ -180,7 +180,7 @@ def _distill_batch(
     task = FairTask(schema, config, model, penalty)
     for name, real in batch.clients.items():
         try:
-            prepared[name] = task.prepare_encoded(real)
+            prepared[name] = task.prepare(task.measure(task.gather(real)))
         except InputError as error:
             raise InputError(f"{name}: {error}") from error
     if batch.size == 1:
