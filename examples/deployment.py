@@ -36,7 +36,7 @@ from synthfair.compare.demonstration import COLUMN, FAIR, LENDERS, SURROGATE, TE
 from synthfair.data.partition import ClientTable, partition_by
 from synthfair.deploy.check import problems
 from synthfair.deploy.kit import JOBS, KITS, make_kits
-from synthfair.deploy.session import OnProgress, Run, attach, connected, submit
+from synthfair.deploy.session import EndedJob, OnProgress, attach, connected, submit
 from synthfair.errors import InputError
 from synthfair.files import write_json
 from synthfair.measure.collection import NO_VALUE, make_collection, write_collection
@@ -334,7 +334,7 @@ class JobRun(NamedTuple):
         clean: whether all processes ended when asked.
     """
 
-    run: Run
+    run: EndedJob
     start_seconds: float
     job_seconds: float
     clean: bool
@@ -396,7 +396,7 @@ def demonstrate(
 def main(
     *, output: Path = Path("synthfair-deploy-demo"), job: Job = "single_shot", secure: bool = False
 ) -> None:
-    """Run a federation on this machine: a server, two unlike lenders, one job.
+    """EndedJob a federation on this machine: a server, two unlike lenders, one job.
 
     The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
     started on free ports of this machine, a job runs from submission to results, and they are

@@ -14,7 +14,7 @@ BOOKED = Booked(code="ok", rounds=3, seconds=2.0, site_seconds=1.5, carried_byte
 def stub(monkeypatch, *, status=session.COMPLETED, clean=True):
     found = FederationFile(job="j", error=None, server="hub", version="1", seconds=9.0, rounds=3,
                            median_round_seconds=0.4, sites={"a": BOOKED, "b": BOOKED})  # fmt: skip
-    shown = deployment.JobRun(session.Run("j", status, found), 5.0, 10.0, clean)
+    shown = deployment.JobRun(session.EndedJob("j", status, found), 5.0, 10.0, clean)
     monkeypatch.setattr(deployment, "unlike_lenders", dict)
     monkeypatch.setattr(deployment, "demonstrate", lambda *_, **__: shown)
 

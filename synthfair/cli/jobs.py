@@ -20,7 +20,7 @@ from synthfair.report.tables import NAMES, federation_table
 from synthfair.run_files import MAX_BYTES, MetricsFile, read_run_file
 
 if TYPE_CHECKING:
-    from synthfair.deploy.session import OnProgress, Run
+    from synthfair.deploy.session import EndedJob, OnProgress
     from synthfair.task.federation_file import FederationFile
 
 
@@ -64,7 +64,7 @@ class _Gaps(BaseModel):
     gaps: tuple[_Gap, ...]
 
 
-def tell(run: Run, output: Path) -> None:
+def tell(run: EndedJob, output: Path) -> None:
     """Says how a job went, and what its model reaches."""
     if run.federation:
         say(federation_table(run.federation))

@@ -21,7 +21,7 @@ from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.noise import RandomBytes, seeded, system_entropy
 from synthfair.privacy.statement import RISKS, UNSEEN
 from synthfair.release.format import Release, write_release
-from synthfair.task.protocol import Task
+from synthfair.task.protocol import ReleaseTask
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -187,7 +187,7 @@ def _saved_if_interrupted(ends: Mapping[CheckpointFile, Saved]) -> Iterator[None
 
 
 def _measured(
-    task: Task,
+    task: ReleaseTask,
     rows: Any,
     booking: Booking,
     bought: AnswersFile | None,
@@ -212,7 +212,7 @@ def make_task(
     schema: Schema,
     noise: RandomBytes = system_entropy,
     on_stage: Callable[[str], None] = lambda _: None,
-) -> Task:
+) -> ReleaseTask:
     """The task of a release with these settings. Raises InputError: they cannot be had."""
     if isinstance(config, DistillConfig):
         from synthfair.client.fair_task import FairTask
@@ -223,7 +223,7 @@ def make_task(
     return SurrogateTask(schema, config, noise, on_stage)
 
 
-def _booking(task: Task, output: Path, run: str) -> Booking:
+def _booking(task: ReleaseTask, output: Path, run: str) -> Booking:
     """Of the release of the run with this fingerprint."""
     try:
         return Booking(output=output.name, run=run, guarantee=task.guarantee)

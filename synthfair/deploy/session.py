@@ -40,7 +40,7 @@ OnProgress = Callable[[str, FederationFile | None], None]
 """Called with the engine's status of a job, and how it goes, once it runs."""
 
 
-class Run(NamedTuple):
+class EndedJob(NamedTuple):
     """A job that has ended.
 
     Attributes:
@@ -112,7 +112,7 @@ def submit(session: Session, job: Path) -> str:
 
 def attach(
     session: Session, job: str, output: Path, on_progress: OnProgress, *, most_seconds: float = 0
-) -> Run:
+) -> EndedJob:
     """Waits for the end of a job that was submitted, and fetches its results.
 
     Args:
@@ -131,8 +131,8 @@ def attach(
         )[1]
     if meta is None:
         session.abort_job(job)
-        return Run(job, f"aborted after {most_seconds:g} s", None)
-    return Run(job, str(meta.get("status")), _fetch(session, job, output))
+        return EndedJob(job, f"aborted after {most_seconds:g} s", None)
+    return EndedJob(job, str(meta.get("status")), _fetch(session, job, output))
 
 
 def abort(session: Session, job: str) -> None:

@@ -10,7 +10,7 @@ from synthfair.data.schema import Schema
 from synthfair.privacy.guarantee import Guarantee
 
 
-class Task(Protocol):
+class ReleaseTask(Protocol):
     """A release that a site is asked for: public settings, and the only code that sees rows.
 
     The order of a site's work is that of the methods: :meth:`read` the rows, :meth:`try_out` what
