@@ -396,7 +396,7 @@ def demonstrate(
 def main(
     *, output: Path = Path("synthfair-deploy-demo"), job: Job = "single_shot", secure: bool = False
 ) -> None:
-    """EndedJob a federation on this machine: a server, two unlike lenders, one job.
+    """Run a federation on this machine: a server, two unlike lenders, one job.
 
     The kits of a server and of two unlike lenders (table loanapp) are made, a process for each is
     started on free ports of this machine, a job runs from submission to results, and they are
