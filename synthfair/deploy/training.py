@@ -20,6 +20,7 @@ from synthfair.config.rules import STRICT
 from synthfair.deploy.agreed import (
     Agreed,
     LeastRows,
+    Planned,
     TrainSettings,
     counts_by_rows,
     make_planned,
@@ -128,9 +129,10 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
     agreed = Agreed(
         train=job.train, sites=tuple(sorted(federation.sites)), least_rows=job.least_rows
     )
-    config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
+    config, planned = agreed.config, make_planned(agreed, federation.schema)
+    data, plan = planned
     private.parent.mkdir(mode=0o700, exist_ok=True)
-    checkpoint, progress = _begin(federation, job, agreed, private.parent)
+    checkpoint, progress = _begin(federation, job, agreed, planned, private.parent)
     save_each = job.save_each if plan.guarantee is None else 1
 
     def save(after: RunProgress) -> None:
@@ -146,7 +148,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
         rounds=config.rounds,
         seed=progress.seed,
         protection=plan.protection,
-        sites=_Sites(federation, job, agreed, checkpoint.path, progress.seed),
+        sites=_Sites(federation, job, agreed, planned, checkpoint.path, seed=progress.seed),
         progress=progress,
         chunk=1,
         on_chunk=save,
@@ -163,7 +165,7 @@ def train(federation: JobSites, job: TrainJob, private: Path, output: Path) -> P
 
 
 def _begin(
-    federation: JobSites, job: TrainJob, agreed: Agreed, folder: Path
+    federation: JobSites, job: TrainJob, agreed: Agreed, planned: Planned, folder: Path
 ) -> tuple[CheckpointFile, RunProgress]:
     """Where rounds are saved, and those that there are; else a start.
 
@@ -174,7 +176,7 @@ def _begin(
     from synthfair.checkpoint import CheckpointFile
     from synthfair.federated.training import first_progress, read_progress
 
-    config, (data, plan) = agreed.config, make_planned(agreed, federation.schema)
+    data, plan = planned
     run = agreed.run(federation.schema)
     checkpoint = CheckpointFile.next_to(folder / "train", run)
     if plan.secure and plan.guarantee:
@@ -189,17 +191,24 @@ def _begin(
             " least_answers, or damaged: go on with the same, or remove the file to begin anew,"
             " which every site books once more"
         )
-    return checkpoint, first_progress(plan, data, config)
+    return checkpoint, first_progress(plan, data, agreed.config)
 
 
 class _Sites:
     """The sites of a training as the engine asks them: reports in, or sums that nobody sees."""
 
     def __init__(
-        self, federation: JobSites, job: TrainJob, agreed: Agreed, checkpoint: Path, seed: int
+        self,
+        federation: JobSites,
+        job: TrainJob,
+        agreed: Agreed,
+        planned: Planned,
+        checkpoint: Path,
+        *,
+        seed: int,
     ) -> None:
         self._federation, self._job, self._agreed = federation, job, agreed
-        data, self._plan = make_planned(agreed, federation.schema)
+        data, self._plan = planned
         self._users, self._checkpoint = data.users, checkpoint
         # Between which the weight of a site lies: the sum of its rows' weights.
         weights = data.row_weights
