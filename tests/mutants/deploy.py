@@ -263,7 +263,7 @@ MUTANTS = [
     Mutant(
         "anybody can repeat the server's noise",
         "deploy/training.py",
-        "first_progress(plan, data, config)",
+        "first_progress(plan, data, agreed.config)",
         "first_progress(plan, data, config, config.seed)",
         ROUNDS,
     ),
