@@ -37,7 +37,7 @@ from synthfair.federated.networks import Network, Perceptron
 from synthfair.federated.parity import Parity
 from synthfair.federated.user_data import poisson_users
 from synthfair.federated.users import make_users
-from synthfair.privacy.sampled import SampledSums
+from synthfair.privacy.accounting import SampledSums
 
 # The rows of the tables
 

@@ -32,7 +32,7 @@ from synthfair.federated.fpfl import Fpfl
 from synthfair.federated.networks import Network
 from synthfair.federated.parity import Parity
 from synthfair.federated.users import Users, make_users
-from synthfair.privacy.sampled import SampledSums
+from synthfair.privacy.accounting import SampledSums
 
 # The network of section 4.2
 

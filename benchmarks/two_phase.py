@@ -41,7 +41,7 @@ from synthfair.federated.parity import Parity, ParityNotion
 from synthfair.federated.two_phase import TwoPhaseSettings, make_two_phase
 from synthfair.federated.users import Users, make_users
 from synthfair.model import Params
-from synthfair.privacy.sampled import common_noise
+from synthfair.privacy.accounting import common_noise
 
 # A table cut into clients, and how a method trains on them and is measured
 

@@ -3,12 +3,11 @@
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import epsilon_of
+from synthfair.privacy.accounting import SampledSums, epsilon_of
 from synthfair.privacy.guarantee import NOT_COVERED, Guarantee
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.mechanism import GaussianMechanism
 from synthfair.privacy.rounds import ROWS_NOT_COVERED, training_guarantee
-from synthfair.privacy.sampled import SampledSums
 
 EVERYONE = SampledSums(50, 50, 20)
 SAMPLED = SampledSums(1000, 20, 20)

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from synthfair.privacy.discrete import (
+from synthfair.privacy.noise import (
     _below,
     _bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
     exponential_choice,
     laplace_variance,
+    seeded,
 )
-from synthfair.privacy.noise import seeded
 
 ALARM = 1e-6
 

@@ -16,8 +16,7 @@ from synthfair.client.fair_task import FairTask, HeldOut
 from synthfair.config import DistillConfig
 from synthfair.data.encode import Encoded, encode
 from synthfair.errors import InputError
-from synthfair.privacy.chance import ALARM, excess, nearer
-from synthfair.privacy.gate import preview
+from synthfair.privacy.gate import ALARM, excess, nearer, preview
 from synthfair.privacy.ledger import Ledger
 from synthfair.privacy.statement import UNSEEN, PrivacyStatement
 from synthfair.release.reading import read_release

@@ -21,7 +21,7 @@ from synthfair.postprocess import (
     write_histogram,
 )
 from synthfair.postprocess.thresholds import NoisyShare
-from synthfair.privacy.discrete import laplace_variance
+from synthfair.privacy.noise import laplace_variance
 from synthfair.report.tables import alpha_warning
 from synthfair.trained import read_model, write_model
 

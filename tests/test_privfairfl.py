@@ -34,8 +34,8 @@ from synthfair.federated import (
 from synthfair.federated.privfairfl import counts_bytes, sum_counts
 from synthfair.federated.user_data import held_out_rows
 from synthfair.postprocess import count_scores, score_bins
-from synthfair.privacy.discrete import discrete_laplace
 from synthfair.privacy.ledger import Ledger
+from synthfair.privacy.noise import discrete_laplace
 from synthfair.report.results import read_results
 from synthfair.report.table import plain_text
 from synthfair.report.tables import training_table

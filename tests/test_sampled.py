@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import epsilon_of
-from synthfair.privacy.sampled import (
+from synthfair.privacy.accounting import (
     LARGEST_NOISE,
     LEAST_NOISE,
     TOLERANCE,
     Composition,
     SampledSums,
     common_noise,
+    epsilon_of,
     least_noise,
 )
 

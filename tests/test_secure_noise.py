@@ -14,8 +14,7 @@ from scipy import stats
 from secure_task import COUNTS, PLAIN, parties
 
 from synthfair.errors import InputError
-from synthfair.privacy.discrete import discrete_laplace
-from synthfair.privacy.noise import seeded, system_entropy
+from synthfair.privacy.noise import discrete_laplace, seeded, system_entropy
 from synthfair.secure import (
     ClippedVectors,
     GroupCounts,

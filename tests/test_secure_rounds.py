@@ -16,10 +16,10 @@ from synthfair.federated import engine, train_rounds
 from synthfair.federated.cohorts import Cohorts
 from synthfair.federated.engine import Protection
 from synthfair.federated.secure_sums import STEPS_IN_CLIP, make_secure_sums
+from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import SampledMechanism
 from synthfair.privacy.ledger import Booking, Ledger
 from synthfair.privacy.rounds import training_guarantee
-from synthfair.privacy.sampled import SampledSums
 from synthfair.run_files import MetricsFile
 from synthfair.secure import shares
 

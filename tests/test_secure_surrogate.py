@@ -14,8 +14,7 @@ from synthfair.data.batches import BatchesInOrder, in_memory
 from synthfair.data.encode import Encoded
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import delta_of, discrete_delta_of, mu_for
-from synthfair.privacy.discrete import discrete_gaussian
-from synthfair.privacy.noise import seeded, system_entropy
+from synthfair.privacy.noise import discrete_gaussian, seeded, system_entropy
 from synthfair.secure import RowSums, Task, noisy_sum, open_sums, read_task, write_task
 from synthfair.surrogate import (
     client_sums,

@@ -17,9 +17,14 @@ from test_release import SCHEMA, rewrite, set_column, some_release
 from synthfair.config import DistillConfig
 from synthfair.errors import InputError
 from synthfair.release.format import write_release
-from synthfair.release.keys import make_keys, read_keys, read_signing_key
+from synthfair.release.keys import (
+    content_digest,
+    make_keys,
+    read_keys,
+    read_signing_key,
+    rows_digest,
+)
 from synthfair.release.reading import read_release
-from synthfair.release.signature import content_digest, rows_digest
 from synthfair.server import read_releases
 
 

@@ -14,8 +14,7 @@ from synthfair.cli import jobs
 from synthfair.data.encode import ClippedColumn
 from synthfair.evaluation import Evaluation
 from synthfair.fairness.metrics import Metric, Rates
-from synthfair.privacy.chance import Comparison
-from synthfair.privacy.gate import Preview
+from synthfair.privacy.gate import Comparison, Preview
 from synthfair.report.gaps import estimate_tables, gap_table
 from synthfair.report.releases import clipping_table, inspection_table, ledger_table, preview_table
 from synthfair.report.table import LONG, Table, plain_text

@@ -25,7 +25,7 @@ from synthfair.federated.two_phase import (
     cell_weights,
     make_two_phase,
 )
-from synthfair.privacy.sampled import Composition, common_noise
+from synthfair.privacy.accounting import Composition, common_noise
 
 KEY = jax.random.key(3)
 ROWS = rows_of()

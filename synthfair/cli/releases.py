@@ -55,8 +55,8 @@ def inspect(
     """
     from synthfair.cli.show import say
     from synthfair.data.schema import read_schema
-    from synthfair.release.inspection import inspect_release
     from synthfair.release.keys import read_keys
+    from synthfair.release.reading import inspect_release
     from synthfair.report.releases import inspection_table
 
     found = inspect_release(

@@ -264,7 +264,7 @@ class FairTask:
         """The bilevel problem. Raises InputError as :meth:`answer`."""
         config, schema, groups = self.config, self.schema, self._groups
         if config.epsilon is not None:
-            from synthfair.privacy.private_objective import PrivateObjective
+            from synthfair.privacy.fit import PrivateObjective
 
             measured = cast("PrivateFit", measured)
             model, penalty = _require_known(self)

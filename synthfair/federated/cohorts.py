@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.privacy.sampled import Sampling
+from synthfair.privacy.accounting import Sampling
 
 OVERFLOW_CHANCE = 1e-12
 """Chance with which a cohort drawn user by user is larger than the room first made for it."""

@@ -20,8 +20,8 @@ from synthfair.federated.settings import PassSettings, PrivacySettings, Training
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params
+from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.rounds import training_guarantee
-from synthfair.privacy.sampled import SampledSums
 
 Bound = Annotated[float, Field(gt=0)]
 """Of a norm; infinite for none."""

@@ -57,7 +57,7 @@ def poisson_sum(
 
     The chance is ``expected`` divided by the number of rows, which is taken as public. No row of a
     large batch is left out: what does not fit into one pass takes another, so that the sampling is
-    exactly the one that is accounted for, see :class:`synthfair.privacy.sampled.SampledSums`.
+    exactly the one that is accounted for, see :class:`synthfair.privacy.accounting.SampledSums`.
 
     Args:
         function: of rows, of which those of weight 0 must not enter, to their sum.

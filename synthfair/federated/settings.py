@@ -24,9 +24,9 @@ from synthfair.federated.user_data import UserData
 from synthfair.federated.users import Users
 from synthfair.model import Params
 from synthfair.postprocess.histogram import ScoreHistogram
+from synthfair.privacy.accounting import SampledSums, Sampling
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.rounds import noise_for_shares, training_guarantee
-from synthfair.privacy.sampled import SampledSums, Sampling
 from synthfair.trained import TrainedModel
 
 BATCH = 500

@@ -34,9 +34,9 @@ from synthfair.federated.settings import PrivacySettings, TrainingPlan
 from synthfair.federated.user_data import UserData
 from synthfair.federated.users import UserRows, Users
 from synthfair.model import Params
+from synthfair.privacy.accounting import SampledSums
 from synthfair.privacy.guarantee import Summed
 from synthfair.privacy.rounds import training_guarantee
-from synthfair.privacy.sampled import SampledSums
 
 TEACHER_NOT_COVERED = (
     "Conditional on the phase-1 teacher, which was trained on the same rows without noise: not an"
@@ -247,7 +247,7 @@ class TwoPhase:
     def sums(self, users: Users, rounds: int) -> tuple[SampledSums, ...]:
         """What is released of the rows, phase by phase; of the smallest user.
 
-        Their common epsilon is that of :meth:`synthfair.privacy.sampled.Composition.of`.
+        Their common epsilon is that of :meth:`synthfair.privacy.accounting.Composition.of`.
         """
         student = self.student.sums(users, rounds)
         if isinstance(self.teacher, PrivateFairSgd):

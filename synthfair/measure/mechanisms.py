@@ -23,8 +23,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.privacy.discrete import discrete_laplace
-from synthfair.privacy.noise import RandomBytes, uniform
+from synthfair.privacy.noise import RandomBytes, discrete_laplace, uniform
 
 LARGEST_EPSILON = 500.0
 """Keeps exp(epsilon) finite. Such an epsilon protects nobody; collections allow 30 at most."""

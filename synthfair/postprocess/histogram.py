@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from synthfair.config.rules import LARGEST_EPSILON, LEAST_EPSILON, STRICT, Relation
 from synthfair.errors import InputError, refusal
 from synthfair.files import read_as, write_json
-from synthfair.privacy.discrete import laplace_variance
+from synthfair.privacy.noise import laplace_variance
 
 if TYPE_CHECKING:
     from synthfair.fairness.metrics import Scored

@@ -1,9 +1,8 @@
-from .accounting import delta_of, epsilon_of, mu_for
-from .discrete import discrete_gaussian, discrete_laplace
+from .accounting import SampledSums, delta_of, epsilon_of, mu_for
 from .gate import Preview, preview
 from .guarantee import Guarantee
 from .ledger import Booking, Ledger
-from .sampled import SampledSums
+from .noise import discrete_gaussian, discrete_laplace
 from .statement import PrivacyStatement, make_guarantee
 
 __all__ = [

@@ -14,6 +14,7 @@ noise of single steps (Polyak and Juditsky 1992).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from synthfair.fairness.penalties import CovariancePenalty, Notion, SelectionRatePenalty
+from synthfair.model import Params
 from synthfair.privacy.guarantee import Guarantee
 from synthfair.privacy.queries import PrivateQueries
 
@@ -182,3 +184,35 @@ def largest_curvature(loss: Callable[[jax.Array], jax.Array]) -> float:
     """The largest second derivative of a loss of the margin; 1/4 for the logistic loss."""
     margins = jnp.linspace(-MARGINS, MARGINS, 4001)
     return float(jnp.max(jax.vmap(jax.grad(jax.grad(loss)))(margins)))
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True)
+class PrivateObjective:
+    """F(theta) = 1/2 (theta - target)' curvature (theta - target).
+
+    The quadratic model, at its minimum, of the loss and the penalty on the real rows.
+
+    Attributes:
+        target: [n] theta that was found privately.
+        curvature: [n, n], positive definite.
+        moments: [C, n] m with C_g(theta) = m'theta, the covariances of group and score.
+    """
+
+    target: jax.Array
+    curvature: jax.Array
+    moments: jax.Array
+
+    def __call__(self, params: Params) -> jax.Array:
+        """F(theta)."""
+        difference = params - self.target
+        return 0.5 * difference @ self.curvature @ difference
+
+    def covariance(self, params: Params) -> jax.Array:
+        """The largest covariance of group and score by the noisy moments, signed."""
+        covariances = self.moments @ params
+        return covariances[jnp.argmax(jnp.abs(covariances))]
+
+    def gap(self, params: Params) -> jax.Array:  # noqa: ARG002 - as Objective has it
+        """Not-a-number: to count decisions would need the rows."""
+        return jnp.full((), jnp.nan, self.target.dtype)

@@ -22,6 +22,9 @@ from synthfair.config.rules import STRICT
 from synthfair.privacy.accounting import (
     ACCOUNTANT,
     LEAST_STEPS,
+    Composition,
+    SampledSums,
+    Sampling,
     composed,
     delta_of,
     discrete_delta_of,
@@ -33,7 +36,6 @@ from synthfair.privacy.mechanism import (
     SumName,
     sensitivity,
 )
-from synthfair.privacy.sampled import Composition, SampledSums, Sampling
 
 Line = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")]
 """Text that is safe to show."""

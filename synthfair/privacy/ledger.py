@@ -14,10 +14,9 @@ from pydantic import BaseModel, Field, ValidationError
 from synthfair.config import LARGEST_EPSILON, LEAST_DELTA, LEAST_EPSILON
 from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, refusal
-from synthfair.privacy.accounting import composed
+from synthfair.privacy.accounting import Composition, composed
 from synthfair.privacy.chain import Chain, Linked
 from synthfair.privacy.guarantee import Guarantee, Line, Unit
-from synthfair.privacy.sampled import Composition
 
 ENDING = ".ledger.jsonl"
 """Added to a table's name."""

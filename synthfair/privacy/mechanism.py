@@ -20,8 +20,7 @@ from synthfair.config.rules import LARGEST_EPSILON, STRICT
 from synthfair.data.schema import Categorical, Column, Numeric, Schema, encoded_as
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
-from synthfair.privacy.discrete import discrete_gaussian, exponential_choice
-from synthfair.privacy.noise import RandomBytes
+from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
 
 SumName = Literal[
     "moments",

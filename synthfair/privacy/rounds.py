@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from synthfair.errors import InputError
-from synthfair.privacy.accounting import DISCRETE, accountant
+from synthfair.privacy.accounting import DISCRETE, SampledSums, accountant, common_noise
 from synthfair.privacy.guarantee import (
     SIMULATED,
     Guarantee,
@@ -15,7 +15,6 @@ from synthfair.privacy.guarantee import (
     Unit,
 )
 from synthfair.privacy.mechanism import sensitivity
-from synthfair.privacy.sampled import SampledSums, common_noise
 
 _NEVER_COVERED = (
     "What was decided by looking at private data: settings tried before, the schema, that a table"

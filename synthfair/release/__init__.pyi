@@ -1,8 +1,6 @@
 from .format import Release, make_header, write_release
-from .inspection import Inspection, inspect_release
-from .keys import make_keys, read_keys, read_signing_key
-from .reading import read_release
-from .signature import Signature
+from .keys import Signature, make_keys, read_keys, read_signing_key
+from .reading import Inspection, inspect_release, read_release
 
 __all__ = [
     "Inspection",

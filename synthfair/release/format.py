@@ -19,7 +19,7 @@ from synthfair.errors import InputError
 from synthfair.files import whole_file
 from synthfair.privacy.guarantee import Guarantee, Line
 from synthfair.privacy.statement import PrivacyStatement
-from synthfair.release.signature import Signature, content_digest, rows_digest, sign
+from synthfair.release.keys import Signature, content_digest, rows_digest, sign
 
 if TYPE_CHECKING:
     import pyarrow as pa

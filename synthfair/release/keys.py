@@ -1,18 +1,179 @@
-"""Key files: a client's private key, and the public keys by which a server knows its clients."""
+"""Keys of clients, and what vouches for a release: its digest, signed (Ed25519, RFC 8032).
+
+The content is the header, the column names and the rows. Its digest is
+
+    sha256(DOMAIN | sha256(header) | sha256(names) | sha256(rows))
+
+where the header is its bytes as they stand in the file, the names are a JSON list, and the rows
+are x in C order (float64), then s, then y (int32), all little-endian. The digests inside have one
+length each, so that no two contents share their bytes. What is signed is DOMAIN followed by the
+digest: a signature made for something else never fits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
+from pydantic import BaseModel, Field, model_validator
+
+from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import OWNER_ONLY, claimed, read_bytes, whole_file
-from synthfair.release.signature import require_cryptography
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+DOMAIN = b"synthfair-release/2\0"
+"""Stands before everything that is hashed or signed for a release."""
+
+Keys = Mapping[str, str]
+"""The clients that may send a release: their names, by public key (64 hexadecimal digits)."""
+
+_Hex32 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+_Hex64 = Annotated[str, Field(pattern="^[0-9a-f]{128}$")]
+
+
+class Signature(BaseModel):
+    """What a release file says of its own content, and who signed that, if anybody.
+
+    Attributes:
+        sha256: digest of the content.
+        public_key: Ed25519 key of who signed it; None where nobody has.
+        signature: of the digest, with that key.
+    """
+
+    model_config = STRICT
+
+    sha256: _Hex32
+    public_key: _Hex32 | None = None
+    signature: _Hex64 | None = None
+
+    @model_validator(mode="after")
+    def _signed_or_not(self) -> Signature:
+        if (self.public_key is None) != (self.signature is None):
+            raise ValueError("public_key and signature must be given both, or neither")
+        return self
+
+
+def rows_digest(
+    x: np.ndarray, s: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None
+) -> bytes:
+    """sha256 of rows x [N, d], s [N], y [N], and weight [N] if any, in the layout above."""
+    digest = hashlib.sha256(np.ascontiguousarray(x, "<f8").data)
+    for column in (s, y):
+        digest.update(np.ascontiguousarray(column, "<i4").data)
+    if weight is not None:
+        digest.update(np.ascontiguousarray(weight, "<f8").data)
+    return digest.digest()
+
+
+def content_digest(header: bytes, names: Sequence[str], rows: bytes) -> bytes:
+    """The digest of a release: of its header as it stands in the file, names, and digest of rows.
+
+    Non-ASCII characters of names are escaped, so that one that is no valid Unicode has bytes, too.
+    """
+    parts = (header, json.dumps(list(names)).encode())
+    return hashlib.sha256(
+        DOMAIN + b"".join(hashlib.sha256(part).digest() for part in parts) + rows
+    ).digest()
+
+
+def sign(digest: bytes, key: Ed25519PrivateKey | None = None) -> Signature:
+    """Vouches for this content, signed if there is a key; the same key gives the same bytes."""
+    if key is None:
+        return Signature(sha256=digest.hex())
+    return Signature(
+        sha256=digest.hex(),
+        public_key=key.public_key().public_bytes_raw().hex(),
+        signature=key.sign(DOMAIN + digest).hex(),
+    )
+
+
+def verify(signature: Signature, digest: bytes, *, source: str) -> None:
+    """Refuses content that was altered, or whose signature, if it has one, is wrong.
+
+    Args:
+        signature: as the file has it.
+        digest: of the content that was read.
+        source: the file, for errors.
+
+    Raises:
+        InputError: the content is not what the file says; or the signature does not fit it, or
+            cannot be verified for want of the package.
+    """
+    if signature.sha256 != digest.hex():
+        raise InputError(
+            f"{source}: altered since it was written: its content has sha256 {digest.hex()}, and"
+            f" its metadata says {signature.sha256}"
+        )
+    if signature.public_key is None or signature.signature is None:
+        return
+    require_cryptography(f"{source}: is signed; verifying that")
+    key, signed = bytes.fromhex(signature.public_key), bytes.fromhex(signature.signature)
+    if not is_signed(DOMAIN + digest, signed, key):
+        raise InputError(
+            f"{source}: its signature with the key {signature.public_key} does not fit its content;"
+            " must be what that key makes of it"
+        )
+
+
+def is_signed(content: bytes, signature: bytes, key: bytes) -> bool:
+    """Whether an Ed25519 signature is of the content and by that key, of 32 bytes.
+
+    All that is signed begins with a domain of its own, so that no signature fits another use.
+
+    Raises:
+        InputError: the package cryptography is not installed.
+    """
+    require_cryptography("verifying signatures")
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def require_signer(signature: Signature, keys: Keys, *, source: str) -> str:
+    """The client that signed a verified release.
+
+    Raises:
+        InputError: it is signed with none of the keys.
+    """
+    names, shown = sorted(keys.values()), 5
+    more = f" or {len(names) - shown} others" if len(names) > shown else ""
+    one_of = ", ".join(map(repr, names[:shown])) + more if names else "nobody: there are no keys"
+    if signature.public_key is None:
+        raise InputError(f"{source}: not signed; must be signed by {one_of}")
+    if signature.public_key not in keys:
+        raise InputError(
+            f"{source}: signed with the unknown key {signature.public_key}; must be signed by"
+            f" {one_of}"
+        )
+    return keys[signature.public_key]
+
+
+def require_cryptography(purpose: str) -> None:
+    """Refuses to go on without the package, which is an optional extra.
+
+    Raises:
+        InputError: it is not installed; the message names the extra.
+    """
+    try:
+        import cryptography  # noqa: F401
+    except ImportError as error:
+        raise InputError(
+            f"{purpose} needs the package cryptography: pip install 'synthfair[sign]'"
+        ) from error
+
 
 PRIVATE, PUBLIC = ".key", ".pub"
 """Endings of the two files of one client."""

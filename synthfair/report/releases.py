@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from synthfair.client import Distillation, Receipt, SurrogateRelease
     from synthfair.config import SurrogateConfig
     from synthfair.data.encode import Clipping
-    from synthfair.privacy.chance import Comparison
-    from synthfair.privacy.gate import Preview
+    from synthfair.privacy.gate import Comparison, Preview
     from synthfair.privacy.guarantee import Guarantee
     from synthfair.privacy.ledger import Ledger
     from synthfair.privacy.statement import PrivacyStatement
-    from synthfair.release.inspection import Inspection
+    from synthfair.release.reading import Inspection
 
 MOST_COLUMNS = 100
 """Columns of a release whose range is shown by itself."""

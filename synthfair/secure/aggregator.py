@@ -21,7 +21,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError, reason
 from synthfair.files import open_file, read_as, sync_folder
 from synthfair.privacy.noise import RandomBytes, system_entropy
-from synthfair.release.signature import is_signed
+from synthfair.release.keys import is_signed
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_records
 from synthfair.secure.summands import MAX_LENGTH, Hex32
 from synthfair.secure.task import Task

@@ -15,9 +15,14 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.postprocess.decision import MOST_BINS
 from synthfair.postprocess.histogram import LARGEST_COUNT
-from synthfair.privacy.discrete import discrete_gaussian, discrete_laplace, laplace_variance
 from synthfair.privacy.mechanism import SumName, clip_rows
-from synthfair.privacy.noise import RandomBytes, system_entropy
+from synthfair.privacy.noise import (
+    RandomBytes,
+    discrete_gaussian,
+    discrete_laplace,
+    laplace_variance,
+    system_entropy,
+)
 
 MAX_LENGTH = 2**20
 """Of a vector."""

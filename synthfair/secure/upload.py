@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from synthfair.errors import InputError
-from synthfair.release.signature import is_signed
+from synthfair.release.keys import is_signed
 from synthfair.secure.aggregator_keys import AggregatorSecret, require_hpke
 from synthfair.secure.task import Task
 

@@ -20,8 +20,8 @@ from synthfair.errors import InputError
 from synthfair.fairness.penalties import CovariancePenalty, Penalty, SelectionRatePenalty
 from synthfair.model import LinearModel, Model, Rows
 from synthfair.release.format import Release, name_of
+from synthfair.release.keys import Keys
 from synthfair.release.reading import MAX_CELLS, read_release
-from synthfair.release.signature import Keys
 from synthfair.surrogate.frontier import FrontierPoint, GlobalProblem, least_weight
 from synthfair.surrogate.table import WeightedTable
 from synthfair.trained import TrainedModel, input_names

@@ -20,7 +20,7 @@ from synthfair.config.rules import STRICT
 from synthfair.errors import InputError
 from synthfair.files import parse_as
 from synthfair.privacy.guarantee import Line
-from synthfair.release.signature import is_signed
+from synthfair.release.keys import is_signed
 from synthfair.task.federation_file import ServerCode, SiteCode
 
 if TYPE_CHECKING:

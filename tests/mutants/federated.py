@@ -159,14 +159,14 @@ MUTANTS = [
     ),
     Mutant(
         "samples of fixed size are accounted for by adding and removing",
-        "privacy/sampled.py",
+        "privacy/accounting.py",
         'return "add_or_remove" if self.sampling == "poisson" else "replace"',
         'return "add_or_remove"',
         "test_sampled.py",
     ),
     Mutant(
         "sums over everyone are left out of a composition",
-        "privacy/sampled.py",
+        "privacy/accounting.py",
         "return cls(mu, tuple(part for part in parts if not part[0].everyone))",
         "return cls(0.0, tuple(part for part in parts if not part[0].everyone))",
         "test_sampled.py",

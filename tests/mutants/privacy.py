@@ -264,14 +264,14 @@ MUTANTS = [
     ),
     Mutant(
         "choices depend twice as much on scores",
-        "privacy/discrete.py",
+        "privacy/noise.py",
         "astype(object) * rate.numerator",
         "astype(object) * 2 * rate.numerator",
         "test_discrete.py",
     ),
     Mutant(
         "the best of what is accepted is chosen",
-        "privacy/discrete.py",
+        "privacy/noise.py",
         "return int(index[0])",
         "return int(index[scores[index].argmax()])",
         "test_discrete.py",
