@@ -24,8 +24,7 @@ from synthfair.config import ReleaseConfig
 from synthfair.data.batches import in_memory
 from synthfair.data.datasets import SOURCES
 from synthfair.data.encode import encode_records
-from synthfair.data.schema import encoded_as
-from synthfair.privacy.mechanism import numeric_features
+from synthfair.data.schema import Numeric, encoded_as
 from synthfair.surrogate import WeightedTable
 
 NEAR, STEP = 0.01, 2.0**-16
@@ -106,6 +105,13 @@ def files(
     for real, distilled in zip(clients, sf.distill_clients(clients, schema, config), strict=True):
         sent = distilled.release
         yield WeightedTable(sent.x, sent.s, sent.y, np.full(len(sent.y), len(real.y) / len(sent.y)))
+
+
+def numeric_features(schema: sf.Schema) -> np.ndarray:
+    """[m] positions of the numbers among the encoded features; the others are 0 or 1."""
+    numbers = {name for name, column in schema.features.items() if isinstance(column, Numeric)}
+    names = schema.encoded_names
+    return np.array([j for j, name in enumerate(names) if name in numbers], dtype=int)
 
 
 def disclosed(file: WeightedTable, real: sf.Encoded, schema: sf.Schema) -> Disclosed:

@@ -12,10 +12,16 @@ import pytest
 from conftest import needs_data
 
 import synthfair as sf
-from benchmarks.disclosure import STEP, read_out, read_records, singled_out, solved
+from benchmarks.disclosure import (
+    STEP,
+    numeric_features,
+    read_out,
+    read_records,
+    singled_out,
+    solved,
+)
 from synthfair.data.batches import in_memory
 from synthfair.data.schema import Numeric, encoded_as
-from synthfair.privacy.mechanism import numeric_features
 from synthfair.surrogate import make
 from synthfair.surrogate.anchors import smooth_rates
 from synthfair.surrogate.make import Plan, read_sums, surrogate_of

@@ -64,12 +64,10 @@ def delta_of(mu: float, epsilon: float) -> float:
     """
     if mu == 0:
         return 0.0
-
-    def upper_tail(z: float) -> float:
-        return 0.5 * math.erfc(z / math.sqrt(2))
-
-    far, near = epsilon / mu + mu / 2, epsilon / mu - mu / 2
-    return max(0.0, upper_tail(near) - math.exp(epsilon) * upper_tail(far))
+    near, far = (
+        0.5 * math.erfc((epsilon / mu + shift) / math.sqrt(2)) for shift in (-mu / 2, mu / 2)
+    )
+    return max(0.0, near - math.exp(epsilon) * far)
 
 
 def epsilon_of(mu: float, delta: float) -> float:
@@ -363,10 +361,8 @@ class Composition:
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon that is known to hold at this delta; exact where nothing is sampled."""
-        return self.pure + self._others(delta)
-
-    def _others(self, delta: float) -> float:
-        return _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
+        others = _epsilon(self, delta) if self.sampled else epsilon_of(self.mu, delta)
+        return self.pure + others
 
     def delta(self, epsilon: float) -> float:
         """The least delta that is known to hold at this epsilon."""
@@ -406,9 +402,9 @@ def _require_alike(kinds: Sequence[SampledSums]) -> None:
 
 
 @cache
-def _epsilon(composition: Composition, delta: float) -> float:
+def _epsilon(composition: Composition, delta: float, *, tight: bool = True) -> float:
     with _quiet():
-        return float(_accountant(composition).get_epsilon(delta))
+        return float(_accountant(composition, tight=tight).get_epsilon(delta))
 
 
 def _accountant(composition: Composition, *, tight: bool = True) -> PrivacyAccountant:
@@ -451,8 +447,7 @@ def _noise(kinds: tuple[SampledSums, ...], epsilon: float, delta: float) -> floa
         return with_noise(noise).epsilon(delta)
 
     def renyi(noise: float) -> float:
-        with _quiet():
-            return float(_accountant(with_noise(noise), tight=False).get_epsilon(delta))
+        return _epsilon(with_noise(noise), delta, tight=False)
 
     try:
         if all(sums.everyone for sums in kinds):  # no sampling: exact
@@ -490,6 +485,7 @@ def least_noise(
     def excess(log_noise: float) -> float:
         return math.log(max(spent(math.exp(log_noise)), 1e-12) / epsilon)
 
+    # A bracket around the least noise that is enough: at high, and not at low.
     high = _first(lambda noise: guess(noise) <= epsilon, LEAST_NOISE)
     if not enough(high):
         high = _first(enough, high * 1.1)
@@ -498,6 +494,7 @@ def least_noise(
         low, high = low / 1.1, low
     if high <= LEAST_NOISE:  # with a large delta, that few are ever sampled may be enough
         return high
+    # The root, and from there the first noise that is seen to be enough.
     bracket = (math.log(low), math.log(high))
     root = root_scalar(excess, bracket=bracket, method="brentq", xtol=TOLERANCE / 4).root
     return _first(enough, math.exp(root + TOLERANCE / 2), step=1 + TOLERANCE / 4)

@@ -69,11 +69,6 @@ class Cells(NamedTuple):
     counts: np.ndarray
     inputs: np.ndarray
 
-    @property
-    def n_rows(self) -> float:
-        """Number of rows."""
-        return float(self.counts.sum())
-
 
 def private_fit(
     queries: PrivateQueries,
@@ -94,43 +89,34 @@ def private_fit(
         lambda_theta: regularisation of theta, as in the server's training problem.
         curvature: largest second derivative of the loss, see :func:`largest_curvature`.
     """
+    # Once: counts, which are positive then, and moments.
     counts, inputs = queries.moments()
     least = LEAST_ROWS * guarantee.mechanism("moments").noise
     cells = Cells(np.maximum(counts, least), inputs)
-    n = inputs.shape[-1]
+    n, n_rows = inputs.shape[-1], float(cells.counts.sum())
     ridge = lambda_theta / n**2 * np.eye(n)
-    second_moment = _floored(queries.second_moment(), guarantee.mechanism("curvature").noise)
-    base = RELAXATION * curvature * second_moment / cells.n_rows
+    # Second moments with eigenvalues of at least noise sqrt(n), about those of a matrix of noise: a
+    # smaller one may as well be noise. Steps in such a direction are short, so that their own noise
+    # does not carry theta away.
+    values, vectors = np.linalg.eigh(queries.second_moment())
+    floor = guarantee.mechanism("curvature").noise * n**0.5
+    second_moment = (vectors * np.maximum(values, floor)) @ vectors.T
+    base = RELAXATION * curvature * second_moment / n_rows
+    # Gradient steps with the penalty's gaps and their derivative, and the mean of the last half.
     path, theta, hessian = [], np.zeros(n), base
     for _ in range(guarantee.mechanism("gradients").times):
-        gaps, jacobian = _gaps(queries, cells, penalty, theta)
+        if isinstance(penalty, CovariancePenalty):
+            jacobian = covariance_moments(cells, penalty.notion)
+            gaps = jacobian @ theta
+        else:
+            sums = queries.rates(theta, penalty.temperature)
+            gaps, jacobian = (rate_gaps(cells, penalty.notion, one) for one in sums)
         hessian = base + rho_o * jacobian.T @ jacobian + ridge
-        slope = queries.gradient(theta) / cells.n_rows + rho_o * jacobian.T @ gaps + ridge @ theta
+        slope = queries.gradient(theta) / n_rows + rho_o * jacobian.T @ gaps + ridge @ theta
         theta = theta - np.linalg.solve(hessian, slope)
         path.append(theta)
     mean = np.mean(path[len(path) // 2 :], axis=0)
     return PrivateFit(mean, hessian, covariance_moments(cells, penalty.notion), cells.counts)
-
-
-def _floored(second_moment: np.ndarray, noise: float) -> np.ndarray:
-    """The same with eigenvalues of at least noise sqrt(n), about those of a matrix of noise alone.
-
-    A smaller eigenvalue may as well be noise. Steps in such a direction are short, so that
-    their own noise does not carry theta away.
-    """
-    values, vectors = np.linalg.eigh(second_moment)
-    return (vectors * np.maximum(values, noise * len(values) ** 0.5)) @ vectors.T
-
-
-def _gaps(
-    queries: PrivateQueries, cells: Cells, penalty: Penalties, theta: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Gaps [C] whose squares the penalty halves and sums, and their derivative [C, n]."""
-    if isinstance(penalty, CovariancePenalty):
-        moments = covariance_moments(cells, penalty.notion)
-        return moments @ theta, moments
-    rates, slopes = queries.rates(theta, penalty.temperature)
-    return rate_gaps(cells, penalty.notion, rates), rate_gaps(cells, penalty.notion, slopes)
 
 
 def cell_weights(notion: Notion, n_groups: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +144,10 @@ def covariance_moments(cells: Cells, notion: Notion) -> np.ndarray:
     over the rows of a stratum, N of them. Wu et al. (2024) eq. (2), (3).
     """
     member, rest = cell_weights(notion, len(cells.counts))
-    inside, total = (_summed(w, cells.inputs) for w in (member, member + rest))
-    n_inside, n_total = (_summed(w, cells.counts) for w in (member, member + rest))
+    (inside, total), (n_inside, n_total) = (
+        [np.tensordot(weights, values, axes=2) for weights in (member, member + rest)]
+        for values in (cells.inputs, cells.counts)
+    )
     return (inside - (n_inside / n_total)[:, None] * total) / n_total[:, None]
 
 
@@ -167,16 +155,11 @@ def rate_gaps(cells: Cells, notion: Notion, sums: np.ndarray) -> np.ndarray:
     """[C, ...] means over a group minus means over the rest, of what sums [G, 2, ...] add up."""
 
     def mean(weights: np.ndarray) -> np.ndarray:
-        total, count = _summed(weights, sums), _summed(weights, cells.counts)
+        total, count = (np.tensordot(weights, part, axes=2) for part in (sums, cells.counts))
         return total / count.reshape(-1, *[1] * (sums.ndim - 2))
 
     member, rest = cell_weights(notion, len(cells.counts))
     return mean(member) - mean(rest)
-
-
-def _summed(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """[C, ...] sums over cells of weights [C, G, 2] times values [G, 2, ...]."""
-    return np.tensordot(weights, values, axes=2)
 
 
 @cache

@@ -237,17 +237,23 @@ def preview(
     rng = np.random.default_rng(seed)
     few = _drawn(release, MOST_OTHER, rng)
     known, others = (drawn_by_content(rows, MOST_REAL) for rows in (real, held_out))
-    within = _within(release.x)
+    # A copy differs by no more than rounding to the grid hides. The chance of a uniform row to be
+    # one is the volume around all real rows, at most.
+    steps, (n, d) = release.x / GRID, real.x.shape
+    within = COPY + GRID / 2 * bool(np.array_equal(steps, np.rint(steps)))
+    chance = min(1.0, n * (2 * within) ** d)
+    # What needs no held-out rows.
     found = Preview(
         n_synthetic=len(release.y),
         n_held_out=len(others.y),
         copies=int(_copied(release.x, real.x, within).sum()),
-        copies_by_chance=most_by_chance(len(release.y), _chance_of_a_copy(real, within)),
+        copies_by_chance=most_by_chance(len(release.y), chance),
         labels_copied=_recoded(release.s, real.s) or _recoded(release.y, real.y),
         largest=float(np.abs(release.x).max()),
     )
     if len(others.y) < LEAST_HELD_OUT or len(known.y) < 2:
         return found
+    # Distances to the real rows, and attacks, next to those of held-out rows.
     members = _drawn(known, len(others.y), rng)
     return found._replace(
         distances=_distances(few.x, known, others),
@@ -278,18 +284,6 @@ def _drawn(rows: Encoded, most: int, rng: np.random.Generator) -> Encoded:
     return Encoded(*(field[chosen] for field in rows))
 
 
-def _within(synthetic: np.ndarray) -> float:
-    """Difference in each feature up to which a row is a copy: what rounding to the grid hides."""
-    steps = synthetic / GRID
-    return COPY + GRID / 2 * bool(np.array_equal(steps, np.rint(steps)))
-
-
-def _chance_of_a_copy(real: Encoded, within: float) -> float:
-    """The chance of a uniform row to be a copy, at most: the volume around all real rows."""
-    n, d = real.x.shape
-    return min(1.0, n * (2 * within) ** d)
-
-
 def _copied(synthetic: np.ndarray, real: np.ndarray, within: float) -> np.ndarray:
     """[N_s] whether each synthetic row lies at a real row."""
     tree, found = KDTree(synthetic), np.zeros(len(synthetic), bool)
@@ -307,7 +301,11 @@ def _distances(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Distan
     (first, second), (usual, usual_second) = (
         nearest(real, rows, k=2)[0].T for rows in (synthetic, others.x)
     )
-    ratios, usual_ratios = _ratio(first, second), _ratio(usual, usual_second)
+    # Closest over second closest; 1 where both are 0, as among rows that repeat.
+    ratios, usual_ratios = (
+        np.divide(one, two, out=np.ones_like(one), where=two > 0)
+        for one, two in ((first, second), (usual, usual_second))
+    )
     return Distances(
         median=float(np.median(first)),
         held_out_median=float(np.median(usual)),
@@ -332,11 +330,6 @@ def _linked(synthetic: np.ndarray, known: Encoded, others: Encoded) -> Compariso
     n, h, n_s = len(apart), int(apart.sum()), len(synthetic)
     variance = h * (n - h) / (n * (n - 1)) * np.sum((each - each.mean()) ** 2)
     return Comparison(float(each[~apart].sum()) / n_s, (n - h) / n, float(variance**0.5) / n_s)
-
-
-def _ratio(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Closest over second closest; 1 where both are 0, as among rows that repeat."""
-    return np.divide(first, second, out=np.ones_like(first), where=second > 0)
 
 
 def _attribute(release: Encoded, members: Encoded, others: Encoded) -> Comparison:
@@ -383,15 +376,11 @@ def nearest(points: np.ndarray, rows: np.ndarray, k: int = 1) -> tuple[np.ndarra
     step, found = max(1, CELLS // n), min(k, n)
     for begin in range(0, len(rows), step):
         here = slice(begin, begin + step)
-        candidates = _candidates(points, squares, rows[here], min(k + SPARE, n))
+        # Candidates in no order, by the product; then their distances, from the nearest on.
+        some, products = min(k + SPARE, n), squares - 2 * rows[here] @ points.T
+        candidates = np.argpartition(products, some - 1, axis=1)[:, :some]
         exact = np.linalg.norm(points[candidates] - rows[here, None], axis=2)
         order = np.argsort(exact, axis=1, kind="stable")[:, :found]
         distances[here, :found] = np.take_along_axis(exact, order, axis=1)
         positions[here, :found] = np.take_along_axis(candidates, order, axis=1)
     return (distances[:, 0], positions[:, 0]) if k == 1 else (distances, positions)
-
-
-def _candidates(points: np.ndarray, squares: np.ndarray, rows: np.ndarray, some: int) -> np.ndarray:
-    """[N, some] positions of points that are near, in no order."""
-    distances = squares - 2 * rows @ points.T
-    return np.argpartition(distances, some - 1, axis=1)[:, :some]

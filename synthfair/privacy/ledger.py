@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -198,12 +198,14 @@ class Ledger:
             booking: of what is asked for.
             reserve: epsilon of the limit that must be left after it; then there must be a limit.
         """
+        # What was bought before costs nothing; what is new must be comparable with all before it.
         before = [entry.what for entry in self.entries()]
         if _is_bought(booking, before):
             return
         for old in before:
             if isinstance(old, Booking) and old.guarantee and booking.guarantee:
                 self._require_comparable(old.guarantee, booking.guarantee)
+        # All together, this one included, must stay within the limit, less the reserve.
         limit, after = _spent(before).limit, _spent([*before, booking]).composition
         if limit is None:
             if reserve > 0:
@@ -255,7 +257,16 @@ def _is_bought(booking: Booking, before: Sequence[Booking | Limit]) -> bool:
 
 
 def _spent(entries: Sequence[Booking | Limit]) -> Spent:
-    bookings = _counted(entry for entry in entries if isinstance(entry, Booking))
+    # Aggregators take one part of each client, and answer a task once: a part of a secure sum sent
+    # again by the same client is in one sum, once. Two clients with the same table are in it twice.
+    counted: dict[object, Booking] = {}
+    for number, booking in enumerate(entry for entry in entries if isinstance(entry, Booking)):
+        key: object = number
+        if booking.kind == "secure_sum" and booking.client:
+            key = booking.run, booking.client, repr(booking.guarantee)
+        counted.setdefault(key, booking)
+    bookings = list(counted.values())
+    # All together; unknown where one has no guarantee. The last limit holds.
     limits = [entry for entry in entries if isinstance(entry, Limit)]
     parts = [booking.composition for booking in bookings]
     known = [part for part in parts if part]
@@ -269,21 +280,3 @@ def _spent(entries: Sequence[Booking | Limit]) -> Spent:
         composition=together if len(known) == len(parts) else None,
         limit=limits[-1] if limits else None,
     )
-
-
-def _counted(bookings: Iterable[Booking]) -> list[Booking]:
-    """Without repeated parts of a secure sum.
-
-    Aggregators take one part of each client, and answer a task once: sent again by the same client,
-    it is in one sum, once. Two clients with the same table are in it twice.
-    """
-    seen: set[tuple[str, str, str]] = set()
-    found = []
-    for booking in bookings:
-        if booking.kind == "secure_sum" and booking.client:
-            key = booking.run, booking.client, repr(booking.guarantee)
-            if key in seen:
-                continue
-            seen.add(key)
-        found.append(booking)
-    return found

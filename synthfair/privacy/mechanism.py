@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from synthfair.config import Relation
 from synthfair.config.rules import LARGEST_EPSILON, STRICT
-from synthfair.data.schema import Categorical, Column, Numeric, Schema, encoded_as
+from synthfair.data.schema import Categorical, Schema, encoded_as
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import CHOICES, LEAST_STEPS, mu_of_choice
 from synthfair.privacy.noise import RandomBytes, discrete_gaussian, exponential_choice
@@ -392,10 +392,11 @@ def feature_ball(schema: Schema) -> Ball:
     Columns are encoded independently, so that squared radii add up. Measured from the centre, a
     row is half as long as from the origin, and so is its noise.
     """
-    return _product(
-        _simplex_ball(len(encoded_as(name, column)), zero=not _is_one_hot(column))
-        for name, column in schema.features.items()
-    )
+    balls = []
+    for name, column in schema.features.items():
+        one_hot = isinstance(column, Categorical) and len(column.categories) > 2
+        balls.append(_simplex_ball(len(encoded_as(name, column)), zero=not one_hot))
+    return _product(balls)
 
 
 def input_ball(schema: Schema) -> Ball:
@@ -403,20 +404,9 @@ def input_ball(schema: Schema) -> Ball:
     return _product([feature_ball(schema), _simplex_ball(len(schema.groups) - 1, zero=True)])
 
 
-def numeric_features(schema: Schema) -> np.ndarray:
-    """[m] positions of the numbers among the encoded features; the others are 0 or 1."""
-    numbers = {name for name, column in schema.features.items() if isinstance(column, Numeric)}
-    names = schema.encoded_names
-    return np.array([j for j, name in enumerate(names) if name in numbers], dtype=int)
-
-
 def _product(balls: Iterable[Ball]) -> Ball:
     centres, radii = zip(*balls, strict=True)
     return Ball(np.concatenate(centres), math.sqrt(sum(radius**2 for radius in radii)))
-
-
-def _is_one_hot(column: Column) -> bool:
-    return isinstance(column, Categorical) and len(column.categories) > 2
 
 
 def _simplex_ball(k: int, *, zero: bool) -> Ball:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from synthfair.errors import InputError
 from synthfair.privacy.accounting import DISCRETE, SampledSums, accountant, common_noise
@@ -100,6 +101,7 @@ def training_guarantee(
     Raises:
         InputError: no noise is enough, or that of shares is less than :func:`noise_for_shares`.
     """
+    # The noise, in units of the sensitivity, that all sums share.
     kinds = [kind for kind, _ in sums.values()]
     if shares is None:
         multiplier = common_noise(kinds, epsilon, delta)
@@ -108,10 +110,7 @@ def training_guarantee(
     mechanisms = tuple(
         SampledMechanism(
             name=name,
-            sampling=kind.sampling,
-            population=kind.population,
-            sample=kind.sample,
-            times=kind.times,
+            **asdict(kind),
             clip=clip,
             noise=noise or multiplier * sensitivity(clip, kind.relation),
             shares=shares,
@@ -123,6 +122,7 @@ def training_guarantee(
             f"noise: {mechanisms[0].multiplier:g} of the sensitivity; must be at least"
             f" {multiplier:g}"
         )
+    # What is said of it: of whom, against whom, and what it does not cover.
     account = accountant().replace("exact Gaussian composition", "sampled Gaussian mechanisms")
     unit: Unit = "one user, with all its rows"
     against, not_covered = ALL_WHO_SEE_SUMS, NOT_COVERED

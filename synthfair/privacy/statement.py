@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from pydantic import BaseModel, Field, model_validator
 
-from synthfair.config import (
-    DistillConfig,
-    SurrogateConfig,
-)
+from synthfair.config import DistillConfig, SurrogateConfig
 from synthfair.config.rules import STRICT
 from synthfair.data.schema import Numeric, Schema
 from synthfair.privacy.accounting import accountant, discrete_mu_for, epsilon_of_choice
@@ -22,7 +18,6 @@ from synthfair.privacy.mechanism import (
     ExponentialMechanism,
     GaussianMechanism,
     Relation,
-    SumName,
     feature_ball,
     grid_for,
     input_ball,
@@ -127,78 +122,52 @@ def make_guarantee(
     """
     if config.epsilon is None or config.delta is None:
         raise ValueError("a private release needs epsilon and delta")
-    bounds, name = term_bounds(config, schema, common_tree=common_tree), accountant()
+    # What each mechanism bounds, and which part of the budget it gets.
+    bounds, account = term_bounds(config, schema, common_tree=common_tree), accountant()
+    relation = config.relation
     if isinstance(config, SurrogateConfig):
         shares = SHARES_OF_SURROGATES
     else:
         shares = SHARES_WITH_RATES if "rates" in bounds else SHARES
-    per_mu = sum(shares[one] for one in bounds) ** 0.5 / discrete_mu_for(
-        config.epsilon, config.delta
-    )
+    mu = discrete_mu_for(config.epsilon, config.delta)
+    per_mu = sum(shares[one] for one in bounds) ** 0.5 / mu
     mechanisms = []
-    for sum_, (bound, size) in bounds.items():
-        times = uses(sum_, config, schema)
-        of_noise = per_mu * (times / shares[sum_]) ** 0.5
-        if sum_ == "tree":
-            change, epsilon = _score_change(config.relation), epsilon_of_choice(1 / of_noise)
+    for name, bound in bounds.items():
+        times = uses(name, config, schema)
+        of_noise = per_mu * (times / shares[name]) ** 0.5  # a unit of sensitivity
+        if name == "tree":
+            change, epsilon = largest_change(name, bound, relation), epsilon_of_choice(1 / of_noise)
             mechanisms.append(
-                ExponentialMechanism(name=sum_, sensitivity=change, epsilon=epsilon, times=times)
+                ExponentialMechanism(name=name, sensitivity=change, epsilon=epsilon, times=times)
             )
             continue
-        grid = grid_for(_largest_change(sum_, bound, config.relation) * of_noise)
-        rounded = rounded_norm(sum_, bound, size, grid)
-        change = _largest_change(sum_, rounded, config.relation)
+        # The noise without rounding gives the grid, and the grid the noise with rounding.
+        grid = grid_for(largest_change(name, bound, relation) * of_noise)
+        change = largest_change(name, bound, relation, grid)
         noise = math.ceil(change * of_noise / grid) * grid
         mechanisms.append(
-            GaussianMechanism(name=sum_, sensitivity=change, noise=noise, times=times, grid=grid)
+            GaussianMechanism(name=name, sensitivity=change, noise=noise, times=times, grid=grid)
         )
     return Guarantee(
         epsilon=config.epsilon,
         delta=config.delta,
-        relation=config.relation,
+        relation=relation,
         mechanisms=tuple(mechanisms),
-        accountant=name,
+        accountant=account,
         not_covered=NOT_COVERED,
     )
 
 
-class Bound(NamedTuple):
-    """Of a row's term in a sum or score, before it is rounded.
-
-    Attributes:
-        norm: to which it is clipped.
-        size: how many numbers a row adds to; of sums of b b', how many b has.
-    """
-
-    norm: float
-    size: int
-
-
 def term_bounds(
     config: DistillConfig | SurrogateConfig, schema: Schema, *, common_tree: bool = False
-) -> dict[MechanismName, Bound]:
-    """Of the term of each row, for each sum and score that the settings need."""
-    d = len(schema.encoded_names)
-    if isinstance(config, SurrogateConfig):
-        return _surrogate_bounds(schema, common_tree=common_tree)
-    features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
-    k = d + len(schema.groups)
-    bounds: dict[MechanismName, Bound] = {
-        "moments": Bound(features, d + 1),
-        "curvature": Bound(inputs**2, k),
-        "gradients": Bound(config.clip * inputs, k),
-    }
-    if config.penalty == "selection_rate":
-        # (sigma(tau z), d sigma(tau z)/dz (x, 1)), where sigma <= 1 and its slope <= tau/4
-        norm = (1.0 + (config.temperature / 4 * features) ** 2) ** 0.5
-        bounds["rates"] = Bound(norm, d + 2)
-    return bounds
+) -> dict[MechanismName, tuple[float, int]]:
+    """Bounds of each row's term, for each sum and score that the settings need.
 
+    A bound is the norm to which a term is clipped before it is rounded, and how many numbers a row
+    adds to; of sums of b b', how many b has.
 
-def _surrogate_bounds(schema: Schema, *, common_tree: bool) -> dict[MechanismName, Bound]:
-    """Of a surrogate, whose sums are taken by cell, a pair of group and label.
-
-    A row is in one cell alone. There it adds, with p columns and m numeric ones among them,
+    The sums of a surrogate are taken by cell, a pair of group and label. A row is in one cell
+    alone. There it adds, with p columns and m numeric ones among them,
 
     - histograms: 1 at one level of each column: norm sqrt(p);
     - tree: at most 1 to the score of two columns, the sum over cells and pairs of levels of
@@ -214,17 +183,32 @@ def _surrogate_bounds(schema: Schema, *, common_tree: bool) -> dict[MechanismNam
     Each norm is attained. Counts are never negative, so that a row in place of another changes
     sums of them by sqrt(2) times the norm.
     """
+    bounds: dict[MechanismName, tuple[float, int]]
+    if isinstance(config, DistillConfig):
+        d = len(schema.encoded_names)
+        k = d + len(schema.groups)
+        features, inputs = feature_ball(schema).norm_with_one, input_ball(schema).norm_with_one
+        bounds = {
+            "moments": (features, d + 1),
+            "curvature": (inputs**2, k),
+            "gradients": (config.clip * inputs, k),
+        }
+        if config.penalty == "selection_rate":
+            # (sigma(tau z), d sigma(tau z)/dz (x, 1)), where sigma <= 1 and its slope <= tau/4
+            norm = (1.0 + (config.temperature / 4 * features) ** 2) ** 0.5
+            bounds["rates"] = norm, d + 2
+        return bounds
     p, m = len(schema.features), sum(isinstance(c, Numeric) for c in schema.features.values())
     both, rates = p * (p - 1) // 2, 2 * PRIVATE_PROBLEMS
-    bounds: dict[MechanismName, Bound] = {"histograms": Bound(p**0.5, p)}
+    bounds = {"histograms": (p**0.5, p)}
     if p > 1 and common_tree:
-        bounds["tables"] = Bound(both**0.5, both)
+        bounds["tables"] = both**0.5, both
     elif p > 1:
-        bounds |= {"tree": Bound(1.0, 1), "pairs": Bound((p - 1) ** 0.5, p - 1)}
+        bounds |= {"tree": (1.0, 1), "pairs": ((p - 1) ** 0.5, p - 1)}
     if m:
         products = m * (m + 1) // 2
-        bounds["column_moments"] = Bound((products / 16 + m / 4) ** 0.5, products + m)
-    bounds["anchors"] = Bound(rates**0.5 / 2, rates)
+        bounds["column_moments"] = (products / 16 + m / 4) ** 0.5, products + m
+    bounds["anchors"] = rates**0.5 / 2, rates
     return bounds
 
 
@@ -236,13 +220,18 @@ def uses(name: MechanismName, config: DistillConfig | SurrogateConfig, schema: S
     return steps if name in ("gradients", "rates") else 1
 
 
-def _largest_change(name: SumName, bound: float, relation: Relation) -> float:
-    return sensitivity(bound, relation, never_opposed=name in NEVER_OPPOSED)
+def largest_change(
+    name: MechanismName, bound: tuple[float, int], relation: Relation, grid: float | None = None
+) -> float:
+    """The sensitivity of a sum whose terms have this bound, or of the scores of a tree.
 
-
-def _score_change(relation: Relation) -> float:
-    """Of the score of two columns, with a step for how it was rounded and computed."""
-    return sensitivity(1.0, relation) + SCORE_GRID
+    Rounding to the grid of a sum counts, if it is given; in a score always, with a step for how it
+    was rounded and computed.
+    """
+    if name == "tree":
+        return sensitivity(1.0, relation) + SCORE_GRID
+    norm = rounded_norm(name, *bound, grid) if grid else bound[0]
+    return sensitivity(norm, relation, never_opposed=name in NEVER_OPPOSED)
 
 
 def require_true(
@@ -257,23 +246,19 @@ def require_true(
         ValueError: it is of no release; or a mechanism is missing or unknown, has another
             sensitivity, or another number of uses.
     """
+    # The guarantee is that of a release.
     unlike = guarantee.condition, guarantee.holds_against, guarantee.counts_epsilon
     if guarantee.unit != "one row" or any(part is not None for part in unlike):
         raise ValueError("must be of one row, without a condition, against everybody")
     if guarantee.samples:
         raise ValueError("mechanisms: must be of all rows, not of samples")
+    # Its mechanisms are those of the settings, and change as much as the schema allows.
     bounds = term_bounds(config, schema)
     names = [mechanism.name for mechanism in guarantee.mechanisms]
     if sorted(names) != sorted(bounds):
         raise ValueError(f"mechanisms are {names}; must be {list(bounds)}, each once")
     for found in guarantee.of_release:
-        norm, size = bounds[found.name]
-        if found.name == "tree":
-            right = _score_change(config.relation)
-        else:
-            if found.grid is not None:
-                norm = rounded_norm(found.name, norm, size, found.grid)
-            right = _largest_change(found.name, norm, config.relation)
+        right = largest_change(found.name, bounds[found.name], config.relation, found.grid)
         times = uses(found.name, config, schema)
         if abs(found.sensitivity / right - 1) > 1e-9 or found.times != times:
             raise ValueError(

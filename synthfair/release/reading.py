@@ -51,19 +51,6 @@ EARLIER = b'"format":"synthfair-release/3"'
 """In the header of a surrogate of an earlier version, whose rows were of encoded features."""
 
 
-class _Expected(NamedTuple):
-    """What a file must hold: names of its features, number of groups, and weights or not.
-
-    Without the schema there are no ``columns``.
-    """
-
-    names: tuple[str, ...]
-    n_groups: int
-    weighted: bool
-    columns: Mapping[str, Numeric | Categorical] = {}
-    encoded: int = 0
-
-
 def read_release(
     path: Path, schema: Schema | None, *, keys: Keys | None = None, room: int = MAX_CELLS
 ) -> Release:
@@ -93,20 +80,22 @@ def read_release(
     try:
         # Reading ahead and decoding in threads would take longer than a release's few pages.
         with open_file(path) as raw, pq.ParquetFile(raw, pre_buffer=False, **options) as file:
+            # What the file says, and what it must hold by the schema, or else to be a release.
             found = file.schema_arrow
             text, header, signature = _metadata(found, source)
             weighted = header.kind == "surrogate"
+            columns: Mapping[str, Numeric | Categorical] = {}
+            width, n_groups = len(found), MAX_GROUPS
             if schema is None:
-                expected = _claimed(found, source, weighted=weighted)
+                names = _claimed(found, source, weighted=weighted)
             else:
                 _check_schema(header, schema, source)
-                names = tuple(schema.features) if weighted else schema.encoded_names
-                size = len(schema.encoded_names) + 2 + weighted
-                columns = schema.features if weighted else {}
-                expected = _Expected(names, len(schema.groups), weighted, columns, size)
-            _check_columns(found, arrow_schema(expected.names, weighted=weighted), source)
-            # A server encodes the columns of a surrogate, which are more then.
-            width = max(len(found), expected.encoded)
+                columns, n_groups = schema.features if weighted else {}, len(schema.groups)
+                names = tuple(columns) if weighted else schema.encoded_names
+                # A server encodes the columns of a surrogate, which are more then.
+                width = max(width, len(schema.encoded_names) + 2 + weighted)
+            # Columns and numbers of rows, before the rows are read.
+            _check_columns(found, arrow_schema(names, weighted=weighted), source)
             _check_rows(file.metadata.num_rows, width, room, source)
             table = file.read(use_threads=False)
             table.validate(full=True)
@@ -114,11 +103,17 @@ def read_release(
         raise
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
         raise InputError(f"{path}: not a readable Parquet file: {reason(error)}") from error
-    rows = _rows(table, source, weighted=expected.weighted)
-    release = Release(header, expected.names, *rows, signature=signature)
-    _check_values(release, expected, source)
-    digest = content_digest(text, release.names, release.fingerprint)
-    verify(signature, digest, source=source)
+    # The rows, as copies, so that no release keeps Arrow's memory.
+    if any(column.null_count for column in table.columns):
+        raise InputError(f"{source}: holds missing values; a release has none")
+    arrays = [column.to_numpy() for column in table.columns]
+    weight = arrays.pop().copy() if weighted else None
+    *features, s, y = arrays
+    x, s, y = np.column_stack(features), s.copy(), y.astype(float)
+    release = Release(header, names, x, s, y, weight, signature=signature)
+    _check_values(release, n_groups, columns, source)
+    # They are what was written, and by whom.
+    verify(signature, content_digest(text, names, release.fingerprint), source=source)
     if keys is not None:
         require_signer(signature, keys, source=source)
     return release
@@ -149,8 +144,8 @@ def _metadata(found: pa.Schema, source: str) -> tuple[bytes, Header, Signature]:
     return text, header, parse_as(metadata[SIGNATURE_KEY], Signature, source)
 
 
-def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> _Expected:
-    """What a file must hold to be what it says it is."""
+def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> tuple[str, ...]:
+    """Names of the features of a file that is read without its schema."""
     names = tuple(found.names)
     last = own_columns(names[: -3 if weighted else -2], weighted=weighted)
     if len(names) <= len(last) or names[-len(last) :] != last:
@@ -164,7 +159,7 @@ def _claimed(found: pa.Schema, source: str, *, weighted: bool) -> _Expected:
         )
     if len(set(names)) < len(names):
         raise InputError(f"{source}: a column's name is repeated")
-    return _Expected(names[: -len(last)], MAX_GROUPS, weighted)
+    return names[: -len(last)]
 
 
 def _check_schema(header: Header, schema: Schema, source: str) -> None:
@@ -204,59 +199,48 @@ def _check_rows(rows: int, columns: int, room: int, source: str) -> None:
         )
 
 
-def _rows(
-    table: pa.Table, source: str, *, weighted: bool
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
-    columns = table.columns
-    if any(column.null_count for column in columns):
-        raise InputError(f"{source}: holds missing values; a release has none")
-    *features, s, y = (column.to_numpy() for column in columns[: -1 if weighted else None])
-    weight = columns[-1].to_numpy().copy() if weighted else None
-    # Copies, so that no release keeps Arrow's memory.
-    return np.column_stack(features), s.copy(), y.astype(float), weight
-
-
-def _check_values(release: Release, expected: _Expected, source: str) -> None:
-    n_groups, own = expected.n_groups, own_columns(expected.names, weighted=expected.weighted)
-    features = [
-        (name, values, *_allowed(values, expected, name))
+def _check_values(
+    release: Release, n_groups: int, columns: Mapping[str, Numeric | Categorical], source: str
+) -> None:
+    """Refuses the first value, column by column, that no release can have."""
+    weight = release.weight
+    # Each column's name, values, whether they are allowed, and what is.
+    s, y, *last = own_columns(release.names, weighted=weight is not None)
+    checks = [
+        (name, values, *_allowed(values, columns.get(name), encoded=weight is None))
         for name, values in zip(release.names, release.x.T, strict=True)
     ]
-    named = [
-        *((name, values, right) for name, values, right, _ in features),
-        (own[0], release.s, (release.s >= 0) & (release.s < n_groups)),
-        (own[1], release.y, np.abs(release.y) == 1),
-    ]
-    if (weight := release.weight) is not None:
-        right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
-        named.append((own[2], weight, right))
+    in_range = (release.s >= 0) & (release.s < n_groups)
+    checks.append((s, release.s, in_range, f"0 to {n_groups - 1}"))
+    checks.append((y, release.y, np.abs(release.y) == 1, "-1 or 1"))
     most = f"0, or a number from {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
-    words = f"0 to {n_groups - 1}", "-1 or 1", most
-    allowed = {name: of for name, _, _, of in features} | dict(zip(own, words, strict=False))
-    for name, values, right in named:
+    if weight is not None:
+        right = (weight == 0) | ((weight >= MIN_WEIGHT) & (weight <= MAX_WEIGHT))
+        checks.append((last[0], weight, right, most))
+    for name, values, right, allowed in checks:
         if not right.all():
             row = int(np.argmin(right))
-            value = values[row].item()
             raise InputError(
-                f"{source}: column {name!r}, row {row + 1}: {value!r} is not allowed; must be"
-                f" {allowed[name]}"
+                f"{source}: column {name!r}, row {row + 1}: {values[row].item()!r} is not allowed;"
+                f" must be {allowed}"
             )
     if weight is not None and not weight.any():
         raise InputError(
-            f"{source}: column {own[2]!r}: all are 0, so that it stands for no row; must be {most},"
-            " and one of them not 0: ask its site for another release"
+            f"{source}: column {last[0]!r}: all are 0, so that it stands for no row; must be"
+            f" {most}, and one of them not 0: ask its site for another release"
         )
 
 
-def _allowed(values: np.ndarray, expected: _Expected, name: str) -> tuple[np.ndarray, str]:
+def _allowed(
+    values: np.ndarray, column: Numeric | Categorical | None, *, encoded: bool
+) -> tuple[np.ndarray, str]:
     """[N] whether each value of a feature is allowed, and what is."""
-    column, missing = expected.columns.get(name), np.isnan(values)
-    if column is None:
-        if expected.weighted:  # in units of a schema that is not there
-            return ~np.isinf(values), "a finite number, or a missing one"
+    if encoded:
         right = np.abs(values) <= MAX_ABSOLUTE
         return right, f"a finite number of at most {MAX_ABSOLUTE:g} in size"
-    may_miss = column.missing == "category"
+    if column is None:  # in units of a schema that is not there
+        return ~np.isinf(values), "a finite number, or a missing one"
+    missing, may_miss = np.isnan(values), column.missing == "category"
     if isinstance(column, Numeric):
         inside = (values >= column.lower) & (values <= column.upper)
         words = f"from {column.lower:g} to {column.upper:g}" + ", or missing" * may_miss
@@ -320,30 +304,20 @@ def inspect_release(
     """
     path = Path(path)
     release = read_release(path, None)
-    size, digest = _size_and_digest(path)
-    found = Inspection(path, size, digest, release, None, None, ())
-    problems: list[str] = []
+    with open_file(path) as file:
+        digest, size = hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+    client, problems = None, []
     if schema is not None:
         try:
             read_release(path, schema)
         except InputError as error:
             problems.append(str(error))
-        found = found._replace(fits=not problems)
+    fits = None if schema is None else not problems
     if sha256 is not None and digest != sha256.strip().lower():
         problems.append(f"{path}: has sha256 {digest}; must have {sha256}")
-    if keys is not None:
+    if keys is not None and release.signature:
         try:
-            signer = require_signer(found.signature, keys, source=str(path))
-            found = found._replace(client=signer)
+            client = require_signer(release.signature, keys, source=str(path))
         except InputError as error:
             problems.append(str(error))
-    return found._replace(problems=tuple(problems))
-
-
-def _size_and_digest(path: Path) -> tuple[int, str]:
-    try:
-        with open_file(path) as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            return file.tell(), sha256
-    except OSError as error:
-        raise InputError(f"{path}: cannot read: {reason(error)}") from error
+    return Inspection(path, size, digest, release, fits, client, tuple(problems))

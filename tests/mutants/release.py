@@ -20,8 +20,8 @@ MUTANTS = [
     Mutant(
         "anybody may send, whatever the keys",
         "release/reading.py",
-        "    if keys is not None:\n",
-        "    if False:\n",
+        "    if keys is not None:\n        require_signer",
+        "    if False:\n        require_signer",
         "test_signature.py",
     ),
     Mutant(

@@ -174,8 +174,8 @@ MUTANTS = [
     Mutant(
         "a row has one level, not one in each column",
         "privacy/statement.py",
-        '"histograms": Bound(p**0.5, p)',
-        '"histograms": Bound(1.0, p)',
+        '"histograms": (p**0.5, p)',
+        '"histograms": (1.0, p)',
         "test_private_surrogate.py",
     ),
     Mutant(
